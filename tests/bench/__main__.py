@@ -1,0 +1,99 @@
+"""``make bench``: every figure of the README, as ratios within one run.
+
+``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are receive, single, ingest, publish, latency;
+all by default. Nothing else should run on the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from . import figures
+
+FIGURES = ("receive", "single", "ingest", "publish", "latency")
+
+
+def run(wanted: list[str]) -> dict[str, Any]:
+    """All figures asked for; rates in samples (rows) a second, latencies in ms."""
+    results: dict[str, Any] = {}
+    console = Console(stderr=True)
+
+    def note(name: str, value: Any) -> None:
+        results[name] = value
+        console.print(f"[dim]{name}: {value}[/dim]")
+
+    domain = 90
+    note("baseline", figures.single_cyclone(domain))
+    if "receive" in wanted:
+        note("receive", figures.receive(domain + 1))
+    if "single" in wanted:
+        note("single", figures.single_ours(domain + 2))
+    if {"ingest", "publish", "latency"} & set(wanted):
+        with figures.spark_session() as spark:
+            if "ingest" in wanted:
+                note("ingest_ceiling", figures.ceiling(spark))
+                note("ingest", figures.ingest(spark, domain + 3))
+            if "publish" in wanted:
+                note("publish_ceiling", figures.publish_ceiling(spark))
+                note("publish", figures.publish(spark, domain + 4))
+            if "latency" in wanted:
+                note("latency_ms", figures.latency(spark, domain + 5))
+    if "latency" in wanted:
+        with figures.spark_session(shipped_conf=False) as spark:
+            note("latency_default_conf_ms", figures.latency(spark, domain + 6))
+    return results
+
+
+#: (title, figure, held against, ratio wanted at least)
+RATIOS = (
+    ("receive: our writer → stream log, reliable", "receive", "baseline", 40.0),
+    ("ingest: the same through readStream, typed columns", "ingest", "baseline", 10.0),
+    ("ingest, of what Spark can take from Python", "ingest", "ingest_ceiling", 0.33),
+    ("publish: writeStream → our receiver", "publish", "publish_ceiling", 0.5),
+    ("one sample a datagram, foreign writer", "single", "baseline", 1.0),
+)
+
+
+def report(results: dict[str, Any]) -> Table:
+    """The table that is printed."""
+    table = Table(title="64-byte samples over loopback UDP, this machine, one run")
+    for column in ("figure", "million/s", "against", "million/s", "ratio", "wanted"):
+        table.add_column(column, justify="left" if column in ("figure", "against") else "right")
+    for title, figure, against, wanted in RATIOS:
+        if figure in results and against in results:
+            mine, theirs = results[figure], results[against]
+            table.add_row(
+                title, f"{mine / 1e6:.3f}", against, f"{theirs / 1e6:.3f}", f"{mine / theirs:.2f}", f"≥ {wanted:g}"
+            )
+    for name, title in (
+        ("latency_ms", "write() → row in foreachBatch, shipped conf"),
+        ("latency_default_conf_ms", "the same, Spark's defaults"),
+    ):
+        if name in results:
+            p50, p99 = results[name]
+            table.add_row(title, f"p50 {p50:.0f} ms", "", f"p99 {p99:.0f} ms", "", "")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
+    arguments = parser.parse_args()
+    unknown = set(arguments.figures) - set(FIGURES)
+    if unknown:
+        parser.error(f"unknown figure {sorted(unknown)[0]!r}; there are {', '.join(FIGURES)}")
+    results = run(arguments.figures or list(FIGURES))
+    Console().print(report(results))
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(results, file, indent=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""One function a figure: each returns samples (rows) a second, or milliseconds."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .peers import IDL, TOPIC, TYPE_NAME, Peer
+from .sources import Prebuilt
+
+WARM_UP = 2.0
+SECONDS = 6.0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory for logs and checkpoints."""
+    path = Path(tempfile.mkdtemp(prefix="rtps-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def receiving(domain: int) -> Iterator[Any]:
+    """Our receiver process on the bench's topic."""
+    from spark_rtps.transport.net.node import NodeConfig
+    from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+    from spark_rtps.transport.receiver.config import ReceiverConfig
+    from spark_rtps.transport.receiver.process import ReceiverProcess
+
+    with scratch() as directory:
+        process = ReceiverProcess.start(
+            ReceiverConfig(
+                log_directory=str(directory / "log"),
+                topic=TOPIC,
+                type_name=TYPE_NAME,
+                keyed=False,
+                qos=Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL),
+                node=NodeConfig(domain=domain, interface="lo"),
+            )
+        )
+        try:
+            yield process
+        finally:
+            process.stop()
+
+
+def _rows_per_second(process: Any, seconds: float = SECONDS) -> float:
+    """Rows a second that reach the log, while everything is committed at once."""
+
+    def pump(until: float) -> int:
+        while time.monotonic() < until:
+            time.sleep(0.05)
+            process.commit(process.cursor().position)
+        rows: int = process.counters()["log.rows"]
+        return rows
+
+    before, started = pump(time.monotonic() + WARM_UP), time.monotonic()
+    after = pump(started + seconds)
+    return (after - before) / (time.monotonic() - started)
+
+
+def receive(domain: int) -> float:
+    """Our writer process → our receiver's stream log, reliable."""
+    with receiving(domain) as process:
+        peer = Peer("our_writer", domain, 0)
+        rate = _rows_per_second(process)
+        lost = process.counters().get("reader.lost_samples", 0)
+        peer.stop()
+    if lost:
+        raise RuntimeError(f"{lost} samples lost on a reliable topic")
+    return rate
+
+
+def single_ours(domain: int) -> float:
+    """A Cyclone writer, one sample a datagram → our receiver's stream log."""
+    with receiving(domain) as process:
+        peer = Peer("cyclone_writer", domain, 0)
+        rate = _rows_per_second(process)
+        peer.stop()
+    return rate
+
+
+def single_cyclone(domain: int) -> float:
+    """The same writer → cyclonedds-python → pyarrow: what a user would write today."""
+    reader = Peer("cyclone_reader", domain, 1000)
+    peer = Peer("cyclone_writer", domain, 0)
+    time.sleep(WARM_UP + SECONDS)
+    counted = reader.stop()
+    peer.stop()
+    return float(counted["rows"] / counted["seconds"])
+
+
+@contextlib.contextmanager
+def spark_session(*, shipped_conf: bool = True) -> Iterator[Any]:
+    """A local session on both cores, with or without the shipped conf/spark-defaults.conf."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("bench")
+    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
+    if shipped_conf:
+        for line in (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines():
+            if line.strip() and not line.startswith("#"):
+                key, value = line.split(None, 1)
+                settings[key] = value.strip()
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(Prebuilt)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _source(spark: Any, domain: int, log_dir: Path) -> Any:
+    idl = log_dir / "bench.idl"
+    idl.write_text(IDL)
+    return (
+        spark.readStream.format("rtps")
+        .option("domain", domain)
+        .option("interface", "lo")
+        .option("topic", TOPIC)
+        .option("type.file", str(idl))
+        .option("type", TYPE_NAME)
+        .option("reliability", "reliable")
+        .option("log.dir", str(log_dir / "logs"))
+    )
+
+
+def _query_rate(query: Any) -> float:
+    """Input rows a second of a running query, after a warm-up, from its progress."""
+    time.sleep(WARM_UP * 2)
+    first = query.lastProgress["batchId"] if query.lastProgress else -1
+    started = time.monotonic()
+    seen: dict[int, int] = {}
+    while time.monotonic() < started + SECONDS:
+        time.sleep(0.1)
+        for progress in query.recentProgress:
+            if progress["batchId"] > first:
+                seen[progress["batchId"]] = progress["numInputRows"]
+        if query.exception():
+            raise query.exception()
+    return sum(seen.values()) / (time.monotonic() - started)
+
+
+def ingest(spark: Any, domain: int) -> float:
+    """Our writer → readStream → noop, typed columns; publisher and receiver on the same two cores."""
+    with scratch() as directory:
+        peer = Peer("our_writer", domain, 0)
+        query = (
+            _source(spark, domain, directory)
+            .option("minPartitions", 2)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .start()
+        )
+        try:
+            return _query_rate(query)
+        finally:
+            query.stop()
+            peer.stop()
+
+
+def ceiling(spark: Any) -> float:
+    """The same pipeline fed with prebuilt Arrow batches: Spark's own limit."""
+    with scratch() as directory:
+        query = (
+            spark.readStream.format("prebuilt")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .start()
+        )
+        try:
+            return _query_rate(query)
+        finally:
+            query.stop()
+
+
+def publish(spark: Any, domain: int) -> float:
+    """A streaming DataFrame → writeStream("rtps") → our receiver's stream log."""
+    from .sources import SCHEMA  # noqa: F401  (the columns written)
+
+    with scratch() as directory, receiving(domain) as process:
+        idl = directory / "bench.idl"
+        idl.write_text(IDL)
+        query = (
+            spark.readStream.format("prebuilt")
+            .load()
+            .writeStream.format("rtps")
+            .option("domain", domain)
+            .option("interface", "lo")
+            .option("topic", TOPIC)
+            .option("type.file", str(idl))
+            .option("type", TYPE_NAME)
+            .option("reliability", "reliable")
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .start()
+        )
+        try:
+            time.sleep(WARM_UP)
+            return _rows_per_second(process)
+        finally:
+            query.stop()
+
+
+def publish_ceiling(spark: Any) -> float:
+    """The same DataFrame → a sink that only counts."""
+    with scratch() as directory:
+        query = (
+            spark.readStream.format("prebuilt")
+            .load()
+            .writeStream.format("prebuilt")
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .start()
+        )
+        try:
+            return _query_rate(query)
+        finally:
+            query.stop()
+
+
+def latency(spark: Any, domain: int) -> tuple[float, float]:
+    """Milliseconds from a Cyclone writer's write() to the row in a foreachBatch: (p50, p99)."""
+    import numpy as np
+
+    delays: list[float] = []
+
+    def collect(frame: Any, _: int) -> None:
+        rows = frame.select("id", "seq").collect()
+        now = time.time_ns()
+        delays.extend((now - (row[0] << 32 | row[1])) / 1e6 for row in rows)
+
+    with scratch() as directory:
+        peer = Peer("cyclone_pinger", domain, 50)
+        query = (
+            _source(spark, domain, directory)
+            .load()
+            .writeStream.foreachBatch(collect)
+            .option("checkpointLocation", str(directory / "checkpoint"))
+            .start()
+        )
+        try:
+            time.sleep(WARM_UP * 2)
+            delays.clear()
+            time.sleep(SECONDS * 2)
+        finally:
+            query.stop()
+            peer.stop()
+    return float(np.percentile(delays, 50)), float(np.percentile(delays, 99))

@@ -1,0 +1,201 @@
+"""The processes a figure is measured between: each runs as ``python -m tests.bench.peers ROLE ARGUMENTS``.
+
+A role prints one JSON line when it is ready and one when it has been told to stop (its standard input
+closed), with what it counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+TOPIC = "bench"
+TYPE_NAME = "bench::Sample64"
+IDL = "module bench { struct Sample64 { unsigned long id; unsigned long seq; double v[7]; }; };"
+CYCLONE = (
+    '<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo"/></Interfaces></General>'
+    "<Internal><SocketReceiveBufferSize min='8MB'/></Internal></Domain></CycloneDDS>"
+)
+
+
+class Peer:
+    """A role running in a process of its own."""
+
+    def __init__(self, role: str, *arguments: object) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.peers", role, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "CYCLONEDDS_URI": CYCLONE},
+            text=True,
+        )
+        self.ready: dict[str, Any] = self._answer()
+
+    def stop(self) -> dict[str, Any]:
+        """End the role; returns what it counted."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        answer = self._answer()
+        self._child.wait(10)
+        return answer
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the peer ended with {self._child.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _say(**message: object) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def _stopped() -> threading.Event:
+    """Set when standard input ends."""
+    event = threading.Event()
+
+    def watch() -> None:
+        sys.stdin.read()
+        event.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return event
+
+
+def our_writer(domain: int, rate: int) -> None:
+    """Write 64-byte samples with our own writer, as fast as it goes or at ``rate`` samples a second."""
+    import numpy as np
+
+    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+    from spark_rtps.transport.wire.samples import Samples
+
+    node = Node(NodeConfig(domain=domain, interface="lo")).start()
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    writer = node.create_writer(TOPIC, TYPE_NAME, qos)
+    count = 20_000
+    rows = np.zeros((count, 68), np.uint8)
+    rows[:, 1] = 1  # CDR_LE
+    fields = rows[:, 4:12].reshape(-1).view("<u4").reshape(count, 2)
+    written, stopped = 0, _stopped()
+    _say(ready=True)
+    while not stopped.is_set() and not writer.wait_for_readers(1):
+        pass
+    started = time.monotonic()
+    while not stopped.is_set():
+        fields = np.arange(written, written + count, dtype="<u4")
+        rows[:, 4:8] = (fields % 97).astype("<u4").view(np.uint8).reshape(count, 4)
+        rows[:, 8:12] = fields.view(np.uint8).reshape(count, 4)
+        try:
+            writer.write(Samples.uniform(rows.reshape(-1), count, 68), timeout=2)
+        except Exception:
+            if stopped.is_set() or not writer.has_ready_reader():
+                break
+            raise
+        written += count
+        if rate:
+            time.sleep(max(0.0, started + written / rate - time.monotonic()))
+    _say(written=written, seconds=time.monotonic() - started, cpu=time.process_time())
+    node.close()
+
+
+def cyclone_writer(domain: int, rate: int) -> None:
+    """Write 64-byte samples with Cyclone DDS, one sample a datagram; serialized once, written raw."""
+    from cyclonedds import _clayer
+
+    writer, sample = _cyclone_endpoint(domain, writer=True)
+    raw = sample.serialize(use_version_2=False)
+    written, stopped = 0, _stopped()
+    _say(ready=True)
+    while not stopped.is_set() and not writer.get_matched_subscriptions():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    started = time.monotonic()
+    while not stopped.is_set():
+        for _ in range(200):
+            if _clayer.ddspy_write(writer._ref, raw) < 0:
+                time.sleep(0.001)  # back-pressure: max_blocking_time passed
+                continue
+            written += 1
+        if rate:
+            time.sleep(max(0.0, started + written / rate - time.monotonic()))
+    _say(written=written, seconds=time.monotonic() - started, cpu=time.process_time())
+
+
+def cyclone_pinger(domain: int, rate: int) -> None:
+    """Write the time of writing (ns since the epoch, in two words) ``rate`` times a second."""
+    writer, sample = _cyclone_endpoint(domain, writer=True)
+    written, stopped = 0, _stopped()
+    _say(ready=True)
+    while not stopped.is_set() and not writer.get_matched_subscriptions():
+        time.sleep(0.01)
+    while not stopped.wait(1 / rate):
+        now = time.time_ns()
+        sample.id, sample.seq = now >> 32, now & 0xFFFF_FFFF
+        writer.write(sample)
+        written += 1
+    _say(written=written)
+
+
+def cyclone_reader(domain: int, batch: int) -> None:
+    """What a user writes today: take() into objects, objects into tuples, tuples into an Arrow table."""
+    import pyarrow as pa
+
+    reader, _ = _cyclone_endpoint(domain, writer=False)
+    rows, stopped = 0, _stopped()
+    _say(ready=True)
+    started = 0.0
+    while not stopped.is_set():
+        samples = reader.take(batch)
+        if not samples:
+            time.sleep(0.0005)
+            continue
+        table = pa.table(
+            {
+                "id": pa.array([s.id for s in samples], pa.int64()),
+                "seq": pa.array([s.seq for s in samples], pa.int64()),
+                "v": pa.array([s.v for s in samples], pa.list_(pa.float64())),
+            }
+        )
+        started = started or time.monotonic()
+        rows += len(table)
+    _say(rows=rows, seconds=time.monotonic() - started)
+
+
+def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
+    from cyclonedds.core import Policy
+    from cyclonedds.core import Qos as CycloneQos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.idl import IdlStruct
+    from cyclonedds.idl.types import array, float64, uint32
+    from cyclonedds.pub import DataWriter
+    from cyclonedds.sub import DataReader
+    from cyclonedds.topic import Topic
+    from cyclonedds.util import duration
+
+    @dataclass
+    class Sample64(IdlStruct, typename=TYPE_NAME):
+        id: uint32  # type: ignore[valid-type]
+        seq: uint32  # type: ignore[valid-type]
+        v: array[float64, 7]  # type: ignore[valid-type]
+
+    qos = CycloneQos(Policy.Reliability.Reliable(duration(seconds=1)), Policy.History.KeepAll)
+    participant = DomainParticipant(domain)
+    topic = Topic(participant, TOPIC, Sample64)
+    endpoint = DataWriter(participant, topic, qos) if writer else DataReader(participant, topic, qos)
+    endpoint._keep = (participant, topic)
+    return endpoint, Sample64(id=1, seq=2, v=[float(i) for i in range(7)])
+
+
+ROLES = {f.__name__: f for f in (our_writer, cyclone_writer, cyclone_pinger, cyclone_reader)}
+
+if __name__ == "__main__":
+    ROLES[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -1,0 +1,40 @@
+"""Every bound on what a peer can make us hold or send, in one place.
+
+A bound that is reached is counted under the name of the thing it bounds; nothing here is an option.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Largest UDP payload over IPv4 (65,535 - 20 IP - 8 UDP).
+UDP_PAYLOAD_MAX: Final = 65_507
+#: What we put in one datagram at most: whole 63 KiB pages of loopback and jumbo links.
+MESSAGE_SIZE_MAX: Final = 64_512
+#: Serialized bytes in one fragment of a DATA_FRAG; with its headers it stays below MESSAGE_SIZE_MAX.
+FRAGMENT_SIZE: Final = 63_488
+#: Bits in a SequenceNumberSet or FragmentNumberSet (RTPS 2.5 §8.3.5.5).
+NUMBER_SET_BITS: Final = 256
+
+PARTICIPANTS_MAX: Final = 1_024
+ENDPOINTS_PER_PARTICIPANT_MAX: Final = 4_096
+LOCATORS_MAX: Final = 16
+STRING_MAX: Final = 4_096
+PARTITIONS_MAX: Final = 256
+USER_DATA_MAX: Final = 65_536
+#: A lease longer than this is taken as this (a day), so that a hostile lease cannot pin memory.
+LEASE_MAX_NS: Final = 86_400 * 1_000_000_000
+
+#: Bytes of out-of-order samples a reader keeps per writer while it waits for the missing ones.
+REORDER_BYTES_MAX: Final = 32 << 20
+#: Separate holes tracked per writer.
+REORDER_RUNS_MAX: Final = 4_096
+#: Serialized size of one fragmented sample, and of all unfinished ones of a reader.
+FRAGMENTED_SAMPLE_MAX: Final = 256 << 20
+FRAGMENTED_BYTES_MAX: Final = 512 << 20
+FRAGMENTED_SAMPLES_MAX: Final = 64
+
+#: Instances whose key is remembered by a reader (key hash -> key payload).
+INSTANCES_MAX: Final = 100_000
+#: Events nobody has fetched yet.
+EVENTS_MAX: Final = 65_536

@@ -1,0 +1,289 @@
+"""One participant on real sockets: the duty cycle, and the thread that runs it where nobody else does.
+
+A node is driven in one of two ways, with the same code: the receiver process calls :meth:`Node.run_once` in
+its own loop; anybody else calls :meth:`Node.start`, and a daemon thread does. All state is behind one lock,
+held for a duty cycle or a write, never while waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..protocol.events import Event
+from ..protocol.participant import Participant, ParticipantConfig
+from ..protocol.reader import StatefulReader
+from ..qos import Qos
+from ..structure import NANOSECONDS
+from . import interfaces, peers
+from .publishing import PublishingWriter
+from .sockets import Sockets
+
+_log = logging.getLogger(__name__)
+
+#: After a busy drain the duty cycle naps this long, so that the next wake-up finds many datagrams.
+_NAP_SECONDS: Final = 0.0002
+_IDLE_SECONDS_MAX: Final = 1.0
+_EVENTS_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """How a participant sits on the network. Durations in ns, sizes in bytes."""
+
+    domain: int = 0
+    interface: str | None = None
+    peers: tuple[str, ...] = ()
+    participant_name: str = "spark-rtps"
+    multicast: bool = True
+    lease_duration: int = 10 * NANOSECONDS
+    receive_buffer: int = 32 << 20
+    guid_prefix: bytes | None = None
+
+
+def new_guid_prefix() -> bytes:
+    """A prefix nobody else has: vendor id, process id, random bits (RTPS 2.5 §8.2.4.2)."""
+    from ..structure import VENDOR_ID
+
+    return VENDOR_ID + (os.getpid() & 0xFFFF).to_bytes(2, "big") + os.urandom(8)
+
+
+class Node:
+    """A participant with sockets; see the module's text for who drives it."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.lock = threading.RLock()
+        self.guid_prefix = config.guid_prefix or new_guid_prefix()
+        #: Called under the lock after each drain, before the receive buffer is used again.
+        self.on_received: Callable[[], None] | None = None
+        #: Called under the lock before each drain is handed to the protocol.
+        self.before_receive: Callable[[], None] | None = None
+        self._events: deque[Event] = deque(maxlen=_EVENTS_KEPT)
+        self._changed = threading.Condition(self.lock)
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._resolve_at = 0
+
+    def open(self) -> Node:
+        """Bind sockets and make the participant; raises TransportError."""
+        self.sockets = Sockets(
+            self.config.domain,
+            interfaces.select(self.config.interface),
+            multicast=self.config.multicast,
+            receive_buffer=self.config.receive_buffer,
+        )
+        self.sockets.open()
+        if self.sockets.granted_receive_buffer < self.config.receive_buffer:
+            _log.warning(
+                "the kernel grants %d bytes of receive buffer of the %d asked for; raise net.core.rmem_max",
+                self.sockets.granted_receive_buffer,
+                self.config.receive_buffer,
+            )
+        self._poll = select.poll()
+        for s in self.sockets.receivers:
+            self._poll.register(s, select.POLLIN)
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._poll.register(self._wake_read, select.POLLIN)
+        c = self.config
+        self.participant = Participant(
+            ParticipantConfig(
+                guid_prefix=self.guid_prefix,
+                domain=c.domain,
+                name=c.participant_name,
+                metatraffic_unicast=self.sockets.metatraffic_unicast,
+                metatraffic_multicast=self.sockets.metatraffic_multicast,
+                default_unicast=self.sockets.default_unicast,
+                default_multicast=(),
+                peers=peers.resolve(c.peers, c.domain),
+                announce_multicast=self.sockets.multicast,
+                lease_duration=c.lease_duration,
+            ),
+            now=time.monotonic_ns(),
+        )
+        if peers.has_names(c.peers):
+            threading.Thread(target=self._resolve_peers, name="rtps-peers", daemon=True).start()
+        return self
+
+    def start(self) -> Node:
+        """Run the duty cycle in a daemon thread until :meth:`close`."""
+        if not hasattr(self, "sockets"):
+            self.open()
+        self._thread = threading.Thread(target=self._run, name=f"rtps-domain-{self.config.domain}", daemon=True)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Say goodbye to the domain (dispose the participant) and give the sockets back."""
+        self._stop(goodbye=True)
+
+    def abandon(self) -> None:
+        """Give the sockets back without a word: whoever comes next with our GUID goes on where we were."""
+        self._stop(goodbye=False)
+
+    # --- endpoints -------------------------------------------------------------------------------
+
+    def create_reader(
+        self,
+        topic: str,
+        type_name: str,
+        qos: Qos,
+        *,
+        keyed: bool,
+        entity_key: int | None = None,
+        resume: Mapping[object, int] | None = None,
+    ) -> StatefulReader:
+        with self.lock:
+            reader = self.participant.create_reader(
+                topic,
+                type_name,
+                qos,
+                keyed=keyed,
+                entity_key=entity_key,
+                resume=resume,  # type: ignore[arg-type]
+                now=time.monotonic_ns(),
+            )
+            self.flush()
+        self.wake()
+        return reader
+
+    def create_writer(self, topic: str, type_name: str, qos: Qos, *, keyed: bool = False) -> PublishingWriter:
+        """A writer with a blocking surface; see :class:`PublishingWriter`."""
+        with self.lock:
+            writer = self.participant.create_writer(topic, type_name, qos, keyed=keyed, now=time.monotonic_ns())
+            self.flush()
+        self.wake()
+        return PublishingWriter(self, writer, topic)
+
+    def delete_endpoint(self, guid: object) -> None:
+        with self.lock:
+            self.participant.delete_endpoint(guid, now=time.monotonic_ns())  # type: ignore[arg-type]
+            self.flush()
+
+    # --- the duty cycle ----------------------------------------------------------------------------
+
+    def run_once(self, timeout: float) -> int:
+        """Wait up to ``timeout`` seconds for something to do, then do it; returns datagrams received."""
+        ready = self._poll.poll(self._wait_ms(timeout))
+        for fd, _ in ready:
+            if fd == self._wake_read:
+                _empty_pipe(fd)
+        return self.do_work()
+
+    def do_work(self) -> int:
+        """One duty cycle without waiting: receive, timers, send. Returns datagrams received."""
+        received = 0
+        with self.lock:
+            if self._closing:
+                return 0
+            for source in self.sockets.receivers:
+                spans = self.sockets.drain(source)
+                if spans:
+                    received += len(spans)
+                    if self.before_receive is not None:
+                        self.before_receive()
+                    self.participant.receive(self.sockets.buffer, spans, now=time.monotonic_ns())
+                    if self.on_received is not None:
+                        self.on_received()
+            now = time.monotonic_ns()
+            timer = self.participant.get_timer()
+            if timer is not None and timer <= now:
+                self.participant.handle_timer(now)
+            self.flush()
+            self._collect_events()
+            if received:
+                self._changed.notify_all()
+        return received
+
+    def flush(self) -> int:
+        """Send what the participant wants sent (the caller holds the lock)."""
+        return self.sockets.send(self.participant.datagrams_to_send(time.monotonic_ns()))
+
+    def wait_changed(self, timeout: float) -> None:
+        """Wait, without the lock, until a duty cycle received something or ``timeout`` seconds passed."""
+        if self._thread is None or threading.current_thread() is self._thread:
+            self.run_once(timeout)
+            return
+        with self._changed:
+            self._changed.wait(timeout)
+
+    def wake(self) -> None:
+        """Make a waiting duty cycle look again (a timer may have come nearer)."""
+        try:
+            os.write(self._wake_write, b"\0")
+        except (BlockingIOError, OSError):
+            pass  # it is awake
+
+    def events(self) -> list[Event]:
+        """Events since the last call, oldest first; at most 10,000 are kept."""
+        with self.lock:
+            self._collect_events()
+            taken = list(self._events)
+            self._events.clear()
+        return taken
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _wait_ms(self, timeout: float) -> float:
+        timer = self.participant.get_timer()
+        if timer is not None:
+            timeout = min(timeout, (timer - time.monotonic_ns()) / NANOSECONDS)
+        return max(0.0, timeout) * 1000
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                if self.run_once(_IDLE_SECONDS_MAX) > 1:
+                    time.sleep(_NAP_SECONDS)
+            except Exception:
+                if self._closing:
+                    return
+                _log.exception("the duty cycle of domain %d failed; it goes on", self.config.domain)
+                time.sleep(0.1)  # never spin on a failure that repeats
+
+    def _collect_events(self) -> None:
+        while (event := self.participant.next_event()) is not None:
+            self._events.append(event)
+
+    def _resolve_peers(self) -> None:
+        known: tuple[object, ...] = ()
+        while not self._closing:
+            found = peers.resolve(self.config.peers, self.config.domain)
+            if found and found != known:
+                known = found
+                with self.lock:
+                    self.participant.set_peers(found)
+                self.wake()
+            time.sleep(peers.RESOLVE_PERIOD_NS / NANOSECONDS)
+
+    def _stop(self, *, goodbye: bool) -> None:
+        with self.lock:
+            if self._closing or not hasattr(self, "sockets"):
+                return
+            if goodbye:
+                self.participant.close(time.monotonic_ns())
+                self.flush()
+            self._closing = True
+        self.wake()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=5)
+        self.sockets.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+
+def _empty_pipe(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        pass

@@ -1,0 +1,111 @@
+"""A writer as a task uses it: calls that block until the network has taken, or acknowledged, the data."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ..errors import AcknowledgmentError
+from ..protocol.writer import StatefulWriter
+from ..structure import Guid
+from ..wire.samples import U8, Samples
+
+if TYPE_CHECKING:
+    from .node import Node
+
+#: How long a blocked call sleeps at most before it looks again; acknowledgements wake it sooner.
+_LOOK_AGAIN_SECONDS: Final = 0.05
+
+
+class PublishingWriter:
+    """The blocking surface of one writer of a :class:`Node`."""
+
+    def __init__(self, node: Node, writer: StatefulWriter, topic: str) -> None:
+        self.node = node
+        self.writer = writer
+        self.topic = topic
+
+    @property
+    def guid(self) -> Guid:
+        return self.writer.guid
+
+    def write(
+        self,
+        samples: Samples,
+        *,
+        key_hashes: U8 | None = None,
+        flags: int = 0,
+        timestamp: int | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        """Write all samples, waiting while the send window is full.
+
+        ``timestamp`` is the source timestamp in ns since the epoch, now by default. Raises AcknowledgmentError
+        when no progress was made for ``timeout`` seconds, naming the readers that hold it up.
+        """
+        stamp = time.time_ns() if timestamp is None else timestamp
+        taken = 0
+        deadline = time.monotonic() + timeout
+        while True:
+            rest = samples.take(taken, samples.count) if taken else samples
+            hashes = key_hashes[taken:] if key_hashes is not None else None
+            with self.node.lock:
+                more = self.writer.write(
+                    rest, timestamp=stamp, now=time.monotonic_ns(), flags=flags, key_hashes=hashes
+                )
+                self.node.flush()
+                taken += more
+            if taken >= samples.count:
+                break
+            if more:
+                deadline = time.monotonic() + timeout
+                # The writing thread takes in acknowledgements itself: no switch of threads at full speed.
+                if self.node.do_work():
+                    continue
+            elif time.monotonic() > deadline:
+                raise AcknowledgmentError(self._held_up_by(timeout, self.writer.last_sn))
+            self._wait()
+        self.node.wake()
+
+    def wait_for_readers(self, timeout: float) -> bool:
+        """Wait until a reader is matched and ready; False when none was within ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        while not self.has_ready_reader():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self.node.wait_changed(min(left, _LOOK_AGAIN_SECONDS))
+        return True
+
+    def has_ready_reader(self) -> bool:
+        """Whether some reader is matched; a reliable one counts once it has sent its first ACKNACK."""
+        with self.node.lock:
+            return any(proxy.is_ready for proxy in self.writer.readers.values())
+
+    def wait_for_acknowledgments(self, timeout: float) -> dict[Guid, int]:
+        """Wait until every matched reliable reader has acknowledged everything written so far.
+
+        Returns the readers that have not within ``timeout`` seconds, each with the highest sequence number it
+        did acknowledge; empty when all have.
+        """
+        deadline = time.monotonic() + timeout
+        with self.node.lock:
+            last = self.writer.last_sn
+            behind = self.writer.unacknowledged(last)
+            if behind:
+                self.writer.request_acknowledgment(time.monotonic_ns())
+                self.node.flush()
+        while behind and time.monotonic() < deadline:
+            self._wait()
+            with self.node.lock:
+                behind = self.writer.unacknowledged(last)
+        return behind
+
+    def _wait(self) -> None:
+        self.node.run_once(_LOOK_AGAIN_SECONDS)
+
+    def _held_up_by(self, timeout: float, last: int) -> str:
+        with self.node.lock:
+            behind = self.writer.unacknowledged(last)
+        readers = ", ".join(f"{guid} (acknowledged {sn} of {last})" for guid, sn in behind.items())
+        return f"writing to topic {self.topic!r} made no progress for {timeout:g} s; waiting for {readers or 'nobody'}"

@@ -1,0 +1,188 @@
+"""DDS QoS policies of an endpoint, and whether an offer satisfies a request (DDS 1.4 §2.2.3).
+
+All durations are integer nanoseconds; ``INFINITE`` is DURATION_INFINITE. Defaults are DDS 1.4's, except
+that ``Qos()`` describes a reader's defaults; a writer's default reliability is RELIABLE: use
+``Qos(reliability=ReliabilityKind.RELIABLE)``.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+from dataclasses import dataclass
+from typing import Final
+
+from .structure import INFINITE
+
+LENGTH_UNLIMITED: Final = -1
+
+
+class ReliabilityKind(enum.IntEnum):
+    """RELIABILITY; the values are the wire's (RTPS 2.5 §9.3.2: 1 and 2)."""
+
+    BEST_EFFORT = 1
+    RELIABLE = 2
+
+
+class DurabilityKind(enum.IntEnum):
+    VOLATILE = 0
+    TRANSIENT_LOCAL = 1
+    TRANSIENT = 2
+    PERSISTENT = 3
+
+
+class HistoryKind(enum.IntEnum):
+    KEEP_LAST = 0
+    KEEP_ALL = 1
+
+
+class LivelinessKind(enum.IntEnum):
+    AUTOMATIC = 0
+    MANUAL_BY_PARTICIPANT = 1
+    MANUAL_BY_TOPIC = 2
+
+
+class OwnershipKind(enum.IntEnum):
+    SHARED = 0
+    EXCLUSIVE = 1
+
+
+class DestinationOrderKind(enum.IntEnum):
+    BY_RECEPTION_TIMESTAMP = 0
+    BY_SOURCE_TIMESTAMP = 1
+
+
+class PresentationScope(enum.IntEnum):
+    INSTANCE = 0
+    TOPIC = 1
+    GROUP = 2
+
+
+class DataRepresentation(enum.IntEnum):
+    """DATA_REPRESENTATION ids (XTypes 1.3 §7.6.3.1.1); an empty list means (XCDR1,)."""
+
+    XCDR1 = 0
+    XML = 1
+    XCDR2 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """The policies of one reader or writer."""
+
+    reliability: ReliabilityKind = ReliabilityKind.BEST_EFFORT
+    max_blocking_time: int = 100_000_000
+    durability: DurabilityKind = DurabilityKind.VOLATILE
+    history: HistoryKind = HistoryKind.KEEP_LAST
+    history_depth: int = 1
+    max_samples: int = LENGTH_UNLIMITED
+    max_instances: int = LENGTH_UNLIMITED
+    max_samples_per_instance: int = LENGTH_UNLIMITED
+    deadline: int = INFINITE
+    latency_budget: int = 0
+    lifespan: int = INFINITE
+    liveliness: LivelinessKind = LivelinessKind.AUTOMATIC
+    liveliness_lease_duration: int = INFINITE
+    ownership: OwnershipKind = OwnershipKind.SHARED
+    ownership_strength: int = 0
+    destination_order: DestinationOrderKind = DestinationOrderKind.BY_RECEPTION_TIMESTAMP
+    presentation_scope: PresentationScope = PresentationScope.INSTANCE
+    coherent_access: bool = False
+    ordered_access: bool = False
+    partition: tuple[str, ...] = ()
+    time_based_filter: int = 0
+    data_representation: tuple[int, ...] = ()
+    user_data: bytes = b""
+    topic_data: bytes = b""
+    group_data: bytes = b""
+
+    @property
+    def is_reliable(self) -> bool:
+        return self.reliability is ReliabilityKind.RELIABLE
+
+    @property
+    def is_transient_local(self) -> bool:
+        """Whether history is kept for late joiners (we keep it in the writer, whatever is stronger)."""
+        return self.durability >= DurabilityKind.TRANSIENT_LOCAL
+
+
+def incompatibilities(offered: Qos, requested: Qos) -> list[str]:
+    """Why a reader that requests ``requested`` cannot match a writer that offers ``offered``.
+
+    Returns one readable sentence per policy, none when they match (DDS 1.4 §2.2.3, RxO column;
+    DATA_REPRESENTATION: XTypes 1.3 §7.6.3.1.1).
+    """
+    reasons: list[str] = []
+
+    def need(ok: bool, policy: str, offer: object, request: object) -> None:
+        if not ok:
+            reasons.append(f"{policy}: the writer offers {_show(offer)}, the reader requests {_show(request)}")
+
+    need(offered.reliability >= requested.reliability, "RELIABILITY", offered.reliability, requested.reliability)
+    need(offered.durability >= requested.durability, "DURABILITY", offered.durability, requested.durability)
+    need(offered.deadline <= requested.deadline, "DEADLINE", offered.deadline, requested.deadline)
+    need(
+        offered.latency_budget <= requested.latency_budget,
+        "LATENCY_BUDGET",
+        offered.latency_budget,
+        requested.latency_budget,
+    )
+    need(offered.liveliness >= requested.liveliness, "LIVELINESS", offered.liveliness, requested.liveliness)
+    need(
+        offered.liveliness_lease_duration <= requested.liveliness_lease_duration,
+        "LIVELINESS lease_duration",
+        offered.liveliness_lease_duration,
+        requested.liveliness_lease_duration,
+    )
+    need(offered.ownership == requested.ownership, "OWNERSHIP", offered.ownership, requested.ownership)
+    need(
+        offered.destination_order >= requested.destination_order,
+        "DESTINATION_ORDER",
+        offered.destination_order,
+        requested.destination_order,
+    )
+    need(
+        offered.presentation_scope >= requested.presentation_scope
+        and offered.coherent_access >= requested.coherent_access
+        and offered.ordered_access >= requested.ordered_access,
+        "PRESENTATION",
+        (offered.presentation_scope.name, offered.coherent_access, offered.ordered_access),
+        (requested.presentation_scope.name, requested.coherent_access, requested.ordered_access),
+    )
+    offer = (offered.data_representation or (DataRepresentation.XCDR1,))[0]
+    accepted = requested.data_representation or (DataRepresentation.XCDR1,)
+    need(offer in accepted, "DATA_REPRESENTATION", _representations((offer,)), _representations(accepted))
+    if not partitions_match(offered.partition, requested.partition):
+        need(False, "PARTITION", list(offered.partition) or [""], list(requested.partition) or [""])
+    return reasons
+
+
+def partitions_match(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    """Whether two PARTITION policies have a name in common; either side may use POSIX wildcards."""
+    names_a, names_b = a or ("",), b or ("",)
+    for x in names_a:
+        for y in names_b:
+            if x == y or (_is_pattern(x) != _is_pattern(y) and _match(x, y)):
+                return True
+    return False
+
+
+def _is_pattern(name: str) -> bool:
+    return any(c in name for c in "*?[")
+
+
+def _match(x: str, y: str) -> bool:
+    return fnmatch.fnmatchcase(y, x) if _is_pattern(x) else fnmatch.fnmatchcase(x, y)
+
+
+def _representations(ids: tuple[int, ...]) -> str:
+    known = {int(r): r.name for r in DataRepresentation}
+    return "[" + ", ".join(known.get(int(i), str(int(i))) for i in ids) + "]"
+
+
+def _show(value: object) -> str:
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "infinite" if value >= INFINITE else f"{value / 1e9:g}s"
+    return str(value)

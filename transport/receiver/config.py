@@ -1,0 +1,70 @@
+"""What a receiver process is told: one subscription, its log, its place on the network."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..net.node import NodeConfig
+from ..qos import (
+    DestinationOrderKind,
+    DurabilityKind,
+    HistoryKind,
+    LivelinessKind,
+    OwnershipKind,
+    PresentationScope,
+    Qos,
+    ReliabilityKind,
+)
+
+_ENUMS = {
+    "reliability": ReliabilityKind,
+    "durability": DurabilityKind,
+    "history": HistoryKind,
+    "liveliness": LivelinessKind,
+    "ownership": OwnershipKind,
+    "destination_order": DestinationOrderKind,
+    "presentation_scope": PresentationScope,
+}
+_BYTES = ("user_data", "topic_data", "group_data")
+_TUPLES = ("partition", "data_representation")
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverConfig:
+    """One subscription. Sizes in bytes; ``node`` as for any participant."""
+
+    log_directory: str
+    topic: str
+    type_name: str
+    keyed: bool
+    qos: Qos = field(default_factory=Qos)
+    node: NodeConfig = field(default_factory=NodeConfig)
+    log_max_bytes: int = 4 << 30
+    log_segment_bytes: int = 64 << 20
+
+    def to_json(self) -> str:
+        """The configuration as one line of JSON."""
+        raw = dataclasses.asdict(self)
+        for name in _BYTES:
+            raw["qos"][name] = raw["qos"][name].hex()
+        prefix = self.node.guid_prefix
+        raw["node"]["guid_prefix"] = None if prefix is None else prefix.hex()
+        return json.dumps(raw)
+
+    @classmethod
+    def from_json(cls, text: str) -> ReceiverConfig:
+        raw: dict[str, Any] = json.loads(text)
+        qos = raw["qos"]
+        for name, kind in _ENUMS.items():
+            qos[name] = kind(qos[name])
+        for name in _BYTES:
+            qos[name] = bytes.fromhex(qos[name])
+        for name in _TUPLES:
+            qos[name] = tuple(qos[name])
+        node = raw["node"]
+        node["peers"] = tuple(node["peers"])
+        node["guid_prefix"] = None if node["guid_prefix"] is None else bytes.fromhex(node["guid_prefix"])
+        return cls(**{**raw, "qos": Qos(**qos), "node": NodeConfig(**node)})

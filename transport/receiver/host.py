@@ -1,0 +1,225 @@
+"""The receiver process: hosts one participant, appends what its reader delivers to a stream log.
+
+Acknowledgement means "in the log": the reader acknowledges only what it delivered, and whatever it delivers
+is appended before the next datagram is looked at. The log lives in the page cache of a file, so it survives
+this process being killed; started again on the same log within the lease, the process has the same GUID and
+the same per-writer state, and the writers repair what was in flight.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter as Tally
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ..errors import LogFullError, RtpsError
+from ..log.counters import Counters
+from ..log.stream_log import StreamLog
+from ..net.node import Node, new_guid_prefix
+from ..protocol.events import IncompatibleQos, Matched, Unmatched
+from ..wire.samples import Run
+from .config import ReceiverConfig
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+#: The subscription's reader always has the same entity key, so that a restarted receiver has the same GUID.
+READER_ENTITY_KEY: Final = 1
+COUNTERS_FILE: Final = "counters"
+ERROR_FILE: Final = "error"
+_IDLE_SECONDS: Final = 0.1
+_NAP_SECONDS: Final = 0.0002
+_HOUSEKEEPING_NS: Final = 50_000_000
+#: A run is let in while this much room is left: the largest drain, twice.
+_WINDOW_RESERVE: Final = 2 << 20
+
+
+class Host:
+    """One subscription, from sockets to log; :meth:`run` returns when told to stop."""
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        self.config = config
+        self.directory = Path(config.log_directory)
+        self._stop = threading.Event()
+        self._goodbye = True
+        self._pending: deque[Run] = deque()
+        self._disk_full = False
+        self._housekeeping_at = 0
+        self._incompatible: Tally[str] = Tally()
+
+    def open(self) -> None:
+        """Open log, sockets and reader; raises LogError or TransportError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / ERROR_FILE).unlink(missing_ok=True)
+        self.log = self._open_log()
+        prefix = bytes.fromhex(str(self.log.metadata["guid_prefix"]))
+        self.node = Node(replace(self.config.node, guid_prefix=prefix)).open()
+        self.reader = self.node.create_reader(
+            self.config.topic,
+            self.config.type_name,
+            self.config.qos,
+            keyed=self.config.keyed,
+            entity_key=READER_ENTITY_KEY,
+            resume=self.log.writers,  # type: ignore[arg-type]
+        )
+        self.counters = Counters.create(self.directory / COUNTERS_FILE)
+        c = self.counters.counter
+        self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
+        self._consumer = c("log.consumer")
+        self._consumer.set(self.log.base)
+        c("receiver.pid").set(os.getpid())
+        self._heartbeat = c("receiver.heartbeat_ns")
+        self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
+        self._publish_position()
+        self.node.before_receive = self._set_window
+        self.node.on_received = self._append_delivered
+
+    def run(self) -> None:
+        """The duty cycle, until :meth:`stop`."""
+        while not self._stop.is_set():
+            received = self.node.run_once(_IDLE_SECONDS)
+            now = time.monotonic_ns()
+            if now >= self._housekeeping_at:
+                self._housekeeping_at = now + _HOUSEKEEPING_NS
+                self._keep_house(now)
+            if received > 1:
+                time.sleep(_NAP_SECONDS)
+
+    def stop(self, *, goodbye: bool) -> None:
+        """End the duty cycle (any thread, or a signal handler); ``goodbye`` disposes the participant."""
+        self._goodbye = self._goodbye and goodbye
+        self._stop.set()
+        if hasattr(self, "node"):
+            self.node.wake()
+
+    def close(self) -> None:
+        if hasattr(self, "node"):
+            if self._goodbye:
+                self.node.close()
+            else:
+                self.node.abandon()
+        if hasattr(self, "log"):
+            self.log.close()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _open_log(self) -> StreamLog:
+        if StreamLog.exists(self.directory):
+            return StreamLog.open(self.directory)
+        return StreamLog.create(
+            self.directory,
+            max_bytes=self.config.log_max_bytes,
+            segment_bytes=self.config.log_segment_bytes,
+            metadata={
+                "topic": self.config.topic,
+                "type": self.config.type_name,
+                "guid_prefix": new_guid_prefix().hex(),
+            },
+        )
+
+    def _set_window(self) -> None:
+        full = self._pending or self._disk_full
+        self.reader.window = 0 if full else max(0, self.log.free_bytes - _WINDOW_RESERVE)
+
+    def _append_delivered(self) -> None:
+        """Append everything the reader delivers; what finds no room is kept, and the window is closed."""
+        reception = time.time_ns()
+        runs = self.reader.take()
+        if not runs and not self._pending:
+            return
+        while self._pending and self._append(self._pending[0], reception):
+            self._pending.popleft()
+        for run in runs:
+            if self._pending or not self._append(run, reception):
+                self._pending.append(run.copy())
+        self._publish_position()
+
+    def _append(self, run: Run, reception: int) -> bool:
+        try:
+            taken = self.log.append(run, reception=reception)
+        except LogFullError as error:
+            if not self._disk_full:
+                _log.error("%s; writers are held back until there is room", error)
+            self._disk_full = True
+            return False
+        self._disk_full = False
+        return taken
+
+    def _publish_position(self) -> None:
+        self._rows.set(self.log.rows)
+        self._base.set(self.log.base)
+        self._position.set(self.log.position)
+
+    def _keep_house(self, now: int) -> None:
+        consumer = self._consumer.get()
+        if consumer > self.log.base:
+            self.log.trim(consumer)
+            self._base.set(self.log.base)
+        if self._pending or self._disk_full:
+            self._disk_full = False  # try again
+            self._append_delivered()
+        with self.node.lock:
+            self._set_window()
+        self._heartbeat.set(now)
+        self._matched.set(len(self.reader.writers))
+        for name, value in self.reader.counters.snapshot().items():
+            self.counters.counter(f"reader.{name}").set(value)
+        for reason, count in self.node.participant.drops.items():
+            self.counters.counter(f"drop.{reason.value}").set(count)
+        for event in self.node.events():
+            if isinstance(event, IncompatibleQos):
+                self._mismatched.add(1)
+                reasons = "; ".join(event.reasons)
+                self._incompatible[reasons] += 1
+                if self._incompatible[reasons] == 1:
+                    _log.warning("topic %r: no match with %s: %s", event.topic, event.remote, reasons)
+            elif isinstance(event, Matched):
+                _log.info("topic %r: matched %s", self.config.topic, event.remote)
+            elif isinstance(event, Unmatched):
+                _log.info("topic %r: lost %s", self.config.topic, event.remote)
+
+
+def main() -> int:
+    """Entry of the process: configuration on the first line of standard input, one line of answer.
+
+    Standard input stays open while the parent lives: its end means the parent died (no goodbye, so that a
+    successor can go on), the line ``stop`` means an orderly end.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    host = Host(ReceiverConfig.from_json(sys.stdin.readline()))
+    signal.signal(signal.SIGTERM, lambda *_: host.stop(goodbye=True))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        host.open()
+    except (RtpsError, OSError) as error:
+        _answer({"error": str(error), "kind": type(error).__name__})
+        host.close()
+        return 1
+    _answer({"ready": True, "guid": str(host.reader.guid)})
+    threading.Thread(target=_watch_parent, args=(host,), name="rtps-parent", daemon=True).start()
+    try:
+        host.run()
+    except Exception as error:
+        (host.directory / ERROR_FILE).write_text(f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        host.close()
+    return 0
+
+
+def _answer(message: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def _watch_parent(host: Host) -> None:
+    line = sys.stdin.readline()
+    host.stop(goodbye=line.strip() == "stop")

@@ -1,0 +1,113 @@
+"""Starting, watching and ending a receiver process from the process that reads its log."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from .. import errors
+from ..errors import RtpsError, TransportError
+from ..log.counters import Counters
+from ..log.log_view import Cursor
+from .config import ReceiverConfig
+from .host import COUNTERS_FILE, ERROR_FILE
+
+_START_SECONDS: Final = 20.0
+_STOP_SECONDS: Final = 5.0
+
+
+class ReceiverProcess:
+    """A receiver that lives no longer than this process: the pipe between them ties their lives."""
+
+    def __init__(self, child: subprocess.Popen[bytes], directory: Path) -> None:
+        self._child = child
+        self._directory = directory
+        self._counters = Counters.open(directory / COUNTERS_FILE)
+        self._position = self._counters.counter("log.position")
+        self._consumer = self._counters.counter("log.consumer")
+
+    @classmethod
+    def start(cls, config: ReceiverConfig) -> ReceiverProcess:
+        """Start a receiver on ``config.log_directory``, making the log or going on with the one there.
+
+        Raises the child's own TransportError or LogError if it cannot open its sockets or its log.
+        """
+        child = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            # Ctrl-C at a terminal goes to the whole group: the driver ends us, not the terminal.
+            start_new_session=True,
+        )
+        assert child.stdin is not None and child.stdout is not None
+        try:
+            child.stdin.write(config.to_json().encode() + b"\n")
+            child.stdin.flush()
+            answer = _first_line(child)
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        child.stdout.close()
+        if "ready" not in answer:
+            child.wait()
+            kind = getattr(errors, str(answer.get("kind", "")), TransportError)
+            raise (kind if issubclass(kind, RtpsError) else TransportError)(
+                f"the receiver could not start: {answer.get('error', 'it ended without saying why')}"
+            )
+        return cls(child, Path(config.log_directory))
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def cursor(self) -> Cursor:
+        """The end of the log, as of now; no system call."""
+        return Cursor(self._position.get())
+
+    def commit(self, position: int) -> None:
+        """Everything before ``position`` has been consumed for good: the receiver may trim it."""
+        if position > self._consumer.get():
+            self._consumer.set(position)
+
+    def counters(self) -> dict[str, int]:
+        return self._counters.snapshot()
+
+    def check(self) -> None:
+        """Raise RtpsError with the reason if the receiver has ended."""
+        status = self._child.poll()
+        if status is None:
+            return
+        error = self._directory / ERROR_FILE
+        reason = error.read_text() if error.exists() else f"exit status {status}"
+        raise RtpsError(f"the receiver process {self.pid} ended: {reason}")
+
+    def stop(self) -> None:
+        """End the receiver in good order; kill it if it does not end within five seconds."""
+        if self._child.poll() is None:
+            assert self._child.stdin is not None
+            try:
+                self._child.stdin.write(b"stop\n")
+                self._child.stdin.close()
+            except OSError:
+                pass  # it is ending already
+            try:
+                self._child.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+
+
+def _first_line(child: subprocess.Popen[bytes]) -> dict[str, object]:
+    assert child.stdout is not None
+    if not select.select([child.stdout], [], [], _START_SECONDS)[0]:
+        raise TransportError(f"the receiver did not start within {_START_SECONDS:g} s")
+    line = child.stdout.readline()
+    answer: dict[str, object] = json.loads(line) if line else {}
+    return answer

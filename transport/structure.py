@@ -1,0 +1,113 @@
+"""The nouns of the RTPS structure module: GUIDs, locators, ports, time (RTPS 2.5 §8.2, §9.3, §9.6)."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final, NamedTuple
+
+# --- time: integer nanoseconds everywhere; the wire's forms live at its edge ---------------------
+
+NANOSECONDS: Final = 1_000_000_000
+#: DURATION_INFINITE, and "no deadline" for timers.
+INFINITE: Final = (1 << 63) - 1
+
+PROTOCOL_VERSION: Final = (2, 5)
+#: Not assigned by the OMG: peers special-case the vendors they know (facts of several stacks).
+VENDOR_ID: Final = b"\x01\x7e"
+VENDOR_CYCLONE: Final = b"\x01\x10"
+VENDOR_FAST_DDS: Final = b"\x01\x0f"
+VENDOR_RTI: Final = b"\x01\x01"
+
+
+class Guid(NamedTuple):
+    """A GUID: 12-byte prefix of the participant and 4-byte entity id (RTPS 2.5 §8.2.4.1)."""
+
+    prefix: bytes
+    entity: bytes
+
+    def to_bytes(self) -> bytes:
+        return self.prefix + self.entity
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Guid:
+        return cls(raw[:12], raw[12:16])
+
+    def __str__(self) -> str:
+        p = self.prefix.hex()
+        return f"{p[:8]}.{p[8:16]}.{p[16:]}:{self.entity.hex()}"
+
+
+PREFIX_UNKNOWN: Final = bytes(12)
+
+# Entity ids (RTPS 2.5 §9.3.1.3, table 9.2)
+ENTITYID_UNKNOWN: Final = bytes(4)
+ENTITYID_PARTICIPANT: Final = b"\x00\x00\x01\xc1"
+ENTITYID_SEDP_PUBLICATIONS_WRITER: Final = b"\x00\x00\x03\xc2"
+ENTITYID_SEDP_PUBLICATIONS_READER: Final = b"\x00\x00\x03\xc7"
+ENTITYID_SEDP_SUBSCRIPTIONS_WRITER: Final = b"\x00\x00\x04\xc2"
+ENTITYID_SEDP_SUBSCRIPTIONS_READER: Final = b"\x00\x00\x04\xc7"
+ENTITYID_SPDP_WRITER: Final = b"\x00\x01\x00\xc2"
+ENTITYID_SPDP_READER: Final = b"\x00\x01\x00\xc7"
+ENTITYID_P2P_MESSAGE_WRITER: Final = b"\x00\x02\x00\xc2"
+ENTITYID_P2P_MESSAGE_READER: Final = b"\x00\x02\x00\xc7"
+
+# Entity kinds of user-defined endpoints (RTPS 2.5 table 9.1)
+KIND_WRITER_WITH_KEY: Final = 0x02
+KIND_WRITER_NO_KEY: Final = 0x03
+KIND_READER_NO_KEY: Final = 0x04
+KIND_READER_WITH_KEY: Final = 0x07
+
+
+def is_builtin(entity: bytes) -> bool:
+    """Whether an entity id is one of the reserved (built-in) ones."""
+    return (entity[3] & 0xC0) == 0xC0
+
+
+def is_writer(entity: bytes) -> bool:
+    """Whether an entity id belongs to a writer, of any origin."""
+    return (entity[3] & 0x3F) in (KIND_WRITER_WITH_KEY, KIND_WRITER_NO_KEY)
+
+
+LOCATOR_KIND_UDPV4: Final = 1
+LOCATOR_KIND_UDPV6: Final = 2
+
+
+class Locator(NamedTuple):
+    """Where to send: an IP address in text form and a UDP port (RTPS 2.5 §9.3.2)."""
+
+    address: str
+    port: int
+    kind: int = LOCATOR_KIND_UDPV4
+
+    @property
+    def is_multicast(self) -> bool:
+        return ipaddress.ip_address(self.address).is_multicast
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
+
+# --- ports (RTPS 2.5 §9.6.2.3) --------------------------------------------------------------------
+
+PORT_BASE: Final = 7400
+DOMAIN_ID_GAIN: Final = 250
+PARTICIPANT_ID_GAIN: Final = 2
+#: Highest domain whose ports stay below 65536.
+DOMAIN_MAX: Final = 232
+SPDP_MULTICAST_ADDRESS: Final = "239.255.0.1"
+
+
+def spdp_multicast_port(domain: int) -> int:
+    return PORT_BASE + DOMAIN_ID_GAIN * domain
+
+
+def user_multicast_port(domain: int) -> int:
+    return PORT_BASE + DOMAIN_ID_GAIN * domain + 1
+
+
+def metatraffic_unicast_port(domain: int, participant_index: int) -> int:
+    return PORT_BASE + DOMAIN_ID_GAIN * domain + 10 + PARTICIPANT_ID_GAIN * participant_index
+
+
+def user_unicast_port(domain: int, participant_index: int) -> int:
+    return PORT_BASE + DOMAIN_ID_GAIN * domain + 11 + PARTICIPANT_ID_GAIN * participant_index

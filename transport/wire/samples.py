@@ -1,0 +1,245 @@
+"""Runs of samples as they lie in memory: the one noun the hot path passes from room to room.
+
+A *sample* here is a serialized payload: the 4-byte encapsulation header (XTypes 1.3 §7.6.3.1.2) and what
+follows it. Data is touched once per run, never once per sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..structure import ENTITYID_UNKNOWN, Guid
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+
+#: What an indexed run knows of each sample. ``offset`` is counted from the start of ``Run.data``.
+SAMPLE_INDEX: Final = np.dtype(
+    [
+        ("offset", "<u4"),
+        ("length", "<u4"),  # of the payload, encapsulation header included; 0 = no payload
+        ("timestamp", "<i8"),  # source timestamp, ns since the epoch; NO_TIMESTAMP if absent
+        ("flags", "<u4"),
+        ("reserved", "<u4"),
+        ("key_hash", "V16"),
+    ]
+)
+NO_TIMESTAMP: Final = -(1 << 63)
+
+# Sample flags: the low bits are StatusInfo_t's (RTPS 2.5 §9.6.3.9), the others ours.
+DISPOSED: Final = 0x1
+UNREGISTERED: Final = 0x2
+FILTERED: Final = 0x4
+KEY_ONLY: Final = 0x100  # the payload is the serialized key, not the sample
+HAS_KEY_HASH: Final = 0x200
+
+
+@dataclass(slots=True)
+class Samples:
+    """``count`` serialized payloads inside one flat buffer, uniform or ragged.
+
+    Uniform (``stride > 0``): payload i is ``data[start + i*stride :][:size]``.
+    Ragged (``stride == 0``): payload i is ``data[offsets[i] :][:lengths[i]]``.
+    Every payload starts at a multiple of 4 in ``data``. Never mutated by convention.
+    """
+
+    data: U8  # 1-D, C-contiguous
+    count: int
+    start: int = 0
+    stride: int = 0
+    size: int = 0
+    offsets: I64 | None = None
+    lengths: I64 | None = None
+
+    @classmethod
+    def uniform(cls, data: U8, count: int, size: int, *, start: int = 0, stride: int = 0) -> Samples:
+        return cls(data=data, count=count, start=start, stride=stride or size, size=size)
+
+    @classmethod
+    def ragged(cls, data: U8, offsets: I64, lengths: I64) -> Samples:
+        return cls(data=data, count=len(offsets), offsets=offsets, lengths=lengths)
+
+    @property
+    def is_uniform(self) -> bool:
+        return self.stride > 0
+
+    def rows(self) -> U8:
+        """A (count, size) view of uniform payloads; no copy."""
+        view = self.data[self.start :]
+        return np.lib.stride_tricks.as_strided(view, (self.count, self.size), (self.stride, 1), writeable=False)
+
+    def all_offsets(self) -> I64:
+        """Where each payload starts, (count,) int64."""
+        if self.offsets is not None:
+            return self.offsets
+        return self.start + self.stride * np.arange(self.count, dtype=np.int64)
+
+    def all_lengths(self) -> I64:
+        """Bytes of each payload, encapsulation header included, (count,) int64."""
+        if self.lengths is not None:
+            return self.lengths
+        return np.full(self.count, self.size, np.int64)
+
+    def payload(self, i: int) -> memoryview:
+        """Payload i, encapsulation header included; no copy (cold path)."""
+        if self.stride:
+            at, n = self.start + i * self.stride, self.size
+        else:
+            assert self.offsets is not None and self.lengths is not None
+            at, n = int(self.offsets[i]), int(self.lengths[i])
+        return memoryview(self.data)[at : at + n]
+
+    def take(self, first: int, last: int) -> Samples:
+        """Samples [first, last); no copy."""
+        if self.stride:
+            return Samples(self.data, last - first, self.start + first * self.stride, self.stride, self.size)
+        assert self.offsets is not None and self.lengths is not None
+        return Samples.ragged(self.data, self.offsets[first:last], self.lengths[first:last])
+
+
+@dataclass(slots=True)
+class Run:
+    """Samples of one writer with consecutive sequence numbers, as they came off the wire.
+
+    ``data`` holds the submessages (or bare payloads) as received and may be a view of a receive buffer that
+    is reused: whoever keeps a run longer than the call it was handed in copies it (:meth:`copy`).
+
+    Uniform (``stride > 0``): sample i lies at ``data[i*stride : (i+1)*stride]``; its payload, the 8-byte NTP
+    time of its own INFO_TS and its 16-byte key hash at fixed offsets in there (-1: it has none of its own;
+    then ``timestamp`` is the source timestamp of all). All flags are equal.
+    Indexed (``stride == 0``): ``index`` (dtype SAMPLE_INDEX) says where each sample lies.
+    """
+
+    writer: Guid
+    first_sn: int
+    count: int
+    data: U8  # 1-D
+    stride: int = 0
+    payload_offset: int = 0
+    payload_length: int = 0
+    timestamp: int = NO_TIMESTAMP
+    timestamp_offset: int = -1
+    timestamp_big_endian: bool = False
+    key_hash_offset: int = -1
+    flags: int = 0
+    index: npt.NDArray[Any] | None = None
+    #: Which reader the submessages are addressed to; ENTITYID_UNKNOWN means every matched one.
+    reader_id: bytes = ENTITYID_UNKNOWN
+
+    @property
+    def last_sn(self) -> int:
+        return self.first_sn + self.count - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    @classmethod
+    def single(
+        cls,
+        writer: Guid,
+        sn: int,
+        payload: U8,
+        *,
+        timestamp: int = NO_TIMESTAMP,
+        flags: int = 0,
+        key_hash: bytes | None = None,
+    ) -> Run:
+        """A run of one sample with a bare payload (cold path: fragments, disposes, odd submessages)."""
+        index = np.zeros(1, SAMPLE_INDEX)
+        index[0] = (0, payload.nbytes, timestamp, flags | (HAS_KEY_HASH if key_hash else 0), 0, key_hash or bytes(16))
+        return cls(writer, sn, 1, payload, index=index)
+
+    def take(self, first: int, last: int) -> Run:
+        """Samples [first, last) of this run; no copy of payloads."""
+        if first == 0 and last == self.count:
+            return self
+        part = Run(
+            self.writer,
+            self.first_sn + first,
+            last - first,
+            self.data,
+            self.stride,
+            self.payload_offset,
+            self.payload_length,
+            self.timestamp,
+            self.timestamp_offset,
+            self.timestamp_big_endian,
+            self.key_hash_offset,
+            self.flags,
+            reader_id=self.reader_id,
+        )
+        if self.stride:
+            part.data = self.data[first * self.stride : last * self.stride]
+        else:
+            assert self.index is not None
+            index = self.index[first:last].copy()
+            low = int(index["offset"].min())
+            high = int((index["offset"].astype(np.int64) + index["length"]).max())
+            # keep payloads 4-aligned in the shortened buffer
+            low -= low % 4
+            index["offset"] -= low
+            part.data, part.index = self.data[low:high], index
+        return part
+
+    def copy(self) -> Run:
+        """The same run with memory of its own."""
+        twin = self.take(0, self.count)
+        return Run(
+            twin.writer,
+            twin.first_sn,
+            twin.count,
+            twin.data.copy(),
+            twin.stride,
+            twin.payload_offset,
+            twin.payload_length,
+            twin.timestamp,
+            twin.timestamp_offset,
+            twin.timestamp_big_endian,
+            twin.key_hash_offset,
+            twin.flags,
+            None if twin.index is None else twin.index.copy(),
+            twin.reader_id,
+        )
+
+    def samples(self) -> Samples:
+        """The payloads; no copy."""
+        if self.stride:
+            return Samples(self.data, self.count, self.payload_offset, self.stride, self.payload_length)
+        assert self.index is not None
+        return Samples.ragged(
+            self.data, self.index["offset"].astype(np.int64), self.index["length"].astype(np.int64)
+        )
+
+    def timestamps(self) -> I64:
+        """Source timestamps, (count,) int64 ns since the epoch, NO_TIMESTAMP where absent."""
+        if self.index is not None:
+            return self.index["timestamp"].astype(np.int64)
+        if self.timestamp_offset < 0:
+            return np.full(self.count, self.timestamp, np.int64)
+        at = self.data[self.timestamp_offset :]
+        rows = np.lib.stride_tricks.as_strided(at, (self.count, 8), (self.stride, 1), writeable=False)
+        words = np.ascontiguousarray(rows).view(">u4" if self.timestamp_big_endian else "<u4").astype(np.int64)
+        return words[:, 0] * 1_000_000_000 + ((words[:, 1] * 1_000_000_000 + (1 << 31)) >> 32)
+
+    def key_hashes(self) -> U8 | None:
+        """Key hashes sent with the samples, (count, 16) uint8, or None where none was sent."""
+        if self.index is not None:
+            if not int(np.bitwise_or.reduce(self.index["flags"])) & HAS_KEY_HASH:
+                return None
+            return np.ascontiguousarray(self.index["key_hash"]).view(np.uint8).reshape(self.count, 16)
+        if self.key_hash_offset < 0:
+            return None
+        at = self.data[self.key_hash_offset :]
+        rows = np.lib.stride_tricks.as_strided(at, (self.count, 16), (self.stride, 1), writeable=False)
+        return np.ascontiguousarray(rows)
+
+    def sample_flags(self) -> npt.NDArray[np.uint32]:
+        """Flags of each sample, (count,) uint32."""
+        if self.index is not None:
+            return self.index["flags"].astype(np.uint32)
+        return np.full(self.count, self.flags, np.uint32)
