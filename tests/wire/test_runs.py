@@ -97,7 +97,8 @@ def test_a_datagram_of_equal_samples_is_one_run() -> None:
 
 def test_a_timestamp_before_each_sample_stays_one_run() -> None:
     message = b"".join(
-        InfoTimestamp(i * 1_000_000_000).encode() + Data(bytes(4), WRITER, i, ENCAPSULATION + bytes(8)).encode()
+        InfoTimestamp(i * 1_000_000_000).encode()
+        + Data(bytes(4), WRITER, i, ENCAPSULATION + bytes(8)).encode()
         for i in range(1, 127)
     )
     (run,) = scan_all(message)
@@ -153,7 +154,9 @@ def test_a_sample_beyond_the_budget_is_refused() -> None:
 
 
 def test_truncation_at_every_length_is_a_decode_error_or_fewer_samples() -> None:
-    message = b"".join(Data(bytes(4), WRITER, i, ENCAPSULATION + bytes(i % 3 * 4)).encode() for i in range(1, 9))
+    message = b"".join(
+        Data(bytes(4), WRITER, i, ENCAPSULATION + bytes(i % 3 * 4)).encode() for i in range(1, 9)
+    )
     whole = flatten(scan_all(message))
     for cut in range(len(message)):
         data = np.frombuffer(message, np.uint8)

@@ -137,7 +137,7 @@ def _inline_qos(data: U8, at: int, end: int, little: int) -> tuple[int, int, int
         if pid == _PID_KEY_HASH and length >= 16:
             key_hash_at = at
         elif pid == _PID_STATUS_INFO and length >= 4:
-            status = int(data[at + 3]) & _STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.3.9
+            status = int(data[at + 3]) & _STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.4.9
         at += length
 
 
@@ -234,7 +234,7 @@ def _counting(count: int, start: int) -> npt.NDArray[np.uint32]:
     return steps + np.uint32(start)
 
 
-def _same_inline_qos(words: Words, w: int, first: _First) -> npt.NDArray[np.bool_]:
+def _same_inline_qos(words: Words, w: int, first: _First) -> Any:
     """Rows whose inline QoS equals the first row's, key hash values aside."""
     start, stop = w + 6, w + first.payload_offset // 4
     if first.key_hash_offset < 0:
@@ -314,7 +314,7 @@ def _ragged_timestamps(
     return stamps
 
 
-def _swap16(x: Words) -> Words:
+def _swap16(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ((x & 0xFF) << 8) | (x >> 8)
 
 

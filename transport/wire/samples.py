@@ -30,7 +30,7 @@ SAMPLE_INDEX: Final = np.dtype(
 )
 NO_TIMESTAMP: Final = -(1 << 63)
 
-# Sample flags: the low bits are StatusInfo_t's (RTPS 2.5 §9.6.3.9), the others ours.
+# Sample flags: the low bits are StatusInfo_t's (RTPS 2.5 §9.6.4.9), the others ours.
 DISPOSED: Final = 0x1
 UNREGISTERED: Final = 0x2
 FILTERED: Final = 0x4

@@ -1,0 +1,129 @@
+"""Interfaces, peers and sockets, on loopback."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.errors import TransportError
+from spark_rtps.transport.net import interfaces, peers
+from spark_rtps.transport.net.interfaces import Interface
+from spark_rtps.transport.net.sockets import Sockets
+from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.structure import Locator, metatraffic_unicast_port
+
+LOOPBACK = [Interface("lo", "127.0.0.1")]
+DOMAIN = 61
+
+
+def open_sockets(domain: int = DOMAIN, *, multicast: bool = True) -> Sockets:
+    sockets = Sockets(domain, LOOPBACK, multicast=multicast, receive_buffer=1 << 20)
+    sockets.open()
+    return sockets
+
+
+def test_loopback_is_chosen_by_name_and_by_any_of_its_addresses() -> None:
+    assert interfaces.select("lo") == LOOPBACK
+    assert interfaces.select("127.0.0.1") == LOOPBACK
+    assert interfaces.select("127.5.6.7") == [Interface("lo", "127.5.6.7")]
+
+
+def test_an_unknown_interface_names_those_there_are() -> None:
+    with pytest.raises(TransportError, match=r"'eth77'.*those that are: .*lo \(127\.0\.0\.1\)"):
+        interfaces.select("eth77")
+
+
+def test_no_interface_at_all_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interfaces, "interfaces", list)
+    with pytest.raises(TransportError, match="no network interface is up"):
+        interfaces.select(None)
+
+
+def test_a_peer_without_a_port_stands_for_ten_participants() -> None:
+    found = peers.resolve(("127.0.0.1",), 3)
+    assert [p.port for p in found] == [metatraffic_unicast_port(3, i) for i in range(10)]
+    assert peers.resolve(("localhost:7777",), 3) == (Locator("127.0.0.1", 7777),)
+    assert not peers.has_names(("127.0.0.1:1",)) and peers.has_names(("localhost",))
+
+
+@pytest.mark.parametrize("peer", ["", ":7400", "host:port", "host:0", "host:70000"])
+def test_a_peer_that_is_none_is_named(peer: str) -> None:
+    with pytest.raises(TransportError, match="HOST or HOST:PORT"):
+        peers.resolve((peer,), 0)
+
+
+def test_a_name_that_does_not_resolve_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert peers.resolve(("no-such-host.invalid",), 0) == ()
+    assert "no-such-host.invalid" in caplog.text
+
+
+def test_participants_of_one_host_take_the_next_index() -> None:
+    first, second = open_sockets(), open_sockets()
+    try:
+        assert (first.participant_index, second.participant_index) == (0, 1)
+        assert second.metatraffic_unicast[0].port == first.metatraffic_unicast[0].port + 2
+        assert second.default_unicast[0].port == second.metatraffic_unicast[0].port + 1
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_taken_port_is_skipped_and_all_taken_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_rtps.transport.net.sockets._PARTICIPANT_INDEX_MAX", 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", metatraffic_unicast_port(DOMAIN, 0)))
+        with pytest.raises(TransportError, match=rf"no free UDP port pair for domain {DOMAIN}"):
+            open_sockets()
+
+
+def test_a_domain_without_ports_is_refused() -> None:
+    with pytest.raises(TransportError, match="0 to 232"):
+        Sockets(233, LOOPBACK, multicast=False, receive_buffer=0)
+
+
+def test_datagrams_are_drained_into_one_buffer() -> None:
+    sockets = open_sockets()
+    try:
+        to = sockets.default_unicast
+        sent = [bytes([i]) * (i + 1) for i in range(50)]
+        assert sockets.send([Datagram([m[:1], np.frombuffer(m[1:], np.uint8)], to) for m in sent]) == 50
+        spans = sockets.drain(sockets.user)
+        assert [sockets.buffer[a:b].tobytes() for a, b, _ in spans] == sent
+        assert all(start % 8 == 0 for start, _, _ in spans)
+        assert sockets.drain(sockets.user) == []
+    finally:
+        sockets.close()
+
+
+def test_multicast_reaches_every_participant_of_the_host() -> None:
+    first, second = open_sockets(), open_sockets()
+    try:
+        first.send([Datagram([b"hello"], first.metatraffic_multicast)])
+        for sockets in (first, second):
+            (span,) = sockets.drain(sockets.receivers[-1])
+            assert sockets.buffer[span[0] : span[1]].tobytes() == b"hello"
+            assert span[2] == "127.0.0.1"
+    finally:
+        first.close()
+        second.close()
+
+
+def test_without_multicast_there_is_no_group_socket() -> None:
+    sockets = open_sockets(multicast=False)
+    try:
+        assert sockets.metatraffic_multicast == () and len(sockets.receivers) == 2
+    finally:
+        sockets.close()
+
+
+def test_sending_into_the_void_is_counted_not_raised() -> None:
+    sockets = open_sockets()
+    try:
+        sockets.send([Datagram([bytes(70_000)], (Locator("127.0.0.1", 9),))])
+        assert sockets.send_errors == 1
+    finally:
+        sockets.close()

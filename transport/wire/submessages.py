@@ -1,0 +1,385 @@
+"""Every submessage of RTPS 2.5 §9.4.5, one at a time: decode from a body, encode whole.
+
+``decode(flags, body)`` takes what lies between this submessage's header and the next one's; what a later
+minor version may have added at the end is ignored (RTPS 2.5 §8.6.1). Wrong bytes raise DecodeError.
+``encode`` gives the submessage with its header, padded to 4. Runs of DATA take the fast road instead, see
+``runs``; the INFO_* ones are in ``info`` and can be had from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+from ..errors import DecodeError, DropReason, UsageError
+from ..limits import FRAGMENTED_SAMPLE_MAX
+from .info import InfoDestination, InfoReply, InfoReplyIp4, InfoSource, InfoTimestamp, Pad
+from .message import FLAG_E, Buffer, encode_submessage, short_submessage
+from .numbers import FragmentNumberSet, SequenceNumberSet, pair
+from .parameters import ParameterList, decode_parameters
+
+__all__ = [
+    "SUBMESSAGES",
+    "AckNack",
+    "Data",
+    "DataFrag",
+    "Gap",
+    "Heartbeat",
+    "HeartbeatFrag",
+    "InfoDestination",
+    "InfoReply",
+    "InfoReplyIp4",
+    "InfoSource",
+    "InfoTimestamp",
+    "NackFrag",
+    "Pad",
+    "Submessage",
+    "decode_submessage",
+]
+
+_COUNT: Final = pair("I")
+_IDS: Final = pair("4s4s")
+_IDS_SN: Final = pair("4s4siI")
+_DATA: Final = pair("HH4s4siI")
+_DATA_FRAG: Final = pair("HH4s4siIIHHI")
+_HEARTBEAT: Final = pair("4s4siIiII")
+_HEARTBEAT_FRAG: Final = pair("4s4siIII")
+
+# octetsToInlineQos: from behind that field to the inline QoS (RTPS 2.5 §9.4.5.4.2, §9.4.5.5.3)
+_DATA_OCTETS_TO_INLINE_QOS: Final = 16
+_DATA_FRAG_OCTETS_TO_INLINE_QOS: Final = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """DATA (RTPS 2.5 §9.4.5.4). ``payload`` starts with its encapsulation header; ``key``: it is a key only.
+
+    A decoded payload is a view and keeps the padding at its end, which nothing in DATA tells apart.
+    """
+
+    KIND: ClassVar[int] = 0x15
+    FLAG_Q: ClassVar[int] = 0x02
+    FLAG_D: ClassVar[int] = 0x04
+    FLAG_K: ClassVar[int] = 0x08
+    FLAG_N: ClassVar[int] = 0x10
+
+    reader_id: bytes
+    writer_id: bytes
+    sn: int
+    payload: Buffer | None
+    inline_qos: ParameterList | None = None
+    key: bool = False
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        flags = 0
+        if self.inline_qos is not None:
+            flags |= self.FLAG_Q
+        if self.payload is not None:
+            flags |= self.FLAG_K if self.key else self.FLAG_D
+        head = _DATA[little_endian].pack(
+            0, _DATA_OCTETS_TO_INLINE_QOS, self.reader_id, self.writer_id, *_halves(self.sn)
+        )
+        qos = _encode_inline_qos(self.inline_qos, little_endian)
+        return encode_submessage(self.KIND, flags, little_endian, head, qos, self.payload or b"")
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        little_endian = flags & FLAG_E
+        if len(body) < 20:
+            raise short_submessage("DATA")
+        _, octets, reader_id, writer_id, high, low = _DATA[little_endian].unpack_from(body)
+        with_data, key = flags & cls.FLAG_D, bool(flags & cls.FLAG_K)
+        # RTPS 2.5 §9.4.5.4.1: D and K together are invalid; N is a payload in a form not ours to read.
+        if (with_data and key) or flags & cls.FLAG_N:
+            raise DecodeError(DropReason.BAD_ENCAPSULATION, f"DATA with flags {flags:#04x}")
+        inline_qos, rest = _decode_inline_qos(
+            body, octets, _DATA_OCTETS_TO_INLINE_QOS, little_endian, bool(flags & cls.FLAG_Q)
+        )
+        payload = None
+        if with_data or key:
+            if len(rest) < 4:
+                raise DecodeError(DropReason.BAD_ENCAPSULATION, f"DATA payload of {len(rest)} bytes")
+            payload = rest
+        return cls(reader_id, writer_id, _sn(high, low), payload, inline_qos, key)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFrag:
+    """DATA_FRAG (RTPS 2.5 §9.4.5.5): ``fragments`` fragments from number ``first_fragment`` (1-based) on.
+
+    All but the sample's last have ``fragment_size`` bytes. A decoded payload is a view, exactly as long as
+    these fragments are, and lies within ``sample_size``.
+    """
+
+    KIND: ClassVar[int] = 0x16
+    FLAG_Q: ClassVar[int] = 0x02
+    FLAG_K: ClassVar[int] = 0x04
+    FLAG_N: ClassVar[int] = 0x08
+
+    reader_id: bytes
+    writer_id: bytes
+    sn: int
+    first_fragment: int
+    fragments: int
+    fragment_size: int
+    sample_size: int
+    payload: Buffer
+    inline_qos: ParameterList | None = None
+    key: bool = False
+
+    @property
+    def offset(self) -> int:
+        """Where the payload belongs in the sample."""
+        return (self.first_fragment - 1) * self.fragment_size
+
+    @property
+    def fragment_count(self) -> int:
+        """How many fragments the whole sample has."""
+        return -(-self.sample_size // self.fragment_size)
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        flags = self.FLAG_K if self.key else 0
+        if self.inline_qos is not None:
+            flags |= self.FLAG_Q
+        head = _DATA_FRAG[little_endian].pack(
+            0,
+            _DATA_FRAG_OCTETS_TO_INLINE_QOS,
+            self.reader_id,
+            self.writer_id,
+            *_halves(self.sn),
+            self.first_fragment,
+            self.fragments,
+            self.fragment_size,
+            self.sample_size,
+        )
+        qos = _encode_inline_qos(self.inline_qos, little_endian)
+        return encode_submessage(self.KIND, flags, little_endian, head, qos, self.payload)
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        little_endian = flags & FLAG_E
+        if len(body) < 32:
+            raise short_submessage("DATA_FRAG")
+        _, octets, reader_id, writer_id, high, low, first, fragments, size, total = _DATA_FRAG[
+            little_endian
+        ].unpack_from(body)
+        if flags & cls.FLAG_N:
+            raise DecodeError(DropReason.BAD_ENCAPSULATION, f"DATA_FRAG with flags {flags:#04x}")
+        sn = _sn(high, low)
+        if total > FRAGMENTED_SAMPLE_MAX:
+            raise DecodeError(DropReason.OVER_LIMIT, f"fragmented sample of {total} bytes")
+        # RTPS 2.5 §8.3.8.3.3. The offset of the last fragment below the total also bounds first + fragments.
+        if not (first and fragments and 0 < size <= total and (first + fragments - 2) * size < total):
+            raise DecodeError(
+                DropReason.BAD_FRAGMENT, f"fragments {first}+{fragments} of {size} bytes, sample of {total}"
+            )
+        inline_qos, rest = _decode_inline_qos(
+            body, octets, _DATA_FRAG_OCTETS_TO_INLINE_QOS, little_endian, bool(flags & cls.FLAG_Q)
+        )
+        start = (first - 1) * size
+        length = min(start + fragments * size, total) - start
+        if len(rest) < length:
+            raise DecodeError(DropReason.BAD_FRAGMENT, f"{len(rest)} bytes of {length}")
+        key = bool(flags & cls.FLAG_K)
+        return cls(reader_id, writer_id, sn, first, fragments, size, total, rest[:length], inline_qos, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """HEARTBEAT (RTPS 2.5 §9.4.5.7); last_sn = first_sn - 1 says that the writer holds nothing."""
+
+    KIND: ClassVar[int] = 0x07
+    FLAG_F: ClassVar[int] = 0x02
+    FLAG_L: ClassVar[int] = 0x04
+
+    reader_id: bytes
+    writer_id: bytes
+    first_sn: int
+    last_sn: int
+    count: int
+    final: bool = False
+    liveliness: bool = False
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        flags = (self.FLAG_F if self.final else 0) | (self.FLAG_L if self.liveliness else 0)
+        body = _HEARTBEAT[little_endian].pack(
+            self.reader_id,
+            self.writer_id,
+            *_halves(self.first_sn),
+            *_halves(self.last_sn),
+            self.count & 0xFFFFFFFF,
+        )
+        return encode_submessage(self.KIND, flags, little_endian, body)
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        if len(body) < 28:
+            raise short_submessage("HEARTBEAT")
+        reader_id, writer_id, high, low, last_high, last_low, count = _HEARTBEAT[flags & 1].unpack_from(body)
+        first, last = (high << 32) + low, (last_high << 32) + last_low
+        if first < 1 or last < first - 1:  # RTPS 2.5 §8.3.8.6.3
+            raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"HEARTBEAT {first}..{last}")
+        return cls(reader_id, writer_id, first, last, count, bool(flags & 0x02), bool(flags & 0x04))
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFrag:
+    """HEARTBEAT_FRAG (RTPS 2.5 §9.4.5.8): fragments 1..last_fragment of sample ``sn`` are available."""
+
+    KIND: ClassVar[int] = 0x13
+
+    reader_id: bytes
+    writer_id: bytes
+    sn: int
+    last_fragment: int
+    count: int
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        body = _HEARTBEAT_FRAG[little_endian].pack(
+            self.reader_id,
+            self.writer_id,
+            *_halves(self.sn),
+            self.last_fragment,
+            self.count & 0xFFFFFFFF,
+        )
+        return encode_submessage(self.KIND, 0, little_endian, body)
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        if len(body) < 24:
+            raise short_submessage("HEARTBEAT_FRAG")
+        reader_id, writer_id, high, low, last, count = _HEARTBEAT_FRAG[flags & FLAG_E].unpack_from(body)
+        if last < 1:  # RTPS 2.5 §8.3.8.7.3
+            raise DecodeError(DropReason.BAD_FRAGMENT, "HEARTBEAT_FRAG up to fragment 0")
+        return cls(reader_id, writer_id, _sn(high, low), last, count)
+
+
+@dataclass(frozen=True, slots=True)
+class AckNack:
+    """ACKNACK (RTPS 2.5 §9.4.5.3): all below ``missing.base`` is acknowledged, ``missing`` is requested."""
+
+    KIND: ClassVar[int] = 0x06
+    FLAG_F: ClassVar[int] = 0x02
+
+    reader_id: bytes
+    writer_id: bytes
+    missing: SequenceNumberSet
+    count: int
+    final: bool = False
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        flags = self.FLAG_F if self.final else 0
+        ids = _IDS[little_endian].pack(self.reader_id, self.writer_id)
+        count = _COUNT[little_endian].pack(self.count & 0xFFFFFFFF)
+        return encode_submessage(
+            self.KIND, flags, little_endian, ids, self.missing.encode(little_endian), count
+        )
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        little_endian = flags & FLAG_E
+        missing, at = SequenceNumberSet.decode(body, 8, little_endian, allow_base_zero=True)
+        reader_id, writer_id = _IDS[little_endian].unpack_from(body)
+        return cls(reader_id, writer_id, missing, _count(body, at, little_endian), bool(flags & cls.FLAG_F))
+
+
+@dataclass(frozen=True, slots=True)
+class NackFrag:
+    """NACK_FRAG (RTPS 2.5 §9.4.5.14): fragments requested of sample ``sn``."""
+
+    KIND: ClassVar[int] = 0x12
+
+    reader_id: bytes
+    writer_id: bytes
+    sn: int
+    missing: FragmentNumberSet
+    count: int
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        head = _IDS_SN[little_endian].pack(self.reader_id, self.writer_id, *_halves(self.sn))
+        count = _COUNT[little_endian].pack(self.count & 0xFFFFFFFF)
+        return encode_submessage(self.KIND, 0, little_endian, head, self.missing.encode(little_endian), count)
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        little_endian = flags & FLAG_E
+        missing, at = FragmentNumberSet.decode(body, 16, little_endian)
+        reader_id, writer_id, high, low = _IDS_SN[little_endian].unpack_from(body)
+        return cls(reader_id, writer_id, _sn(high, low), missing, _count(body, at, little_endian))
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """GAP (RTPS 2.5 §9.4.5.6): start_sn..irrelevant.base-1, however many, and the set are irrelevant."""
+
+    KIND: ClassVar[int] = 0x08
+
+    reader_id: bytes
+    writer_id: bytes
+    start_sn: int
+    irrelevant: SequenceNumberSet
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        head = _IDS_SN[little_endian].pack(self.reader_id, self.writer_id, *_halves(self.start_sn))
+        return encode_submessage(self.KIND, 0, little_endian, head, self.irrelevant.encode(little_endian))
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        little_endian = flags & FLAG_E
+        irrelevant, _ = SequenceNumberSet.decode(body, 16, little_endian)
+        reader_id, writer_id, high, low = _IDS_SN[little_endian].unpack_from(body)
+        return cls(reader_id, writer_id, _sn(high, low), irrelevant)
+
+
+_Entity = Data | DataFrag | Heartbeat | HeartbeatFrag | AckNack | NackFrag | Gap
+_Interpreter = InfoTimestamp | InfoDestination | InfoSource | InfoReply | InfoReplyIp4 | Pad
+Submessage = _Entity | _Interpreter
+
+SUBMESSAGES: Final[dict[int, type[Submessage]]] = {kind.KIND: kind for kind in Submessage.__args__}
+
+
+def decode_submessage(kind: int, flags: int, body: memoryview) -> Submessage | None:
+    """The submessage, or None for a kind to skip: unknown, or a vendor's own (RTPS 2.5 §8.3.4.1)."""
+    known = SUBMESSAGES.get(kind)
+    return None if known is None else known.decode(flags, body)
+
+
+def _halves(sn: int) -> tuple[int, int]:
+    """A SequenceNumber_t as the wire has it: signed high word, unsigned low word (RTPS 2.5 §9.4.2.5)."""
+    return sn >> 32, sn & 0xFFFFFFFF
+
+
+def _sn(high: int, low: int) -> int:
+    """A SequenceNumber_t that names a sample: from 1 up (RTPS 2.5 §8.3.8.2.3)."""
+    sn = (high << 32) + low
+    if sn < 1:
+        raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, str(sn))
+    return sn
+
+
+def _count(body: memoryview, at: int, little_endian: int) -> int:
+    if len(body) < at + 4:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "count")
+    count: int = _COUNT[little_endian].unpack_from(body, at)[0]
+    return count
+
+
+def _encode_inline_qos(qos: ParameterList | None, little_endian: bool) -> bytes:
+    if qos is None:
+        return b""
+    if qos.little_endian != little_endian:
+        raise UsageError("inline QoS values are in the other byte order than the submessage")
+    return qos.encode()
+
+
+def _decode_inline_qos(
+    body: memoryview, octets: int, least: int, little_endian: int, present: bool
+) -> tuple[ParameterList | None, memoryview]:
+    """The inline QoS, and the bytes behind it. ``octets`` may exceed ours: later versions may add fields."""
+    if octets < least or 4 + octets > len(body):
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"octetsToInlineQos {octets}")
+    rest = body[4 + octets :]
+    if not present:
+        return None, rest
+    qos, consumed = decode_parameters(rest, bool(little_endian))
+    return qos, rest[consumed:]
