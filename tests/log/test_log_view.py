@@ -1,0 +1,283 @@
+"""Reading in place: cursors, advance, split, and a reader beside an appender."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log.make_runs import Sample, all_samples, guid, indexed, read, samples, single, uniform
+
+from spark_rtps.transport.errors import LogError, LogLostError, UsageError
+from spark_rtps.transport.log import segment
+from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.stream_log import StreamLog
+
+W1, W2 = guid(1), guid(2)
+PAGE = segment.PAGE
+
+
+class Filled:
+    """A closed log of 12 frames over several segments, and the cursor before each of its samples."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.samples: list[Sample] = []
+        self.cursors: list[Cursor] = []
+        with StreamLog.create(directory, max_bytes=32 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+            for number in range(12):
+                make = (uniform, indexed)[number % 2]
+                run = make(W1, len(self.samples) + 1, 3 + number % 4, 120 + 40 * number)
+                log.append(run, reception=number)
+                self.samples += samples(run)
+            self.tail = log.position
+            frames = list(LogView(directory).frames(Cursor(0), Cursor(self.tail)))
+        self.starts = [Cursor(frame.position) for frame in frames]
+        self.ends = [frame.position + frame.length for frame in frames]
+        self.cursors = [Cursor(frame.position, row) for frame in frames for row in range(frame.run.count)]
+        self.bytes = [frame.length / frame.run.count for frame in frames for _ in range(frame.run.count)]
+        self.view = LogView(directory)
+
+    def row(self, cursor: Cursor) -> int:
+        """How many samples lie before a cursor."""
+        return sum(other < cursor for other in self.cursors)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return Filled(tmp_path_factory.mktemp("view") / "log")
+
+
+def test_every_range_of_cursors(filled: Filled) -> None:
+    ends = [*filled.cursors, Cursor(filled.tail)]
+    for i, start in enumerate(ends):
+        for j in range(i, len(ends), 3):
+            frames = list(filled.view.frames(start, ends[j]))
+            assert all_samples(frames) == filled.samples[i:j]
+            assert [frame.rows_before for frame in frames] == [frame.run.first_sn - 1 for frame in frames]
+
+
+def test_a_cursor_behind_a_frames_last_row_is_the_next_frame(filled: Filled) -> None:
+    first = next(filled.view.frames(Cursor(0), Cursor(filled.tail)))
+    behind = Cursor(0, first.run.count)
+    assert read(filled.directory, behind, filled.tail) == filled.samples[first.run.count :]
+    assert read(filled.directory, 0, behind) == filled.samples[: first.run.count]
+    assert filled.row(filled.view.advance(behind, max_rows=1, tail=filled.tail)) == first.run.count + 1
+
+
+def test_lost_positions_are_told(filled: Filled, tmp_path: Path) -> None:
+    view = filled.view
+    with pytest.raises(LogLostError, match=r"position \d+ is not \(yet\) in the log"):
+        list(view.frames(Cursor(0), Cursor(filled.tail + 32)))
+    with pytest.raises(LogLostError, match=r"not \(yet\) in the log in .*, which holds segments \[0, "):
+        view.frames(Cursor(1 << 40), Cursor((1 << 40) + 32))
+    with pytest.raises(LogLostError):
+        list(view.frames(Cursor(8), Cursor(filled.tail)))  # no frame starts there
+    with pytest.raises(LogLostError):
+        list(view.frames(Cursor(32), Cursor(filled.tail)))
+    with pytest.raises(LogLostError, match="no frame ends at position 32"):
+        list(view.frames(Cursor(0), Cursor(32)))
+    with pytest.raises(UsageError, match="no row 99"):
+        list(view.frames(Cursor(0), Cursor(0, 99)))
+    for start, end in ((5, 0), (4, 0)), ((-1, 0), (4, 0)), ((0, -1), (4, 0)):
+        with pytest.raises(UsageError, match="no range"):
+            view.frames(Cursor(*start), Cursor(*end))
+    with pytest.raises(LogError, match="there is no stream log"):
+        LogView(tmp_path).frames(Cursor(0), Cursor(32))
+    StreamLog.create(tmp_path / "log", max_bytes=32 * PAGE, metadata={}).close()
+    with pytest.raises(LogLostError, match="which holds nothing"):
+        LogView(tmp_path / "log").frames(Cursor(0), Cursor(32))
+    assert list(LogView(tmp_path / "log").frames(Cursor(0), Cursor(0))) == []
+
+
+# --- advance --------------------------------------------------------------------------------------
+
+
+def test_advance_by_rows(filled: Filled) -> None:
+    rows = len(filled.samples)
+    for i, start in enumerate(filled.cursors):
+        for limit in (0, 1, 2, 5, 17, rows):
+            end = filled.view.advance(start, max_rows=limit, tail=filled.tail)
+            assert filled.row(end) == min(rows, i + max(1, limit))
+            assert len(read(filled.directory, start, end)) == filled.row(end) - i
+
+
+def test_advance_by_bytes(filled: Filled) -> None:
+    for i, start in enumerate(filled.cursors):
+        for limit in (0, 100, 1000, 5000, 1 << 40):
+            end = filled.view.advance(start, max_bytes=limit, tail=filled.tail)
+            row = filled.row(end)
+            taken = sum(filled.bytes[i:row])
+            assert row == i + 1 or (row > i and taken <= limit)
+            # a pad's bytes count as well
+            assert row == len(filled.bytes) or taken + filled.bytes[row] > limit - PAGE
+    for end, start in zip(filled.ends, filled.starts, strict=True):
+        cut = filled.view.advance(start, max_bytes=end - start.position, tail=filled.tail)
+        assert filled.row(cut) == filled.row(Cursor(end))
+
+
+def test_advance_by_both_and_to_the_tail(filled: Filled) -> None:
+    view, tail = filled.view, filled.tail
+    assert view.advance(Cursor(0), tail=tail) == Cursor(tail)
+    assert view.advance(Cursor(tail), max_rows=1, tail=tail) == Cursor(tail)
+    assert view.advance(Cursor(tail), tail=tail) == Cursor(tail)
+    one = view.advance(Cursor(0), max_rows=1, max_bytes=1 << 40, tail=tail)
+    assert one == Cursor(0, 1)
+    assert view.advance(one, max_rows=1 << 40, max_bytes=1, tail=tail) == Cursor(0, 2)
+
+
+def test_advance_over_nothing_but_a_pad(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=8 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        log.append(single(W1, 1, 2 * PAGE), reception=0)
+        start = Cursor(0, 1)
+        view = LogView(log.directory)
+        assert view.advance(start, max_rows=5, tail=log.position) == Cursor(log.position)
+        assert list(view.frames(start, Cursor(log.position))) == []
+        log.append(single(W1, 2), reception=0)
+        end = view.advance(start, max_bytes=1, tail=log.position)
+        assert [sample.sn for sample in read(log.directory, start, end)] == [2]
+
+
+def test_batches_of_limited_rows_cover_all(filled: Filled) -> None:
+    got, cursor = [], Cursor(0)
+    while cursor.position < filled.tail:
+        end = filled.view.advance(cursor, max_rows=4, max_bytes=900, tail=filled.tail)
+        assert end > cursor
+        got += read(filled.directory, cursor, end)
+        cursor = end
+    assert got == filled.samples
+
+
+# --- split ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 5, 8, 1000])
+def test_split_covers_the_range(filled: Filled, pieces: int) -> None:
+    for i, start in enumerate(filled.cursors[::5]):
+        for end in (Cursor(filled.tail), filled.cursors[-2], start):
+            ranges = filled.view.split(start, end, pieces)
+            assert len(ranges) <= pieces
+            assert [s for low, high in ranges for s in read(filled.directory, low, high)] == filled.samples[
+                5 * i : filled.row(end)
+            ]
+            assert all(low < high for low, high in ranges)
+
+
+def test_split_makes_about_equal_pieces(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=64 * PAGE, segment_bytes=8 * PAGE, metadata={}) as log:
+        for sn in range(1, 301):
+            log.append(single(W1, sn, 100), reception=0)
+        ranges = LogView(log.directory).split(Cursor(0), Cursor(log.position), 4)
+        assert [len(read(log.directory, *r)) for r in ranges] == pytest.approx([75] * 4, abs=3)
+        assert all(cursor.row == 0 for r in ranges for cursor in r)
+        ranges = LogView(log.directory).split(Cursor(0), Cursor(log.position), 1)
+        assert ranges == [(Cursor(0), Cursor(log.position))]
+
+
+def test_a_long_frame_is_split_by_rows(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=64 * PAGE, segment_bytes=8 * PAGE, metadata={}) as log:
+        log.append(uniform(W1, 1, 300), reception=0)
+        view = LogView(log.directory)
+        ranges = view.split(Cursor(0), Cursor(log.position), 3)
+        assert [len(all_samples(view.frames(*r))) for r in ranges] == [100, 100, 100]
+        ranges = view.split(Cursor(0, 50), Cursor(0, 250), 2)
+        assert [len(all_samples(view.frames(*r))) for r in ranges] == [100, 100]
+        with pytest.raises(UsageError, match="0 pieces"):
+            view.split(Cursor(0), Cursor(log.position), 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_cut_of_any_batch(filled: Filled, data: st.DataObject) -> None:
+    ends = [*filled.cursors, Cursor(filled.tail)]
+    i = data.draw(st.integers(0, len(ends) - 1))
+    j = data.draw(st.integers(i, len(ends) - 1))
+    pieces = data.draw(st.integers(1, 20))
+    got = [
+        sample
+        for low, high in filled.view.split(ends[i], ends[j], pieces)
+        for sample in all_samples(filled.view.frames(low, high))
+    ]
+    assert got == filled.samples[i:j]
+
+
+# --- beside an appender ---------------------------------------------------------------------------
+
+
+def test_a_trimmed_segment_stays_readable_while_it_is_mapped(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=16 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        for sn in range(1, 40):
+            log.append(single(W1, sn, 200), reception=0)
+        view = LogView(log.directory)
+        frames = view.frames(Cursor(0), Cursor(log.position))
+        held = [next(frames), next(frames)]
+        log.trim(log.position)
+        assert [sample.sn for sample in all_samples(held)] == [1, 2]
+        assert [sample.sn for sample in samples(next(frames).run)] == [3]
+        with pytest.raises(LogLostError, match="no longer in the log"):
+            list(frames)
+        with pytest.raises(LogLostError, match="no longer in the log"):
+            LogView(log.directory).frames(Cursor(0), Cursor(log.position))
+
+
+READ_ALONG = """
+import os, sys
+from pathlib import Path
+from log.make_runs import payload, samples
+from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+directory, rows = Path(sys.argv[1]), int(sys.argv[2])
+counters = Counters.open(directory / "counters")
+position, consumer = counters.counter("log.position"), counters.counter("log.consumer")
+view, cursor, seen = LogView(directory), Cursor(0), 0
+print("ready", flush=True)
+while seen < rows:
+    tail = position.get()
+    end = view.advance(cursor, max_rows=500, tail=tail)
+    for low, high in view.split(cursor, end, 3):
+        for frame in view.frames(low, high):
+            assert frame.rows_before == seen, (frame, seen)
+            for sample in samples(frame.run):
+                seen += 1
+                assert sample.sn == seen
+                assert sample.payload == payload(sample.writer, seen, len(sample.payload))
+    if end == cursor:
+        os.sched_yield()
+    cursor = end
+    consumer.set(cursor.position)
+print(seen)
+"""
+
+
+def test_a_reader_process_beside_an_appender_that_trims(tmp_path: Path) -> None:
+    directory, rows = tmp_path / "log", 20_000
+    tests = str(Path(__file__).parents[1])
+    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    refused = 0
+    with StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=8 * PAGE, metadata={}) as log:
+        counters = Counters.create(directory / "counters")
+        position, consumer = counters.counter("log.position"), counters.counter("log.consumer")
+        with subprocess.Popen(
+            [sys.executable, "-c", READ_ALONG, str(directory), str(rows)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        ) as reader:
+            assert reader.stdout is not None and reader.stdout.readline() == b"ready\n"
+            while log.rows < rows:
+                count = min(1 + log.rows % 37, rows - log.rows)
+                run = (uniform, indexed)[count % 2](W1, log.rows + 1, count, 40)
+                while not log.append(run, reception=0):
+                    refused += 1
+                    log.trim(consumer.get())
+                    assert reader.poll() is None
+                position.set(log.position)
+            assert int(reader.stdout.readline()) == rows
+        assert reader.returncode == 0
+        assert refused > 0 and log.base > 0

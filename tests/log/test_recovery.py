@@ -1,0 +1,256 @@
+"""What a killed appender leaves is resumed: every committed frame, no half one."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from log.make_runs import guid, indexed, payload, read, samples, single, uniform
+
+from spark_rtps.transport.errors import LogError
+from spark_rtps.transport.log import segment
+from spark_rtps.transport.log.stream_log import StreamLog
+
+W1, W2 = guid(1), guid(2)
+PAGE = segment.PAGE
+
+
+def create(directory: Path, *, segments: int = 16) -> StreamLog:
+    return StreamLog.create(directory, max_bytes=segments * PAGE, segment_bytes=PAGE, metadata={})
+
+
+def crashed(log: StreamLog, name: str = "crashed") -> Path:
+    """The log's directory as ``kill -9`` would leave it now."""
+    twin = log.directory.with_name(name)
+    shutil.rmtree(twin, ignore_errors=True)
+    shutil.copytree(log.directory, twin)
+    return twin
+
+
+def last_segment(directory: Path) -> Path:
+    return max(directory.glob("*.segment"))
+
+
+def test_an_appender_that_was_not_closed(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        for sn in range(1, 60):
+            log.append(uniform(W1, sn * 10, 10) if sn % 2 else indexed(W2, sn * 10, 10), reception=0)
+        with StreamLog.open(crashed(log)) as again:
+            assert (again.position, again.base, again.rows) == (log.position, log.base, log.rows)
+            assert again.writers == log.writers
+            assert again.free_bytes == log.free_bytes
+            assert read(again.directory, 0, again.position) == read(log.directory, 0, log.position)
+
+
+def test_nothing_was_appended_yet(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log, StreamLog.open(crashed(log)) as again:
+        assert (again.position, again.rows) == (0, 0)
+        assert again.append(single(W1, 1), reception=0)
+
+
+@pytest.mark.parametrize("make", [uniform, indexed])
+def test_the_last_frame_cut_at_every_byte(tmp_path: Path, make: type) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(make(W1, 1, 3), reception=0)
+        before = log.position
+        log.append(make(W1, 4, 2), reception=0)
+        after = log.position
+        twin = crashed(log)
+    whole = last_segment(twin).read_bytes()
+    lacking = set()
+    for cut in range(before, after):
+        last_segment(twin).write_bytes(whole[:cut])
+        with StreamLog.open(twin) as again:
+            lacking.add(again.position)
+            assert (again.rows, again.writers) == ((3, {W1: 3}) if again.position == before else (5, {W1: 5}))
+            assert again.append(make(W1, again.rows + 1, 1), reception=0)
+            end = again.position
+            assert [sample.sn for sample in read(twin, 0, end)] == list(range(1, again.rows + 1))
+        _forget_checkpoint(log.directory, twin)
+    # Only zeros behind the body may be missing without harm.
+    assert lacking <= {before, after} and before in lacking
+
+
+def _forget_checkpoint(source: Path, twin: Path) -> None:
+    shutil.copy(source / segment.WRITERS, twin / segment.WRITERS)
+    # The source was closed since: its newest slot knows the tail. Take the one before.
+    raw = bytearray((twin / segment.WRITERS).read_bytes())
+    newest = segment.read_checkpoint(twin).serial % 2
+    half = len(raw) // 2
+    raw[newest * half : newest * half + 8] = bytes(8)
+    (twin / segment.WRITERS).write_bytes(raw)
+
+
+def test_the_last_frame_half_stored_at_every_byte(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(uniform(W1, 1, 3), reception=0)
+        before = log.position
+        log.append(uniform(W1, 4, 1), reception=0)
+        twin = crashed(log)
+        whole = last_segment(twin).read_bytes()
+        length = int.from_bytes(whole[before : before + 4], "little")
+        for stored in range(4, length):
+            torn = (-length).to_bytes(4, "little", signed=True) + whole[before + 4 : before + stored]
+            last_segment(twin).write_bytes((whole[:before] + torn).ljust(PAGE, b"\0"))
+            shutil.copy(log.directory / segment.WRITERS, twin / segment.WRITERS)
+            with StreamLog.open(twin) as again:
+                assert (again.position, again.rows, again.writers) == (before, 3, {W1: 3})
+            assert not any(last_segment(twin).read_bytes()[before:])
+
+
+@pytest.mark.parametrize("shift", [-32, 32])
+def test_stale_bytes_are_never_a_frame(tmp_path: Path, shift: int) -> None:
+    """What lies behind the tail is zeroed: a frame of another position, and one that would be next."""
+    with create(tmp_path / "log") as log:
+        for sn in range(1, 6):
+            log.append(single(W1, sn), reception=0)
+        position = log.position
+        twin = crashed(log)
+    raw = bytearray(last_segment(twin).read_bytes())
+    frame = raw[:192]
+    raw[position + 224 + shift : position + 224 + shift + 192] = frame
+    raw[position : position + 4] = b"\xff\xff\xff\xff"
+    last_segment(twin).write_bytes(raw)
+    with StreamLog.open(twin) as again:
+        assert again.position == position
+        assert not any(last_segment(twin).read_bytes()[position:])
+        assert again.append(single(W1, 6), reception=0)
+        assert [sample.sn for sample in read(twin, 0, again.position)] == list(range(1, 7))
+
+
+def test_killed_between_a_new_segment_and_its_first_frame(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(single(W1, 1), reception=0)
+        for name in (f"{PAGE:020d}.segment", f"{2 * PAGE:020d}.new"):
+            twin = crashed(log)
+            (twin / name).write_bytes(bytes(PAGE))
+            with StreamLog.open(twin) as again:
+                assert (again.position, again.rows) == (log.position, 1)
+                assert not (twin / name).exists()
+                while again.position < 2 * PAGE:
+                    assert again.append(single(W1, again.rows + 1, 300), reception=0)
+                assert [sample.sn for sample in read(twin, 0, again.position)] == list(
+                    range(1, again.rows + 1)
+                )
+
+
+def test_killed_while_trimming(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        while log.position < 4 * PAGE:
+            log.append(single(W1, log.rows + 1, 300), reception=0)
+        twin = crashed(log)
+        log.trim(2 * PAGE)
+        shutil.copy(log.directory / segment.WRITERS, twin / segment.WRITERS)  # the segments are still there
+        with StreamLog.open(twin) as again:
+            assert (again.base, again.position, again.rows) == (2 * PAGE, log.position, log.rows)
+            assert len(list(twin.glob("*.segment"))) == len(list(log.directory.glob("*.segment")))
+
+
+def test_a_checkpoint_cut_short_leaves_the_one_before(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        while log.position < 3 * PAGE:
+            log.append(single(W1, log.rows + 1, 300), reception=0)
+        newest = segment.read_checkpoint(log.directory)
+        twin = crashed(log)
+    raw = bytearray((twin / segment.WRITERS).read_bytes())
+    half = len(raw) // 2
+    raw[newest.serial % 2 * half + 50] ^= 1
+    (twin / segment.WRITERS).write_bytes(raw)
+    assert segment.read_checkpoint(twin).serial == newest.serial - 1
+    with StreamLog.open(twin) as again:
+        assert (again.position, again.rows, again.writers) == (log.position, log.rows, log.writers)
+        again.close()
+    (twin / segment.WRITERS).write_bytes(bytes(len(raw)))
+    with pytest.raises(LogError, match="damaged"):
+        StreamLog.open(twin)
+
+
+def test_lost_segments_are_said(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        while log.position < 4 * PAGE:
+            log.append(single(W1, log.rows + 1, 300), reception=0)
+        middle = f"{PAGE:020d}.segment"
+        for change, match in (
+            (lambda d: (d / middle).unlink(), "is missing or cut"),
+            (lambda d: (d / middle).write_bytes(b""), "is missing or cut"),
+            (lambda d: last_segment(d).unlink(), "ends before"),
+        ):
+            twin = crashed(log)
+            change(twin)
+            if match == "ends before":
+                last_segment(twin).unlink()
+            with pytest.raises(LogError, match=match):
+                StreamLog.open(twin)
+            with pytest.raises(LogError, match=match):  # and the lock is free again
+                StreamLog.open(twin)
+
+
+APPEND_FOREVER = """
+import sys
+from pathlib import Path
+from log.make_runs import guid, indexed, single, uniform
+from spark_rtps.transport.log.stream_log import StreamLog
+runs = [make(guid(1), 1, n, 400) for make in (uniform, indexed) for n in (1, 7, 40)]
+log = StreamLog.open(Path(sys.argv[1]))
+sn = log.writers.get(guid(1), 0) + 1
+print(log.position, flush=True)
+while True:
+    run = runs[sn % len(runs)]
+    run.first_sn = sn
+    if not log.append(run, reception=0):
+        log.trim((log.base + log.position) // 2)
+    else:
+        sn += run.count
+"""
+
+
+def test_kill_at_random_instants(tmp_path: Path) -> None:
+    """Real appenders, killed while they append and trim as fast as they can; all work on one log."""
+    directory = tmp_path / "log"
+    StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=8 * PAGE, metadata={}).close()
+    rng = random.Random(2)
+    tests = str(Path(__file__).parents[1])
+    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    last = 0
+    for _ in range(20):
+        with subprocess.Popen(
+            [sys.executable, "-c", APPEND_FOREVER, str(directory)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        ) as child:
+            assert child.stdout is not None
+            assert int(child.stdout.readline()) >= last
+            try:
+                child.wait(rng.uniform(0, 0.02))
+            except subprocess.TimeoutExpired:
+                pass
+            assert child.poll() is None
+            child.send_signal(signal.SIGKILL)
+        with StreamLog.open(directory) as log:
+            got = read(directory, log.base, log.position)
+            if got:
+                numbers = [sample.sn for sample in got]
+                assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+                assert numbers[-1] == log.writers[W1] == log.rows
+                assert all(len(s.payload) in (0, 400, 404, 408) for s in got)
+                assert payload(W1, 1, 400) in {sample.payload for sample in got}
+            assert log.position >= last
+            last = log.position
+    assert last > 64 * PAGE
+
+
+def test_samples_survive_many_lives(tmp_path: Path) -> None:
+    expected = []
+    create(tmp_path / "log").close()
+    for life in range(12):
+        with StreamLog.open(tmp_path / "log") as log:
+            run = indexed(guid(life % 3), life * 10 + 1, 10)
+            assert log.append(run, reception=0)
+            expected += samples(run)
+            assert read(tmp_path / "log", 0, log.position) == expected

@@ -1,0 +1,347 @@
+"""The appender: what it keeps, what it bounds, what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from log.make_runs import RECEPTION, guid, indexed, read, samples, single, uniform
+
+from spark_rtps.transport.errors import LogError, LogFullError, LogLostError, UsageError
+from spark_rtps.transport.log import segment
+from spark_rtps.transport.log.frame import Cursor, align, frame_length
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.wire.samples import Run
+
+W1, W2 = guid(1), guid(2)
+PAGE = segment.PAGE
+
+
+def create(directory: Path, *, segments: int = 8) -> StreamLog:
+    return StreamLog.create(directory, max_bytes=segments * PAGE, segment_bytes=PAGE, metadata={"topic": "T"})
+
+
+def disk_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*.segment"))
+
+
+def segments_of(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.glob("*.segment"))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[StreamLog]:
+    with create(tmp_path / "log") as log:
+        yield log
+
+
+def test_runs_come_back_as_they_were(log: StreamLog) -> None:
+    runs = [uniform(W1, 1, 7), indexed(W1, 8, 11), single(W1, 19), single(W2, 1, 0), uniform(W2, 2, 1)]
+    for number, run in enumerate(runs):
+        assert log.append(run, reception=RECEPTION + number)
+    frames = list(LogView(log.directory).frames(Cursor(0), Cursor(log.position)))
+    assert [samples(frame.run) for frame in frames] == [samples(run) for run in runs]
+    assert [frame.reception for frame in frames] == [RECEPTION + number for number in range(5)]
+    assert [frame.rows_before for frame in frames] == [0, 7, 18, 19, 20]
+    assert [frame.length for frame in frames] == [align(frame_length(run)) for run in runs]
+    assert [frame.run.reader_id for frame in frames] == [run.reader_id for run in runs]
+    assert log.position == sum(frame.length for frame in frames)
+    assert (log.rows, log.base, log.writers) == (21, 0, {W1: 19, W2: 2})
+
+
+def test_frames_of_the_log_cannot_be_written_to(log: StreamLog) -> None:
+    log.append(uniform(W1, 1, 2), reception=0)
+    (frame,) = LogView(log.directory).frames(Cursor(0), Cursor(log.position))
+    with pytest.raises(ValueError, match="read-only"):
+        frame.run.data[0] = 1
+
+
+def test_metadata_is_kept(tmp_path: Path) -> None:
+    create(tmp_path / "log").close()
+    with StreamLog.open(tmp_path / "log") as log:
+        assert log.metadata == {"topic": "T"}
+    assert LogView(tmp_path / "log").metadata == {"topic": "T"}
+
+
+def test_segments_are_named_by_base_and_end_in_a_pad(log: StreamLog) -> None:
+    sn = 1
+    while log.position <= 2 * PAGE:
+        assert log.append(uniform(W1, sn, 10), reception=0)
+        sn += 10
+    assert segments_of(log.directory) == [f"{base:020d}.segment" for base in (0, PAGE, 2 * PAGE)]
+    assert [sample.sn for sample in read(log.directory, 0, log.position)] == list(range(1, sn))
+
+
+def test_a_frame_that_fits_exactly_leaves_no_pad(log: StreamLog) -> None:
+    for sn in (1, 2):
+        assert log.append(single(W1, sn, PAGE - 96 - 40), reception=0)
+        assert log.position == sn * PAGE
+    log.trim(PAGE)
+    assert [sample.sn for sample in read(log.directory, PAGE, log.position)] == [2]
+
+
+def test_a_long_run_gets_a_segment_of_its_own(log: StreamLog) -> None:
+    log.append(single(W1, 1), reception=0)
+    assert log.append(single(W1, 2, 3 * PAGE), reception=0)
+    assert log.append(single(W1, 3), reception=0)
+    assert segments_of(log.directory) == [f"{base:020d}.segment" for base in (0, PAGE, 5 * PAGE)]
+    got = read(log.directory, 0, log.position)
+    assert got == [s for sn, size in ((1, 32), (2, 3 * PAGE), (3, 32)) for s in samples(single(W1, sn, size))]
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def test_max_bytes_bounds_the_disk_and_trimming_makes_room(log: StreamLog) -> None:
+    sn = 1
+    while log.append(single(W1, sn, 1000), reception=0):
+        sn += 1
+    full = log.position, log.rows, dict(log.writers)
+    assert disk_bytes(log.directory) == log.max_bytes
+    assert not log.append(single(W1, sn, 1000), reception=0)
+    assert full == (log.position, log.rows, log.writers)
+    log.trim(PAGE)
+    assert log.append(single(W1, sn, 1000), reception=0)
+    assert disk_bytes(log.directory) <= log.max_bytes
+
+
+def test_what_free_bytes_says_does_fit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    with StreamLog.create(tmp_path / "log", max_bytes=64 * PAGE, segment_bytes=4 * PAGE, metadata={}) as log:
+        for _ in range(20):
+            free = log.free_bytes
+            while True:
+                run = single(W1, log.rows + 1, int(rng.integers(0, PAGE // 2 - 96 - 40)))
+                free -= align(frame_length(run))
+                if free < 0:
+                    break
+                assert log.append(run, reception=0)
+            log.trim(int(rng.integers(log.base, log.position + 1)))
+
+
+@pytest.mark.parametrize("size", [10, 1500, PAGE, 2 * PAGE, 6 * PAGE])
+def test_a_consumer_that_keeps_up_never_leaves_the_log_full(log: StreamLog, size: int) -> None:
+    for sn in range(1, 60):
+        assert log.append(single(W1, sn, size if sn % 3 else 500), reception=0)
+        log.trim(log.position)
+
+
+def test_a_run_that_never_fits_says_so(log: StreamLog) -> None:
+    with pytest.raises(LogFullError, match=f"set log.max_bytes to {10 * PAGE} at least"):
+        log.append(single(W1, 1, 8 * PAGE), reception=0)
+    assert (log.position, log.rows) == (0, 0)
+
+
+def test_segments_shrink_to_fit_max_bytes(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=10 * PAGE, metadata={}) as log:
+        assert log.segment_bytes == 2 * PAGE
+    with pytest.raises(UsageError, match="least"):
+        StreamLog.create(tmp_path / "tiny", max_bytes=PAGE, metadata={})
+
+
+def test_max_bytes_may_change_between_lives(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        while log.append(single(W1, log.rows + 1, 1000), reception=0):
+            pass
+    with StreamLog.open(tmp_path / "log", max_bytes=16 * PAGE) as log:
+        assert log.append(single(W1, log.rows + 1, 1000), reception=0)
+    with StreamLog.open(tmp_path / "log", max_bytes=4 * PAGE) as log:
+        assert log.free_bytes == 0 or log.free_bytes < PAGE
+        log.trim(log.position)
+        for sn in range(log.rows + 1, log.rows + 20):
+            assert log.append(single(W1, sn, 1000), reception=0)
+            log.trim(log.position)
+
+
+def test_writers_are_bounded_and_the_longest_silent_goes_first(
+    log: StreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_rtps.transport.log.stream_log.WRITERS_MAX", 3)
+    for number in (1, 2, 3, 1, 4):
+        log.append(single(guid(number), 10 + number), reception=0)
+    assert log.writers == {guid(3): 13, guid(1): 11, guid(4): 14}
+
+
+# --- trimming -------------------------------------------------------------------------------------
+
+
+def test_trim_deletes_whole_segments_only(log: StreamLog) -> None:
+    while log.position <= 3 * PAGE:
+        log.append(single(W1, log.rows + 1, 500), reception=0)
+    log.trim(PAGE - 1)
+    assert log.base == 0
+    log.trim(2 * PAGE + 1)
+    assert log.base == 2 * PAGE
+    assert segments_of(log.directory)[0] == f"{2 * PAGE:020d}.segment"
+    assert [sample.sn for sample in read(log.directory, log.base, log.position)][-1] == log.rows
+    with pytest.raises(LogLostError, match="position 0 is no longer in the log"):
+        read(log.directory, 0, log.position)
+    with pytest.raises(UsageError, match="ends at"):
+        log.trim(log.position + 1)
+
+
+def test_an_empty_log_remembers_who_wrote(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(single(W2, 5), reception=0)
+        log.append(single(W1, 77, PAGE - 96 - 40), reception=0)
+        position = log.position
+        log.trim(position)
+        assert (log.base, segments_of(log.directory)) == (position, [])
+    with StreamLog.open(tmp_path / "log") as log:
+        assert (log.position, log.base, log.rows, log.writers) == (position, position, 2, {W2: 5, W1: 77})
+        assert log.append(single(W1, 78), reception=0)
+    assert [sample.sn for sample in read(tmp_path / "log", position, position + 192)] == [78]
+
+
+# --- one appender, misuse, strange directories ----------------------------------------------------
+
+
+def test_a_second_appender_is_refused(log: StreamLog) -> None:
+    with pytest.raises(LogError, match=f"process {os.getpid()} is appending"):
+        StreamLog.open(log.directory)
+    script = f"""
+from pathlib import Path
+from spark_rtps.transport.errors import LogError
+from spark_rtps.transport.log.stream_log import StreamLog
+try:
+    StreamLog.open(Path({str(log.directory)!r}))
+except LogError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert f"process {os.getpid()} is appending" in said
+    log.close()
+    StreamLog.open(log.directory).close()
+
+
+def test_a_directory_holds_one_log(log: StreamLog) -> None:
+    log.close()
+    assert StreamLog.exists(log.directory)
+    with pytest.raises(LogError, match="holds a stream log already"):
+        create(log.directory)
+    StreamLog.open(log.directory).close()
+
+
+def test_there_is_no_log(tmp_path: Path) -> None:
+    assert not StreamLog.exists(tmp_path / "none")
+    with pytest.raises(LogError, match="there is no stream log"):
+        StreamLog.open(tmp_path / "none")
+    (tmp_path / "metadata.json").write_text("{}")
+    with pytest.raises(LogError, match="is not a stream log's"):
+        StreamLog.open(tmp_path)
+    (tmp_path / "metadata.json").write_text("{")
+    with pytest.raises(LogError, match="cannot read"):
+        StreamLog.open(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogError, match="cannot create a stream log"):
+        create(tmp_path / "file" / "log")
+
+
+def test_misuse(log: StreamLog) -> None:
+    data = np.zeros(64, np.uint8)
+    for run in (
+        Run(W1, 1, 0, data, stride=32),
+        Run(W1, 1, 3, data, stride=32),
+        Run(W1, 1, 1, data),
+        Run(W1, 1, 2, data, index=single(W1, 1).index),
+    ):
+        with pytest.raises(UsageError):
+            log.append(run, reception=0)
+    assert log.position == 0
+    log.close()
+    log.close()
+    with pytest.raises(UsageError, match="closed"):
+        log.append(single(W1, 1), reception=0)
+
+
+# --- a full disk ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB, where we may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a tmpfs needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_is_said_and_survived(small_disk: Path) -> None:
+    def fill(log: StreamLog) -> None:
+        while log.append(single(W1, log.rows + 1, 32 << 10), reception=0):
+            pass
+
+    where = small_disk / "log"
+    log = StreamLog.create(where, max_bytes=1 << 30, segment_bytes=256 << 10, metadata={})
+    with log, pytest.raises(LogFullError, match=f"in {where} .*Free space there"):
+        fill(log)
+    rest = os.open(small_disk / "rest", os.O_WRONLY | os.O_CREAT)
+    while os.fstatvfs(rest).f_bavail:
+        os.write(rest, bytes(4096))  # not a page is left to the log
+    os.close(rest)
+    with StreamLog.open(where) as log:
+        rows = log.rows
+        assert len(read(where, 0, log.position)) == rows > 10
+        with pytest.raises(LogFullError):
+            fill(log)
+        log.trim(log.position // 2)
+        while log.rows < rows + 10:
+            assert log.append(single(W1, log.rows + 1, 32 << 10), reception=0)
+        got = [sample.sn for sample in read(where, log.base, log.position)]
+        assert got == list(range(got[0], rows + 11))
+
+
+def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
+    script = f"""
+import resource
+from pathlib import Path
+from spark_rtps.transport.errors import LogFullError
+from spark_rtps.transport.log.stream_log import StreamLog
+from log.make_runs import guid, single
+directory = Path({str(tmp_path / "log")!r})
+log = StreamLog.create(directory, max_bytes=1 << 30, segment_bytes=1 << 20, metadata={{}})
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))
+try:
+    log.append(single(guid(1), 1), reception=0)
+except LogFullError as error:
+    print(log.position, error)
+"""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    child = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert child.stdout.startswith(f"0 cannot allocate {1 << 20} bytes in {tmp_path / 'log'}")
+    assert "larger disk" in child.stdout
+    assert list((tmp_path / "log").glob("*.new")) == []
+
+
+def test_only_a_full_disk_is_called_full(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(code: int) -> None:
+        def fallocate(fd: int, offset: int, length: int) -> None:
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(os, "posix_fallocate", fallocate)
+
+    fail(errno.ENOSPC)
+    with pytest.raises(LogFullError, match="No space left on device"):
+        log.append(single(W1, 1), reception=0)
+    fail(errno.EIO)
+    with pytest.raises(LogError, match="cannot allocate") as caught:
+        log.append(single(W1, 1), reception=0)
+    assert not isinstance(caught.value, LogFullError)
+    monkeypatch.undo()
+    assert log.append(single(W1, 1), reception=0)

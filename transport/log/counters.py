@@ -1,0 +1,148 @@
+"""A process's counters in one mmap'ed file, for every other process to see (as Aeron's cnc.dat).
+
+::
+
+     0  magic     8s
+     8  capacity  i64   how many counters fit
+    64  labels    64 bytes each: u32 length of the label (0 = free), then its UTF-8
+        values    i64 each, aligned, in the machine's byte order
+
+A value is read and written by one load or store. Only the process that created the file adds labels (from one
+thread; a label's length is stored last). Each counter has one process that writes it, by agreement.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+from ..errors import LogError, UsageError
+from .segment import UNFINISHED, allocate, refusal
+
+_MAGIC: Final = b"rtpscnt1"
+_HEADER_BYTES: Final = 64
+_LABEL_BYTES: Final = 64
+_TEXT_MAX: Final = _LABEL_BYTES - 4
+CAPACITY: Final = 512
+
+
+class Counter:
+    """One int64."""
+
+    __slots__ = ("_at", "_values", "label")
+
+    def __init__(self, label: str, values: memoryview, at: int) -> None:
+        self.label = label
+        self._values = values
+        self._at = at
+
+    def get(self) -> int:
+        value: int = self._values[self._at]
+        return value
+
+    def set(self, value: int) -> None:
+        self._values[self._at] = value
+
+    def add(self, increment: int = 1) -> int:
+        """Only for the one process that writes this counter: it is a load and a store."""
+        value: int = self._values[self._at] + increment
+        self._values[self._at] = value
+        return value
+
+
+class Counters:
+    """A counters file, created by one process and opened by others."""
+
+    def __init__(self, path: Path, mapping: mmap.mmap, *, is_creator: bool) -> None:
+        """Use :meth:`create` or :meth:`open`."""
+        self.path = path
+        self._is_creator = is_creator
+        self._mapping = mapping
+        words = memoryview(mapping)
+        self._lengths = words.cast("I")
+        self._capacity = int.from_bytes(mapping[8:16], "little")
+        self._values = words[_HEADER_BYTES + self._capacity * _LABEL_BYTES :].cast("q")
+        self._counters: dict[str, Counter] = {}
+
+    @classmethod
+    def create(cls, path: Path, *, capacity: int = CAPACITY) -> Counters:
+        """A new file, all zeros; one that is there is replaced (who mapped that one keeps it)."""
+        if capacity < 1:
+            raise UsageError(f"a counters file cannot have {capacity} counters")
+        size = _HEADER_BYTES + capacity * (_LABEL_BYTES + 8)
+        unfinished = path.with_name(path.name + UNFINISHED)
+        try:
+            fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            try:
+                allocate(fd, path.parent, size)
+                mapping = mmap.mmap(fd, size)
+                mapping[:16] = _MAGIC + capacity.to_bytes(8, "little")
+                os.replace(unfinished, path)
+            except BaseException:
+                os.unlink(unfinished)
+                raise
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise refusal(error, f"create the counters file {path}") from error
+        return cls(path, mapping, is_creator=True)
+
+    @classmethod
+    def open(cls, path: Path) -> Counters:
+        """The file another process created; LogError if there is none, or none of this kind."""
+        try:
+            fd = os.open(path, os.O_RDWR)
+            try:
+                size = os.fstat(fd).st_size
+                if size < _HEADER_BYTES:
+                    raise LogError(f"{path} is not a counters file")
+                mapping = mmap.mmap(fd, size)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise refusal(error, f"open the counters file {path}") from error
+        capacity = int.from_bytes(mapping[8:16], "little")
+        if mapping[:8] != _MAGIC or size != _HEADER_BYTES + capacity * (_LABEL_BYTES + 8):
+            raise LogError(f"{path} is not a counters file")
+        return cls(path, mapping, is_creator=False)
+
+    def counter(self, label: str) -> Counter:
+        """The counter of that label: the creator adds one that is not there, others get a LogError."""
+        found = self._counters.get(label)
+        if found is None:
+            self._read_labels()
+            found = self._counters.get(label) or self._add(label)
+        return found
+
+    def snapshot(self) -> dict[str, int]:
+        """All counters, in the order they were added."""
+        self._read_labels()
+        return {label: counter.get() for label, counter in self._counters.items()}
+
+    def _read_labels(self) -> None:
+        for number in range(len(self._counters), self._capacity):
+            at = _HEADER_BYTES + number * _LABEL_BYTES
+            length = self._lengths[at >> 2]
+            if not length:
+                return
+            label = self._mapping[at + 4 : at + 4 + length].decode()
+            self._counters[label] = Counter(label, self._values, number)
+
+    def _add(self, label: str) -> Counter:
+        if not self._is_creator:
+            raise LogError(
+                f"no counter {label!r} in {self.path}; there are {', '.join(self._counters) or 'none'}"
+            )
+        text = label.encode()
+        if not 0 < len(text) <= _TEXT_MAX:
+            raise UsageError(f"counter label {label!r} is not of 1 to {_TEXT_MAX} bytes")
+        number = len(self._counters)
+        if number == self._capacity:
+            raise LogError(f"{self.path} is full: {number} counters")
+        at = _HEADER_BYTES + number * _LABEL_BYTES
+        self._mapping[at + 4 : at + 4 + len(text)] = text
+        self._lengths[at >> 2] = len(text)
+        self._counters[label] = counter = Counter(label, self._values, number)
+        return counter

@@ -1,0 +1,387 @@
+"""The stream log: what a subscription received, appended to mmap'ed segments (the appender's side).
+
+A **position** is a count of bytes since the log's birth and never falls. The log holds ``[base, position)``:
+``base`` is where its oldest segment starts, since trimming deletes whole segments only.
+
+Invariants
+
+- Segments lie end to end from ``base`` on; only the last may have room behind its last frame. The next one is
+  made when a frame needs it. A frame longer than ``segment_bytes`` gets a segment of its own.
+- ``max_bytes`` bounds the bytes allocated on disk for segments, their unused ends included. It is no less
+  than four segments (``segment_bytes`` is cut down), so that the next frame finds room once all is trimmed.
+- The checkpoint in the file ``writers`` is written before segments are deleted and whenever one is begun.
+  Frames from the checkpoint's position on tell the rest.
+
+Nothing is synced: the page cache outlives a process that is killed, and that is what the log is made for.
+After a power loss it ends at its first frame that is not whole, or does not open.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Self
+
+from ..errors import LogError, LogFullError, UsageError
+from ..structure import Guid
+from ..wire.samples import Run
+from .frame import (
+    ALIGNMENT,
+    HEADER_BYTES,
+    LENGTH_MAX,
+    PAD,
+    RUN,
+    WALK,
+    align,
+    frame_length,
+    read_writer,
+    write_run,
+)
+from .segment import (
+    JSON,
+    METADATA,
+    PAGE,
+    UNFINISHED,
+    WRITERS_MAX,
+    Checkpoint,
+    Metadata,
+    Segment,
+    SegmentFile,
+    create_checkpoint_file,
+    extend_segment,
+    list_segments,
+    lock,
+    page_ceil,
+    read_checkpoint,
+    read_metadata,
+    refusal,
+    segment_path,
+    write_checkpoint,
+    write_metadata,
+)
+
+SEGMENT_BYTES: Final = 64 << 20
+_SEGMENTS_MIN: Final = 4
+#: free_bytes counts on frames no longer than this part of a segment.
+_FRAME_PART: Final = 8
+
+
+class StreamLog:
+    """The appender of one log; there is at most one at a time. Not thread-safe."""
+
+    def __init__(self, directory: Path, locked: int, metadata: Metadata, checkpoint: Checkpoint) -> None:
+        """Use :meth:`create` or :meth:`open`."""
+        self.directory = directory
+        self.metadata: dict[str, JSON] = metadata.given
+        self.max_bytes = metadata.max_bytes
+        self.segment_bytes = metadata.segment_bytes
+        self._lock: int | None = locked
+        self._serial = checkpoint.serial
+        self._position = checkpoint.position
+        self._rows = checkpoint.rows
+        self._writers = dict(checkpoint.writers)
+        self._segments: list[SegmentFile] = []
+        self._held = 0  # bytes of all segments
+        self._tail: Segment | None = None  # the last segment while it has room
+
+    # --- life ------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        *,
+        max_bytes: int,
+        segment_bytes: int = SEGMENT_BYTES,
+        metadata: dict[str, JSON],
+    ) -> StreamLog:
+        """A new, empty log in ``directory``, which is made if need be and must not hold a log yet."""
+        settings = Metadata(max_bytes, _fitting(max_bytes, segment_bytes), metadata)
+        checkpoint = Checkpoint(1, 0, 0, 0, ())
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            locked = lock(directory)
+            try:
+                if cls.exists(directory):
+                    raise LogError(
+                        f"{directory} holds a stream log already: open it, or delete the directory"
+                    )
+                create_checkpoint_file(directory)
+                write_checkpoint(directory, checkpoint)
+                write_metadata(directory, settings)
+            except BaseException:
+                os.close(locked)
+                raise
+        except OSError as error:
+            raise refusal(error, f"create a stream log in {directory}") from error
+        return cls(directory, locked, settings, checkpoint)
+
+    @staticmethod
+    def exists(directory: Path) -> bool:
+        """Whether there is a log in ``directory`` to :meth:`open`."""
+        return (directory / METADATA).exists()
+
+    @staticmethod
+    def exists(directory: Path) -> bool:
+        """Whether there is a log to open."""
+        return (directory / METADATA).exists()
+
+    @classmethod
+    def open(cls, directory: Path, *, max_bytes: int | None = None) -> StreamLog:
+        """Resume a log, also after ``kill -9``; ``max_bytes`` may be given anew."""
+        settings = read_metadata(directory)
+        if max_bytes is not None:
+            settings = Metadata(max_bytes, _fitting(max_bytes, settings.segment_bytes), settings.given)
+        try:
+            locked = lock(directory)
+            try:
+                checkpoint = read_checkpoint(directory)
+                log = cls(directory, locked, settings, checkpoint)
+                log._recover(checkpoint.base)
+            except BaseException:
+                os.close(locked)
+                raise
+        except OSError as error:
+            raise refusal(error, f"open the stream log in {directory}") from error
+        return log
+
+    def close(self) -> None:
+        """Let go of the directory; the log can be opened again. May be called twice."""
+        if self._lock is None:
+            return
+        try:
+            self._checkpoint(base=self.base)
+        finally:
+            os.close(self._lock)
+            self._lock = None
+            self._tail = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # --- what it holds ---------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """Bytes appended since birth: where the next frame goes."""
+        return self._position
+
+    @property
+    def base(self) -> int:
+        """The lowest position held: where the oldest segment starts."""
+        return self._segments[0].base if self._segments else self._position
+
+    @property
+    def rows(self) -> int:
+        """Samples appended since birth."""
+        return self._rows
+
+    @property
+    def writers(self) -> dict[Guid, int]:
+        """Highest sequence number appended of each writer, trimmed ones included; not to be changed."""
+        return self._writers
+
+    @property
+    def free_bytes(self) -> int:
+        """Frames of at most an eighth of a segment, together no longer than this, all fit under max_bytes.
+
+        A frame is ``align(frame_length(run))`` long. What the disk has left is not looked at.
+        """
+        lost = self.segment_bytes // _FRAME_PART  # at most, where a frame did not fit a segment's end
+        tail = self._tail.end - self._position if self._tail else 0
+        segments = max(0, self.max_bytes - self._held) // self.segment_bytes
+        return max(0, tail - lost) + segments * (self.segment_bytes - lost)
+
+    # --- change ----------------------------------------------------------------------------------
+
+    def append(self, run: Run, *, reception: int) -> bool:
+        """Append and commit a run, or nothing of it: False = no room until more is trimmed.
+
+        LogFullError: the disk is full (append it again when there is room), or the run is so long that
+        max_bytes can never hold it.
+        """
+        if self._lock is None:
+            raise UsageError(f"the stream log in {self.directory} is closed")
+        length = frame_length(run)
+        _check(run, length)
+        aligned = align(length)
+        tail = self._tail
+        if tail is None or self._position + aligned > tail.end:
+            tail = self._begin_segment(aligned)
+            if tail is None:
+                return False
+        position = self._position
+        at = position - tail.base
+        tail.populate(at + aligned)
+        write_run(
+            tail.data,
+            tail.lengths,
+            at,
+            run,
+            length,
+            position=position,
+            reception=reception,
+            rows_before=self._rows,
+        )
+        self._position = position + aligned
+        self._rows += run.count
+        self._remember(run.writer, run.last_sn)
+        if tail.size > self.segment_bytes:
+            self._seal(tail)
+        return True
+
+    def trim(self, position: int) -> None:
+        """Delete the segments that end at or before ``position``. Who maps one can still read it."""
+        if position > self._position:
+            raise UsageError(
+                f"cannot trim to {position}: the log in {self.directory} ends at {self._position}"
+            )
+        kept = [segment for segment in self._segments if segment.end > position]
+        gone = self._segments[: len(self._segments) - len(kept)]
+        if not gone:
+            return
+        self._checkpoint(base=kept[0].base if kept else self._position)
+        self._segments = kept
+        for segment in gone:
+            self._held -= segment.size
+            segment_path(self.directory, segment.base).unlink(missing_ok=True)
+        if not kept:
+            self._tail = None
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _begin_segment(self, aligned: int) -> Segment | None:
+        """The next segment, its checkpoint written; None = no room under max_bytes."""
+        size = max(self.segment_bytes, page_ceil(aligned))
+        # With all consumed, one segment that still has room may be left: it must fit beside it.
+        if size > self.segment_bytes and size + self.segment_bytes > self.max_bytes:
+            raise LogFullError(
+                f"a run of {aligned} bytes never fits the log in {self.directory}, which is limited to "
+                f"{self.max_bytes} bytes: set log.max_bytes to {size + self.segment_bytes} at least"
+            )
+        if self._held + size > self.max_bytes:
+            return None
+        old = self._tail
+        segment = Segment.create(self.directory, old.end if old else self._position, size)
+        if old is not None:
+            self._seal(old)
+        self._tail = segment
+        self._segments.append(SegmentFile(segment.base, size))
+        self._held += size
+        self._checkpoint(base=self.base)
+        return segment
+
+    def _seal(self, segment: Segment) -> None:
+        """Nothing more goes into it: a consumer that has read all can have it trimmed."""
+        segment.pad(self._position, self._rows)
+        self._position = segment.end
+        self._tail = None
+
+    def _remember(self, writer: Guid, sn: int) -> None:
+        writers = self._writers
+        sn = max(sn, writers.pop(writer, sn))
+        writers[writer] = sn  # the dict's order is that of last use
+        if len(writers) > WRITERS_MAX:
+            del writers[next(iter(writers))]
+
+    def _checkpoint(self, *, base: int) -> None:
+        self._serial += 1
+        checkpoint = Checkpoint(self._serial, base, self._position, self._rows, tuple(self._writers.items()))
+        try:
+            write_checkpoint(self.directory, checkpoint)
+        except OSError as error:
+            raise refusal(error, f"write the checkpoint in {self.directory}") from error
+
+    def _recover(self, base: int) -> None:
+        """Find the tail: walk the frames from the checkpoint on to the first that was not committed."""
+        for unfinished in self.directory.glob(f"*{UNFINISHED}"):
+            unfinished.unlink()
+        end = base
+        for file in list_segments(self.directory):
+            if file.end <= base:  # trimmed, but killed before it was deleted
+                segment_path(self.directory, file.base).unlink()
+                continue
+            if file.base != end:
+                raise LogError(f"{segment_path(self.directory, end)} is missing or cut: start a new log")
+            self._segments.append(file)
+            end = file.end
+        if self._position > end:
+            raise LogError(f"the log in {self.directory} ends before {self._position}: start a new log")
+        self._restore_size()
+        for number, file in enumerate(self._segments):
+            if file.end <= self._position:
+                continue
+            segment = Segment.open(self.directory, file.base)
+            self._walk(segment, end)
+            if self._position < segment.end:
+                self._drop_from(number + 1)
+                segment.clear(self._position)
+                self._tail = segment
+                if segment.size > self.segment_bytes and self._position > segment.base:
+                    self._seal(segment)
+                break
+        self._held = sum(file.size for file in self._segments)
+        self._checkpoint(base=base)
+
+    def _restore_size(self) -> None:
+        """Make a last segment that was cut as long as it was, or as any other."""
+        if not self._segments:
+            return
+        last = self._segments[-1]
+        size = max(page_ceil(last.size), self.segment_bytes)
+        if size != last.size:
+            extend_segment(self.directory, last.base, size)
+            self._segments[-1] = SegmentFile(last.base, size)
+
+    def _walk(self, segment: Segment, end: int) -> None:
+        """Take the committed frames of ``segment`` from the position on; there were bytes up to ``end``."""
+        data = segment.data
+        while self._position < segment.end:
+            at = self._position - segment.base
+            length, kind, _, position, rows_before, count, _ = WALK.unpack_from(data, at)
+            shortest = HEADER_BYTES if kind == RUN else ALIGNMENT
+            if (
+                length < shortest  # not committed, or never begun
+                or self._position + length > min(end, segment.end)
+                or kind not in (RUN, PAD)
+                or position != self._position
+                or rows_before != self._rows
+            ):
+                return
+            if kind == RUN:
+                writer, first_sn = read_writer(data, at)
+                self._remember(writer, first_sn + count - 1)
+                self._rows += count
+            self._position += align(length)
+
+    def _drop_from(self, number: int) -> None:
+        """Delete the segments from ``number`` on: one that was made and not yet used."""
+        for file in self._segments[number:]:
+            segment = Segment.open(self.directory, file.base)
+            if segment.lengths[0] > 0:
+                raise LogError(f"the log in {self.directory} is damaged at {self._position}: start a new log")
+            segment_path(self.directory, file.base).unlink()
+        del self._segments[number:]
+
+
+def _fitting(max_bytes: int, segment_bytes: int) -> int:
+    """``segment_bytes``, cut down so that several fit ``max_bytes``, in whole pages."""
+    if max_bytes < _SEGMENTS_MIN * PAGE or segment_bytes < PAGE:
+        raise UsageError(
+            f"log.max_bytes = {max_bytes} and log.segment_bytes = {segment_bytes}: "
+            f"{_SEGMENTS_MIN * PAGE} and {PAGE} are the least"
+        )
+    return page_ceil(min(segment_bytes, max_bytes // _SEGMENTS_MIN // PAGE * PAGE))
+
+
+def _check(run: Run, length: int) -> None:
+    if run.count < 1 or length > LENGTH_MAX:
+        raise UsageError(f"a run of {run.count} samples and {length} bytes cannot be appended")
+    if run.stride:
+        if run.data.nbytes < run.count * run.stride:
+            raise UsageError(f"{run.count} samples of {run.stride} bytes are not in {run.data.nbytes}")
+    elif run.index is None or len(run.index) != run.count:
+        raise UsageError(f"a run without stride needs an index of {run.count} samples")
