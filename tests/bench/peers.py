@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any
 
 TOPIC = "bench"
@@ -149,12 +148,13 @@ def cyclone_reader(domain: int, batch: int) -> None:
     """What a user writes today: take() into objects, objects into tuples, tuples into an Arrow table."""
     import pyarrow as pa
 
-    reader, _ = _cyclone_endpoint(domain, writer=False)
+    reader, sample = _cyclone_endpoint(domain, writer=False)
+    kind = type(sample)
     rows, stopped = 0, _stopped()
     _say(ready=True)
     started = 0.0
     while not stopped.is_set():
-        samples = reader.take(batch)
+        samples = [s for s in reader.take(batch) if isinstance(s, kind)]
         if not samples:
             time.sleep(0.0005)
             continue
@@ -174,18 +174,12 @@ def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
     from cyclonedds.core import Policy
     from cyclonedds.core import Qos as CycloneQos
     from cyclonedds.domain import DomainParticipant
-    from cyclonedds.idl import IdlStruct
-    from cyclonedds.idl.types import array, float64, uint32
     from cyclonedds.pub import DataWriter
     from cyclonedds.sub import DataReader
     from cyclonedds.topic import Topic
     from cyclonedds.util import duration
 
-    @dataclass
-    class Sample64(IdlStruct, typename=TYPE_NAME):
-        id: uint32  # type: ignore[valid-type]
-        seq: uint32  # type: ignore[valid-type]
-        v: array[float64, 7]  # type: ignore[valid-type]
+    from .cyclone_type import Sample64
 
     qos = CycloneQos(Policy.Reliability.Reliable(duration(seconds=1)), Policy.History.KeepAll)
     participant = DomainParticipant(domain)

@@ -1,19 +1,22 @@
 """One participant on real sockets: the duty cycle, and the thread that runs it where nobody else does.
 
 A node is driven in one of two ways, with the same code: the receiver process calls :meth:`Node.run_once` in
-its own loop; anybody else calls :meth:`Node.start`, and a daemon thread does. All state is behind one lock,
-held for a duty cycle or a write, never while waiting.
+its own loop; anybody else calls :meth:`Node.start`, and a daemon thread does. A thread that waits for the
+network (for room in a send window, for acknowledgements) takes the duty cycle over meanwhile
+(:meth:`Node.steering`): no switch of threads between a datagram and who waits for it. All state is behind one
+lock, held for a duty cycle or a write, never while waiting.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,8 +70,10 @@ class Node:
         #: Called under the lock before each drain is handed to the protocol.
         self.before_receive: Callable[[], None] | None = None
         self._events: deque[Event] = deque(maxlen=_EVENTS_KEPT)
-        self._changed = threading.Condition(self.lock)
         self._thread: threading.Thread | None = None
+        self._steering = 0
+        self._unsteered = threading.Event()
+        self._unsteered.set()
         self._closing = False
         self._resolve_at = 0
 
@@ -87,13 +92,9 @@ class Node:
                 self.sockets.granted_receive_buffer,
                 self.config.receive_buffer,
             )
-        self._poll = select.poll()
-        for s in self.sockets.receivers:
-            self._poll.register(s, select.POLLIN)
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
-        self._poll.register(self._wake_read, select.POLLIN)
         c = self.config
         self.participant = Participant(
             ParticipantConfig(
@@ -173,8 +174,11 @@ class Node:
 
     def run_once(self, timeout: float) -> int:
         """Wait up to ``timeout`` seconds for something to do, then do it; returns datagrams received."""
-        ready = self._poll.poll(self._wait_ms(timeout))
-        for fd, _ in ready:
+        poll = select.poll()  # one of its own: poll objects refuse a second thread
+        for s in self.sockets.receivers:
+            poll.register(s, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        for fd, _ in poll.poll(self._wait_ms(timeout)):
             if fd == self._wake_read:
                 _empty_pipe(fd)
         return self.do_work()
@@ -200,21 +204,25 @@ class Node:
                 self.participant.handle_timer(now)
             self.flush()
             self._collect_events()
-            if received:
-                self._changed.notify_all()
         return received
 
     def flush(self) -> int:
         """Send what the participant wants sent (the caller holds the lock)."""
         return self.sockets.send(self.participant.datagrams_to_send(time.monotonic_ns()))
 
-    def wait_changed(self, timeout: float) -> None:
-        """Wait, without the lock, until a duty cycle received something or ``timeout`` seconds passed."""
-        if self._thread is None or threading.current_thread() is self._thread:
-            self.run_once(timeout)
-            return
-        with self._changed:
-            self._changed.wait(timeout)
+    @contextlib.contextmanager
+    def steering(self) -> Iterator[None]:
+        """While this lasts the calling thread runs the duty cycle, and the node's own thread stands aside."""
+        with self.lock:
+            self._steering += 1
+            self._unsteered.clear()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._steering -= 1
+                if not self._steering:
+                    self._unsteered.set()
 
     def wake(self) -> None:
         """Make a waiting duty cycle look again (a timer may have come nearer)."""
@@ -242,6 +250,8 @@ class Node:
     def _run(self) -> None:
         while not self._closing:
             try:
+                if not self._unsteered.wait(_IDLE_SECONDS_MAX):
+                    continue
                 if self.run_once(_IDLE_SECONDS_MAX) > 1:
                     time.sleep(_NAP_SECONDS)
             except Exception:

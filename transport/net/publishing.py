@@ -43,7 +43,10 @@ class PublishingWriter:
         ``timestamp`` is the source timestamp in ns since the epoch, now by default. Raises AcknowledgmentError
         when no progress was made for ``timeout`` seconds, naming the readers that hold it up.
         """
-        stamp = time.time_ns() if timestamp is None else timestamp
+        with self.node.steering():
+            self._write(samples, key_hashes, flags, time.time_ns() if timestamp is None else timestamp, timeout)
+
+    def _write(self, samples: Samples, key_hashes: U8 | None, flags: int, stamp: int, timeout: float) -> None:
         taken = 0
         deadline = time.monotonic() + timeout
         while True:
@@ -56,7 +59,7 @@ class PublishingWriter:
                 self.node.flush()
                 taken += more
             if taken >= samples.count:
-                break
+                return
             if more:
                 deadline = time.monotonic() + timeout
                 # The writing thread takes in acknowledgements itself: no switch of threads at full speed.
@@ -65,16 +68,15 @@ class PublishingWriter:
             elif time.monotonic() > deadline:
                 raise AcknowledgmentError(self._held_up_by(timeout, self.writer.last_sn))
             self._wait()
-        self.node.wake()
 
     def wait_for_readers(self, timeout: float) -> bool:
         """Wait until a reader is matched and ready; False when none was within ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
-        while not self.has_ready_reader():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            self.node.wait_changed(min(left, _LOOK_AGAIN_SECONDS))
+        with self.node.steering():
+            while not self.has_ready_reader():
+                if time.monotonic() >= deadline:
+                    return False
+                self._wait()
         return True
 
     def has_ready_reader(self) -> bool:
@@ -95,10 +97,11 @@ class PublishingWriter:
             if behind:
                 self.writer.request_acknowledgment(time.monotonic_ns())
                 self.node.flush()
-        while behind and time.monotonic() < deadline:
-            self._wait()
-            with self.node.lock:
-                behind = self.writer.unacknowledged(last)
+        with self.node.steering():
+            while behind and time.monotonic() < deadline:
+                self._wait()
+                with self.node.lock:
+                    behind = self.writer.unacknowledged(last)
         return behind
 
     def _wait(self) -> None:
