@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +16,10 @@ from log.make_runs import Sample, all_samples, guid, indexed, read, samples, sin
 from spark_rtps.transport.errors import LogError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.counters import Counters
-from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, align
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.wire.samples import SAMPLE_INDEX, Run
 
 W1, W2 = guid(1), guid(2)
 PAGE = segment.PAGE
@@ -94,6 +96,20 @@ def test_lost_positions_are_told(filled: Filled, tmp_path: Path) -> None:
     with pytest.raises(LogLostError, match="which holds nothing"):
         LogView(tmp_path / "log").frames(Cursor(0), Cursor(32))
     assert list(LogView(tmp_path / "log").frames(Cursor(0), Cursor(0))) == []
+
+
+def test_a_payload_never_passes_for_a_frame(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=8 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        log.append(single(W1, 1), reception=0)
+        at = log.position
+        frame = next(log.directory.glob("*.segment")).read_bytes()[:at]
+        header = at + HEADER_BYTES + SAMPLE_INDEX.itemsize
+        inside = align(header)
+        payload = np.frombuffer(bytes(inside - header) + frame, np.uint8)
+        log.append(Run.single(W1, 2, payload), reception=0)
+        assert inside + len(frame) == log.position
+        with pytest.raises(LogLostError):
+            read(log.directory, inside, log.position)
 
 
 # --- advance --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from log.make_runs import guid, indexed, payload, read, samples, single, uniform
 
 from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.log import segment
+from spark_rtps.transport.log.frame import align, frame_length
 from spark_rtps.transport.log.stream_log import StreamLog
 
 W1, W2 = guid(1), guid(2)
@@ -124,6 +125,19 @@ def test_stale_bytes_are_never_a_frame(tmp_path: Path, shift: int) -> None:
         assert [sample.sn for sample in read(twin, 0, again.position)] == list(range(1, 7))
 
 
+def test_a_whole_frame_of_another_position_is_the_end(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(single(W1, 1), reception=0)
+        position = log.position
+        twin = crashed(log)
+    raw = bytearray(last_segment(twin).read_bytes())
+    raw[position : 2 * position] = raw[:position]
+    raw[position + 16 : position + 24] = (1).to_bytes(8, "little")  # rows_before would be right
+    last_segment(twin).write_bytes(raw)
+    with StreamLog.open(twin) as again:
+        assert (again.position, again.rows) == (position, 1)
+
+
 def test_killed_between_a_new_segment_and_its_first_frame(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         log.append(single(W1, 1), reception=0)
@@ -138,6 +152,21 @@ def test_killed_between_a_new_segment_and_its_first_frame(tmp_path: Path) -> Non
                 assert [sample.sn for sample in read(twin, 0, again.position)] == list(
                     range(1, again.rows + 1)
                 )
+
+
+def test_killed_between_a_long_frame_and_its_pad(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(single(W1, 1, 5 * PAGE), reception=0)
+        twin = crashed(log)
+        end = log.position
+        raw = bytearray(last_segment(twin).read_bytes())
+        pad = align(frame_length(single(W1, 1, 5 * PAGE)))
+        raw[pad:] = bytes(len(raw) - pad)
+        last_segment(twin).write_bytes(raw)
+        with StreamLog.open(twin) as again:
+            assert (again.position, again.rows) == (end, 1)
+            again.trim(end)  # else the next long one would find no room for ever
+            assert again.append(single(W1, 2, 14 * PAGE), reception=0)
 
 
 def test_killed_while_trimming(tmp_path: Path) -> None:

@@ -96,6 +96,21 @@ def test_a_long_run_gets_a_segment_of_its_own(log: StreamLog) -> None:
     assert got == [s for sn, size in ((1, 32), (2, 3 * PAGE), (3, 32)) for s in samples(single(W1, sn, size))]
 
 
+def test_an_append_that_fails_midway_leaves_no_frame(log: StreamLog) -> None:
+    log.append(single(W1, 1), reception=0)
+    position = log.position
+    odd = Run(W1, 2, 8, np.zeros(8, np.float64), stride=8)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Cannot cast"):
+        log.append(odd, reception=0)
+    assert (log.position, log.rows, log.writers) == (position, 1, {W1: 1})
+    raw = (log.directory / segments_of(log.directory)[0]).read_bytes()
+    assert int.from_bytes(raw[position : position + 4], "little", signed=True) == -frame_length(odd)
+    with pytest.raises(LogLostError):
+        read(log.directory, 0, position + 160)
+    assert log.append(single(W1, 2), reception=0)
+    assert [sample.sn for sample in read(log.directory, 0, log.position)] == [1, 2]
+
+
 # --- bounds ---------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,9 @@ def lay_out(datagrams: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(stops, np.int64)
 
 
-def datagram(writer: int, sn: int, payload: bytes, stamp: int, tail: bytes = b"", little: bool = True) -> bytes:
+def datagram(
+    writer: int, sn: int, payload: bytes, stamp: int, tail: bytes = b"", little: bool = True
+) -> bytes:
     header = Header((2, 1), b"\x01\x10", bytes([writer]) * 12).encode()
     data = Data(bytes(4), b"\0\0\1\3", sn, ENCAPSULATION + payload)
     return header + InfoTimestamp(stamp).encode(little) + data.encode(little) + tail
@@ -37,7 +39,9 @@ def drains(draw: st.DrawFn) -> tuple[list[bytes], dict[tuple[int, int], tuple[by
     next_sn = {w: draw(st.sampled_from([1, (1 << 32) - 2])) for w in range(1, writers + 1)}
     datagrams, expected = [], {}
     for i in range(draw(st.integers(DATAGRAMS_MIN, 40))):
-        kind = draw(st.sampled_from(["plain"] * 6 + ["beat", "vendor", "big endian", "short", "noise", "gap"]))
+        kind = draw(
+            st.sampled_from(["plain"] * 6 + ["beat", "vendor", "big endian", "short", "noise", "gap"])
+        )
         w = draw(st.integers(1, writers))
         if kind == "noise":
             datagrams.append(draw(st.binary(max_size=100)))
@@ -60,7 +64,9 @@ def drains(draw: st.DrawFn) -> tuple[list[bytes], dict[tuple[int, int], tuple[by
 
 @settings(max_examples=300, deadline=None)
 @given(drains())
-def test_a_drain_holds_what_its_datagrams_hold(case: tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]]) -> None:
+def test_a_drain_holds_what_its_datagrams_hold(
+    case: tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]],
+) -> None:
     datagrams, expected = case
     data, starts, stops = lay_out(datagrams)
     found = scan_datagrams(data, starts, stops)
@@ -88,7 +94,13 @@ def test_one_writer_is_one_run_that_views_the_drain() -> None:
 def test_the_heartbeat_that_asks_for_an_answer_is_the_one_named() -> None:
     beats = {5: False, 20: True}
     datagrams = [
-        datagram(1, sn, bytes(8), sn, Heartbeat(bytes(4), b"\0\0\1\3", 1, sn, sn, final=beats[sn]).encode() if sn in beats else b"")
+        datagram(
+            1,
+            sn,
+            bytes(8),
+            sn,
+            Heartbeat(bytes(4), b"\0\0\1\3", 1, sn, sn, final=beats[sn]).encode() if sn in beats else b"",
+        )
         for sn in range(1, 31)
     ]
     data, starts, stops = lay_out(datagrams)

@@ -121,11 +121,6 @@ class StreamLog:
         """Whether there is a log in ``directory`` to :meth:`open`."""
         return (directory / METADATA).exists()
 
-    @staticmethod
-    def exists(directory: Path) -> bool:
-        """Whether there is a log to open."""
-        return (directory / METADATA).exists()
-
     @classmethod
     def open(cls, directory: Path, *, max_bytes: int | None = None) -> StreamLog:
         """Resume a log, also after ``kill -9``; ``max_bytes`` may be given anew."""

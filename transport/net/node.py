@@ -24,7 +24,7 @@ from ..protocol.events import Event
 from ..protocol.participant import Participant, ParticipantConfig
 from ..protocol.reader import StatefulReader
 from ..qos import Qos
-from ..structure import NANOSECONDS
+from ..structure import NANOSECONDS, VENDOR_ID, Guid
 from . import interfaces, peers
 from .publishing import PublishingWriter
 from .sockets import Sockets
@@ -53,8 +53,6 @@ class NodeConfig:
 
 def new_guid_prefix() -> bytes:
     """A prefix nobody else has: vendor id, process id, random bits (RTPS 2.5 §8.2.4.2)."""
-    from ..structure import VENDOR_ID
-
     return VENDOR_ID + (os.getpid() & 0xFFFF).to_bytes(2, "big") + os.urandom(8)
 
 
@@ -141,7 +139,7 @@ class Node:
         *,
         keyed: bool,
         entity_key: int | None = None,
-        resume: Mapping[object, int] | None = None,
+        resume: Mapping[Guid, int] | None = None,
     ) -> StatefulReader:
         with self.lock:
             reader = self.participant.create_reader(
@@ -150,7 +148,7 @@ class Node:
                 qos,
                 keyed=keyed,
                 entity_key=entity_key,
-                resume=resume,  # type: ignore[arg-type]
+                resume=resume,
                 now=time.monotonic_ns(),
             )
             self.flush()
@@ -165,9 +163,9 @@ class Node:
         self.wake()
         return PublishingWriter(self, writer, topic)
 
-    def delete_endpoint(self, guid: object) -> None:
+    def delete_endpoint(self, guid: Guid) -> None:
         with self.lock:
-            self.participant.delete_endpoint(guid, now=time.monotonic_ns())  # type: ignore[arg-type]
+            self.participant.delete_endpoint(guid, now=time.monotonic_ns())
             self.flush()
 
     # --- the duty cycle ----------------------------------------------------------------------------

@@ -38,8 +38,9 @@ ERROR_FILE: Final = "error"
 _IDLE_SECONDS: Final = 0.1
 _NAP_SECONDS: Final = 0.0002
 _HOUSEKEEPING_NS: Final = 50_000_000
-#: A run is let in while this much room is left: the largest drain, twice.
-_WINDOW_RESERVE: Final = 2 << 20
+#: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
+#: that waited for a missing one).
+_RESERVED_PART: Final = 16
 
 
 class Host:
@@ -57,9 +58,8 @@ class Host:
 
     def open(self) -> None:
         """Open log, sockets and reader; raises LogError or TransportError."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / ERROR_FILE).unlink(missing_ok=True)
         self.log = self._open_log()
+        (self.directory / ERROR_FILE).unlink(missing_ok=True)
         prefix = bytes.fromhex(str(self.log.metadata["guid_prefix"]))
         self.node = Node(replace(self.config.node, guid_prefix=prefix)).open()
         self.reader = self.node.create_reader(
@@ -68,7 +68,7 @@ class Host:
             self.config.qos,
             keyed=self.config.keyed,
             entity_key=READER_ENTITY_KEY,
-            resume=self.log.writers,  # type: ignore[arg-type]
+            resume=dict(self.log.writers),
         )
         self.counters = Counters.create(self.directory / COUNTERS_FILE)
         c = self.counters.counter
@@ -78,6 +78,7 @@ class Host:
         c("receiver.pid").set(os.getpid())
         self._heartbeat = c("receiver.heartbeat_ns")
         self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
+        self._dropped = c("log.dropped_samples")
         self._publish_position()
         self.node.before_receive = self._set_window
         self.node.on_received = self._append_delivered
@@ -113,7 +114,7 @@ class Host:
 
     def _open_log(self) -> StreamLog:
         if StreamLog.exists(self.directory):
-            return StreamLog.open(self.directory)
+            return StreamLog.open(self.directory, max_bytes=self.config.log_max_bytes)
         return StreamLog.create(
             self.directory,
             max_bytes=self.config.log_max_bytes,
@@ -127,7 +128,7 @@ class Host:
 
     def _set_window(self) -> None:
         full = self._pending or self._disk_full
-        self.reader.window = 0 if full else max(0, self.log.free_bytes - _WINDOW_RESERVE)
+        self.reader.window = 0 if full else max(0, self.log.free_bytes - self.log.max_bytes // _RESERVED_PART)
 
     def _append_delivered(self) -> None:
         """Append everything the reader delivers; what finds no room is kept, and the window is closed."""
@@ -146,6 +147,11 @@ class Host:
         try:
             taken = self.log.append(run, reception=reception)
         except LogFullError as error:
+            if run.nbytes > self.log.max_bytes - self.log.segment_bytes:
+                # It never fits: holding it back would hold its writer back for ever.
+                _log.error("%s; the sample is dropped", error)
+                self._dropped.add(run.count)
+                return True
             if not self._disk_full:
                 _log.error("%s; writers are held back until there is room", error)
             self._disk_full = True
@@ -161,7 +167,7 @@ class Host:
     def _keep_house(self, now: int) -> None:
         consumer = self._consumer.get()
         if consumer > self.log.base:
-            self.log.trim(consumer)
+            self.log.trim(min(consumer, self.log.position))
             self._base.set(self.log.base)
         if self._pending or self._disk_full:
             self._disk_full = False  # try again

@@ -51,12 +51,11 @@ class ReceiverProcess:
             child.stdin.flush()
             answer = _first_line(child)
         except BaseException:
-            child.kill()
-            child.wait()
+            _discard(child)
             raise
         child.stdout.close()
         if "ready" not in answer:
-            child.wait()
+            _discard(child)
             kind = getattr(errors, str(answer.get("kind", "")), TransportError)
             raise (kind if issubclass(kind, RtpsError) else TransportError)(
                 f"the receiver could not start: {answer.get('error', 'it ended without saying why')}"
@@ -100,8 +99,20 @@ class ReceiverProcess:
             try:
                 self._child.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                self._child.kill()
-                self._child.wait()
+                pass
+        _discard(self._child)
+
+
+def _discard(child: subprocess.Popen[bytes]) -> None:
+    """Make sure that the child has ended, and close our ends of its pipes."""
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:
+                pass  # what was not flushed has nobody to read it
 
 
 def _first_line(child: subprocess.Popen[bytes]) -> dict[str, object]:

@@ -58,6 +58,7 @@ def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
     head: Words = words[at[:, None] + np.arange(_PAYLOAD_WORD)]
     plain = roomy & (head[:, 0] == _MAGIC) & ((head[:, 1] & 0xFF) == 2) & (head[:, 5] == _INFO_TS_LE)
     plain &= ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _OCTETS_TO_INLINE_QOS)
+    plain &= (head[:, 11] >> 30) != 3  # built-in writers: who sent it matters, which is not known here
     lengths = (head[:, 8] >> 16).astype(np.int64)
     data_ends = starts + (_HEADER_WORDS + 3 + 1) * 4 + lengths
     # a length of 0 ("to the end") and lengths that are no multiple of 4 go the plain way

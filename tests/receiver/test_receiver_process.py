@@ -1,0 +1,253 @@
+"""The receiver process: its life, its log, and what it does when there is no room."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.errors import LogError, RtpsError, TransportError
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.receiver.config import ReceiverConfig
+from spark_rtps.transport.receiver.process import ReceiverProcess
+from spark_rtps.transport.wire.samples import Samples
+
+DOMAIN = 62
+RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+
+
+def config(directory: Path, **changes: object) -> ReceiverConfig:
+    given: dict[str, object] = {
+        "log_directory": str(directory),
+        "topic": "t",
+        "type_name": "T",
+        "keyed": False,
+        "qos": RELIABLE,
+        "node": NodeConfig(domain=DOMAIN, interface="lo", receive_buffer=4 << 20),
+        "log_max_bytes": 64 << 20,
+        "log_segment_bytes": 4 << 20,
+    }
+    return ReceiverConfig(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def numbered(first: int, count: int, size: int = 64) -> Samples:
+    """Samples whose payload holds their number."""
+    rows = np.zeros((count, size + 4), np.uint8)
+    rows[:, 1] = 1
+    rows[:, 4:12] = np.arange(first, first + count, dtype="<i8").view(np.uint8).reshape(count, 8)
+    return Samples.uniform(rows.reshape(-1), count, size + 4)
+
+
+def numbers(directory: Path, start: Cursor, end: Cursor) -> list[int]:
+    """The numbers in a range of the log, in order."""
+    found: list[int] = []
+    for frame in LogView(directory).frames(start, end):
+        samples = frame.run.samples()
+        found += [int.from_bytes(samples.payload(i)[4:12], "little") for i in range(samples.count)]
+    return found
+
+
+@pytest.fixture
+def writer() -> Iterator[PublishingWriter]:
+    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    yield node.create_writer("t", "T", RELIABLE)
+    node.close()
+
+
+def test_configuration_survives_its_json() -> None:
+    qos = Qos(user_data=b"\x00\xff", partition=("a", "b"), durability=DurabilityKind.TRANSIENT_LOCAL)
+    node = NodeConfig(peers=("h:1",), guid_prefix=bytes(12))
+    original = config(Path("/x"), qos=qos, node=node)
+    assert ReceiverConfig.from_json(original.to_json()) == original
+
+
+def test_samples_reach_the_log_once_in_order_and_commits_trim_it(
+    tmp_path: Path, writer: PublishingWriter
+) -> None:
+    receiver = ReceiverProcess.start(config(tmp_path / "log"))
+    try:
+        assert writer.wait_for_readers(15)
+        for i in range(0, 200_000, 20_000):
+            writer.write(numbered(i, 20_000))
+        assert writer.wait_for_acknowledgments(15) == {}
+        # acknowledged means in the log
+        end = receiver.cursor()
+        assert numbers(tmp_path / "log", Cursor(0), end) == list(range(200_000))
+        assert receiver.counters()["log.rows"] == 200_000
+        receiver.commit(end.position)
+        wait_for(lambda: receiver.counters()["log.base"] > end.position - (9 << 20))
+    finally:
+        receiver.stop()
+
+
+def test_a_full_log_holds_the_writer_back_and_loses_nothing(tmp_path: Path, writer: PublishingWriter) -> None:
+    receiver = ReceiverProcess.start(
+        config(tmp_path / "log", log_max_bytes=16 << 20, log_segment_bytes=2 << 20)
+    )
+    try:
+        assert writer.wait_for_readers(15)
+        written, taken, start = 0, [], Cursor(0)
+        with pytest.raises(RtpsError, match="made no progress"):
+            while written < 2_000_000:
+                writer.write(numbered(written, 10_000), timeout=1.0)
+                written += 10_000
+        assert receiver.counters()["log.position"] <= 16 << 20
+        assert receiver.counters()["reader.window_closed"] > 0
+
+        def drained() -> bool:
+            nonlocal start
+            end = receiver.cursor()
+            taken.extend(numbers(tmp_path / "log", start, end))
+            receiver.commit(end.position)
+            start = end
+            return not writer.wait_for_acknowledgments(0.05)
+
+        wait_for(drained, 30)
+        assert drained()
+        assert taken == list(range(len(taken))) and len(taken) >= written
+    finally:
+        receiver.stop()
+
+
+def test_killed_and_restarted_it_goes_on_where_it_was(tmp_path: Path, writer: PublishingWriter) -> None:
+    first = ReceiverProcess.start(config(tmp_path / "log"))
+    assert writer.wait_for_readers(15)
+    writer.write(numbered(0, 20_000))
+    os.kill(first.pid, signal.SIGKILL)
+    writer.write(numbered(20_000, 10_000))  # within the send window: not held back by the dead
+    with pytest.raises(RtpsError, match="ended: exit status -9"):
+        wait_for(lambda: first.check() is not None)
+    first.stop()
+    second = ReceiverProcess.start(config(tmp_path / "log"))
+    try:
+        writer.write(numbered(30_000, 50_000))
+        assert writer.wait_for_acknowledgments(20) == {}
+        assert numbers(tmp_path / "log", Cursor(0), second.cursor()) == list(range(80_000))
+        assert len({str(guid) for guid in writer.writer.readers}) == 1
+    finally:
+        second.stop()
+
+
+def test_it_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import os, sys, time
+        from pathlib import Path
+        from spark_rtps.transport.net.node import NodeConfig
+        from spark_rtps.transport.receiver.config import ReceiverConfig
+        from spark_rtps.transport.receiver.process import ReceiverProcess
+        node = NodeConfig(domain=62, interface="lo", receive_buffer=1 << 20)
+        receiver = ReceiverProcess.start(ReceiverConfig(sys.argv[1], "t", "T", False, node=node))
+        print(receiver.pid, flush=True)
+        time.sleep(60)
+        """
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    wait_for(lambda: not _runs(pid), 10)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "zombie" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_second_receiver_on_the_same_log_is_refused(tmp_path: Path) -> None:
+    receiver = ReceiverProcess.start(config(tmp_path / "log"))
+    try:
+        with pytest.raises(LogError, match=f"process {receiver.pid} is appending"):
+            ReceiverProcess.start(config(tmp_path / "log"))
+    finally:
+        receiver.stop()
+    assert not _runs(receiver.pid)
+
+
+def test_what_keeps_it_from_starting_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TransportError, match="interface 'eth77' is not up"):
+        ReceiverProcess.start(config(tmp_path / "log", node=NodeConfig(interface="eth77")))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogError):
+        ReceiverProcess.start(config(tmp_path / "file" / "log"))
+
+
+def test_an_incompatible_writer_is_counted_and_explained(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    receiver = ReceiverProcess.start(config(tmp_path / "log"))
+    try:
+        node.create_writer("t", "T", Qos())
+        node.create_writer("t", "Other", RELIABLE)
+        wait_for(lambda: receiver.counters()["reader.incompatible_qos"] == 2)
+        assert receiver.counters()["reader.matched_writers"] == 0
+    finally:
+        receiver.stop()
+        node.close()
+    said = capfd.readouterr().err
+    assert "RELIABILITY: the writer offers BEST_EFFORT, the reader requests RELIABLE" in said
+    assert "Other" in said
+
+
+def test_a_full_disk_holds_the_writer_back(tmp_path: Path, writer: PublishingWriter) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], check=True)
+    receiver = None
+    try:
+        receiver = ReceiverProcess.start(config(disk / "log", log_segment_bytes=2 << 20))
+        assert writer.wait_for_readers(15)
+        with pytest.raises(RtpsError, match="made no progress"):
+            for i in range(0, 400_000, 10_000):
+                writer.write(numbered(i, 10_000), timeout=1.0)
+        receiver.check()  # alive
+        kept = numbers(disk / "log", Cursor(0), receiver.cursor())
+        assert kept == list(range(len(kept)))
+        receiver.commit(receiver.cursor().position)
+        wait_for(lambda: not writer.wait_for_acknowledgments(0.05) or not _commit(receiver))
+        assert writer.wait_for_acknowledgments(15) == {}
+    finally:
+        if receiver is not None:
+            receiver.stop()
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def _commit(receiver: ReceiverProcess) -> bool:
+    receiver.commit(receiver.cursor().position)
+    return True
+
+
+def test_the_counters_file_is_readable_by_others(tmp_path: Path) -> None:
+    receiver = ReceiverProcess.start(config(tmp_path / "log"))
+    try:
+        counters = receiver.counters()
+        assert counters["receiver.pid"] == receiver.pid
+        assert json.dumps(counters)
+    finally:
+        receiver.stop()

@@ -1,0 +1,47 @@
+"""What the built-in endpoints have in common: reliable, transient-local, one sample kept per instance."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ...qos import DurabilityKind, Qos, ReliabilityKind
+from ...structure import INFINITE, Guid
+from ...wire.samples import NO_TIMESTAMP, Samples
+from ..reader import StatefulReader, WriterInfo
+from ..writer import ReaderInfo, StatefulWriter, WriterPolicy
+from .spdp import RemoteParticipant
+
+#: RTPS 2.5 §8.5.4.2. KEEP_LAST 1 is per instance: late joiners get each endpoint once, as it is now.
+BUILTIN_QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
+
+#: What we announce is never held back, and every announcement asks to be acknowledged.
+BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_window=INFINITE)
+
+
+def builtin_writer(prefix: bytes, entity: bytes) -> StatefulWriter:
+    return StatefulWriter(Guid(prefix, entity), BUILTIN_QOS, policy=BUILTIN_POLICY)
+
+
+def builtin_reader(prefix: bytes, entity: bytes) -> StatefulReader:
+    return StatefulReader(Guid(prefix, entity), BUILTIN_QOS)
+
+
+def write_one(writer: StatefulWriter, payload: bytes, key_hash: bytes, *, flags: int = 0, now: int) -> None:
+    """Write one sample of a built-in topic."""
+    samples = Samples.uniform(np.frombuffer(payload, np.uint8), 1, len(payload))
+    hashes = np.frombuffer(key_hash, np.uint8).reshape(1, 16)
+    writer.write(samples, timestamp=NO_TIMESTAMP, now=now, flags=flags, key_hashes=hashes)
+
+
+def match_writer(reader: StatefulReader, remote: RemoteParticipant, writer_id: bytes, *, now: int) -> None:
+    """Let a built-in reader of ours hear its counterpart."""
+    guid = Guid(remote.prefix, writer_id)
+    reader.match_writer(WriterInfo(guid, remote.unicast, (), reliable=True, transient_local=True), now=now)
+
+
+def match_reader(writer: StatefulWriter, remote: RemoteParticipant, reader_id: bytes, *, now: int) -> None:
+    """Let a built-in writer of ours serve its counterpart."""
+    guid = Guid(remote.prefix, reader_id)
+    writer.match_reader(ReaderInfo(guid, remote.unicast, (), reliable=True, transient_local=True), now=now)

@@ -1,0 +1,56 @@
+"""Whether two endpoints match, and where a peer may be sent to. Pure functions."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from ...limits import LOCATORS_MAX
+from ...qos import incompatibilities
+from ...structure import LOCATOR_KIND_UDPV4, Locator
+from .endpoint_data import EndpointData
+
+_BROADCAST = ipaddress.IPv4Address("255.255.255.255")
+
+
+def mismatches(writer: EndpointData, reader: EndpointData) -> tuple[str, ...]:
+    """Why a writer and a reader of one topic do not match, one sentence each; none when they do."""
+    reasons: list[str] = []
+    if writer.type_name != reader.type_name:
+        # Names only: type objects are not compared (DDS 1.4 §2.2.2; XTypes assignability is not tried).
+        reasons.append(f"TYPE: the writer's is {writer.type_name!r}, the reader's is {reader.type_name!r}")
+    reasons += incompatibilities(writer.qos, reader.qos)
+    return tuple(reasons)
+
+
+def usable_unicast(locators: Iterable[Locator], source_ip: str) -> tuple[Locator, ...]:
+    """The unicast UDPv4 locators a peer at ``source_ip`` can be reached at.
+
+    A peer that names the address it speaks from is sent to there and nowhere else: no duplicates over
+    several interfaces, and fewer addresses a forger could point us at. Loopback addresses of a peer that
+    does not speak from loopback count only if it names no other (they mean *our* loopback).
+    """
+    usable = _usable(locators, multicast=False)
+    same = tuple(locator for locator in usable if locator.address == source_ip)
+    if same:
+        return same
+    if not source_ip.startswith("127."):
+        routed = tuple(locator for locator in usable if not locator.address.startswith("127."))
+        return routed or usable
+    return usable
+
+
+def usable_multicast(locators: Iterable[Locator]) -> tuple[Locator, ...]:
+    """The multicast UDPv4 locators among these."""
+    return _usable(locators, multicast=True)
+
+
+def _usable(locators: Iterable[Locator], *, multicast: bool) -> tuple[Locator, ...]:
+    found: dict[Locator, None] = {}
+    for locator in locators:
+        if locator.kind != LOCATOR_KIND_UDPV4 or not 0 < locator.port < 65_536:
+            continue  # UDPv6, TCP, shared memory (Fast DDS: kind 16): not spoken here
+        address = ipaddress.IPv4Address(locator.address)
+        if address.is_multicast == multicast and not address.is_unspecified and address != _BROADCAST:
+            found[locator] = None
+    return tuple(found)[:LOCATORS_MAX]

@@ -1,0 +1,195 @@
+"""SPDPdiscoveredParticipantData and its parameter list (RTPS 2.5 §8.5.3.2, §9.6.2.2, table 9.14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ...errors import DecodeError, DropReason
+from ...limits import LEASE_MAX_NS, LOCATORS_MAX
+from ...structure import ENTITYID_PARTICIPANT, NANOSECONDS, PROTOCOL_VERSION, VENDOR_ID, Guid, Locator
+from ...wire import parameters as p
+
+# BuiltinEndpointSet_t (RTPS 2.5 §9.3.2, table 9.4)
+PARTICIPANT_ANNOUNCER: Final = 1 << 0
+PARTICIPANT_DETECTOR: Final = 1 << 1
+PUBLICATIONS_ANNOUNCER: Final = 1 << 2
+PUBLICATIONS_DETECTOR: Final = 1 << 3
+SUBSCRIPTIONS_ANNOUNCER: Final = 1 << 4
+SUBSCRIPTIONS_DETECTOR: Final = 1 << 5
+PARTICIPANT_MESSAGE_WRITER: Final = 1 << 10
+PARTICIPANT_MESSAGE_READER: Final = 1 << 11
+#: What we have: all of the standard ones but the type lookup service.
+BUILTIN_ENDPOINTS: Final = (
+    PARTICIPANT_ANNOUNCER
+    | PARTICIPANT_DETECTOR
+    | PUBLICATIONS_ANNOUNCER
+    | PUBLICATIONS_DETECTOR
+    | SUBSCRIPTIONS_ANNOUNCER
+    | SUBSCRIPTIONS_DETECTOR
+    | PARTICIPANT_MESSAGE_WRITER
+    | PARTICIPANT_MESSAGE_READER
+)
+
+#: RTPS 2.5 table 9.13: what an absent PID_PARTICIPANT_LEASE_DURATION stands for.
+LEASE_DEFAULT: Final = 100 * NANOSECONDS
+#: A shorter lease would have us find and lose the participant at every breath.
+LEASE_MIN: Final = NANOSECONDS // 10
+
+_UNDERSTOOD: Final = frozenset(
+    {
+        p.PID_PROTOCOL_VERSION,
+        p.PID_VENDOR_ID,
+        p.PID_PARTICIPANT_GUID,
+        p.PID_BUILTIN_ENDPOINT_SET,
+        p.PID_BUILTIN_ENDPOINT_QOS,
+        p.PID_PARTICIPANT_LEASE_DURATION,
+        p.PID_METATRAFFIC_UNICAST_LOCATOR,
+        p.PID_METATRAFFIC_MULTICAST_LOCATOR,
+        p.PID_DEFAULT_UNICAST_LOCATOR,
+        p.PID_DEFAULT_MULTICAST_LOCATOR,
+        p.PID_DOMAIN_ID,
+        p.PID_DOMAIN_TAG,
+        p.PID_ENTITY_NAME,
+        p.PID_PROPERTY_LIST,
+        p.PID_USER_DATA,
+        p.PID_EXPECTS_INLINE_QOS,
+        p.PID_PARTICIPANT_MANUAL_LIVELINESS_COUNT,
+        p.PID_KEY_HASH,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantData:
+    """What a participant says of itself."""
+
+    guid_prefix: bytes
+    vendor: bytes = VENDOR_ID
+    version: tuple[int, int] = PROTOCOL_VERSION
+    builtin_endpoints: int = BUILTIN_ENDPOINTS
+    lease_duration: int = LEASE_DEFAULT
+    metatraffic_unicast: tuple[Locator, ...] = ()
+    metatraffic_multicast: tuple[Locator, ...] = ()
+    default_unicast: tuple[Locator, ...] = ()
+    default_multicast: tuple[Locator, ...] = ()
+    domain: int | None = None
+    domain_tag: str = ""
+    name: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    user_data: bytes = b""
+
+    @property
+    def guid(self) -> Guid:
+        return Guid(self.guid_prefix, ENTITYID_PARTICIPANT)
+
+
+def encode_participant(data: ParticipantData) -> bytes:
+    """The payload of an SPDP sample, encapsulation header included."""
+    parameters: list[tuple[int, bytes]] = [
+        (p.PID_PROTOCOL_VERSION, bytes(data.version) + bytes(2)),
+        (p.PID_VENDOR_ID, data.vendor + bytes(2)),
+        (p.PID_PARTICIPANT_GUID, p.encode_guid(data.guid)),
+        (p.PID_BUILTIN_ENDPOINT_SET, p.encode_u32(data.builtin_endpoints)),
+        (p.PID_PARTICIPANT_LEASE_DURATION, p.encode_duration(data.lease_duration)),
+    ]
+    if data.domain is not None:
+        parameters.append((p.PID_DOMAIN_ID, p.encode_u32(data.domain)))
+    if data.domain_tag:
+        parameters.append((p.PID_DOMAIN_TAG, p.encode_string(data.domain_tag)))
+    for pid, locators in (
+        (p.PID_METATRAFFIC_UNICAST_LOCATOR, data.metatraffic_unicast),
+        (p.PID_METATRAFFIC_MULTICAST_LOCATOR, data.metatraffic_multicast),
+        (p.PID_DEFAULT_UNICAST_LOCATOR, data.default_unicast),
+        (p.PID_DEFAULT_MULTICAST_LOCATOR, data.default_multicast),
+    ):
+        parameters += [(pid, p.encode_locator(locator)) for locator in locators]
+    if data.name:
+        parameters.append((p.PID_ENTITY_NAME, p.encode_string(data.name)))
+    if data.properties:
+        parameters.append((p.PID_PROPERTY_LIST, p.encode_properties(data.properties)))
+    if data.user_data:
+        parameters.append((p.PID_USER_DATA, p.encode_octets(data.user_data)))
+    return p.encode_parameter_payload(parameters)
+
+
+def decode_participant(payload: bytes | memoryview) -> ParticipantData:
+    """What the payload of an SPDP sample says. Raises DecodeError."""
+    parameters = p.decode_parameter_payload(memoryview(payload))
+    little = parameters.little_endian
+    refuse_not_understood(parameters, _UNDERSTOOD)
+    guid = p.decode_guid(required(parameters, p.PID_PARTICIPANT_GUID))
+    version = parameters.get(p.PID_PROTOCOL_VERSION) or bytes(PROTOCOL_VERSION)
+    vendor = parameters.get(p.PID_VENDOR_ID) or bytes(2)
+    if guid.entity != ENTITYID_PARTICIPANT or len(version) < 2 or len(vendor) < 2:
+        raise DecodeError(DropReason.BAD_PARAMETER, "participant GUID, version or vendor")
+    lease = parameters.get(p.PID_PARTICIPANT_LEASE_DURATION)
+    lease_ns = LEASE_DEFAULT if lease is None else p.decode_duration(lease, little)
+    domain = parameters.get(p.PID_DOMAIN_ID)
+    tag = parameters.get(p.PID_DOMAIN_TAG)
+    name = parameters.get(p.PID_ENTITY_NAME)
+    user_data = parameters.get(p.PID_USER_DATA)
+    return ParticipantData(
+        guid.prefix,
+        vendor[:2],
+        (version[0], version[1]),
+        p.decode_u32(required(parameters, p.PID_BUILTIN_ENDPOINT_SET), little),
+        min(max(lease_ns, LEASE_MIN), LEASE_MAX_NS),
+        locators_of(parameters, p.PID_METATRAFFIC_UNICAST_LOCATOR),
+        locators_of(parameters, p.PID_METATRAFFIC_MULTICAST_LOCATOR),
+        locators_of(parameters, p.PID_DEFAULT_UNICAST_LOCATOR),
+        locators_of(parameters, p.PID_DEFAULT_MULTICAST_LOCATOR),
+        None if domain is None else p.decode_u32(domain, little),
+        "" if tag is None else p.decode_string(tag, little),
+        "" if name is None else p.decode_string(name, little),
+        _properties(parameters),
+        b"" if user_data is None else p.decode_octets(user_data, little),
+    )
+
+
+def encode_participant_key(prefix: bytes) -> bytes:
+    """The serialized key of a participant: what a dispose carries (RTPS 2.5 §9.6.2.1)."""
+    return p.encode_parameter_payload([(p.PID_PARTICIPANT_GUID, prefix + ENTITYID_PARTICIPANT)])
+
+
+def decode_participant_key(payload: bytes | memoryview) -> Guid:
+    """Which participant a dispose means. Raises DecodeError."""
+    return p.decode_guid(required(p.decode_parameter_payload(memoryview(payload)), p.PID_PARTICIPANT_GUID))
+
+
+def required(parameters: p.ParameterList, pid: int) -> bytes:
+    """The value of a parameter that may not be missing."""
+    value = parameters.get(pid)
+    if value is None:
+        raise DecodeError(DropReason.BAD_PARAMETER, f"parameter {pid:#06x} is missing")
+    return value
+
+
+def refuse_not_understood(parameters: p.ParameterList, understood: frozenset[int]) -> None:
+    """RTPS 2.5 §9.6.2.2.1: data with a must-understand parameter one does not know is not for one."""
+    unknown = parameters.unknown_must_understand(understood)
+    if unknown:
+        raise DecodeError(DropReason.BAD_PARAMETER, f"must understand {unknown[0]:#06x}")
+
+
+def locators_of(parameters: p.ParameterList, pid: int) -> tuple[Locator, ...]:
+    """The UDP locators under this id; those of other transports and broken ones are left out."""
+    found: list[Locator] = []
+    for value in parameters.all(pid)[:LOCATORS_MAX]:
+        try:
+            locator = p.decode_locator(value, parameters.little_endian)
+        except DecodeError:
+            continue  # one bad address does not spoil the others
+        if locator is not None:
+            found.append(locator)
+    return tuple(found)
+
+
+def _properties(parameters: p.ParameterList) -> tuple[tuple[str, str], ...]:
+    value = parameters.get(p.PID_PROPERTY_LIST)
+    if value is None:
+        return ()
+    try:
+        return p.decode_properties(value, parameters.little_endian)
+    except DecodeError:
+        return ()  # only for display: vendors put long and binary things in here

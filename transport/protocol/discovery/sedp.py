@@ -1,0 +1,156 @@
+"""The Simple Endpoint Discovery Protocol: who reads and writes which topic (RTPS 2.5 §8.5.4).
+
+Invariants
+* An endpoint is known only while its participant is, and only that participant can announce or dispose it.
+* At most ENDPOINTS_PER_PARTICIPANT_MAX endpoints of one participant are kept, and at most ENDPOINT_BYTES_MAX
+  serialized bytes of all; what does not fit is counted and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ...errors import DecodeError, DropReason
+from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
+from ...structure import (
+    ENTITYID_SEDP_PUBLICATIONS_READER,
+    ENTITYID_SEDP_PUBLICATIONS_WRITER,
+    ENTITYID_SEDP_SUBSCRIPTIONS_READER,
+    ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
+    Guid,
+)
+from ...wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, UNREGISTERED, Run
+from ..reader import StatefulReader
+from ..writer import StatefulWriter
+from . import participant_data as bits
+from .builtin import builtin_reader, builtin_writer, match_reader, match_writer, write_one
+from .endpoint_data import (
+    EndpointData,
+    decode_endpoint,
+    decode_endpoint_key,
+    encode_endpoint,
+    encode_endpoint_key,
+)
+from .spdp import RemoteParticipant
+
+ENDPOINT_BYTES_MAX: Final = 64 << 20
+#: What an endpoint costs us beside its serialized bytes, about.
+_ENDPOINT_OVERHEAD: Final = 1_024
+
+
+class Announced(NamedTuple):
+    """An endpoint is ``known`` now, newly or changed; or it is gone, and this is what it was."""
+
+    data: EndpointData
+    known: bool
+
+
+@dataclass(slots=True)
+class _Known:
+    data: EndpointData
+    payload: bytes
+
+
+class Sedp:
+    """The four SEDP endpoints and the table of remote endpoints."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self.publications_writer = builtin_writer(prefix, ENTITYID_SEDP_PUBLICATIONS_WRITER)
+        self.publications_reader = builtin_reader(prefix, ENTITYID_SEDP_PUBLICATIONS_READER)
+        self.subscriptions_writer = builtin_writer(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER)
+        self.subscriptions_reader = builtin_reader(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_READER)
+        self._remote: dict[bytes, dict[Guid, _Known]] = {}
+        self._bytes = 0
+
+    # --- participants -----------------------------------------------------------------------------
+
+    def match(self, remote: RemoteParticipant, *, now: int) -> None:
+        """Talk to the SEDP endpoints of a participant; again, when its addresses changed."""
+        has = remote.data.builtin_endpoints
+        self._remote.setdefault(remote.prefix, {})
+        if has & bits.PUBLICATIONS_ANNOUNCER:
+            match_writer(self.publications_reader, remote, ENTITYID_SEDP_PUBLICATIONS_WRITER, now=now)
+        if has & bits.PUBLICATIONS_DETECTOR:
+            match_reader(self.publications_writer, remote, ENTITYID_SEDP_PUBLICATIONS_READER, now=now)
+        if has & bits.SUBSCRIPTIONS_ANNOUNCER:
+            match_writer(self.subscriptions_reader, remote, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, now=now)
+        if has & bits.SUBSCRIPTIONS_DETECTOR:
+            match_reader(self.subscriptions_writer, remote, ENTITYID_SEDP_SUBSCRIPTIONS_READER, now=now)
+
+    def forget(self, prefix: bytes) -> list[EndpointData]:
+        """A participant is gone: drop, and return, its endpoints."""
+        known = self._remote.pop(prefix, {})
+        self._bytes -= sum(_cost(each.payload) for each in known.values())
+        return [each.data for each in known.values()]
+
+    # --- our endpoints ----------------------------------------------------------------------------
+
+    def announce(self, endpoint: EndpointData, *, now: int) -> None:
+        writer = self.publications_writer if endpoint.is_writer else self.subscriptions_writer
+        write_one(writer, encode_endpoint(endpoint), endpoint.guid.to_bytes(), now=now)
+
+    def withdraw(self, endpoint: EndpointData, *, now: int) -> None:
+        writer = self.publications_writer if endpoint.is_writer else self.subscriptions_writer
+        flags = DISPOSED | UNREGISTERED | KEY_ONLY
+        guid = endpoint.guid
+        write_one(writer, encode_endpoint_key(guid), guid.to_bytes(), flags=flags, now=now)
+
+    # --- remote endpoints -------------------------------------------------------------------------
+
+    def endpoints(self) -> list[EndpointData]:
+        """All remote endpoints known now."""
+        return [each.data for known in self._remote.values() for each in known.values()]
+
+    def take(self, drops: Counter[DropReason]) -> list[Announced]:
+        """What the SEDP readers received since the last call; broken samples are counted in ``drops``."""
+        changes: list[Announced] = []
+        for reader in (self.publications_reader, self.subscriptions_reader):
+            writers = reader is self.publications_reader
+            for run in reader.take():
+                flags, hashes, samples = run.sample_flags(), run.key_hashes(), run.samples()
+                for i in range(run.count):
+                    hashed = flags[i] & HAS_KEY_HASH
+                    key = hashes[i].tobytes() if hashes is not None and hashed else None
+                    try:
+                        change = self._on_sample(run, bytes(samples.payload(i)), int(flags[i]), key, writers)
+                    except DecodeError as error:
+                        drops[error.reason] += 1
+                        continue
+                    if change is not None:
+                        changes.append(change)
+        return changes
+
+    def _on_sample(
+        self, run: Run, payload: bytes, flags: int, key: bytes | None, writers: bool
+    ) -> Announced | None:
+        prefix = run.writer.prefix
+        known = self._remote.get(prefix)
+        if known is None:
+            return None  # its participant has just gone
+        if flags & (DISPOSED | UNREGISTERED):
+            guid = Guid.from_bytes(key) if key else decode_endpoint_key(payload)
+            old = known.pop(guid, None)  # of this participant's: nobody else's can be in there
+            if old is None:
+                return None
+            self._bytes -= _cost(old.payload)
+            return Announced(old.data, known=False)
+        data = decode_endpoint(payload, writer=writers)
+        if data.guid.prefix != prefix:
+            raise DecodeError(DropReason.BAD_PARAMETER, "an endpoint announced by another participant")
+        old = known.get(data.guid)
+        if old is not None and old.payload == payload:
+            return None
+        grows = _cost(payload) - (0 if old is None else _cost(old.payload))
+        if self._bytes + grows > ENDPOINT_BYTES_MAX or (
+            old is None and len(known) >= ENDPOINTS_PER_PARTICIPANT_MAX
+        ):
+            raise DecodeError(DropReason.OVER_LIMIT, "endpoints")
+        self._bytes += grows
+        known[data.guid] = _Known(data, payload)
+        return Announced(data, known=True)
+
+
+def _cost(payload: bytes) -> int:
+    return len(payload) + _ENDPOINT_OVERHEAD

@@ -1,0 +1,186 @@
+"""Our readers and writers, and whom each of them is matched with.
+
+Invariants
+* ``routes[writer]`` lists exactly the readers of ours that are matched with that writer.
+* An endpoint of ours is matched with another one iff both are known, their topics are equal,
+  ``matching.mismatches`` finds nothing and the other has an address that can be sent to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..structure import Guid, Locator
+from . import events
+from .discovery.endpoint_data import EndpointData
+from .discovery.liveliness import Liveliness
+from .discovery.matching import mismatches, usable_multicast, usable_unicast
+from .discovery.participant_data import ParticipantData
+from .discovery.spdp import RemoteParticipant
+from .reader import StatefulReader, WriterInfo
+from .writer import ReaderInfo, StatefulWriter
+
+_Locators = tuple[Locator, ...]
+_NO_ADDRESS = ("LOCATOR: it names no IPv4 address that can be sent to",)
+
+
+@dataclass(slots=True)
+class _Local:
+    """An endpoint of ours, what it announces, whom it is matched with and whom it cannot be."""
+
+    data: EndpointData
+    endpoint: StatefulReader | StatefulWriter
+    matched: dict[Guid, WriterInfo | ReaderInfo] = field(default_factory=dict)
+    incompatible: dict[Guid, tuple[str, ...]] = field(default_factory=dict)
+
+
+class LocalEndpoints:
+    """The user's endpoints of a participant; tells ``emit`` what changes."""
+
+    def __init__(
+        self,
+        own: ParticipantData,
+        remotes: Mapping[bytes, RemoteParticipant],
+        liveliness: Liveliness,
+        *,
+        multicast: bool,
+        emit: Callable[[events.Event], None],
+    ) -> None:
+        #: Readers by remote (or own) writer; the participant adds those of the built-in topics.
+        self.routes: dict[Guid, list[StatefulReader]] = {}
+        #: Whether readers of ours were ever matched with writers of ours.
+        self.hears_itself = False
+        self._own = own
+        self._remotes = remotes
+        self._liveliness = liveliness
+        self._multicast = multicast
+        self._emit = emit
+        self._locals: dict[Guid, _Local] = {}
+
+    # --- ours come and go -------------------------------------------------------------------------
+
+    def data(self) -> list[EndpointData]:
+        return [local.data for local in self._locals.values()]
+
+    def add(
+        self,
+        data: EndpointData,
+        endpoint: StatefulReader | StatefulWriter,
+        others: Iterable[EndpointData],
+        *,
+        now: int,
+    ) -> None:
+        """A new endpoint of ours; ``others`` are the remote ones known so far."""
+        new = _Local(data, endpoint)
+        for other in others:
+            self._consider(new, other, now)
+        # Endpoints of one participant match each other, by way of its own unicast address.
+        for own in self._locals.values():
+            self._consider(new, own.data, now)
+            self._consider(own, data, now)
+        self._locals[data.guid] = new
+
+    def remove(self, guid: Guid) -> EndpointData | None:
+        """One of ours goes; None if there is no such one."""
+        local = self._locals.pop(guid, None)
+        if local is None:
+            return None
+        for other in list(local.matched):
+            self._unmatch(local, other)
+        self.lose(guid)
+        return local.data
+
+    # --- others come and go -----------------------------------------------------------------------
+
+    def consider(self, other: EndpointData, *, now: int) -> None:
+        """Another participant's endpoint is new, or its data or addresses changed."""
+        for local in self._locals.values():
+            self._consider(local, other, now)
+
+    def lose(self, guid: Guid) -> None:
+        """Another endpoint is gone."""
+        for local in self._locals.values():
+            self._drop(local, guid)
+
+    def topic_of(self, writer: Guid) -> str:
+        """The topic a matched writer writes."""
+        for reader in self.routes.get(writer, ()):
+            if (local := self._locals.get(reader.guid)) is not None:
+                return local.data.topic
+        return ""
+
+    # --- matching ---------------------------------------------------------------------------------
+
+    def _consider(self, local: _Local, other: EndpointData, now: int) -> None:
+        if other.is_writer == local.data.is_writer:
+            return
+        if other.topic != local.data.topic:
+            self._drop(local, other.guid)
+            return
+        unicast, multicast = self._addresses(other)
+        writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
+        reasons = mismatches(writer, reader) or (() if unicast else _NO_ADDRESS)
+        if reasons:
+            known = local.incompatible.get(other.guid)
+            self._drop(local, other.guid)
+            local.incompatible[other.guid] = reasons
+            if known != reasons:
+                self._emit(events.IncompatibleQos(local.data.guid, other.guid, other.topic, reasons))
+            return
+        local.incompatible.pop(other.guid, None)
+        known_before = other.guid in local.matched
+        self._match(local, other, unicast, multicast, now)
+        if not known_before:
+            self._emit(events.Matched(local.data.guid, other.guid, other.topic, unicast, multicast))
+
+    def _match(
+        self, local: _Local, other: EndpointData, unicast: _Locators, multicast: _Locators, now: int
+    ) -> None:
+        """Match them, or tell a matched one that its counterpart changed."""
+        known, qos, guid = local.matched.get(other.guid), other.qos, other.guid
+        if isinstance(local.endpoint, StatefulWriter):
+            reader = ReaderInfo(guid, unicast, multicast, qos.is_reliable, qos.is_transient_local)
+            if reader != known:
+                local.endpoint.match_reader(reader, now=now)
+            local.matched[guid] = reader
+            return
+        writer = WriterInfo(guid, unicast, multicast, qos.is_reliable, qos.is_transient_local)
+        if writer != known:
+            local.endpoint.match_writer(writer, now=now)
+        if known is None:
+            self.routes.setdefault(guid, []).append(local.endpoint)
+        local.matched[guid] = writer
+        if guid.prefix == self._own.guid_prefix:
+            self.hears_itself = True
+        else:
+            self._liveliness.track(other, now=now)
+
+    def _drop(self, local: _Local, other: Guid) -> None:
+        local.incompatible.pop(other, None)
+        if other in local.matched:
+            self._unmatch(local, other)
+
+    def _unmatch(self, local: _Local, other: Guid) -> None:
+        del local.matched[other]
+        if isinstance(local.endpoint, StatefulWriter):
+            local.endpoint.unmatch_reader(other)
+        else:
+            local.endpoint.unmatch_writer(other)
+            readers = self.routes[other]
+            readers.remove(local.endpoint)
+            if not readers:
+                del self.routes[other]
+                self._liveliness.forget(other)
+        self._emit(events.Unmatched(local.data.guid, other, local.data.topic))
+
+    def _addresses(self, other: EndpointData) -> tuple[_Locators, _Locators]:
+        """Where an endpoint is reached: at its own locators, else at its participant's (RTPS 2.5 §8.5.5)."""
+        if other.guid.prefix == self._own.guid_prefix:
+            return usable_unicast(self._own.default_unicast, ""), ()
+        remote = self._remotes[other.guid.prefix]
+        named = other.unicast or remote.data.default_unicast
+        multicast: _Locators = ()
+        if self._multicast:
+            multicast = usable_multicast(other.multicast or remote.data.default_multicast)
+        return usable_unicast(named, remote.source_ip), multicast

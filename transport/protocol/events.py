@@ -1,0 +1,91 @@
+"""What a participant tells its owner: frozen events, fetched one by one with ``next_event()``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..structure import Guid, Locator
+from .discovery.endpoint_data import EndpointData
+from .discovery.participant_data import ParticipantData
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantDiscovered:
+    participant: ParticipantData
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantLost:
+    """It disposed itself, or (``expired``) was silent for longer than its lease."""
+
+    participant: ParticipantData
+    expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointDiscovered:
+    """A remote reader or writer is new, or changed its QoS."""
+
+    endpoint: EndpointData
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointLost:
+    endpoint: EndpointData
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A local endpoint talks to a remote one from now on, at these locators."""
+
+    local: Guid
+    remote: Guid
+    topic: str
+    unicast: tuple[Locator, ...]
+    multicast: tuple[Locator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    local: Guid
+    remote: Guid
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncompatibleQos:
+    """Same topic, but no match; one readable sentence per reason. Told once per remote endpoint."""
+
+    local: Guid
+    remote: Guid
+    topic: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LivelinessLost:
+    """A matched AUTOMATIC writer did not show a sign of life within its LIVELINESS lease."""
+
+    writer: Guid
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class LivelinessGained:
+    """A writer whose liveliness was lost is back."""
+
+    writer: Guid
+    topic: str
+
+
+Event = (
+    ParticipantDiscovered
+    | ParticipantLost
+    | EndpointDiscovered
+    | EndpointLost
+    | Matched
+    | Unmatched
+    | IncompatibleQos
+    | LivelinessLost
+    | LivelinessGained
+)

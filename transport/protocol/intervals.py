@@ -1,0 +1,86 @@
+"""Sets of numbers as disjoint intervals: nothing that came off the wire is ever counted out one by one.
+
+Invariant: ``_firsts`` and ``_lasts`` have the same length, ``_firsts[i] <= _lasts[i]`` and
+``_lasts[i] + 1 < _firsts[i + 1]`` (neighbours are merged).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+
+class IntervalSet:
+    """Integers, kept as inclusive intervals; each change costs a search and at most one list move."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def __len__(self) -> int:
+        """How many intervals there are."""
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def __contains__(self, number: int) -> bool:
+        i = bisect_right(self._firsts, number) - 1
+        return i >= 0 and number <= self._lasts[i]
+
+    @property
+    def lowest(self) -> tuple[int, int]:
+        """The first interval; the set must not be empty."""
+        return self._firsts[0], self._lasts[0]
+
+    @property
+    def highest(self) -> int:
+        """The largest number; the set must not be empty."""
+        return self._lasts[-1]
+
+    def add(self, first: int, last: int) -> None:
+        """Put first..last in; intervals that touch become one."""
+        if first > last:
+            return
+        low = bisect_left(self._lasts, first - 1)
+        high = bisect_right(self._firsts, last + 1)
+        if low < high:
+            first = min(first, self._firsts[low])
+            last = max(last, self._lasts[high - 1])
+        self._firsts[low:high] = [first]
+        self._lasts[low:high] = [last]
+
+    def remove(self, first: int, last: int) -> None:
+        """Take first..last out."""
+        low = bisect_left(self._lasts, first)
+        high = bisect_right(self._firsts, last)
+        if low >= high:
+            return
+        kept = []
+        if self._firsts[low] < first:
+            kept.append((self._firsts[low], first - 1))
+        if self._lasts[high - 1] > last:
+            kept.append((last + 1, self._lasts[high - 1]))
+        self._firsts[low:high] = [f for f, _ in kept]
+        self._lasts[low:high] = [x for _, x in kept]
+
+    def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The parts of first..last that are not in the set, ascending."""
+        i = bisect_left(self._lasts, first)
+        while first <= last:
+            if i == len(self._firsts) or self._firsts[i] > last:
+                yield first, last
+                return
+            if first < self._firsts[i]:
+                yield first, self._firsts[i] - 1
+            first = self._lasts[i] + 1
+            i += 1
+
+    def within(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The parts of first..last that are in the set, ascending."""
+        i = bisect_left(self._lasts, first)
+        while i < len(self._firsts) and self._firsts[i] <= last:
+            yield max(first, self._firsts[i]), min(last, self._lasts[i])
+            i += 1

@@ -1,0 +1,80 @@
+"""What leaves the state machines: submessages gathered into datagrams; their header is still to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..structure import Locator
+from ..wire.samples import NO_TIMESTAMP, U8
+from ..wire.submessages import InfoTimestamp
+
+Buffer = bytes | memoryview | U8
+
+#: What the participant puts in front: RTPS header, INFO_DST, INFO_TS.
+HEADER_ROOM: Final = 20 + 16 + 12
+#: A HEARTBEAT that follows the data.
+HEARTBEAT_ROOM: Final = 32
+_INFO_TS_SIZE: Final = 12
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """What one endpoint wants in ONE datagram; header, INFO_DST and the first INFO_TS are not in it.
+
+    ``timestamp`` is the source timestamp (ns since the epoch) in force for the first submessage, if any.
+    """
+
+    destinations: tuple[Locator, ...]
+    dest_prefix: bytes | None
+    timestamp: int | None
+    submessages: list[Buffer]
+
+
+@dataclass(slots=True)
+class Datagram:
+    """Bytes to send as one UDP datagram, to each destination."""
+
+    buffers: list[Buffer]
+    destinations: tuple[Locator, ...]
+
+
+@dataclass(slots=True)
+class Packer:
+    """Packs submessages for the same readers into as few datagrams as hold them."""
+
+    message_size: int
+    destinations: tuple[Locator, ...]
+    dest_prefix: bytes | None
+    packed: list[Outgoing] = field(default_factory=list)
+    #: Bytes of submessages packed.
+    nbytes: int = 0
+    _room: int = 0
+    _timestamp: int = NO_TIMESTAMP
+
+    def add(self, buffer: Buffer, timestamp: int | None = None, *, reserve: int = 0) -> None:
+        """Append a submessage, or several in one buffer.
+
+        ``timestamp`` is that of DATA and DATA_FRAG, NO_TIMESTAMP if they have none; None for the others,
+        which do not care. ``reserve`` bytes are left free behind it.
+        """
+        stamp = self._timestamp if timestamp is None else timestamp
+        changes = stamp != self._timestamp
+        need = len(buffer) + (_INFO_TS_SIZE if changes else 0)
+        self.nbytes += len(buffer)
+        if not self.packed or need + reserve > self._room or (changes and stamp == NO_TIMESTAMP):
+            own = None if timestamp is None or timestamp == NO_TIMESTAMP else timestamp
+            self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, [buffer]))
+            self._room = self.message_size - HEADER_ROOM - len(buffer)
+            self._timestamp = NO_TIMESTAMP if own is None else own
+            return
+        if changes:
+            self.packed[-1].submessages.append(InfoTimestamp(stamp).encode())
+            self._timestamp = stamp
+        self.packed[-1].submessages.append(buffer)
+        self._room -= need
+
+
+def union_of(locators: list[tuple[Locator, ...]]) -> tuple[Locator, ...]:
+    """Each locator once, in order of first appearance."""
+    return tuple(dict.fromkeys(locator for each in locators for locator in each))

@@ -1,0 +1,43 @@
+"""From what endpoints want to send to whole RTPS messages: header, INFO_DST, INFO_TS (RTPS 2.5 §8.3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..structure import Locator
+from ..wire.message import Header
+from ..wire.submessages import InfoDestination, InfoTimestamp
+from .outgoing import Buffer, Datagram, Outgoing
+
+#: Small messages to the same addresses share a datagram up to this size, an unfragmented one on any link.
+_SHARED_SIZE_MAX: Final = 1_400
+
+_Key = tuple[tuple[Locator, ...], bytes | None]
+
+
+def pack(prefix: bytes, outgoing: Iterable[Outgoing]) -> list[Datagram]:
+    """Messages of the participant ``prefix``, in order for each destination."""
+    header = Header(prefix=prefix).encode()
+    datagrams: list[Datagram] = []
+    shared: dict[_Key, tuple[Datagram, int]] = {}
+    for each in outgoing:
+        if not each.destinations or not each.submessages:
+            continue
+        key = (each.destinations, each.dest_prefix)
+        size = sum(len(buffer) for buffer in each.submessages) + 12
+        datagram, filled = shared.get(key, (None, 0))
+        if datagram is None or filled + size > _SHARED_SIZE_MAX:
+            buffers: list[Buffer] = [header]
+            if each.dest_prefix is not None:
+                buffers.append(InfoDestination(each.dest_prefix).encode())
+            if each.timestamp is not None:
+                buffers.append(InfoTimestamp(each.timestamp).encode())
+            datagram, filled = Datagram(buffers, each.destinations), 36
+            datagrams.append(datagram)
+        else:
+            # Also when it has none: the timestamp of what lies before it is still in force.
+            datagram.buffers.append(InfoTimestamp(each.timestamp).encode())
+        datagram.buffers.extend(each.submessages)
+        shared[key] = (datagram, filled + size)
+    return datagrams

@@ -1,0 +1,382 @@
+"""The participant of one domain: discovery, readers and writers in one sans-I/O state machine.
+
+Datagrams go in (:meth:`Participant.receive`), datagrams come out (:meth:`Participant.datagrams_to_send`), a
+timer says when to call again, events tell what happened. It knows neither sockets nor clocks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from ..errors import DecodeError, DropReason, UsageError
+from ..limits import EVENTS_MAX, MESSAGE_SIZE_MAX
+from ..qos import DataRepresentation, Qos
+from ..structure import (
+    ENTITYID_P2P_MESSAGE_READER,
+    ENTITYID_P2P_MESSAGE_WRITER,
+    ENTITYID_SEDP_PUBLICATIONS_READER,
+    ENTITYID_SEDP_PUBLICATIONS_WRITER,
+    ENTITYID_SEDP_SUBSCRIPTIONS_READER,
+    ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
+    KIND_READER_NO_KEY,
+    KIND_READER_WITH_KEY,
+    KIND_WRITER_NO_KEY,
+    KIND_WRITER_WITH_KEY,
+    NANOSECONDS,
+    SPDP_MULTICAST_ADDRESS,
+    Guid,
+    Locator,
+    spdp_multicast_port,
+)
+from ..wire.samples import U8, Run
+from . import events
+from .discovery.endpoint_data import EndpointData
+from .discovery.liveliness import Liveliness
+from .discovery.participant_data import ParticipantData
+from .discovery.sedp import Sedp
+from .discovery.spdp import Change, RemoteParticipant, Spdp
+from .endpoints import LocalEndpoints
+from .events import Event
+from .message_receiver import MessageReceiver
+from .outgoing import Datagram, Outgoing
+from .packing import pack
+from .reader import ReaderPolicy, StatefulReader
+from .writer import StatefulWriter, WriterPolicy
+
+_ENTITY_KEY_MAX: Final = (1 << 24) - 1
+_READER_REPRESENTATIONS: Final = (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantConfig:
+    """Who we are and where we can be reached. Durations are nanoseconds.
+
+    ``peers`` are announced to by unicast; ``announce_multicast`` says whether to use multicast at all.
+    """
+
+    guid_prefix: bytes
+    domain: int = 0
+    name: str = ""
+    metatraffic_unicast: tuple[Locator, ...] = ()
+    metatraffic_multicast: tuple[Locator, ...] = ()
+    default_unicast: tuple[Locator, ...] = ()
+    default_multicast: tuple[Locator, ...] = ()
+    peers: tuple[Locator, ...] = ()
+    announce_multicast: bool = True
+    lease_duration: int = 10 * NANOSECONDS
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEndpoint:
+    """A remote reader or writer, for listing."""
+
+    guid: Guid
+    kind: str  # "reader" or "writer"
+    topic: str
+    type_name: str
+    qos: Qos
+    participant_name: str
+    vendor: bytes
+
+
+class Participant:
+    """One participant of one domain; see the module's docstring."""
+
+    def __init__(self, config: ParticipantConfig, *, now: int) -> None:
+        if len(config.guid_prefix) != 12:
+            raise UsageError(f"a GUID prefix has 12 bytes, not {len(config.guid_prefix)}")
+        if config.lease_duration <= 0:
+            raise UsageError(f"lease_duration {config.lease_duration} ns must be positive")
+        self.config = config
+        self.prefix = config.guid_prefix
+        self.drops: Counter[DropReason] = Counter()
+        self._data = ParticipantData(
+            config.guid_prefix,
+            lease_duration=config.lease_duration,
+            metatraffic_unicast=config.metatraffic_unicast,
+            metatraffic_multicast=config.metatraffic_multicast,
+            default_unicast=config.default_unicast,
+            default_multicast=config.default_multicast,
+            domain=config.domain,
+            name=config.name,
+            properties=config.properties,
+        )
+        multicast: tuple[Locator, ...] = ()
+        if config.announce_multicast:
+            multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
+        self._spdp = Spdp(self._data, multicast, config.peers, now=now)
+        self._sedp = Sedp(self.prefix)
+        self._liveliness = Liveliness(self.prefix, self._spdp.remotes)
+        #: Built-in endpoints of ours, each with the entity id of its counterpart.
+        self._builtin_readers = (
+            (self._sedp.publications_reader, ENTITYID_SEDP_PUBLICATIONS_WRITER),
+            (self._sedp.subscriptions_reader, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER),
+            (self._liveliness.reader, ENTITYID_P2P_MESSAGE_WRITER),
+        )
+        self._builtin_writers = (
+            (self._sedp.publications_writer, ENTITYID_SEDP_PUBLICATIONS_READER),
+            (self._sedp.subscriptions_writer, ENTITYID_SEDP_SUBSCRIPTIONS_READER),
+            (self._liveliness.writer, ENTITYID_P2P_MESSAGE_READER),
+        )
+        self._endpoints = LocalEndpoints(
+            self._data,
+            self._spdp.remotes,
+            self._liveliness,
+            multicast=config.announce_multicast,
+            emit=self._emit,
+        )
+        self._readers: list[StatefulReader] = [reader for reader, _ in self._builtin_readers]
+        self._writers: dict[bytes, StatefulWriter] = {
+            writer.guid.entity: writer for writer, _ in self._builtin_writers
+        }
+        self._keys: set[int] = set()
+        self._events: deque[Event] = deque()
+        self._farewell: Outgoing | None = None
+        self._closed = False
+        self._receiver = MessageReceiver(
+            self.prefix, self._endpoints, self._writers, self._spdp.remotes, self.drops
+        )
+
+    # --- endpoints of ours ------------------------------------------------------------------------
+
+    def create_reader(
+        self,
+        topic: str,
+        type_name: str,
+        qos: Qos,
+        *,
+        keyed: bool,
+        now: int,
+        entity_key: int | None = None,
+        resume: Mapping[Guid, int] | None = None,
+        policy: ReaderPolicy | None = None,
+    ) -> StatefulReader:
+        """A reader of a topic. ``entity_key`` (24 bits) makes its GUID the same again after a restart;
+        ``resume``: the highest sequence number already had from each writer. Raises UsageError."""
+        if not qos.data_representation:
+            qos = replace(qos, data_representation=_READER_REPRESENTATIONS)
+        guid = self._new_guid(KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY, entity_key)
+        reader = StatefulReader(guid, qos, policy=policy or ReaderPolicy(), resume=resume)
+        self._readers.append(reader)
+        data = EndpointData(guid, topic, type_name, qos)
+        self._sedp.announce(data, now=now)
+        self._endpoints.add(data, reader, self._sedp.endpoints(), now=now)
+        return reader
+
+    def create_writer(
+        self,
+        topic: str,
+        type_name: str,
+        qos: Qos,
+        *,
+        keyed: bool,
+        now: int,
+        entity_key: int | None = None,
+        policy: WriterPolicy | None = None,
+        message_size: int = MESSAGE_SIZE_MAX,
+    ) -> StatefulWriter:
+        """A writer of a topic. Raises UsageError."""
+        if not qos.data_representation:
+            qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
+        guid = self._new_guid(KIND_WRITER_WITH_KEY if keyed else KIND_WRITER_NO_KEY, entity_key)
+        writer = StatefulWriter(guid, qos, policy=policy or WriterPolicy(), message_size=message_size)
+        self._writers[guid.entity] = writer
+        data = EndpointData(guid, topic, type_name, qos)
+        self._liveliness.add_local(data, now=now)
+        self._sedp.announce(data, now=now)
+        self._endpoints.add(data, writer, self._sedp.endpoints(), now=now)
+        return writer
+
+    def delete_endpoint(self, guid: Guid, now: int) -> None:
+        """Withdraw and forget a reader or writer of ours."""
+        data = self._endpoints.remove(guid)
+        if data is None:
+            raise UsageError(f"no endpoint {guid} here")
+        self._sedp.withdraw(data, now=now)
+        if data.is_writer:
+            del self._writers[guid.entity]
+            self._liveliness.remove_local(guid)
+        else:
+            self._readers = [reader for reader in self._readers if reader.guid != guid]
+
+    def _new_guid(self, kind: int, key: int | None) -> Guid:
+        if self._closed:
+            raise UsageError("the participant is closed")
+        if key is None:
+            key = next(k for k in range(1, _ENTITY_KEY_MAX + 1) if k not in self._keys)
+        if not 0 < key <= _ENTITY_KEY_MAX or key in self._keys:
+            raise UsageError(f"entity key {key} is taken or not in 1..{_ENTITY_KEY_MAX}")
+        self._keys.add(key)
+        return Guid(self.prefix, key.to_bytes(3, "big") + bytes((kind,)))
+
+    # --- datagrams --------------------------------------------------------------------------------
+
+    def receive(self, data: U8, spans: Sequence[tuple[int, int, str]], *, now: int) -> None:
+        """Take in datagrams that lie in one buffer: (start, stop, source address) each, starts 4-aligned.
+
+        Never raises on what they hold; what is dropped is counted in ``drops``. Afterwards readers may have
+        samples to :meth:`~StatefulReader.take`, which view ``data``.
+        """
+        if self._closed:
+            return
+        view = memoryview(data)
+        receiver = self._receiver
+        for start, stop, source_ip in receiver.receive_runs(data, spans, now=now):
+            receiver.receive(data, view, start, stop, source_ip, now=now)
+            if receiver.announcements:
+                self._on_announcements(source_ip, now)
+            if receiver.builtin_touched:
+                receiver.builtin_touched = False
+                self._on_builtin_samples(now)
+        for guid in self._liveliness.gained(now=now):
+            self._emit(events.LivelinessGained(guid, self._endpoints.topic_of(guid)))
+
+    def datagrams_to_send(self, now: int) -> list[Datagram]:
+        """Everything that is due now."""
+        outgoing: Iterator[Outgoing] = chain(
+            self._spdp.outgoing(),
+            *(writer.outgoing() for writer in self._writers.values()),
+            *(reader.outgoing() for reader in self._readers),
+        )
+        datagrams = pack(self.prefix, outgoing)
+        if self._farewell is not None:
+            datagrams += pack(self.prefix, (self._farewell,))
+            self._farewell = None
+        return datagrams
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called; None: never."""
+        if self._closed:
+            return None
+        timers = [self._spdp.get_timer(), self._liveliness.get_timer()]
+        timers += [reader.get_timer() for reader in self._readers]
+        timers += [writer.get_timer() for writer in self._writers.values()]
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        """Do what has become due; call :meth:`datagrams_to_send` afterwards."""
+        if self._closed:
+            return
+        self._spdp.handle_timer(now)
+        for remote in self._spdp.expired(now=now):
+            self._lose(remote, expired=True)
+        self._liveliness.handle_timer(now)
+        for guid in self._liveliness.lost(now=now):
+            self._emit(events.LivelinessLost(guid, self._endpoints.topic_of(guid)))
+        for reader in self._readers:
+            reader.handle_timer(now)
+        for writer in self._writers.values():
+            writer.handle_timer(now)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def set_peers(self, peers: tuple[Locator, ...]) -> None:
+        """Other unicast addresses to announce to: host names may resolve anew."""
+        self._spdp.set_peers(peers)
+
+    def close(self, now: int) -> None:
+        """Leave: the last :meth:`datagrams_to_send` tells everybody; from then on nothing is received."""
+        if self._closed:
+            return
+        for data in self._endpoints.data():
+            self._sedp.withdraw(data, now=now)
+        self._farewell = self._spdp.dispose()
+        self._closed = True
+
+    def next_event(self) -> Event | None:
+        """The oldest event not fetched yet."""
+        return self._events.popleft() if self._events else None
+
+    @property
+    def remote_participants(self) -> Mapping[bytes, ParticipantData]:
+        """By GUID prefix."""
+        return {prefix: remote.data for prefix, remote in self._spdp.remotes.items()}
+
+    @property
+    def remote_endpoints(self) -> list[RemoteEndpoint]:
+        """All readers and writers of all remote participants."""
+        found = []
+        for data in self._sedp.endpoints():
+            participant = self._spdp.remotes[data.guid.prefix].data
+            found.append(
+                RemoteEndpoint(
+                    data.guid,
+                    "writer" if data.is_writer else "reader",
+                    data.topic,
+                    data.type_name,
+                    data.qos,
+                    participant.name,
+                    participant.vendor,
+                )
+            )
+        return found
+
+    def _emit(self, event: Event) -> None:
+        if len(self._events) < EVENTS_MAX:
+            self._events.append(event)
+        else:
+            self.drops[DropReason.OVER_LIMIT] += 1
+
+    # --- discovery --------------------------------------------------------------------------------
+
+    def _on_announcements(self, source_ip: str, now: int) -> None:
+        for run in self._receiver.announcements:
+            for i in range(run.count):
+                try:
+                    self._on_announcement(run.take(i, i + 1), source_ip, now)
+                except DecodeError as error:
+                    self.drops[error.reason] += 1
+        self._receiver.announcements.clear()
+
+    def _on_announcement(self, run: Run, source_ip: str, now: int) -> None:
+        if run.writer.prefix == self.prefix:
+            return
+        change, remote = self._spdp.on_announcement(run, source_ip, now=now)
+        if remote is None or change is Change.NONE:
+            return
+        if change is Change.DISPOSED:
+            self._lose(remote, expired=False)
+            return
+        self._sedp.match(remote, now=now)
+        self._liveliness.match(remote, now=now)
+        for reader, writer_id in self._builtin_readers:
+            guid = Guid(remote.prefix, writer_id)
+            if guid in reader.writers:
+                self._endpoints.routes[guid] = [reader]
+        if change is Change.DISCOVERED:
+            self._emit(events.ParticipantDiscovered(remote.data))
+        else:
+            for data in self._sedp.endpoints():  # its endpoints may be reached elsewhere now
+                if data.guid.prefix == remote.prefix:
+                    self._endpoints.consider(data, now=now)
+
+    def _lose(self, remote: RemoteParticipant, *, expired: bool) -> None:
+        for data in self._sedp.forget(remote.prefix):
+            self._endpoints.lose(data.guid)
+            self._emit(events.EndpointLost(data))
+        for reader, writer_id in self._builtin_readers:
+            guid = Guid(remote.prefix, writer_id)
+            if self._endpoints.routes.pop(guid, None) is not None:
+                reader.unmatch_writer(guid)
+        for writer, reader_id in self._builtin_writers:
+            guid = Guid(remote.prefix, reader_id)
+            if guid in writer.readers:
+                writer.unmatch_reader(guid)
+        self._emit(events.ParticipantLost(remote.data, expired))
+
+    def _on_builtin_samples(self, now: int) -> None:
+        self._liveliness.reader.take()  # that it came is all it says
+        for change in self._sedp.take(self.drops):
+            if change.known:
+                self._emit(events.EndpointDiscovered(change.data))
+                self._endpoints.consider(change.data, now=now)
+            else:
+                self._endpoints.lose(change.data.guid)
+                self._emit(events.EndpointLost(change.data))

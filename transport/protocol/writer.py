@@ -1,0 +1,574 @@
+"""The stateful writer: sends once to all, again what is missed, holds back when it must (RTPS 2.5 §8.4.9).
+
+Sans I/O: samples in by :meth:`StatefulWriter.write`, ACKNACKs in by ``on_acknack``, datagrams out by
+:meth:`StatefulWriter.outgoing`. Costs are per block of samples (about a datagram), never per sample.
+
+Invariants:
+* ``_in_flight`` holds, in order, what was written and is not acknowledged by every matched reliable reader;
+  ``unacknowledged_bytes`` is its sum. ``write`` adds only while that is within the send window;
+* what is in flight is in the history;
+* ``_waiting`` holds the reliable readers that have not acknowledged everything, or were never heard: only
+  they have heartbeats due;
+* what an ACKNACK makes us send goes to the reader's announced locators, and is bounded per turn
+  (:mod:`.reader_proxy`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ..errors import UsageError
+from ..limits import FRAGMENT_SIZE, MESSAGE_SIZE_MAX
+from ..qos import Qos
+from ..structure import ENTITYID_UNKNOWN, INFINITE, Guid
+from ..wire.numbers import SequenceNumberSet
+from ..wire.runs import frame
+from ..wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
+from ..wire.submessages import AckNack, Gap, Heartbeat, NackFrag
+from .counts import next_count
+from .history import Change, LargeSample, WriterHistory, addressed_to
+from .outgoing import HEADER_ROOM, HEARTBEAT_ROOM, Buffer, Outgoing, Packer, union_of
+from .reader_proxy import ReaderInfo, ReaderProxy
+
+__all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
+
+_DATA_HEADER = 24
+#: DATA_FRAG header, and its inline QoS with key hash, status info and sentinel.
+_DATA_FRAG_ROOM = 36 + 32
+_FRAGMENT_SIZE_MIN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WriterPolicy:
+    """How much a writer has in flight and when it speaks; bytes and nanoseconds."""
+
+    send_window_bytes: int = 4 << 20
+    #: A HEARTBEAT rides along so many times per send window.
+    heartbeats_per_window: int = 8
+    #: While something is unacknowledged; doubles up to the maximum for a reader that stays silent.
+    heartbeat_period: int = 100_000_000
+    heartbeat_period_max: int = 3_000_000_000
+    #: Instead of heartbeat_period while the window is full: a lost ACKNACK must not stall the flow.
+    fast_heartbeat_period: int = 10_000_000
+    #: A turn: within it, a sample is sent again to a reader at most once.
+    nack_suppression: int = 5_000_000
+    max_bytes_per_nack_response: int = 256 << 10
+    #: To one reader in one turn, whatever it asks.
+    max_repair_bytes: int = 1 << 20
+
+
+@dataclass(slots=True)
+class WriterCounters:
+    """What happened so far."""
+
+    written_samples: int = 0
+    written_bytes: int = 0
+    back_pressured: int = 0
+    heartbeats_sent: int = 0
+    acknacks: int = 0
+    nack_frags: int = 0
+    stale_counts: int = 0
+    unknown_reader: int = 0
+    repaired_samples: int = 0
+    repaired_fragments: int = 0
+    repaired_bytes: int = 0
+    repairs_bounded: int = 0
+    gaps_sent: int = 0
+
+    def snapshot(self) -> dict[str, int]:
+        return asdict(self)
+
+
+class StatefulWriter:
+    """One local writer, its history and its matched readers."""
+
+    def __init__(
+        self,
+        guid: Guid,
+        qos: Qos,
+        *,
+        policy: WriterPolicy = WriterPolicy(),
+        message_size: int = MESSAGE_SIZE_MAX,
+    ) -> None:
+        self.guid = guid
+        self.qos = qos
+        self.policy = policy
+        self.message_size = message_size
+        self.readers: dict[Guid, ReaderProxy] = {}
+        self.counters = WriterCounters()
+        self.unacknowledged_bytes = 0
+        self.last_sn = 0
+        #: Largest DATA submessage that leaves room for headers and a HEARTBEAT.
+        self._budget = message_size - HEADER_ROOM - HEARTBEAT_ROOM
+        self._fragment_size = min(FRAGMENT_SIZE, self._budget - _DATA_FRAG_ROOM) & ~3
+        if self._fragment_size < _FRAGMENT_SIZE_MIN:
+            raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
+        self._history = WriterHistory(qos)
+        self._reliable: dict[Guid, ReaderProxy] = {}
+        self._waiting: dict[Guid, ReaderProxy] = {}
+        self._in_flight: deque[tuple[int, int]] = deque()  # (last SN of a change, its bytes)
+        self._is_blocked = False
+        self._heartbeat_count = 0
+        self._bytes_since_heartbeat = 0
+        self._out: list[Outgoing] = []
+        self._data = self._packer()
+
+    # --- matching --------------------------------------------------------------------------------
+
+    def match_reader(self, info: ReaderInfo, *, now: int) -> None:
+        """Begin, or go on with new locators, with a reader."""
+        known = self.readers.get(info.guid)
+        reliable = self.qos.is_reliable and info.reliable
+        if known is not None and known.reliable == reliable:
+            known.info = info
+            self._redirect()
+            return
+        if known is not None:
+            self.unmatch_reader(info.guid)
+        wants_history = reliable and info.transient_local and self.qos.is_transient_local
+        proxy = ReaderProxy(
+            info,
+            reliable=reliable,
+            first_relevant=1 if wants_history else self.last_sn + 1,
+            joined_sn=self.last_sn,
+            may_skip=self.qos.is_transient_local and not wants_history,
+        )
+        self.readers[info.guid] = proxy
+        self._redirect()
+        if reliable:
+            self._reliable[info.guid] = self._waiting[info.guid] = proxy
+            proxy.heartbeat_interval = self._heartbeat_interval
+            proxy.heartbeat_at = now + proxy.heartbeat_interval
+            self._heartbeat_to(proxy, now)
+
+    def unmatch_reader(self, guid: Guid) -> None:
+        """The reader is gone: nothing waits for it any more."""
+        if self.readers.pop(guid, None) is None:
+            return
+        self._redirect()
+        self._waiting.pop(guid, None)
+        if self._reliable.pop(guid, None) is not None:
+            self._on_acknowledged()
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def write(
+        self,
+        samples: Samples,
+        *,
+        timestamp: int,
+        now: int,
+        flags: int = 0,
+        key_hashes: U8 | None = None,
+    ) -> int:
+        """Write samples from the front; returns how many were taken.
+
+        ``timestamp`` (ns since the epoch) is the source timestamp of all, ``flags`` the sample flags of all,
+        ``key_hashes`` (n, 16) their instances. Fewer than all: back-pressure, the rest is to be offered again
+        after acknowledgements. Raises UsageError for a payload whose length is not a multiple of 4.
+        """
+        if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
+            raise UsageError("payloads have to be padded to a multiple of 4 bytes")
+        overhead = _framing(flags, key_hashes is not None)
+        count = self._acceptable(samples, overhead)
+        was_blocked, self._is_blocked = self._is_blocked, count < samples.count
+        if count:
+            self._write(_part(samples, 0, count), overhead, timestamp, now, flags, key_hashes)
+        if self._is_blocked:
+            self.counters.back_pressured += 1
+            if count:
+                self._piggyback(now)
+            if not was_blocked:
+                for proxy in self._waiting.values():
+                    proxy.heartbeat_interval = self._heartbeat_interval
+                    proxy.heartbeat_at = min(proxy.heartbeat_at, now + proxy.heartbeat_interval)
+        return count
+
+    def _acceptable(self, samples: Samples, overhead: int) -> int:
+        """How many samples from the front resource limits and the send window let in."""
+        count = samples.count
+        if self._reliable or self.qos.is_transient_local:
+            room = self._history.room
+            if room is not None:
+                count = min(count, room)
+        if not self._reliable or not count:
+            return count
+        free = self.policy.send_window_bytes - self.unacknowledged_bytes
+        if samples.is_uniform:
+            size = samples.size + overhead
+            fitting = max(free, 0) // size
+            fitting_bytes = fitting * size
+        else:
+            total = np.cumsum(samples.all_lengths()[:count] + overhead)
+            fitting = int(np.searchsorted(total, free, side="right"))
+            fitting_bytes = int(total[fitting - 1]) if fitting else 0
+        if fitting >= count:
+            return count
+        if not self._in_flight:
+            return max(fitting, 1)  # a sample larger than the window goes alone
+        # Not in dribbles: wait until a datagram can be filled.
+        return fitting if fitting_bytes >= min(self._budget, self.policy.send_window_bytes // 4) else 0
+
+    def _write(
+        self, samples: Samples, overhead: int, timestamp: int, now: int, flags: int, key_hashes: U8 | None
+    ) -> None:
+        self.counters.written_samples += samples.count
+        first_sn = self.last_sn + 1
+        keep = bool(self._reliable) or self.qos.is_transient_local
+        if keep or self.readers:
+            for change in self._changes(samples, overhead, timestamp, flags, key_hashes):
+                self.last_sn = change.last_sn
+                if keep:
+                    self._history.append(change)
+                self._send(change, now)
+        self.last_sn = self._history.last_sn = first_sn + samples.count - 1
+        if keep and key_hashes is not None:
+            self._history.note_instances(first_sn, key_hashes[: samples.count], flags)
+        if not self._reliable:
+            self._history.trim(self.last_sn)
+        elif len(self._waiting) < len(self._reliable):
+            for guid, proxy in self._reliable.items():
+                if guid not in self._waiting:
+                    self._waiting[guid] = proxy
+                    proxy.heartbeat_at = now + proxy.heartbeat_interval
+
+    def _changes(
+        self, samples: Samples, overhead: int, timestamp: int, flags: int, key_hashes: U8 | None
+    ) -> Iterator[Change]:
+        """Frame samples: blocks for what fits a datagram, large samples one by one."""
+        sn = self.last_sn + 1
+        for first, last, is_large in _segments(samples, self._budget - overhead):
+            hashes = None if key_hashes is None else key_hashes[first:last]
+            if is_large:
+                # Ownership passes on here: the caller's buffer is the caller's again.
+                payload = np.array(np.frombuffer(samples.payload(first), np.uint8))
+                key_hash = None if hashes is None else hashes[0].tobytes()
+                large = LargeSample(payload, self._fragment_size, flags, key_hash)
+                yield Change(sn + first, sn + first, timestamp, large)
+                continue
+            part = _part(samples, first, last)
+            blocks = frame(
+                part, self.guid.entity, sn + first, budget=self._budget, flags=flags, key_hashes=hashes
+            )
+            for block in blocks:
+                yield Change(block.first_sn, block.last_sn, timestamp, block)
+
+    def _send(self, change: Change, now: int) -> None:
+        """Queue a change's first and only sending to all."""
+        nbytes = change.nbytes
+        self.counters.written_bytes += nbytes
+        if self._reliable:
+            self._in_flight.append((change.last_sn, nbytes))
+            self.unacknowledged_bytes += nbytes
+        if not self.readers:
+            return
+        content = change.content
+        if isinstance(content, LargeSample):
+            for number in range(1, content.fragments + 1):
+                fragment = content.encode(self.guid.entity, change.first_sn, number)
+                self._data.add(fragment, change.timestamp, reserve=HEARTBEAT_ROOM)
+        else:
+            data = content.slice(change.first_sn, change.last_sn)
+            self._data.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
+        self._bytes_since_heartbeat += nbytes
+        policy = self.policy
+        if self._reliable and (
+            self._bytes_since_heartbeat * policy.heartbeats_per_window >= policy.send_window_bytes
+        ):
+            self._piggyback(now)
+
+    # --- heartbeats ------------------------------------------------------------------------------
+
+    def request_acknowledgment(self, now: int) -> None:
+        """Ask every reader that is behind to acknowledge, now."""
+        if self._waiting:
+            self._piggyback(now)
+
+    def _piggyback(self, now: int) -> None:
+        """A HEARTBEAT to all readers, behind the data queued so far."""
+        self._data.add(self._heartbeat(ENTITYID_UNKNOWN, now))
+        self._bytes_since_heartbeat = 0
+        for proxy in self._waiting.values():
+            proxy.heartbeat_at = now + proxy.heartbeat_interval
+
+    def _heartbeat_to(self, proxy: ReaderProxy, now: int) -> None:
+        """A HEARTBEAT to one reader."""
+        packer = self._packer(proxy)
+        packer.add(self._heartbeat(proxy.guid.entity, now))
+        self._queue(packer)
+
+    def _heartbeat(self, reader_id: bytes, now: int) -> bytes:
+        self._heartbeat_count = next_count(self._heartbeat_count, now)
+        self.counters.heartbeats_sent += 1
+        first = min(self._history.first_sn, self.last_sn + 1)
+        return Heartbeat(reader_id, self.guid.entity, first, self.last_sn, self._heartbeat_count).encode()
+
+    @property
+    def _heartbeat_interval(self) -> int:
+        """Between HEARTBEATs to a reader that answers them."""
+        return self.policy.fast_heartbeat_period if self._is_blocked else self.policy.heartbeat_period
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called; None: not before something happens."""
+        return min((proxy.heartbeat_at for proxy in self._waiting.values()), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        due = [proxy for proxy in self._waiting.values() if proxy.heartbeat_at <= now]
+        for proxy in due:
+            proxy.heartbeat_at = now + proxy.heartbeat_interval
+            proxy.heartbeat_interval = min(proxy.heartbeat_interval * 2, self.policy.heartbeat_period_max)
+        if len(due) == 1:
+            self._heartbeat_to(due[0], now)
+        elif due:
+            packer = Packer(self.message_size, union_of([proxy.info.destinations for proxy in due]), None)
+            packer.add(self._heartbeat(ENTITYID_UNKNOWN, now))
+            self._queue(packer)
+
+    # --- acknowledgements ------------------------------------------------------------------------
+
+    def on_acknack(self, reader: Guid, acknack: AckNack, *, now: int) -> None:
+        """A reader says what it has and what it lacks (RTPS 2.5 §8.3.8.1, §8.4.9.2)."""
+        proxy = self._reliable.get(reader)
+        if proxy is None:
+            self.counters.unknown_reader += 1
+            return
+        if not proxy.acknacks.accept(acknack.count, now):
+            self.counters.stale_counts += 1
+            return
+        self.counters.acknacks += 1
+        proxy.acknacks_heard += 1
+        if acknack.final or acknack.missing.base > 1 or not acknack.missing.is_empty:
+            proxy.settled = True
+        proxy.heartbeat_interval = self._heartbeat_interval
+        # Nobody can have what was never written.
+        acked = min(acknack.missing.base - 1, self.last_sn)
+        if acked > proxy.acked:
+            proxy.acked = acked
+            self._on_acknowledged()
+        else:
+            self._update_waiting(proxy)
+        if not acknack.missing.is_empty:
+            self._repair(proxy, acknack.missing, now)
+        elif not acknack.final:
+            self._heartbeat_to(proxy, now)
+
+    def _on_acknowledged(self) -> None:
+        for proxy in list(self._waiting.values()):
+            self._update_waiting(proxy)
+        acked = min((proxy.acked for proxy in self._reliable.values()), default=self.last_sn)
+        while self._in_flight and self._in_flight[0][0] <= acked:
+            self.unacknowledged_bytes -= self._in_flight.popleft()[1]
+        if not self._reliable:
+            self._in_flight.clear()
+            self.unacknowledged_bytes = 0
+        self._history.trim(acked)
+
+    def _update_waiting(self, proxy: ReaderProxy) -> None:
+        if proxy.heard and proxy.acked >= self.last_sn:
+            self._waiting.pop(proxy.guid, None)
+            proxy.heartbeat_at = INFINITE
+
+    def unacknowledged(self, sn: int | None = None) -> dict[Guid, int]:
+        """Reliable readers that lack something up to ``sn`` (default: all written), each with the highest
+        sequence number it has acknowledged."""
+        target = self.last_sn if sn is None else sn
+        return {guid: proxy.acked for guid, proxy in self._reliable.items() if proxy.acked < target}
+
+    # --- repairs ---------------------------------------------------------------------------------
+
+    def _repair(self, proxy: ReaderProxy, missing: SequenceNumberSet, now: int) -> None:
+        """Send again what is requested; GAP for what is no more (RTPS 2.5 §8.4.9.2.6 ff.)."""
+        proxy.begin_repair(now, self.policy.nack_suppression)
+        packer = self._packer(proxy)
+        done = 0
+        for first, last in missing.ranges():
+            first, last = max(first, done + 1), min(last, self.last_sn)
+            if first < proxy.first_relevant:
+                self._gap(packer, proxy, first, proxy.first_relevant - 1)
+                first = proxy.first_relevant
+            done = self._resend(packer, proxy, first, last, at_end=last == missing.base + 255)
+            if done < last:
+                self.counters.repairs_bounded += 1
+                break
+        self._finish_repair(packer, proxy, now)
+
+    def _resend(self, packer: Packer, proxy: ReaderProxy, first: int, last: int, *, at_end: bool) -> int:
+        """Send first..last; returns the last number dealt with: less than ``last`` where bounds were reached.
+
+        ``at_end``: the request fills its bitmap, so the reader could not say that it lacks more. The rest of
+        the last block follows, and as much of the history before a late joiner's time as the bounds allow.
+        """
+        sn = first
+        while sn <= last:
+            change = self._history.find(sn)
+            if change is None or change.first_sn > sn:
+                next_sn = self.last_sn + 1 if change is None else change.first_sn
+                self._gap(packer, proxy, sn, next_sn - 1)
+                sn = next_sn
+                continue
+            if at_end and change.last_sn >= last:
+                last = change.last_sn
+                following = self._history.find(last + 1)
+                if following is not None and following.last_sn <= proxy.joined_sn:
+                    last = following.last_sn
+            stop = min(change.last_sn, last)
+            for a, b in proxy.unsent(sn, stop):
+                if not self._resend_change(packer, proxy, change, a, b):
+                    return a - 1
+            sn = stop + 1
+        return sn - 1
+
+    def _resend_change(
+        self, packer: Packer, proxy: ReaderProxy, change: Change, first: int, last: int
+    ) -> bool:
+        content = change.content
+        if isinstance(content, LargeSample):
+            # Whoever asks for the whole again, and not by NACK_FRAG, goes on where the bounds stopped us.
+            sn, start = proxy.fragment_cursor
+            start = start if sn == first and start <= content.fragments else 1
+            after = self._resend_fragments(packer, proxy, change, start, content.fragments)
+            proxy.fragment_cursor = (first, after)
+            if after > content.fragments:
+                proxy.note_sent(first, last)
+            return after > content.fragments
+        while first <= last:
+            room = self._room_for_repair(packer, proxy)
+            if room <= 0:
+                return False
+            stop = min(max(content.fitting(first, min(room, self._budget)), first), last)
+            data: Buffer = content.slice(first, stop)
+            if first <= proxy.joined_sn:
+                data = addressed_to(proxy.guid.entity, content, first, stop)
+            packer.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
+            proxy.note_sent(first, stop)
+            self._count_repair(proxy, len(data), samples=stop - first + 1)
+            first = stop + 1
+        return True
+
+    def _resend_fragments(
+        self, packer: Packer, proxy: ReaderProxy, change: Change, first: int, last: int
+    ) -> int:
+        """Send fragments first..last of a large sample; returns the one to go on with."""
+        large, sn = change.content, change.first_sn
+        if not isinstance(large, LargeSample):
+            return last + 1
+        reader_id = proxy.guid.entity if sn <= proxy.joined_sn else ENTITYID_UNKNOWN
+        for a, b in proxy.unsent_fragments(sn, first, min(last, large.fragments)):
+            for number in range(a, b + 1):
+                if self._room_for_repair(packer, proxy) <= 0:
+                    self.counters.repairs_bounded += 1
+                    return number
+                data = large.encode(self.guid.entity, sn, number, reader_id)
+                packer.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
+                proxy.note_sent_fragments(sn, number, number)
+                self._count_repair(proxy, len(data), fragments=1)
+        return last + 1
+
+    def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
+        """A reader lacks fragments of one sample (RTPS 2.5 §8.3.8.10)."""
+        proxy = self._reliable.get(reader)
+        if proxy is None:
+            self.counters.unknown_reader += 1
+            return
+        if not proxy.nack_frags.accept(nack.count, now):
+            self.counters.stale_counts += 1
+            return
+        self.counters.nack_frags += 1
+        if not 1 <= nack.sn <= self.last_sn:
+            return
+        proxy.heartbeat_interval = self._heartbeat_interval
+        proxy.begin_repair(now, self.policy.nack_suppression)
+        packer = self._packer(proxy)
+        change = self._history.find(nack.sn)
+        if change is None or change.first_sn > nack.sn or nack.sn < proxy.first_relevant:
+            self._gap(packer, proxy, nack.sn, nack.sn)
+        elif isinstance(change.content, LargeSample):
+            for first, last in nack.missing.ranges():
+                self._resend_fragments(packer, proxy, change, first, last)
+        self._finish_repair(packer, proxy, now)
+
+    def _gap(self, packer: Packer, proxy: ReaderProxy, first: int, last: int) -> None:
+        """Tell one reader that first..last will never come."""
+        gap = Gap(proxy.guid.entity, self.guid.entity, first, SequenceNumberSet(last + 1))
+        packer.add(gap.encode(), reserve=HEARTBEAT_ROOM)
+        self.counters.gaps_sent += 1
+
+    def _finish_repair(self, packer: Packer, proxy: ReaderProxy, now: int) -> None:
+        """A HEARTBEAT behind the repairs, so that the reader says at once what it still lacks."""
+        if packer.packed:
+            packer.add(self._heartbeat(proxy.guid.entity, now))
+            self._queue(packer)
+
+    def _room_for_repair(self, packer: Packer, proxy: ReaderProxy) -> int:
+        in_response = self.policy.max_bytes_per_nack_response - packer.nbytes
+        return min(in_response, self.policy.max_repair_bytes - proxy.repaired_bytes)
+
+    def _count_repair(self, proxy: ReaderProxy, nbytes: int, *, samples: int = 0, fragments: int = 0) -> None:
+        proxy.repaired_bytes += nbytes
+        self.counters.repaired_bytes += nbytes
+        self.counters.repaired_samples += samples
+        self.counters.repaired_fragments += fragments
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def outgoing(self) -> list[Outgoing]:
+        """What to send now."""
+        self._redirect()
+        out, self._out = self._out, []
+        return out
+
+    def _redirect(self) -> None:
+        """Close the datagrams of data so far; the next ones go to whoever is matched now."""
+        if self._data.packed:
+            self._queue(self._data)
+        self._data = self._packer()
+
+    def _queue(self, packer: Packer) -> None:
+        if packer.destinations:
+            self._out += packer.packed
+
+    def _packer(self, proxy: ReaderProxy | None = None) -> Packer:
+        if proxy is not None:
+            return Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
+        destinations = union_of([proxy.info.destinations for proxy in self.readers.values()])
+        return Packer(self.message_size, destinations, None)
+
+
+def _framing(flags: int, with_key_hash: bool) -> int:
+    """Bytes a DATA submessage adds to its payload."""
+    qos = (20 if with_key_hash else 0) + (8 if flags & (DISPOSED | UNREGISTERED | FILTERED) else 0)
+    return _DATA_HEADER + (qos + 4 if qos else 0)
+
+
+def _part(samples: Samples, first: int, last: int) -> Samples:
+    """Samples [first, last); also of samples without payload, which are neither uniform nor ragged."""
+    if first == 0 and last == samples.count:
+        return samples
+    if samples.is_uniform:
+        return samples.take(first, last)
+    return Samples.ragged(samples.data, samples.all_offsets()[first:last], samples.all_lengths()[first:last])
+
+
+def _segments(samples: Samples, largest: int) -> Iterator[tuple[int, int, bool]]:
+    """[first, last) stretches of samples of at most ``largest`` bytes, and single larger ones (True)."""
+    count = samples.count
+    if samples.is_uniform:
+        if samples.size <= largest:
+            yield 0, count, False
+        else:
+            for i in range(count):
+                yield i, i + 1, True
+        return
+    lengths: I64 = samples.all_lengths()
+    start = 0
+    for i in np.flatnonzero(lengths > largest).tolist():
+        if start < i:
+            yield start, i, False
+        yield i, i + 1, True
+        start = i + 1
+    if start < count:
+        yield start, count, False

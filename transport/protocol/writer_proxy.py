@@ -1,0 +1,142 @@
+"""What a reader knows of one matched writer (RTPS 2.5 §8.4.10.4).
+
+Invariants:
+* every sequence number below ``expected`` was delivered, is irrelevant, or is lost for good: only these are
+  ever acknowledged;
+* ``held`` and ``fragments`` hold numbers at or above ``expected`` only;
+* nothing is requested beyond ``announced``: the highest number the writer spoke of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..limits import NUMBER_SET_BITS
+from ..structure import INFINITE, Guid, Locator
+from ..wire.numbers import SequenceNumberSet
+from .counts import CountFilter
+from .fragments import FragmentedSample
+from .reorder import ReorderBuffer
+
+
+@dataclass(frozen=True, slots=True)
+class WriterInfo:
+    """A remote writer, as discovery found it."""
+
+    guid: Guid
+    unicast: tuple[Locator, ...]
+    multicast: tuple[Locator, ...]
+    reliable: bool
+    transient_local: bool
+
+    @property
+    def destinations(self) -> tuple[Locator, ...]:
+        return self.unicast or self.multicast
+
+
+class WriterProxy:
+    """State of one writer; the rules that move it are in :mod:`.reader`."""
+
+    __slots__ = (
+        "acked_base",
+        "acknack_count",
+        "counts_losses",
+        "expected",
+        "first_sn",
+        "fragments",
+        "heard",
+        "heartbeat_frags",
+        "heartbeats",
+        "held",
+        "info",
+        "last_sn",
+        "nack_at",
+        "nack_frag_count",
+        "nack_interval",
+        "nack_limit",
+        "nacked",
+        "nacked_at",
+        "nacked_base",
+        "preemptive_at",
+        "preemptive_tries",
+        "reliable",
+        "requested",
+        "requested_fragments",
+        "synced",
+        "wants_ack",
+        "wants_preemptive",
+    )
+
+    def __init__(self, info: WriterInfo, *, reliable: bool, expected: int | None) -> None:
+        self.info = info
+        #: Both sides are reliable: heartbeats are answered, what is missing is requested.
+        self.reliable = reliable
+        #: Next sequence number to deliver; not known yet while not ``synced``.
+        self.expected = 1 if expected is None else expected
+        self.synced = expected is not None
+        #: Jumps of the writer's first number are losses only once we had something to lose.
+        self.counts_losses = expected is not None and expected > 1
+        self.held = ReorderBuffer()
+        self.fragments: dict[int, FragmentedSample] = {}
+        # what the writer says it has
+        self.heard = False
+        self.first_sn = 1
+        self.last_sn = 0
+        self.heartbeats = CountFilter()
+        self.heartbeat_frags = CountFilter()
+        # what we say, and when
+        self.acknack_count = 0
+        self.nack_frag_count = 0
+        self.acked_base = 0
+        self.nack_at = INFINITE
+        self.nack_limit = 0
+        self.nack_interval = 0
+        self.nacked = 0
+        self.nacked_at = 0
+        self.nacked_base = 0
+        self.preemptive_at = INFINITE
+        self.preemptive_tries = 0
+        # what the next outgoing() is to say
+        self.wants_ack = False
+        self.wants_preemptive = False
+        self.requested = (1, 0)
+        self.requested_fragments: dict[int, int] = {}
+
+    @property
+    def guid(self) -> Guid:
+        return self.info.guid
+
+    @property
+    def announced(self) -> int:
+        """The highest sequence number the writer is known to have used."""
+        highest = max(self.last_sn, self.expected - 1, self.held.highest)
+        return max(highest, max(self.fragments)) if self.fragments else highest
+
+    @property
+    def timer(self) -> int:
+        return min(self.nack_at, self.preemptive_at)
+
+    def missing_changes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Ranges of first..last that did not arrive whole; never below ``expected``."""
+        return self.held.holes(max(first, self.expected), last)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether anything the writer spoke of has not arrived whole."""
+        return next(self.missing_changes(self.expected, self.announced), None) is not None
+
+    def reader_sn_state(self) -> SequenceNumberSet:
+        """The set of the next ACKNACK: base acknowledges all below, bits are what is requested.
+
+        A sample of which fragments have arrived is requested by NACK_FRAG instead (RTPS 2.5 §8.4.14.1.2).
+        """
+        first, last = self.requested
+        last = min(last, self.expected + NUMBER_SET_BITS - 1)
+        numbers = (
+            sn
+            for a, b in self.missing_changes(first, last)
+            for sn in range(a, b + 1)
+            if sn not in self.fragments
+        )
+        return SequenceNumberSet.from_numbers(self.expected, numbers)
