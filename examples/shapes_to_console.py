@@ -1,0 +1,43 @@
+"""Show the samples of the topic Square as they come.
+
+spark-submit --properties-file conf/spark-defaults.conf examples/shapes_to_console.py --seconds 30
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+IDL = Path(__file__).parents[1] / "conf" / "ShapeType.idl"
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--domain", type=int, default=0)
+parser.add_argument("--interface", help="network interface, such as lo; all but loopback by default")
+parser.add_argument("--seconds", type=float, default=None, help="end after so long; runs for ever by default")
+arguments = parser.parse_args()
+network = {"domain": str(arguments.domain)}
+if arguments.interface:
+    network["interface"] = arguments.interface
+
+spark = SparkSession.builder.appName("shapes to console").getOrCreate()
+squares = (
+    spark.readStream.format("rtps")
+    .options(**network)
+    .option("topic", "Square")
+    .option("type.file", str(IDL))
+    .option("type", "ShapeType")
+    .option("metadata", True)
+    .load()
+)
+query = (
+    squares.select("color", "x", "y", "_rtps.sequence_number", "_rtps.source_timestamp")
+    .writeStream.format("console")
+    .option("truncate", False)
+    .trigger(processingTime="1 second")
+    .start()
+)
+query.awaitTermination(arguments.seconds)
+query.stop()
+spark.stop()

@@ -1,0 +1,5 @@
+"""``python -m spark_rtps`` is ``spark-rtps``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,50 @@
+"""The command line: one file a command under ``commands/``; this one ties them together."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from . import __version__
+from .commands import demo, echo, idl, ls, options
+from .transport.errors import RtpsError
+
+app = typer.Typer(
+    name="spark-rtps",
+    help="Live DDS topics as Spark DataFrames, and DataFrames as live DDS topics.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("ls")(ls.ls)
+app.command("echo")(echo.echo)
+app.command("idl")(idl.idl)
+app.command("options")(options.options)
+app.command("demo")(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"spark-rtps {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Live DDS topics as Spark DataFrames, and DataFrames as live DDS topics."""
+
+
+def main() -> None:
+    """The entry point of the console script: errors of ours are one line, not a traceback."""
+    try:
+        app()
+    except RtpsError as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""The commands of ``spark-rtps``; each imports what it needs when it runs, so that ``--help`` is instant."""

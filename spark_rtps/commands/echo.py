@@ -1,0 +1,184 @@
+"""``spark-rtps echo``: the samples of a topic, one JSON line each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ..transport.errors import TransportError, TypeDefinitionError, UsageError
+from .network import Domain, Interface, Peers, joined, seconds, seen_endpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..transport.net.node import Node
+    from ..transport.protocol.participant import RemoteEndpoint
+    from ..transport.types.codec import Codec
+    from ..transport.types.model import Struct
+    from ..transport.wire.samples import Run
+
+#: Bytes taken in but not yet printed; past that, reliable writers are slowed down.
+_INBOX_BYTES: Final = 64 << 20
+_LOOK_AGAIN_SECONDS: Final = 0.05
+
+
+def echo(
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    type_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="IDL file with the type of the topic.")
+    ] = None,
+    type_name: Annotated[
+        str | None,
+        typer.Option("--type", help="Name of the type in the file; default: what the writer says."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="End after so many samples.")
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", "-t", help="End after this time: 5s, 2m.")
+    ] = None,
+    domain: Domain = 0,
+    interface: Interface = None,
+    peers: Peers = "",
+) -> None:
+    """Print the samples of a topic as JSON lines; without --type-file, their bytes in hexadecimal.
+
+    Asks for what the first writer it finds offers: reliability, history for late joiners, partition.
+    """
+    deadline = None if timeout is None else time.monotonic() + seconds(timeout)
+    if type_name is not None and type_file is None:
+        raise UsageError("--type names a type of an IDL file; give the file too: --type-file FILE")
+    types = None if type_file is None else _structs(type_file)
+    if types is not None and type_name is not None:
+        _find(types, type_name, type_file)  # a wrong name is said before anything else happens
+    printed = 0
+    with joined(domain, interface, peers, name="spark-rtps echo") as node:
+        writer = _await_writer(node, topic, deadline)
+        codec = None
+        if types is not None:
+            from ..transport.types.codec import Codec
+
+            codec = Codec(_find(types, type_name or writer.type_name, type_file))
+        for run in _runs(node, writer, deadline):
+            for line in _lines(run, codec):
+                typer.echo(line)
+                printed += 1
+                if printed == count:
+                    return
+
+
+def _structs(type_file: Path) -> dict[str, Struct]:
+    from ..transport.types.idl import parse_idl
+    from ..transport.types.model import Struct
+
+    try:
+        text = type_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {type_file}: {error}") from error
+    found = {name: t for name, t in parse_idl(text, str(type_file)).items() if isinstance(t, Struct)}
+    if not found:
+        raise TypeDefinitionError(f"{type_file} defines no struct")
+    return found
+
+
+def _find(types: dict[str, Struct], name: str, type_file: Path | None) -> Struct:
+    if name not in types:
+        raise UsageError(
+            f"{type_file} defines no struct {name!r}, but {', '.join(sorted(types))}; use --type"
+        )
+    return types[name]
+
+
+def _await_writer(node: Node, topic: str, deadline: float | None) -> RemoteEndpoint:
+    """The first writer of the topic that is seen."""
+    told = False
+    while True:
+        for endpoint in seen_endpoints(node):
+            if endpoint.kind == "writer" and endpoint.topic == topic:
+                return endpoint
+        if deadline is not None and time.monotonic() > deadline:
+            others = sorted({e.topic for e in seen_endpoints(node) if e.kind == "writer"})
+            seen = f"; topics written here: {', '.join(others)}" if others else ""
+            raise TransportError(f"no writer of the topic {topic!r} on domain {node.config.domain}{seen}")
+        if not told:
+            typer.echo(f"waiting for a writer of {topic} on domain {node.config.domain}", err=True)
+            told = True
+        time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _runs(node: Node, writer: RemoteEndpoint, deadline: float | None) -> Iterator[Run]:
+    """What arrives on the topic until the deadline, as runs that own their memory."""
+    from ..transport.qos import DataRepresentation, HistoryKind, Qos
+    from ..transport.structure import KIND_WRITER_WITH_KEY
+
+    qos = replace(
+        Qos(),
+        reliability=writer.qos.reliability,
+        durability=writer.qos.durability,
+        history=HistoryKind.KEEP_ALL,
+        ownership=writer.qos.ownership,
+        partition=writer.qos.partition,
+        data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2),
+    )
+    keyed = writer.guid.entity[3] == KIND_WRITER_WITH_KEY
+    inbox: deque[Run] = deque()
+    arrived = threading.Event()
+    with node.lock:
+        reader = node.create_reader(writer.topic, writer.type_name, qos, keyed=keyed)
+
+        def open_window() -> None:
+            reader.window = max(0, _INBOX_BYTES - sum(run.nbytes for run in inbox))
+
+        node.before_receive = open_window
+
+        def take_in() -> None:
+            inbox.extend(run.copy() for run in reader.take())
+            arrived.set()
+
+        node.on_received = take_in
+    while True:
+        while inbox:
+            yield inbox.popleft()
+        if deadline is not None and time.monotonic() > deadline:
+            return
+        arrived.wait(_LOOK_AGAIN_SECONDS)
+        arrived.clear()
+
+
+def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
+    """One line a sample. A run is cut where its samples' flags change, for each kind reads differently."""
+    import numpy as np
+
+    from ..transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED
+
+    flags = run.sample_flags()
+    cuts = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), run.count]
+    for first, last in itertools.pairwise(cuts):
+        flag = int(flags[first])
+        gone = "disposed" if flag & DISPOSED else "unregistered" if flag & UNREGISTERED else None
+        samples = run.take(first, last).samples()
+        note: dict[str, object] = {} if gone is None else {"_instance": gone}
+        if codec is None:
+            for i in range(samples.count):
+                yield json.dumps({**note, "_hex": samples.payload(i).hex()})
+            continue
+        decoded = codec.decode(samples, keys_only=bool(flag & KEY_ONLY))
+        for row in decoded.batch.to_pylist():
+            yield json.dumps({**note, **row}, default=_plain, ensure_ascii=False)
+        if decoded.malformed is not None:
+            bad = int(decoded.malformed.sum())
+            sys.stderr.write(f"{bad} of {samples.count} samples are not what the type says\n")
+
+
+def _plain(value: object) -> str:
+    """JSON has no bytes, decimals or times: hexadecimal and text."""
+    return value.hex() if isinstance(value, bytes) else str(value)

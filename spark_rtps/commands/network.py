@@ -1,0 +1,63 @@
+"""What the commands that join a domain have in common: their options, and the node made from them."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..transport.net.node import Node
+    from ..transport.protocol.discovery.participant_data import ParticipantData
+    from ..transport.protocol.participant import RemoteEndpoint
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
+
+
+def seconds(text: str) -> float:
+    """``200ms``, ``3s``, ``2m`` or a plain number of seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no duration; write it as 200ms, 3s or 2m")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+Domain = Annotated[int, typer.Option("--domain", "-d", min=0, max=232, help="The DDS domain to join.")]
+Interface = Annotated[
+    str | None,
+    typer.Option("--interface", "-i", help="Name or address of the interface; all but loopback by default."),
+]
+Peers = Annotated[
+    str, typer.Option("--peers", help="Hosts to announce to by unicast, comma-separated: host, host:port.")
+]
+
+
+@contextmanager
+def joined(domain: int, interface: str | None, peers: str, *, name: str) -> Iterator[Node]:
+    """A running participant that says goodbye at the end."""
+    from ..transport.net.node import Node, NodeConfig
+
+    names = tuple(peer.strip() for peer in peers.split(",") if peer.strip())
+    node = Node(NodeConfig(domain=domain, interface=interface, peers=names, participant_name=name))
+    node.start()
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+def seen_participants(node: Node) -> list[ParticipantData]:
+    """The participants discovered so far, ourselves not among them."""
+    with node.lock:
+        return list(node.participant.remote_participants.values())
+
+
+def seen_endpoints(node: Node) -> list[RemoteEndpoint]:
+    """The readers and writers discovered so far, ours not among them."""
+    with node.lock:
+        return list(node.participant.remote_endpoints)
