@@ -8,6 +8,7 @@ enum, of UTF-8) and marks those lanes ``wrong``.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -47,6 +48,10 @@ from .values import (
 
 #: Elements of varying size in one sequence: they are stepped over one by one, and that takes time.
 _WALK_MAX = 1 << 20
+
+
+#: Up to this many lanes, Python's own loop is faster than NumPy's calls.
+_FEW = 16
 
 
 class FixedValue:
@@ -162,6 +167,9 @@ class Collection:
         k = 0
         active = np.flatnonzero(counts > 0)
         while len(active):
+            if len(active) <= _FEW and isinstance(self.element, Text):
+                self._walk_few(lanes, pos, active, k, counts, starts)
+                break
             if starts is not None:
                 starts[offsets[active] + k] = pos[active]
             child = lanes.pick(active)
@@ -170,6 +178,26 @@ class Collection:
             k += 1
             active = active[(counts[active] > k) & ~child.bad]
         return pos
+
+    def _walk_few(self, lanes: Lanes, pos: I64, active: I64, k: int, counts: I64, starts: I64 | None) -> None:
+        """The rest of a few long lists of strings, string by string: a step of lanes costs more."""
+        length_at = struct.Struct(lanes.order + "I").unpack_from
+        view = memoryview(lanes.data)
+        offsets = offsets_of(counts)
+        for lane in active.tolist():
+            base, limit, at = int(lanes.base[lane]), int(lanes.limit[lane]), int(pos[lane])
+            found = []
+            for _ in range(k, int(counts[lane])):
+                found.append(at)
+                at += -at & 3
+                end = at + 4 + length_at(view, base + at)[0] if at + 4 <= limit else limit + 1
+                if end > limit or (end > at + 4 and view[base + end - 1]):
+                    lanes.bad[lane] = True
+                    break
+                at = end
+            pos[lane] = at
+            if starts is not None and not lanes.bad[lane]:
+                starts[offsets[lane] + k : offsets[lane + 1]] = found
 
 
 def _regular_end(regular: Regular, pos: I64, counts: I64) -> I64:

@@ -119,6 +119,8 @@ class Collection:
 
     def _walk(self, column: Lists, starts: I64, counts: I64, pos: I64, at: I64 | None) -> I64:
         """Step over the elements, the k-th of all lanes at once; note where they go."""
+        if isinstance(self.element, Text):
+            return _walk_texts(column, starts, counts, pos, at)
         pos = pos.copy()
         offsets = offsets_of(counts)
         k = 0
@@ -150,6 +152,21 @@ class Collection:
         table = blank_records(len(at), regular.size, sink.order)
         fill(regular.element, column.elements, elements, table)
         scatter_records(table, sink, at)
+
+
+def _walk_texts(column: Lists, starts: I64, counts: I64, pos: I64, at: I64 | None) -> I64:
+    """Strings need no stepping: each begins aligned to 4, so their padded sizes add up."""
+    assert isinstance(column.elements, Bytes)
+    sizes = column.elements.counts[spread(starts, counts)] + 5
+    ends, offsets = offsets_of(align(sizes, 4)), offsets_of(counts)
+    first = align(pos, 4) - ends[offsets[:-1]]
+    if at is not None:
+        at[:] = np.repeat(first, counts) + ends[:-1]
+    end = pos.copy()
+    some = np.flatnonzero(counts > 0)
+    last = offsets[1:][some] - 1
+    end[some] = first[some] + ends[last] + sizes[last]
+    return end
 
 
 def _regular_end(regular: Regular, pos: I64, counts: I64) -> I64:
