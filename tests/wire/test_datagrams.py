@@ -78,7 +78,7 @@ def test_a_drain_holds_what_its_datagrams_hold(
             seen[run.writer.prefix[0], run.first_sn + i] = (bytes(run.samples().payload(i)), stamp)
     if found.runs:
         assert seen == expected
-    left = {i for i in range(len(datagrams))} - set(found.rest)
+    left = set(range(len(datagrams))) - set(found.rest)
     assert len(left) == len(seen)
 
 
@@ -107,3 +107,8 @@ def test_the_heartbeat_that_asks_for_an_answer_is_the_one_named() -> None:
     (found,), _ = scan_datagrams(data, starts, stops)
     beat = data[found.heartbeat_at :][:32].tobytes()
     assert Heartbeat.decode(beat[1], memoryview(beat)[4:]).last_sn == 5
+
+
+def test_datagrams_too_short_to_hold_a_sample_are_left() -> None:
+    data, starts, stops = np.zeros(40, np.uint8), np.arange(0, 40, 4), np.arange(4, 44, 4)
+    assert scan_datagrams(data, starts, stops) == ([], list(range(10)))

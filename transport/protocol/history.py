@@ -174,7 +174,7 @@ class WriterHistory:
             start = stop
             numbers = [*self._instances.get(key.tobytes(), ()), *(first_sn + fresh).tolist()]
             keep = 0 if flags & UNREGISTERED else self._depth
-            self._replace(np.array(numbers[: len(numbers) - keep], np.int64))
+            self._replace(np.array(numbers[: max(0, len(numbers) - keep)], np.int64))
             if flags & UNREGISTERED:  # the instance is forgotten: late joiners need not hear of it
                 self._instances.pop(key.tobytes(), None)
             else:

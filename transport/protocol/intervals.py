@@ -56,7 +56,7 @@ class IntervalSet:
         """Take first..last out."""
         low = bisect_left(self._lasts, first)
         high = bisect_right(self._firsts, last)
-        if low >= high:
+        if first > last or low >= high:
             return
         kept = []
         if self._firsts[low] < first:

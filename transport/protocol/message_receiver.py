@@ -17,8 +17,8 @@ import numpy as np
 
 from ..errors import DecodeError, DropReason
 from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, Guid
-from ..wire.message import HEADER_SIZE, MAGIC
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
+from ..wire.message import HEADER_SIZE, MAGIC
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
 from ..wire.submessages import (
@@ -85,7 +85,13 @@ class MessageReceiver:
             return spans
         bounds = np.array([span[:2] for span in spans], np.int64)
         found = scan_datagrams(data, bounds[:, 0], bounds[:, 1])
+        sources = {span[2] for span in spans} if found.runs else set()
         for run, heartbeat_at in found.runs:
+            remote = self._remotes.get(run.writer.prefix)
+            if remote is not None and not remote.addresses.isdisjoint(sources):
+                remote.last_heard = now
+            elif run.writer.prefix == self._prefix and not self._endpoints.hears_itself:
+                continue  # our own multicast
             self._on_run(run, now)
             if heartbeat_at >= 0:
                 body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + _HEARTBEAT_SIZE]

@@ -24,7 +24,6 @@ A transient-local reader starts at 1; any reader starts after what ``resume`` sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 
 from ..errors import DecodeError
 from ..limits import ENDPOINTS_PER_PARTICIPANT_MAX, MESSAGE_SIZE_MAX, NUMBER_SET_BITS
@@ -36,54 +35,10 @@ from ..wire.submessages import AckNack, DataFrag, Gap, Heartbeat, HeartbeatFrag,
 from .counts import next_count
 from .fragments import FragmentBudget, FragmentedSample
 from .outgoing import Outgoing, Packer
+from .policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .writer_proxy import WriterInfo, WriterProxy
 
 __all__ = ["ReaderCounters", "ReaderPolicy", "StatefulReader", "WriterInfo", "WriterProxy"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderPolicy:
-    """When a reader answers; nanoseconds. An ACKNACK that requests nothing is never delayed."""
-
-    #: From a HEARTBEAT that proves a loss to the request: late datagrams may still drop in.
-    heartbeat_response_delay: int = 1_000_000
-    #: The same where nothing proves it but a hole, or the end of what was announced: it may be on its way.
-    reorder_delay: int = 10_000_000
-    #: From a request to its repetition; doubles up to the maximum while nothing comes.
-    nack_period: int = 20_000_000
-    nack_period_max: int = 320_000_000
-    #: Pre-emptive ACKNACKs from the match to the first HEARTBEAT; doubles up to the maximum.
-    preemptive_period: int = 50_000_000
-    preemptive_period_max: int = 3_000_000_000
-
-
-@dataclass(slots=True)
-class ReaderCounters:
-    """What happened so far; samples unless the name says otherwise."""
-
-    received_samples: int = 0
-    duplicate_samples: int = 0
-    lost_samples: int = 0
-    irrelevant_samples: int = 0
-    window_closed: int = 0
-    held_samples: int = 0
-    reorder_overflow: int = 0
-    unknown_writer: int = 0
-    fragments: int = 0
-    duplicate_fragments: int = 0
-    bad_fragments: int = 0
-    fragment_overflow: int = 0
-    heartbeats: int = 0
-    bad_heartbeats: int = 0
-    stale_counts: int = 0
-    gaps: int = 0
-    gap_overflow: int = 0
-    acknacks_sent: int = 0
-    nacks_sent: int = 0
-    nack_frags_sent: int = 0
-
-    def snapshot(self) -> dict[str, int]:
-        return asdict(self)
 
 
 class StatefulReader:
@@ -94,7 +49,7 @@ class StatefulReader:
         guid: Guid,
         qos: Qos,
         *,
-        policy: ReaderPolicy = ReaderPolicy(),
+        policy: ReaderPolicy = READER_POLICY,
         resume: Mapping[Guid, int] | None = None,
     ) -> None:
         self.guid = guid
@@ -248,11 +203,10 @@ class StatefulReader:
         self._discard_fragments(proxy)
 
     def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool) -> None:
-        kept, lost = proxy.held.add(run, owned=owned)
+        new, kept, lost = proxy.held.add(run, owned=owned)
+        self.counters.duplicate_samples += run.count - new
         self.counters.held_samples += kept
         self.counters.reorder_overflow += lost
-        if kept == lost == 0:
-            self.counters.duplicate_samples += run.count
         if lost:
             # Given up, not forgotten: it was announced, so it will be requested.
             proxy.last_sn = max(proxy.last_sn, run.last_sn)
@@ -264,8 +218,9 @@ class StatefulReader:
     def _drain(self, proxy: WriterProxy) -> None:
         """Hand out what is held as far as it goes on from ``expected``; pass what will never come."""
         held, counters = proxy.held, self.counters
-        counters.duplicate_samples += held.discard_below(proxy.expected)
         while True:
+            # First, so that what is held lies above ``expected``: each turn of the loop moves it up.
+            counters.duplicate_samples += held.discard_below(proxy.expected)
             step = held.peek(proxy.expected)
             if step is None:
                 if proxy.expected >= proxy.first_sn:
@@ -287,7 +242,6 @@ class StatefulReader:
                 self._deliver(run)
                 held.pop()
             proxy.expected = after
-        held.discard_below(proxy.expected)
         self._discard_fragments(proxy)
 
     # --- fragments -------------------------------------------------------------------------------
@@ -320,6 +274,8 @@ class StatefulReader:
             self._give_up_fragmented(proxy, frag.sn)
             self._accept(proxy, sample.to_run(), now, owned=True)
         elif proxy.reliable and proxy.synced:
+            # A request is being answered: what is missing when that falls silent is to be requested anew.
+            proxy.nacked = min(proxy.nacked, frag.sn - 1)
             self._suspect(proxy, frag.sn, now + self.policy.reorder_delay)
 
     def _start_fragmented(

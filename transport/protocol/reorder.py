@@ -52,13 +52,15 @@ class ReorderBuffer:
         """What of first..last is still missing, as inclusive ranges."""
         return self._covered.holes(first, last)
 
-    def add(self, run: Run, *, owned: bool = False) -> tuple[int, int]:
-        """Keep what is new of ``run``: (samples kept, samples given up for lack of room).
+    def add(self, run: Run, *, owned: bool = False) -> tuple[int, int, int]:
+        """Keep what is new of ``run``: (samples new, kept, given up for lack of room).
 
         The run is copied unless its memory is its own (``owned``).
         """
+        holes = list(self._covered.holes(run.first_sn, run.last_sn))
+        new = sum(last - first + 1 for first, last in holes)
         kept = lost = 0
-        for first, last in list(self._covered.holes(run.first_sn, run.last_sn)):
+        for first, last in holes:
             part = run.take(first - run.first_sn, last - run.first_sn + 1)
             lost += self._make_room(part)
             if not self._fits(part):
@@ -72,7 +74,7 @@ class ReorderBuffer:
             self._covered.add(first, last)
             self.nbytes += part.nbytes
             kept += part.count
-        return kept, lost
+        return new, kept, lost
 
     def add_irrelevant(self, first: int, last: int) -> bool:
         """Note that first..last will never come; False if that would scatter too much."""

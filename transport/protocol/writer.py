@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from ..wire.submessages import AckNack, Gap, Heartbeat, NackFrag
 from .counts import next_count
 from .history import Change, LargeSample, WriterHistory, addressed_to
 from .outgoing import HEADER_ROOM, HEARTBEAT_ROOM, Buffer, Outgoing, Packer, union_of
+from .policies import WRITER_POLICY, WriterCounters, WriterPolicy
 from .reader_proxy import ReaderInfo, ReaderProxy
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
@@ -42,47 +42,6 @@ _DATA_FRAG_ROOM = 36 + 32
 _FRAGMENT_SIZE_MIN = 64
 
 
-@dataclass(frozen=True, slots=True)
-class WriterPolicy:
-    """How much a writer has in flight and when it speaks; bytes and nanoseconds."""
-
-    send_window_bytes: int = 4 << 20
-    #: A HEARTBEAT rides along so many times per send window.
-    heartbeats_per_window: int = 8
-    #: While something is unacknowledged; doubles up to the maximum for a reader that stays silent.
-    heartbeat_period: int = 100_000_000
-    heartbeat_period_max: int = 3_000_000_000
-    #: Instead of heartbeat_period while the window is full: a lost ACKNACK must not stall the flow.
-    fast_heartbeat_period: int = 10_000_000
-    #: A turn: within it, a sample is sent again to a reader at most once.
-    nack_suppression: int = 5_000_000
-    max_bytes_per_nack_response: int = 256 << 10
-    #: To one reader in one turn, whatever it asks.
-    max_repair_bytes: int = 1 << 20
-
-
-@dataclass(slots=True)
-class WriterCounters:
-    """What happened so far."""
-
-    written_samples: int = 0
-    written_bytes: int = 0
-    back_pressured: int = 0
-    heartbeats_sent: int = 0
-    acknacks: int = 0
-    nack_frags: int = 0
-    stale_counts: int = 0
-    unknown_reader: int = 0
-    repaired_samples: int = 0
-    repaired_fragments: int = 0
-    repaired_bytes: int = 0
-    repairs_bounded: int = 0
-    gaps_sent: int = 0
-
-    def snapshot(self) -> dict[str, int]:
-        return asdict(self)
-
-
 class StatefulWriter:
     """One local writer, its history and its matched readers."""
 
@@ -91,7 +50,7 @@ class StatefulWriter:
         guid: Guid,
         qos: Qos,
         *,
-        policy: WriterPolicy = WriterPolicy(),
+        policy: WriterPolicy = WRITER_POLICY,
         message_size: int = MESSAGE_SIZE_MAX,
     ) -> None:
         self.guid = guid
@@ -180,7 +139,7 @@ class StatefulWriter:
             self._write(_part(samples, 0, count), overhead, timestamp, now, flags, key_hashes)
         if self._is_blocked:
             self.counters.back_pressured += 1
-            if count:
+            if count and self._bytes_since_heartbeat:
                 self._piggyback(now)
             if not was_blocked:
                 for proxy in self._waiting.values():

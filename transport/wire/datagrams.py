@@ -53,6 +53,8 @@ def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
     words = data[: data.nbytes // 4 * 4].view("<u4")
     at = starts // 4
     roomy = stops - starts >= (_PAYLOAD_WORD + 1) * 4
+    if not roomy.any():
+        return DatagramScan([], list(range(count)))
     if not roomy.all():
         at = np.where(roomy, at, at[int(roomy.argmax())])  # looked at, never used
     head: Words = words[at[:, None] + np.arange(_PAYLOAD_WORD)]
@@ -87,7 +89,12 @@ def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
             index["timestamp"] = stamps[rows]
             body = _body(data, offsets, index, compact=len(groups) > 1)
             run = Run(
-                Guid(key[:12], key[12:16]), int(numbers[rows[0]]), len(rows), body, index=index, reader_id=key[16:]
+                Guid(key[:12], key[12:16]),
+                int(numbers[rows[0]]),
+                len(rows),
+                body,
+                index=index,
+                reader_id=key[16:],
             )
             runs.append(DatagramRun(run, _heartbeat_at(data, rows, heartbeat, data_ends)))
     return DatagramScan(runs, np.flatnonzero(~plain).tolist())
@@ -136,9 +143,7 @@ def _body(data: U8, offsets: I64, index: npt.NDArray[Any], *, compact: bool) -> 
     return body
 
 
-def _heartbeat_at(
-    data: U8, rows: npt.NDArray[Any], heartbeat: npt.NDArray[np.bool_], data_ends: I64
-) -> int:
+def _heartbeat_at(data: U8, rows: npt.NDArray[Any], heartbeat: npt.NDArray[np.bool_], data_ends: I64) -> int:
     """The last HEARTBEAT that asks for an answer, else the last one."""
     with_beat = rows[heartbeat[rows]]
     if not len(with_beat):

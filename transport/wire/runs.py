@@ -63,7 +63,9 @@ class _First:
     sample_flags: int
 
 
-def scan(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int, *, after_info_ts: bool = False) -> Scan:
+def scan(
+    data: U8, pos: int, stop: int, prefix: bytes, timestamp: int, *, after_info_ts: bool = False
+) -> Scan:
     """Read the stretch of DATA submessages that starts at ``data[pos]``, up to ``stop``.
 
     ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns);
@@ -265,7 +267,9 @@ def _ragged(
     linked = (at[1:] == follows) & (lengths[:-1] % 4 == 0)
     # length 0 means "to the end of the message", and the header must fit
     good = (lengths >= first.payload_offset - 4 + 4) & (ends <= len(words)) & (lengths % 4 == 0)
-    good &= (values[at + 5] == _counting(len(at), first.sn & 0xFFFF_FFFF)) & (values[at + 4] == first.sn >> 32)
+    good &= (values[at + 5] == _counting(len(at), first.sn & 0xFFFF_FFFF)) & (
+        values[at + 4] == first.sn >> 32
+    )
     for w in range(6, header_words):
         if not 0 <= w * 4 - first.key_hash_offset < 16 or first.key_hash_offset < 0:
             good &= words[at + w] == words[w]

@@ -70,7 +70,9 @@ class Samples:
     def rows(self) -> U8:
         """A (count, size) view of uniform payloads; no copy."""
         view = self.data[self.start :]
-        return np.lib.stride_tricks.as_strided(view, (self.count, self.size), (self.stride, 1), writeable=False)
+        return np.lib.stride_tricks.as_strided(
+            view, (self.count, self.size), (self.stride, 1), writeable=False
+        )
 
     def all_offsets(self) -> I64:
         """Where each payload starts, (count,) int64."""
@@ -151,7 +153,14 @@ class Run:
     ) -> Run:
         """A run of one sample with a bare payload (cold path: fragments, disposes, odd submessages)."""
         index = np.zeros(1, SAMPLE_INDEX)
-        index[0] = (0, payload.nbytes, timestamp, flags | (HAS_KEY_HASH if key_hash else 0), 0, key_hash or bytes(16))
+        index[0] = (
+            0,
+            payload.nbytes,
+            timestamp,
+            flags | (HAS_KEY_HASH if key_hash else 0),
+            0,
+            key_hash or bytes(16),
+        )
         return cls(writer, sn, 1, payload, index=index)
 
     def take(self, first: int, last: int) -> Run:
@@ -223,7 +232,9 @@ class Run:
             return np.full(self.count, self.timestamp, np.int64)
         at = self.data[self.timestamp_offset :]
         rows = np.lib.stride_tricks.as_strided(at, (self.count, 8), (self.stride, 1), writeable=False)
-        words = np.ascontiguousarray(rows).view(">u4" if self.timestamp_big_endian else "<u4").astype(np.int64)
+        words = (
+            np.ascontiguousarray(rows).view(">u4" if self.timestamp_big_endian else "<u4").astype(np.int64)
+        )
         return words[:, 0] * 1_000_000_000 + ((words[:, 1] * 1_000_000_000 + (1 << 31)) >> 32)
 
     def key_hashes(self) -> U8 | None:

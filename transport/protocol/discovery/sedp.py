@@ -22,8 +22,6 @@ from ...structure import (
     Guid,
 )
 from ...wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, UNREGISTERED, Run
-from ..reader import StatefulReader
-from ..writer import StatefulWriter
 from . import participant_data as bits
 from .builtin import builtin_reader, builtin_writer, match_reader, match_writer, write_one
 from .endpoint_data import (

@@ -43,7 +43,8 @@ INITIAL_ANNOUNCEMENTS: Final = 5
 INITIAL_PERIOD: Final = NANOSECONDS // 10
 #: Announcements per lease, so that two in a row may get lost.
 ANNOUNCEMENTS_PER_LEASE: Final = 3
-#: Longer than any stack's announcement period that is not also its way of saying "I may be gone".
+#: An honest participant addresses us within milliseconds; if that is lost, its next announcement (Cyclone DDS:
+#: after 8 s) still finds it known.
 UNPROVEN_LEASE: Final = 10 * NANOSECONDS
 _SN_CLOCK_SHIFT: Final = 24
 
@@ -90,8 +91,8 @@ class Spdp:
         self._payload = encode_participant(own)
         self._multicast = multicast
         self._peers = peers
-        # Fast DDS ignores announcements that are not newer, also of one that was restarted under its old GUID:
-        # start where the clock is. It runs faster (about 60 a second) than we announce.
+        # Fast DDS ignores announcements that are not newer, also of who was restarted under its old GUID:
+        # start where the clock is, which runs faster (about 60 a second) than we announce.
         self._sn = now >> _SN_CLOCK_SHIFT
         self._initial_left = INITIAL_ANNOUNCEMENTS
         self._next_announcement: int | None = now

@@ -1,0 +1,714 @@
+"""What peers must not be able to do: the attack classes seen against DDS stacks, and noise of every kind.
+
+A participant never raises on what it receives, never holds or sends more than its limits say, and goes on
+serving honest peers meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pcap
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from virtual_network import MILLISECOND, SECOND, VirtualNetwork
+
+from spark_rtps.transport import limits
+from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol.discovery import sedp
+from spark_rtps.transport.protocol.discovery.endpoint_data import (
+    EndpointData,
+    encode_endpoint,
+    encode_endpoint_key,
+)
+from spark_rtps.transport.protocol.discovery.participant_data import (
+    ParticipantData,
+    encode_participant,
+    encode_participant_key,
+)
+from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.reader import StatefulReader
+from spark_rtps.transport.protocol.writer import StatefulWriter
+from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.structure import (
+    ENTITYID_PARTICIPANT,
+    ENTITYID_SEDP_PUBLICATIONS_READER,
+    ENTITYID_SEDP_PUBLICATIONS_WRITER,
+    ENTITYID_SEDP_SUBSCRIPTIONS_READER,
+    ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
+    ENTITYID_SPDP_WRITER,
+    ENTITYID_UNKNOWN,
+    INFINITE,
+    Guid,
+    Locator,
+)
+from spark_rtps.transport.wire import parameters as p
+from spark_rtps.transport.wire.message import Header
+from spark_rtps.transport.wire.numbers import SequenceNumberSet
+from spark_rtps.transport.wire.samples import Samples
+from spark_rtps.transport.wire.submessages import (
+    AckNack,
+    Data,
+    Gap,
+    Heartbeat,
+    InfoDestination,
+    InfoTimestamp,
+)
+
+RELIABLE = Qos(
+    reliability=ReliabilityKind.RELIABLE,
+    durability=DurabilityKind.TRANSIENT_LOCAL,
+    history=HistoryKind.KEEP_ALL,
+)
+EVIL = b"\xee" * 12
+EVIL_IP = "10.0.0.66"
+EVIL_WRITER = b"\0\0\1\3"
+EVIL_READER = b"\0\0\1\4"
+EVIL_LOCATOR = Locator(EVIL_IP, 7410)
+
+
+def message(*submessages: bytes, prefix: bytes = EVIL) -> bytes:
+    return Header(prefix=prefix).encode() + b"".join(submessages)
+
+
+def announcement(prefix: bytes = EVIL, **data: object) -> bytes:
+    defaults: dict[str, object] = {
+        "metatraffic_unicast": (EVIL_LOCATOR,),
+        "default_unicast": (EVIL_LOCATOR,),
+        "lease_duration": INFINITE,
+    }
+    payload = encode_participant(ParticipantData(prefix, **(defaults | data)))  # type: ignore[arg-type]
+    return message(Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 1, payload).encode(), prefix=prefix)
+
+
+class Scene:
+    """An honest reader and writer that know each other, and a participant that means ill and is matched."""
+
+    def __init__(self) -> None:
+        self.network = VirtualNetwork()
+        self.one, self.two = self.network.add(), self.network.add()
+        now = self.network.now
+        self.reader: StatefulReader = self.one.create_reader("t", "T", RELIABLE, keyed=False, now=now)
+        self.one_writer: StatefulWriter = self.one.create_writer("s", "T", RELIABLE, keyed=False, now=now)
+        self.writer: StatefulWriter = self.two.create_writer("t", "T", RELIABLE, keyed=False, now=now)
+        self.network.run(SECOND)
+        self._sn = {ENTITYID_SEDP_PUBLICATIONS_WRITER: 0, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER: 0}
+        self.attack(announcement())
+        self.attack(self.to_us())  # it knows us
+        self.announce(Guid(EVIL, EVIL_WRITER), "t")
+        self.announce(Guid(EVIL, EVIL_READER), "s")
+        assert Guid(EVIL, EVIL_WRITER) in self.reader.writers
+        assert Guid(EVIL, EVIL_READER) in self.one_writer.readers
+        self.drops = self.one.drops.copy()
+
+    def attack(self, datagram: bytes, source: str = EVIL_IP) -> None:
+        self.network.deliver(self.one, datagram, source)
+
+    def to_us(self, *submessages: bytes) -> bytes:
+        return message(InfoDestination(self.one.prefix).encode(), *submessages)
+
+    def sedp(self, payload: bytes | None, writer_id: bytes, qos: p.ParameterList | None = None) -> None:
+        """One SEDP sample of the evil participant."""
+        self._sn[writer_id] += 1
+        sn = self._sn[writer_id]
+        data = Data(ENTITYID_UNKNOWN, writer_id, sn, payload, qos, key=qos is not None)
+        heartbeat = Heartbeat(ENTITYID_UNKNOWN, writer_id, 1, sn, sn)
+        self.attack(self.to_us(data.encode(), heartbeat.encode()))
+
+    def announce(self, guid: Guid, topic: str, payload: bytes | None = None) -> None:
+        writer = guid.entity[3] in (2, 3)
+        which = ENTITYID_SEDP_PUBLICATIONS_WRITER if writer else ENTITYID_SEDP_SUBSCRIPTIONS_WRITER
+        self.sedp(payload or encode_endpoint(EndpointData(guid, topic, "T", RELIABLE)), which)
+
+    def dropped(self) -> dict[DropReason, int]:
+        return dict(self.one.drops - self.drops)
+
+    def assert_honest_work_goes_on(self) -> None:
+        self.reader.take()
+        payload = np.frombuffer(b"\0\1\0\0good", np.uint8)
+        self.writer.write(Samples.uniform(payload, 1, 8), timestamp=0, now=self.network.now)
+        received: list[bytes] = []
+
+        def arrived() -> bool:
+            for run in self.reader.take():
+                if run.writer == self.writer.guid:
+                    received.append(bytes(run.samples().payload(0)))
+            return b"\0\1\0\0good" in received
+
+        assert self.network.run(5 * SECOND, until=arrived)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def heartbeat(first: int = 1, last: int = 5, count: int = 1) -> bytes:
+    return Heartbeat(ENTITYID_UNKNOWN, EVIL_WRITER, first, last, count).encode()
+
+
+def data(sn: int = 1, payload: bytes = b"\0\1\0\0abcd") -> bytes:
+    return Data(ENTITYID_UNKNOWN, EVIL_WRITER, sn, payload).encode()
+
+
+# --- 1: lengths -----------------------------------------------------------------------------------
+
+
+def test_every_truncation_and_every_wrong_length(scene: Scene) -> None:
+    key_hash = p.ParameterList(((p.PID_KEY_HASH, bytes(16)), (p.PID_STATUS_INFO, bytes((0, 0, 0, 1)))))
+    whole = scene.to_us(
+        InfoTimestamp(1).encode(),
+        data(1),
+        heartbeat(1, 1, 1),
+        Data(ENTITYID_UNKNOWN, EVIL_WRITER, 2, b"\0\1\0\0", key_hash, key=True).encode(),
+        Gap(ENTITYID_UNKNOWN, EVIL_WRITER, 3, SequenceNumberSet.from_numbers(5, [5, 7])).encode(),
+        AckNack(
+            EVIL_READER, scene.one_writer.guid.entity, SequenceNumberSet.from_numbers(1, [1]), 1
+        ).encode(),
+    )
+    for stop in range(len(whole)):
+        scene.attack(whole[:stop])
+    for at in range(20, len(whole), 4):
+        for length in (0, 1, 3, 4, 0x7FFF, 0xFFFF):
+            scene.attack(whole[: at + 2] + struct.pack("<H", length) + whole[at + 4 :])
+    dropped = scene.dropped()
+    assert dropped[DropReason.SHORT_MESSAGE] == 20
+    assert dropped[DropReason.TRUNCATED_SUBMESSAGE] > 100
+    scene.assert_honest_work_goes_on()
+
+
+def test_what_lies_before_a_truncated_submessage_counts(scene: Scene) -> None:
+    scene.attack(scene.to_us(heartbeat(1, 1), data(1), b"\x15\x05\xff\x00"))
+    assert [run.first_sn for run in scene.reader.take()] == [1]
+    assert scene.dropped() == {DropReason.TRUNCATED_SUBMESSAGE: 1}
+
+
+@pytest.mark.parametrize(
+    ("datagram", "reason"),
+    [
+        (b"", DropReason.SHORT_MESSAGE),
+        (bytes(16), DropReason.SHORT_MESSAGE),  # as Cyclone DDS probes with
+        (bytes(64), DropReason.NOT_RTPS),
+        (b"RTPX" + bytes(60), DropReason.NOT_RTPS),
+        (b"RTPS\x01\x00" + bytes(60), DropReason.UNSUPPORTED_VERSION),
+        (b"RTPS\x03\x00" + bytes(60), DropReason.UNSUPPORTED_VERSION),
+    ],
+)
+def test_what_is_not_rtps(scene: Scene, datagram: bytes, reason: DropReason) -> None:
+    scene.attack(datagram)
+    assert scene.dropped() == {reason: 1}
+
+
+# --- 2: counts inside parameter lists -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pid", [p.PID_PARTITION, p.PID_USER_DATA, p.PID_TOPIC_NAME, p.PID_DATA_REPRESENTATION]
+)
+@pytest.mark.parametrize("count", [5, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_huge_counts(scene: Scene, pid: int, count: int) -> None:
+    good = p.decode_parameter_payload(
+        memoryview(encode_endpoint(EndpointData(Guid(EVIL, b"\0\0\2\3"), "t", "T", RELIABLE)))
+    )
+    value = struct.pack("<I", count) + bytes(4)
+    payload = p.encode_parameter_payload([(pid, value), *(each for each in good if each[0] != pid)])
+    tracemalloc.start()
+    scene.announce(Guid(EVIL, b"\0\0\2\3"), "t", payload)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+    assert sum(scene.dropped().values()) == 1
+    assert Guid(EVIL, b"\0\0\2\3") not in scene.reader.writers
+    scene.assert_honest_work_goes_on()
+
+
+# --- 3: number sets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base", "bits"), [(1, 257), (1, 0xFFFFFFFF), (-1, 0), (-(1 << 63), 32), (1, 64), ((1 << 63) - 1, 256)]
+)
+@pytest.mark.parametrize("kind", [0x06, 0x08])
+def test_number_sets_that_are_none(scene: Scene, kind: int, base: int, bits: int) -> None:
+    if kind == 0x06:
+        ids = EVIL_READER + scene.one_writer.guid.entity
+    else:
+        ids = ENTITYID_UNKNOWN + EVIL_WRITER + struct.pack("<iI", 0, 1)
+    body = ids + struct.pack("<iII", base >> 32, base & 0xFFFFFFFF, bits) + b"\xff" * 4
+    scene.attack(scene.to_us(struct.pack("<BBH", kind, 1, len(body)) + body))
+    scene.attack(scene.to_us(struct.pack(">BBH", kind, 0, len(body)) + body))
+    scene.network.run(SECOND)
+    assert sum(scene.dropped().values()) >= 1
+    scene.assert_honest_work_goes_on()
+
+
+# --- 4, 5, 6: huge ranges, far futures, fragments --------------------------------------------------
+
+
+def test_a_gap_over_everything_costs_nothing(scene: Scene) -> None:
+    tracemalloc.start()
+    for start, base in ((1, (1 << 62)), (1 << 40, (1 << 63) - 300), (5, 6)):
+        gap = Gap(ENTITYID_UNKNOWN, EVIL_WRITER, start, SequenceNumberSet.from_range(base, base, base + 255))
+        scene.attack(scene.to_us(heartbeat(1, 1 << 62, start & 0xFFFF), gap.encode()))
+        scene.network.run(100 * MILLISECOND)
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+    scene.assert_honest_work_goes_on()
+
+
+def test_heartbeats_from_the_far_future(scene: Scene) -> None:
+    sent = scene.network.sent
+    for count, last in enumerate((1 << 20, 1 << 40, 1 << 62, (1 << 63) - 1), 1):
+        scene.attack(scene.to_us(heartbeat(1, last, count)))
+        scene.attack(scene.to_us(heartbeat(last, last, count + 100)))
+        scene.network.run(SECOND)
+    assert scene.network.sent - sent < 200
+    scene.assert_honest_work_goes_on()
+
+
+def data_frag(sn: int, first: int, count: int, size: int, total: int, payload: bytes) -> bytes:
+    body = struct.pack(
+        "<HH4s4siIIHHI", 0, 28, ENTITYID_UNKNOWN, EVIL_WRITER, 0, sn, first, count, size, total
+    )
+    body += payload
+    return struct.pack("<BBH", 0x16, 1, len(body)) + body
+
+
+def test_fragments_of_every_kind_of_wrong(scene: Scene) -> None:
+    scene.attack(scene.to_us(heartbeat(1, 1)))
+    values = (0, 1, 2, 0xFFFF)
+    tracemalloc.start()
+    for first in (0, 1, 0xFFFFFFFF):
+        for count in values:
+            for size in values:
+                for total in (0, 1, 100, 200 << 20, 0xFFFFFFFF):
+                    scene.attack(scene.to_us(data_frag(5, first, count, size, total, bytes(64))))
+    # overlapping, contradicting, and never finished
+    for sn in range(10, 3_000):
+        scene.attack(scene.to_us(data_frag(sn, 2, 1, 64, 250 << 20, bytes(64))))
+        scene.attack(scene.to_us(data_frag(sn, 2, 1, 32, 1_000, bytes(64))))
+        scene.attack(scene.to_us(data_frag(sn, 2, 2, 64, 250 << 20, bytes(128))))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < limits.FRAGMENTED_BYTES_MAX
+    assert scene.dropped()[DropReason.BAD_FRAGMENT] > 50
+    assert scene.dropped()[DropReason.OVER_LIMIT] > 0
+    scene.assert_honest_work_goes_on()
+
+
+def test_out_of_order_floods_are_bounded(scene: Scene) -> None:
+    scene.attack(scene.to_us(heartbeat(1, 1)))
+    payload = b"\0\1\0\0" + bytes(60_000)
+    tracemalloc.start()
+    for sn in range(3, 2_000, 2):
+        scene.attack(scene.to_us(data(sn, payload)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < limits.REORDER_BYTES_MAX + (4 << 20)
+    scene.assert_honest_work_goes_on()
+
+
+# --- 7: encapsulation -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encapsulation", [b"\0\0", b"\0\1", b"\0\7", b"\0\x0b", b"\xff\xff"])
+def test_builtin_topics_speak_parameter_lists_only(scene: Scene, encapsulation: bytes) -> None:
+    guid = Guid(EVIL, b"\0\0\2\3")
+    payload = encapsulation + encode_endpoint(EndpointData(guid, "t", "T", RELIABLE))[2:]
+    scene.announce(guid, "t", payload)
+    spdp = encapsulation + encode_participant(ParticipantData(b"\xaa" * 12))[2:]
+    scene.attack(message(Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 9, spdp).encode(), prefix=b"\xaa" * 12))
+    assert scene.dropped() == {DropReason.BAD_ENCAPSULATION: 2}
+    assert guid not in scene.reader.writers
+
+
+def test_data_and_key_together(scene: Scene) -> None:
+    broken = bytearray(data(1))
+    broken[1] |= 0x08
+    scene.attack(scene.to_us(bytes(broken), heartbeat(1, 1)))
+    assert sum(scene.dropped().values()) == 1
+    scene.assert_honest_work_goes_on()
+
+
+def test_samples_without_a_payload_on_builtin_topics(scene: Scene) -> None:
+    for writer_id in (ENTITYID_SPDP_WRITER, ENTITYID_SEDP_PUBLICATIONS_WRITER):
+        scene.attack(scene.to_us(Data(ENTITYID_UNKNOWN, writer_id, 2, None).encode()))
+    assert scene.dropped() == {DropReason.BAD_ENCAPSULATION: 2}
+
+
+# --- 8: reflection and amplification --------------------------------------------------------------
+
+
+def test_a_forged_announcement_makes_us_say_little_to_its_victim() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    for i in range(100):
+        one.create_writer(f"t{i}", "T", RELIABLE, keyed=False, now=network.now)
+    network.run(SECOND)
+    victim = Locator("10.0.0.200", 53)
+    forged = announcement(metatraffic_unicast=(victim,), default_unicast=(victim,))
+    network.deliver(one, forged)
+    network.run(600 * SECOND)
+    assert not one.remote_participants  # infinite lease or not
+    assert network.sent_bytes[("10.0.0.200", 53)] < 10_000
+    # no endpoint was told to it: that data goes out only on request
+
+
+def test_a_forged_announcement_does_not_fan_out() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.run(SECOND)
+    victims = tuple(Locator(f"10.0.1.{i}", 53) for i in range(1, 200))
+    network.deliver(one, announcement(metatraffic_unicast=victims))
+    network.run(60 * SECOND)
+    assert len([to for to in network.sent_bytes if to[0].startswith("10.0.1.")]) <= limits.LOCATORS_MAX
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "255.255.255.255", "239.1.2.3"])
+def test_addresses_that_are_nobody(address: str) -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.deliver(one, announcement(metatraffic_unicast=(Locator(address, 7410),)))
+    assert one.drops == {DropReason.BAD_LOCATOR: 1}
+    assert not one.remote_participants
+
+
+def test_ports_out_of_range_are_left_out() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    payload = encode_participant(ParticipantData(EVIL, metatraffic_unicast=(EVIL_LOCATOR,)))
+    for port in (0, 65_536, 0xFFFFFFFF):
+        changed = payload.replace(struct.pack("<II", 1, 7410), struct.pack("<II", 1, port))
+        network.deliver(one, message(Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 1, changed).encode()))
+    assert one.drops == {DropReason.BAD_LOCATOR: 3}
+
+
+def test_an_acknack_storm_is_not_amplified(scene: Scene) -> None:
+    block = np.zeros(1_004, np.uint8)
+    scene.one_writer.write(
+        Samples.uniform(np.tile(block, 200), 200, 1_004), timestamp=0, now=scene.network.now
+    )
+    scene.network.run(10 * MILLISECOND)
+    before = scene.network.sent_bytes.get((EVIL_IP, 7410), 0)
+    for count in range(1, 2_000):
+        missing = SequenceNumberSet.from_range(1, 1, 200)
+        storm = AckNack(EVIL_READER, scene.one_writer.guid.entity, missing, count).encode()
+        scene.attack(scene.to_us(storm))
+    scene.network.run(MILLISECOND)
+    # 2,000 requests of 200 kB each within one turn: answered once, or as the repair bound has it
+    assert scene.network.sent_bytes[(EVIL_IP, 7410)] - before < 2 << 20
+    scene.assert_honest_work_goes_on()
+
+
+# --- 9: floods ------------------------------------------------------------------------------------
+
+
+def test_a_flood_of_participants() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    for i in range(3_000):
+        network.deliver(one, announcement(struct.pack(">III", 0xEEEEEEEE, 0, i)))
+        assert len(one.remote_participants) <= limits.PARTICIPANTS_MAX if i % 500 == 0 else True
+    assert len(one._spdp.remotes) == limits.PARTICIPANTS_MAX
+    assert one.drops[DropReason.OVER_LIMIT] == 3_000 - limits.PARTICIPANTS_MAX
+    network.run(20 * SECOND)
+    assert not one.remote_participants  # none of them ever answered: the table is free again
+    assert one._endpoints.routes == {}
+    assert all(not writer.readers for writer in one._writers.values())
+    two = network.add()
+    assert network.run(5 * SECOND, until=lambda: two.prefix in one.remote_participants)
+
+
+def test_a_flood_of_endpoints(scene: Scene) -> None:
+    for i in range(limits.ENDPOINTS_PER_PARTICIPANT_MAX + 500):
+        scene.announce(Guid(EVIL, struct.pack(">I", (i + 16) << 8 | 3)), f"x{i}")
+    assert len(scene.one._sedp._remote[EVIL]) == limits.ENDPOINTS_PER_PARTICIPANT_MAX
+    assert scene.dropped()[DropReason.OVER_LIMIT] >= 500
+    assert scene.one._sedp._bytes <= sedp.ENDPOINT_BYTES_MAX
+    scene.assert_honest_work_goes_on()
+
+
+def test_a_flood_of_large_endpoints(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sedp, "ENDPOINT_BYTES_MAX", 1 << 20)
+    qos = replace(RELIABLE, user_data=bytes(50_000))
+    for i in range(60):
+        guid = Guid(EVIL, struct.pack(">I", (i + 16) << 8 | 3))
+        scene.announce(guid, "x", encode_endpoint(EndpointData(guid, "x", "T", qos)))
+    assert scene.one._sedp._bytes <= 1 << 20
+    assert scene.dropped()[DropReason.OVER_LIMIT] >= 30
+
+
+def test_events_nobody_fetches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spark_rtps.transport.protocol import participant as module
+
+    monkeypatch.setattr(module, "EVENTS_MAX", 10)
+    one = Participant(ParticipantConfig(bytes(12)), now=0)
+    for i in range(50):
+        datagram = announcement(struct.pack(">III", 0xEEEEEEEE, 0, i))
+        one.receive(np.frombuffer(bytearray(datagram), np.uint8), [(0, len(datagram), EVIL_IP)], now=0)
+    assert len(list(iter(one.next_event, None))) == 10
+    assert one.drops[DropReason.OVER_LIMIT] == 40
+
+
+@pytest.mark.parametrize("lease", [0, 1, INFINITE])
+def test_absurd_leases(lease: int) -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.deliver(one, announcement(lease_duration=lease))
+    network.deliver(one, message(InfoDestination(one.prefix).encode()), EVIL_IP)
+    assert len(one.remote_participants) == 1
+    network.run(2 * limits.LEASE_MAX_NS // 1000 if lease != INFINITE else SECOND)
+    assert bool(one.remote_participants) is (lease == INFINITE)
+    if lease == INFINITE:
+        assert one._spdp.remotes[EVIL].expiry <= network.now + limits.LEASE_MAX_NS
+
+
+# --- 10: forged disposes, replayed counts ---------------------------------------------------------
+
+
+def dispose(prefix: bytes, whom: bytes, *, hashed: bool = True, sn: int = 99) -> bytes:
+    status: list[tuple[int, bytes]] = [(p.PID_STATUS_INFO, p.encode_status_info(3))]
+    if hashed:
+        status.append((p.PID_KEY_HASH, whom + ENTITYID_PARTICIPANT))
+    qos = p.ParameterList(tuple(status))
+    payload = encode_participant_key(whom)
+    return message(
+        Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, sn, payload, qos, key=True).encode(), prefix=prefix
+    )
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_nobody_disposes_another_participant(scene: Scene, hashed: bool) -> None:
+    honest = scene.two.prefix
+    scene.attack(dispose(EVIL, honest, hashed=hashed))  # in its own name
+    scene.attack(dispose(honest, honest, hashed=hashed))  # in the other's, from elsewhere
+    assert honest in scene.one.remote_participants
+    scene.assert_honest_work_goes_on()
+    scene.attack(dispose(honest, honest, hashed=hashed), scene.network.address_of(scene.two))
+    assert honest not in scene.one.remote_participants
+
+
+def test_nobody_changes_another_participant(scene: Scene) -> None:
+    honest = scene.two.prefix
+    before = scene.one.remote_participants[honest]
+    scene.attack(announcement(honest))
+    assert scene.one.remote_participants[honest] == before
+    named_by_another = Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 3, encode_participant(before)).encode()
+    scene.attack(message(named_by_another, prefix=b"\xaa" * 12))
+    assert b"\xaa" * 12 not in scene.one.remote_participants
+
+
+def test_nobody_announces_or_disposes_another_ones_endpoint(scene: Scene) -> None:
+    guid = scene.writer.guid
+    scene.announce(Guid(scene.two.prefix, b"\0\0\x77\3"), "t")
+    assert scene.dropped() == {DropReason.BAD_PARAMETER: 1}
+    qos = p.ParameterList(((p.PID_KEY_HASH, guid.to_bytes()), (p.PID_STATUS_INFO, p.encode_status_info(3))))
+    scene.sedp(encode_endpoint_key(guid), ENTITYID_SEDP_PUBLICATIONS_WRITER, qos)
+    assert guid in scene.reader.writers
+    scene.assert_honest_work_goes_on()
+
+
+def test_a_participant_disposes_its_own_endpoint_by_key_or_by_hash(scene: Scene) -> None:
+    status = (p.PID_STATUS_INFO, p.encode_status_info(3))
+    guid = Guid(EVIL, EVIL_WRITER)
+    for qos in (p.ParameterList((status,)), p.ParameterList(((p.PID_KEY_HASH, guid.to_bytes()), status))):
+        scene.announce(guid, "t")
+        assert guid in scene.reader.writers
+        scene.sedp(encode_endpoint_key(guid), ENTITYID_SEDP_PUBLICATIONS_WRITER, qos)
+        assert guid not in scene.reader.writers
+
+
+def test_replayed_heartbeats_are_not_answered_again(scene: Scene) -> None:
+    scene.attack(scene.to_us(heartbeat(1, 5, 7)))
+    scene.network.run(MILLISECOND // 2)
+    sent = scene.network.sent
+    for _ in range(500):
+        scene.attack(scene.to_us(heartbeat(1, 5, 7)))
+    scene.network.run(MILLISECOND // 2)
+    assert scene.network.sent - sent <= 2
+
+
+# --- 11: the unknown ------------------------------------------------------------------------------
+
+
+def test_unknown_submessages_parameters_and_vendors_are_passed_over(scene: Scene) -> None:
+    unknown = b"".join(struct.pack("<BBH", kind, 1, 8) + bytes(8) for kind in (0x02, 0x30, 0x7F, 0x80, 0xFF))
+    datagram = bytearray(scene.to_us(unknown, heartbeat(1, 1), unknown, data(1), unknown))
+    datagram[5:8] = b"\x63\xff\xff"  # version 2.99 of vendor ff.ff
+    scene.attack(bytes(datagram))
+    assert [run.first_sn for run in scene.reader.take()] == [1]
+    good = p.decode_parameter_payload(
+        memoryview(encode_endpoint(EndpointData(Guid(EVIL, b"\0\0\2\3"), "t", "T", RELIABLE)))
+    )
+    odd = [(0x3ABC, bytes(40)), (0x8123, bytes(4)), (0x0075, b"garbage!"), (0x0072, bytes(8))]
+    scene.announce(Guid(EVIL, b"\0\0\2\3"), "t", p.encode_parameter_payload([*odd, *good]))
+    assert Guid(EVIL, b"\0\0\2\3") in scene.reader.writers
+    assert scene.dropped() == {}
+
+
+def test_messages_for_others_are_skipped(scene: Scene) -> None:
+    others = InfoDestination(b"\x99" * 12).encode()
+    scene.attack(message(others, heartbeat(1, 1), data(1)))
+    assert scene.reader.take() == []
+    for everybody in (InfoDestination(bytes(12)).encode(), InfoDestination(scene.one.prefix).encode(), b""):
+        scene.attack(message(others, heartbeat(1, 9, 3), everybody or others, heartbeat(1, 1), data(1)))
+    assert [run.first_sn for run in scene.reader.take()] == [1]
+
+
+def test_user_data_of_writers_nobody_asked_for_is_counted(scene: Scene) -> None:
+    stranger = b"\xab" * 12
+    scene.attack(message(data(1) + data(2) + data(3), prefix=stranger))
+    scene.attack(message(heartbeat(), prefix=stranger))
+    assert scene.dropped() == {DropReason.UNKNOWN_WRITER: 3}
+
+
+# --- noise ----------------------------------------------------------------------------------------
+
+
+def live() -> Participant:
+    """A participant with a reader and a writer, and a peer matched with both."""
+    return Scene().one
+
+
+PARTICIPANT = live()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200), st.booleans())
+def test_random_bytes(noise: bytes, headed: bool) -> None:
+    datagram = message(InfoDestination(PARTICIPANT.prefix).encode(), noise) if headed else noise
+    feed(PARTICIPANT, datagram, 10 * SECOND)
+
+
+submessage = st.builds(
+    lambda kind, flags, body, extra: struct.pack("<BBH", kind, flags, len(body) + extra) + body,
+    st.sampled_from([0x01, 0x06, 0x07, 0x08, 0x09, 0x0C, 0x0D, 0x0E, 0x0F, 0x12, 0x13, 0x15, 0x16, 0x80]),
+    st.integers(0, 15),
+    st.builds(
+        lambda ids, rest: ids + rest,
+        st.sampled_from(
+            [
+                ENTITYID_UNKNOWN + EVIL_WRITER,
+                b"\0\0\x10\0" + ENTITYID_UNKNOWN + EVIL_WRITER,
+                EVIL_READER + b"\0\0\2\3",
+                b"\0\0\x10\0" + ENTITYID_UNKNOWN + ENTITYID_SPDP_WRITER,
+                b"\0\0\x10\0" + ENTITYID_UNKNOWN + ENTITYID_SEDP_PUBLICATIONS_WRITER,
+                ENTITYID_SEDP_PUBLICATIONS_READER + ENTITYID_SEDP_PUBLICATIONS_WRITER,
+                ENTITYID_SEDP_SUBSCRIPTIONS_READER + ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
+            ]
+        ),
+        st.binary(max_size=120).map(lambda rest: rest + bytes(-len(rest) % 4)),
+    ),
+    st.sampled_from([0, 0, 0, 4, -4, 1]),
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(submessage, min_size=1, max_size=4))
+def test_random_submessages(submessages: list[bytes]) -> None:
+    datagram = message(InfoDestination(PARTICIPANT.prefix).encode(), *submessages)
+    feed(PARTICIPANT, datagram, 10 * SECOND)
+
+
+def feed(participant: Participant, datagram: bytes, now: int) -> None:
+    """Receive and do all that may follow."""
+    # at an odd place of a larger buffer, so that reading beyond the end would find something
+    buffer = np.frombuffer(bytearray(b"\xa5" * 64 + datagram + b"\xa5" * 64), np.uint8)
+    participant.receive(buffer, [(64, 64 + len(datagram), EVIL_IP)], now=now)
+    for reader in participant._readers:
+        for run in reader.take():
+            run.samples(), run.timestamps(), run.key_hashes(), run.sample_flags()
+    timer = participant.get_timer()
+    if timer is not None and timer <= now:
+        participant.handle_timer(now)
+    participant.datagrams_to_send(now)
+    while participant.next_event() is not None:
+        pass
+
+
+def mutations(datagram: bytes, rng: random.Random) -> Iterator[bytes]:
+    broken = bytearray(datagram)
+    for _ in range(rng.randint(1, 6)):
+        at = rng.randrange(len(broken) or 1)
+        if at >= len(broken):
+            break
+        choice = rng.random()
+        if choice < 0.5:
+            broken[at] = rng.choice(
+                (0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256), broken[at] ^ 1 << rng.randrange(8))
+            )
+        elif choice < 0.7:
+            broken[at : at + 4] = rng.choice((b"\xff" * 4, bytes(4), b"\xff\xff\xff\x7f", b"\0\0\0\x80"))
+        elif choice < 0.8:
+            del broken[at : at + 4]
+        elif choice < 0.9:
+            broken[at:at] = broken[at : at + rng.choice((4, 8, 24))]
+        elif len(broken) > 24:
+            del broken[max(at, 21) :]
+    yield bytes(broken)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_mutated_captures_many_at_once(seed: int) -> None:
+    rng = random.Random(seed)
+    pool = [each.payload for path in rng.sample(pcap.captures(), 4) for each in pcap.read_pcap(path)[:200]]
+    for _ in range(300):
+        base = rng.choice(pool)
+        buffer, spans = b"", []
+        for _ in range(rng.randint(1, 20)):
+            datagram = base if rng.random() < 0.7 else rng.choice(pool)
+            if rng.random() < 0.3:
+                datagram = datagram[: rng.randrange(len(datagram) + 1)]
+            if rng.random() < 0.5:
+                datagram = next(mutations(datagram, rng))
+            spans.append((len(buffer), len(buffer) + len(datagram), EVIL_IP))
+            buffer += datagram + bytes(-len(datagram) % 4)
+        data = np.frombuffer(bytearray(buffer + bytes(64)), np.uint8)
+        PARTICIPANT.receive(data, spans, now=10 * SECOND)
+        PARTICIPANT.datagrams_to_send(10 * SECOND)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mutated_captures(seed: int) -> None:
+    rng = random.Random(seed)
+    paths = rng.sample([path for path in pcap.captures() if path.stat().st_size < 400_000], 6)
+    tracemalloc.start()
+    for path in paths:
+        datagrams = [each for each in pcap.read_pcap(path) if each.payload[:4] == b"RTPS"]
+        # we stand in for one of the participants, so that what is addressed to it is for us
+        prefix = rng.choice(datagrams).payload[8:20]
+        here = (Locator("127.0.0.1", 7410),)
+        config = ParticipantConfig(prefix, metatraffic_unicast=here, default_unicast=here)
+        participant = Participant(config, now=0)
+        for name in ("Rich", "Small", "Blob", "RichA", "SKey", "OptApp"):
+            topic, type_name = f"lab_{name}", f"lab::{name}"
+            for key in range(1, 3):
+                number = len(participant._keys) + 1
+                qos = replace(RELIABLE, reliability=ReliabilityKind(key), durability=DurabilityKind.VOLATILE)
+                participant.create_reader(topic, type_name, qos, keyed=True, entity_key=number, now=0)
+            participant.create_writer(topic, type_name, RELIABLE, keyed=True, now=0)
+        now = 0
+        for datagram in datagrams[:250]:
+            now += 2 * MILLISECOND
+            for payload in (datagram.payload, *mutations(datagram.payload, rng)):
+                buffer = np.frombuffer(bytearray(payload), np.uint8)
+                participant.receive(buffer, [(0, len(payload), datagram.source)], now=now)
+                for reader in participant._readers:
+                    reader.take()
+            timer = participant.get_timer()
+            if timer is not None and timer <= now:
+                participant.handle_timer(now)
+            sent = participant.datagrams_to_send(now)
+            assert sum(len(buffer) for each in sent for buffer in each.buffers) < 4 << 20
+        assert any(isinstance(each, events.Matched) for each in iter(participant.next_event, None))
+        assert sum(participant.drops.values()) > 0
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20

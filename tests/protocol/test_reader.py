@@ -1,0 +1,602 @@
+"""The stateful reader, submessage by submessage; and what hostile writers cannot make it do."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport import limits
+from spark_rtps.transport.protocol.outgoing import Outgoing
+from spark_rtps.transport.protocol.reader import ReaderPolicy, StatefulReader, WriterInfo
+from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
+from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet
+from spark_rtps.transport.wire.samples import Run
+from spark_rtps.transport.wire.submessages import (
+    AckNack,
+    DataFrag,
+    Gap,
+    Heartbeat,
+    HeartbeatFrag,
+    NackFrag,
+    decode_submessage,
+)
+
+RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
+LASTING = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
+ME = Guid(b"r" * 12, b"\0\0\2\4")
+IT = Guid(b"w" * 12, b"\0\0\1\3")
+WHERE = (Locator("10.0.0.1", 7411),)
+ANY = bytes(4)
+POLICY = ReaderPolicy()
+MS = 1_000_000
+
+
+def submessages(out: list[Outgoing]) -> list[object]:
+    found = []
+    for each in out:
+        assert each.destinations == WHERE
+        assert each.dest_prefix == IT.prefix
+        for raw in each.submessages:
+            view = memoryview(bytes(raw))
+            found.append(decode_submessage(view[0], view[1], view[4:]))
+    return found
+
+
+class Script:
+    """A reader with one writer, driven step by step."""
+
+    def __init__(
+        self,
+        qos: Qos = RELIABLE,
+        *,
+        reliable: bool = True,
+        transient_local: bool = False,
+        resume: dict[Guid, int] | None = None,
+    ) -> None:
+        self.reader = StatefulReader(ME, qos, resume=resume)
+        self.now, self.count = 1_000 * MS, 0
+        self.reader.match_writer(WriterInfo(IT, WHERE, (), reliable, transient_local), now=self.now)
+
+    @property
+    def proxy(self):  # type: ignore[no-untyped-def]
+        return self.reader.writers[IT]
+
+    def data(self, first: int, last: int | None = None, size: int = 32) -> Script:
+        count = (last or first) - first + 1
+        rows = np.zeros((count, size), np.uint8)
+        rows[:, -1] = np.arange(first, first + count) & 0xFF
+        self.reader.on_run(Run(IT, first, count, rows.reshape(-1), size, 24, size - 24), now=self.now)
+        rows[:] = 0xEE  # the receive buffer is used again, but not before take()
+        return self
+
+    def heartbeat(self, first: int, last: int, *, final: bool = False, count: int | None = None) -> Script:
+        self.count = self.count + 1 if count is None else count
+        self.reader.on_heartbeat(IT, Heartbeat(ANY, IT.entity, first, last, self.count, final), now=self.now)
+        return self
+
+    def gap(self, start: int, base: int, *numbers: int) -> Script:
+        irrelevant = SequenceNumberSet.from_numbers(base, numbers)
+        self.reader.on_gap(IT, Gap(ANY, IT.entity, start, irrelevant), now=self.now)
+        return self
+
+    def frag(self, sn: int, number: int, *, size: int = 100, total: int = 1000, count: int = 1) -> Script:
+        payload = bytes([number & 0xFF]) * min(size * count, total - (number - 1) * size)
+        frag = DataFrag(ANY, IT.entity, sn, number, count, size, total, payload)
+        self.reader.on_data_frag(IT, frag, 0, now=self.now)
+        return self
+
+    def sleep(self, ns: int) -> Script:
+        stop = self.now + ns
+        while (at := self.reader.get_timer()) is not None and at <= stop:
+            self.now = max(self.now, at)
+            self.reader.handle_timer(self.now)
+            if self.reader.get_timer() == at:
+                raise AssertionError("a timer that does not move")
+        self.now = stop
+        return self
+
+    def said(self) -> list[object]:
+        return submessages(self.reader.outgoing())
+
+    def taken(self) -> list[int]:
+        return [sn for run in self.reader.take() for sn in range(run.first_sn, run.last_sn + 1)]
+
+
+def started(**options: object) -> Script:
+    script = Script(**options)  # type: ignore[arg-type]
+    script.heartbeat(1, 0)
+    script.said()
+    return script
+
+
+def test_the_next_run_goes_through_without_a_copy() -> None:
+    s = started()
+    run = Run(IT, 1, 2, np.zeros(64, np.uint8), 32, 24, 8)
+    s.reader.on_run(run, now=s.now)
+    assert s.reader.take() == [run]
+    assert s.reader.take() == []
+    assert s.said() == []
+
+
+def test_what_is_held_owns_its_memory() -> None:
+    s = started()
+    s.data(3, 4).data(1, 2)
+    late = s.reader.take()[1]
+    assert late.first_sn == 3
+    assert late.data[31] == 3, "not 0xEE: it was copied"
+
+
+def test_out_of_order_duplicates_and_overlaps() -> None:
+    s = started()
+    s.data(4, 6).data(9).data(5, 8)
+    assert s.taken() == []
+    s.data(1, 4)
+    assert s.taken() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    s.data(3, 11).data(2)
+    assert s.taken() == [10, 11]
+    assert s.reader.counters.duplicate_samples >= 2 + 7 + 1
+    assert s.reader.counters.received_samples == 11
+
+
+def test_preemptive_acknacks_alternate_late() -> None:
+    s = Script()
+    bases = []
+    for _ in range(2000):
+        for said in s.said():
+            assert isinstance(said, AckNack)
+            assert said.count >= 1
+            assert not said.final
+            assert said.missing.is_empty
+            bases.append(said.missing.base)
+        s.sleep(10 * MS)
+    assert bases[:3] == [1, 1, 1], "Cyclone DDS would complain about base 0"
+    assert 0 in bases, "Fast DDS answers nothing else"
+    assert len(bases) < 15
+    s.heartbeat(1, 0)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert (said.missing.base, said.final) == (1, True)
+    assert s.reader.get_timer() is None
+
+
+def test_heartbeats_are_answered_at_once_unless_final() -> None:
+    s = started()
+    s.data(1, 5).heartbeat(1, 5)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert (said.missing.base, said.missing.num_bits, said.final) == (6, 0, True)
+    s.data(6, 7).heartbeat(1, 7, final=True)
+    assert s.said() == []
+    s.data(8).heartbeat(1, 8).heartbeat(1, 8)
+    assert len(s.said()) == 1
+
+
+def test_a_proven_hole_is_requested_soon_and_again_until_it_comes() -> None:
+    s = started()
+    s.data(1, 2).data(5).data(9, 10).heartbeat(1, 10)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert said.missing.is_empty, "an acknowledgement of 1 and 2"
+    s.sleep(POLICY.heartbeat_response_delay)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert said.missing.base == 3
+    assert said.missing.ranges() == [(3, 4), (6, 8)]
+    assert not said.final
+    first_count = said.count
+    s.heartbeat(1, 10).sleep(2 * MS)
+    assert s.said() == [], "it is on its way"
+    s.sleep(POLICY.nack_period)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert said.count > first_count
+    again = sum(len(s.sleep(10 * MS).said()) for _ in range(2000))
+    assert 50 < again < 80, "backs off, does not give up"
+    s.data(6, 8).data(3, 4)
+    assert s.taken() == list(range(1, 11))
+    s.sleep(1000 * MS)
+    assert s.said() == []
+    assert s.reader.get_timer() is None
+
+
+def test_a_hole_is_requested_without_a_heartbeat() -> None:
+    s = started()
+    s.data(3).sleep(POLICY.reorder_delay)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert said.missing.ranges() == [(1, 2)]
+
+
+def test_what_is_on_its_way_is_not_requested() -> None:
+    s = started()
+    for i in range(1, 200):  # each heartbeat announces what arrives 2 ms later
+        s.heartbeat(1, i)
+        s.sleep(2 * MS)
+        s.data(i)
+    assert s.reader.counters.nacks_sent == 0
+
+
+def test_requests_stay_within_256_bits_and_what_was_announced() -> None:
+    s = started()
+    s.data(1000).heartbeat(1, 1003).sleep(20 * MS)
+    said = s.said()[-1]
+    assert isinstance(said, AckNack)
+    assert said.missing.ranges() == [(1, 256)]
+    s.data(1, 999)
+    s.said()
+    s.heartbeat(1, 1003).sleep(30 * MS)
+    said = s.said()[-1]
+    assert isinstance(said, AckNack)
+    assert (said.missing.base, said.missing.num_bits) == (1001, 3)
+
+
+def test_first_sn_advancing_loses_what_was_expected() -> None:
+    s = started()
+    s.data(1).data(3).data(7).heartbeat(6, 7)
+    assert s.taken() == [1, 3]
+    assert s.reader.counters.lost_samples == 3  # 2, 4, 5
+    s.data(6)
+    assert s.taken() == [6, 7]
+    s.heartbeat(20, 19)
+    assert s.reader.counters.lost_samples == 3 + 12
+
+
+def test_gaps_are_irrelevant_not_lost() -> None:
+    s = started()
+    s.data(1).gap(2, 5).data(5, 6)
+    assert s.taken() == [1, 5, 6]
+    s.gap(8, 9, 10, 12).data(7).data(9).data(11).data(13)
+    assert s.taken() == [7, 9, 11, 13]
+    assert s.reader.counters.irrelevant_samples == 3 + 3
+    assert s.reader.counters.lost_samples == 0
+    s.data(20).gap(14, 20)
+    assert s.taken() == [20]
+
+
+def test_held_data_survives_a_gap_over_it() -> None:
+    s = started()
+    s.data(3).gap(2, 5).data(1)
+    assert s.taken() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("qos", "transient_local", "steps", "expected"),
+    [
+        # volatile writer: everything from the first heartbeat's first_sn, held until then
+        (RELIABLE, False, lambda s: s.data(7).heartbeat(5, 7).data(5, 6), [5, 6, 7]),
+        (RELIABLE, False, lambda s: s.data(7), []),
+        # transient-local writer, volatile reader: no history
+        (RELIABLE, True, lambda s: s.heartbeat(1, 7).data(5, 9), [8, 9]),
+        (RELIABLE, True, lambda s: s.data(8).heartbeat(1, 8).data(9), [8, 9]),
+        # transient-local reader: all there is
+        (LASTING, True, lambda s: s.heartbeat(1, 3).data(1, 3), [1, 2, 3]),
+        (LASTING, True, lambda s: s.data(5).heartbeat(4, 5).data(4), [4, 5]),
+        # best-effort: from the first data on
+        (Qos(), False, lambda s: s.data(7).data(8), [7, 8]),
+    ],
+)
+def test_where_a_reader_starts(qos: Qos, transient_local: bool, steps, expected: list[int]) -> None:  # type: ignore[no-untyped-def]
+    s = Script(qos, transient_local=transient_local)
+    steps(s)
+    assert s.taken() == expected
+    assert s.reader.counters.lost_samples == 0
+
+
+def test_resume_starts_after_what_was_delivered() -> None:
+    s = Script(resume={IT: 10})
+    s.data(9, 12)
+    assert s.taken() == [11, 12]
+    s = Script(resume={IT: 10})
+    s.heartbeat(15, 16).data(15, 16)
+    assert s.taken() == [15, 16]
+    assert s.reader.counters.lost_samples == 4
+    s = Script(LASTING, transient_local=True, resume={IT: 10})
+    s.heartbeat(1, 12).sleep(20 * MS)
+    said = s.said()[-1]
+    assert isinstance(said, AckNack)
+    assert said.missing.ranges() == [(11, 12)]
+
+
+def test_best_effort_goes_forward_only() -> None:
+    s = Script(Qos(), reliable=False)
+    s.data(5, 6).data(9).data(7, 8).data(8, 10).heartbeat(1, 50).gap(11, 15).data(15)
+    assert s.taken() == [5, 6, 9, 10, 15]
+    assert s.reader.counters.lost_samples == 2
+    assert s.said() == []
+    assert s.reader.get_timer() is None
+
+
+def test_the_window() -> None:
+    s = started()
+    s.reader.window = 100
+    s.data(1, 3).data(4)
+    assert s.taken() == [1, 2, 3]
+    assert s.reader.counters.window_closed == 1
+    s.data(6).heartbeat(1, 6).sleep(1000 * MS)
+    for said in s.said():
+        assert isinstance(said, AckNack)
+        assert said.missing.is_empty
+        assert said.missing.base == 4
+    s.reader.window = 20
+    assert s.reader.get_timer() is None, "4 would still not fit"
+    s.reader.window = 1000
+    assert s.reader.get_timer() == 0
+    s.reader.handle_timer(s.now)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert said.missing.ranges() == [(4, 5)]
+    s.data(4, 5)
+    assert s.taken() == [4, 5, 6]
+
+
+def test_held_runs_wait_for_the_window_too() -> None:
+    s = started()
+    s.data(2, 3).data(4)
+    s.reader.window = 40
+    s.data(1)
+    assert s.taken() == [1]
+    s.reader.window = 64
+    assert s.taken() == [2, 3]
+    s.reader.window = 64
+    assert s.taken() == [4]
+    s.reader.handle_timer(s.now)
+    said = s.said()[-1]
+    assert isinstance(said, AckNack)
+    assert said.missing.base == 5
+    assert s.reader.window == 32
+
+
+def test_a_reassembled_sample_waits_for_the_window() -> None:
+    s = started()
+    s.reader.window = 500
+    s.frag(1, 1, count=10)
+    assert s.taken() == []
+    s.reader.window = 1000
+    (run,) = s.reader.take()
+    assert run.nbytes == 1000
+    assert s.reader._budget.nbytes == 0
+
+
+def test_fragments_are_requested_by_nack_frag() -> None:
+    s = started()
+    s.frag(1, 1).frag(1, 3).frag(1, 6).data(2)
+    s.heartbeat(1, 2).sleep(3 * MS)
+    said = s.said()
+    nack = next(x for x in said if isinstance(x, NackFrag))
+    assert (nack.sn, list(nack.missing.numbers())) == (1, [2, 4, 5, 7, 8, 9, 10])
+    assert all(x.missing.is_empty for x in said if isinstance(x, AckNack))
+    for number in (2, 4, 5, 7, 8, 9, 10):
+        s.frag(1, number)
+    assert s.taken() == [1, 2]
+    s.frag(1, 4)
+    assert s.reader.counters.duplicate_fragments == 1
+    assert s.reader._budget.nbytes == 0
+
+
+def test_fragments_under_way_are_left_alone() -> None:
+    s = started()
+    for number in range(1, 10):
+        s.frag(1, number).sleep(5 * MS)
+    assert not any(isinstance(x, NackFrag) for x in s.said())
+    s.sleep(30 * MS)
+    nacks = [x for x in s.said() if isinstance(x, NackFrag)]
+    assert list(nacks[0].missing.numbers()) == [10], "silent for long enough"
+
+
+def test_heartbeat_frag_speeds_a_request_up() -> None:
+    s = started()
+    s.frag(1, 1)
+    s.reader.on_heartbeat_frag(IT, HeartbeatFrag(ANY, IT.entity, 1, 4, 1), now=s.now)
+    s.sleep(POLICY.heartbeat_response_delay)
+    (nack,) = s.said()
+    assert isinstance(nack, NackFrag)
+    assert list(nack.missing.numbers()) == [2, 3, 4]
+    s.reader.on_heartbeat_frag(IT, HeartbeatFrag(ANY, IT.entity, 1, 4, 1), now=s.now)
+    assert s.reader.counters.stale_counts == 1
+
+
+def test_two_large_samples_get_two_counts() -> None:
+    s = started()
+    s.frag(1, 1).frag(2, 1).data(3).heartbeat(1, 3).sleep(3 * MS)
+    counts = [x.count for x in s.said() if isinstance(x, NackFrag)]
+    assert len(counts) == 2
+    assert counts[0] < counts[1]
+
+
+def test_best_effort_fragments_of_an_older_sample_are_given_up() -> None:
+    s = Script(Qos(), reliable=False)
+    s.frag(1, 1).frag(2, 1, count=10).frag(1, 2, count=9)
+    assert s.taken() == [2]
+    assert s.reader._budget.nbytes == 0
+    for sn in range(3, 200):
+        s.frag(sn, 1)
+    assert len(s.proxy.fragments) <= limits.FRAGMENTED_SAMPLES_MAX
+    s.frag(199, 2, count=9)
+    assert s.taken() == [199], "the newest is what has a chance"
+
+
+def test_stale_counts_are_ignored() -> None:
+    s = started()
+    s.heartbeat(1, 5, count=100)
+    s.heartbeat(1, 50, count=100).heartbeat(1, 60, count=99)
+    assert s.proxy.last_sn == 5
+    assert s.reader.counters.stale_counts == 2
+    s.heartbeat(1, 6, count=-(1 << 31) + 100)
+    assert s.proxy.last_sn == 5, "just over half the circle is old"
+    s.now += 600 * MS
+    s.heartbeat(1, 7, count=1)
+    assert s.proxy.last_sn == 7, "a writer that was silent may have been restarted"
+
+
+def test_our_counts_rise_across_a_restart() -> None:
+    s = started()
+    s.heartbeat(1, 0)
+    (before,) = s.said()
+    s.now += 1000 * MS
+    again = Script()
+    again.now = s.now
+    again.reader.unmatch_writer(IT)
+    again.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)
+    (after,) = again.said()
+    assert isinstance(before, AckNack)
+    assert isinstance(after, AckNack)
+    assert after.count > before.count
+
+
+def test_rematching_changes_locators_only() -> None:
+    s = started()
+    s.data(1, 3)
+    elsewhere = (Locator("10.9.9.9", 7500),)
+    s.reader.match_writer(WriterInfo(IT, elsewhere, (), True, False), now=s.now)
+    s.heartbeat(1, 3)
+    (out,) = s.reader.outgoing()
+    assert out.destinations == elsewhere
+    assert s.taken() == [1, 2, 3]
+
+
+def test_unmatching_forgets_everything_but_the_position() -> None:
+    s = started()
+    s.data(1, 3).frag(9, 1).data(7)
+    s.reader.unmatch_writer(IT)
+    s.reader.unmatch_writer(IT)
+    assert s.reader.get_timer() is None
+    assert s.said() == []
+    assert s.reader._budget.nbytes == 0
+    s.data(4)
+    assert s.reader.counters.unknown_writer == 1
+    s.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)
+    s.data(3, 4)
+    assert s.taken() == [1, 2, 3, 4]
+
+
+# --- hostile writers ---------------------------------------------------------------------------------
+
+
+def quick(started_at: float) -> bool:
+    return time.process_time() - started_at < 2.0
+
+
+def test_huge_gaps() -> None:
+    s, t = started(), time.process_time()
+    s.data(2).gap(5, 1 << 62)
+    s.gap(1 << 61, (1 << 62) - 1, *range((1 << 62) - 1, (1 << 62) + 200, 2))
+    for i in range(5_000):
+        s.gap(1_000_000 + 4 * i, 1_000_002 + 4 * i)
+    assert quick(t)
+    s.data(1).data(3, 4)
+    assert s.taken() == [1, 2, 3, 4]
+    s.heartbeat(1, 1 << 62).sleep(1000 * MS)
+    assert all(x.missing.num_bits <= 256 for x in s.said() if isinstance(x, AckNack))
+
+
+def test_scattered_gaps_are_bounded() -> None:
+    s, t = started(), time.process_time()
+    for i in range(10_000):
+        s.gap(10 + 3 * i, 11 + 3 * i)
+    assert s.reader.counters.gap_overflow == 10_000 - limits.REORDER_RUNS_MAX
+    s.data(1, 40_000)
+    assert len(s.taken()) == 40_000
+    assert quick(t)
+
+
+def test_far_future_heartbeats() -> None:
+    s, t = started(), time.process_time()
+    s.data(1)
+    s.heartbeat(1, (1 << 63) - 1).sleep(5000 * MS)
+    for said in s.said():
+        assert isinstance(said, AckNack)
+        assert said.missing.num_bits <= 256
+    s.heartbeat(1, 2)  # the true one takes it back
+    s.data(2).sleep(1000 * MS)
+    s.said()
+    assert s.taken() == [1, 2]
+    s.sleep(1000 * MS)
+    assert s.said() == []
+    s.heartbeat(5, 3).heartbeat(0, 3).heartbeat(-1, 3)
+    assert s.reader.counters.bad_heartbeats == 3
+    assert quick(t)
+
+
+def test_out_of_order_data_is_bounded() -> None:
+    s, t = started(), time.process_time()
+    for i in range(6_000):
+        s.data(3 + 2 * i)
+    held = s.proxy.held
+    assert len(held) <= limits.REORDER_RUNS_MAX
+    assert s.reader.counters.reorder_overflow > 0
+    for i in range(100):
+        s.data(1_000_000 + 100 * i, size=1 << 20)
+    assert held.nbytes <= limits.REORDER_BYTES_MAX + (1 << 20)
+    s.data(2)
+    assert 3 in held, "what comes first is kept, what comes later gives way"
+    s.data(1)
+    assert s.taken()[:3] == [1, 2, 3]
+    assert quick(t)
+
+
+def test_given_up_runs_are_requested_later() -> None:
+    s = started()
+    s.proxy.held.runs_max = 2
+    s.data(3).data(5).data(7)
+    s.data(1, 2).data(4)
+    assert s.taken() == [1, 2, 3, 4, 5]
+    s.sleep(50 * MS)
+    said = s.said()[-1]
+    assert isinstance(said, AckNack)
+    assert said.missing.ranges() == [(6, 7)]
+
+
+def test_endless_fragments() -> None:
+    s, t = started(), time.process_time()
+    for sn in range(2, 5_000):
+        s.frag(sn, 1, total=200 << 20)
+    assert s.reader._budget.nbytes <= limits.FRAGMENTED_BYTES_MAX
+    for sn in range(5_000, 9_000):
+        s.frag(sn, 1)
+    assert len(s.proxy.fragments) <= limits.FRAGMENTED_SAMPLES_MAX
+    assert s.reader.counters.fragment_overflow > 0
+    s.frag(1, 1, count=10)
+    assert s.taken() == [1], "what is expected finds room"
+    s.sleep(1000 * MS)
+    s.said()
+    assert quick(t)
+
+
+def test_contradicting_fragments_are_counted() -> None:
+    s = started()
+    s.frag(1, 1).frag(1, 2, size=50).frag(1, 2, total=2000)
+    assert s.reader.counters.bad_fragments == 2
+    s.reader.on_data_frag(IT, DataFrag(ANY, IT.entity, 2, 1, 1, 0, 0, b""), 0, now=s.now)
+    assert s.reader.counters.fragment_overflow == 1
+    assert set(s.proxy.fragments) == {1}
+
+
+def test_strangers_are_ignored() -> None:
+    s = started()
+    stranger = Guid(b"x" * 12, IT.entity)
+    s.reader.on_run(Run(stranger, 1, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
+    s.reader.on_heartbeat(stranger, Heartbeat(ANY, IT.entity, 1, 9, 1), now=s.now)
+    s.reader.on_gap(stranger, Gap(ANY, IT.entity, 1, SequenceNumberSet(5)), now=s.now)
+    s.reader.on_data_frag(stranger, DataFrag(ANY, IT.entity, 1, 1, 1, 4, 8, b"1234"), 0, now=s.now)
+    s.reader.on_heartbeat_frag(stranger, HeartbeatFrag(ANY, IT.entity, 1, 1, 1), now=s.now)
+    assert s.taken() == []
+    assert s.said() == []
+    assert s.reader.counters.unknown_writer == 2
+
+
+def test_a_storm_of_heartbeats_is_one_answer_a_cycle() -> None:
+    s = started()
+    for _ in range(1000):
+        s.heartbeat(1, 0)
+    assert len(s.said()) == 1
+
+
+def test_fragment_number_sets_stay_within_256_bits() -> None:
+    s = started()
+    s.frag(1, 3000, size=4, total=1 << 20).data(2).heartbeat(1, 2).sleep(5 * MS)
+    (nack,) = [x for x in s.said() if isinstance(x, NackFrag)]
+    assert nack.missing == FragmentNumberSet.from_range(1, 1, 256)

@@ -1,0 +1,486 @@
+"""The stateful writer, submessage by submessage; and what hostile readers cannot make it do."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.errors import UsageError
+from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
+from spark_rtps.transport.protocol.outgoing import HEADER_ROOM, Outgoing
+from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter, WriterPolicy
+from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet
+from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, U8, Samples
+from spark_rtps.transport.wire.submessages import (
+    AckNack,
+    Data,
+    DataFrag,
+    Gap,
+    Heartbeat,
+    InfoTimestamp,
+    NackFrag,
+    decode_submessage,
+)
+
+RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+LASTING = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
+ME = Guid(b"w" * 12, b"\0\0\1\3")
+MS = 1_000_000
+
+
+def reader_guid(i: int) -> Guid:
+    return Guid(bytes([i]) * 12, b"\0\0\2\4")
+
+
+def where(i: int) -> Locator:
+    return Locator(f"10.0.0.{i}", 7411)
+
+
+def submessages(outgoing: Outgoing) -> list[object]:
+    """Decoded; checks that the datagram stays within its size."""
+    raw = memoryview(b"".join(bytes(buffer) for buffer in outgoing.submessages))
+    assert len(raw) + HEADER_ROOM <= MESSAGE_SIZE_MAX
+    found, at = [], 0
+    while at < len(raw):
+        length = raw[at + 2] | raw[at + 3] << 8
+        found.append(decode_submessage(raw[at], raw[at + 1], raw[at + 4 : at + 4 + length]))
+        at += 4 + length
+    return found
+
+
+class Script:
+    """A writer driven step by step."""
+
+    def __init__(self, qos: Qos = RELIABLE, readers: int = 1, **options: object) -> None:
+        self.writer = StatefulWriter(ME, qos, **options)  # type: ignore[arg-type]
+        self.now, self.count = 1_000 * MS, 0
+        for i in range(1, readers + 1):
+            self.match(i)
+        self.writer.outgoing()
+
+    def match(self, i: int, *, reliable: bool = True, transient_local: bool = False) -> Script:
+        info = ReaderInfo(reader_guid(i), (where(i),), (), reliable, transient_local)
+        self.writer.match_reader(info, now=self.now)
+        return self
+
+    def write(self, count: int, size: int = 16, **options: object) -> int:
+        samples = Samples.uniform(np.zeros(count * size, np.uint8), count, size)
+        return self.writer.write(samples, timestamp=self.now, now=self.now, **options)  # type: ignore[arg-type]
+
+    def acknack(self, base: int, *missing: int, i: int = 1, final: bool = True, count: int = 0) -> Script:
+        self.count += 1
+        numbers = SequenceNumberSet.from_numbers(base, missing)
+        acknack = AckNack(reader_guid(i).entity, ME.entity, numbers, count or self.count, final)
+        self.writer.on_acknack(reader_guid(i), acknack, now=self.now)
+        return self
+
+    def said(self) -> list[object]:
+        return [each for out in self.writer.outgoing() for each in submessages(out)]
+
+
+def sns(said: list[object]) -> list[int]:
+    return [each.sn for each in said if isinstance(each, Data)]
+
+
+def test_a_match_is_greeted_with_a_heartbeat() -> None:
+    s = Script(readers=0)
+    s.match(1)
+    (out,) = s.writer.outgoing()
+    assert out.dest_prefix == reader_guid(1).prefix
+    (heartbeat,) = submessages(out)
+    assert isinstance(heartbeat, Heartbeat)
+    assert (heartbeat.first_sn, heartbeat.last_sn, heartbeat.final) == (1, 0, False)
+    assert heartbeat.reader_id == reader_guid(1).entity
+    proxy = s.writer.readers[reader_guid(1)]
+    assert not proxy.is_ready
+    s.acknack(1, final=False)
+    assert proxy.is_ready
+    assert len(s.said()) == 1, "a pre-emptive ACKNACK is answered"
+
+
+def test_blocks_go_once_to_the_union_of_destinations() -> None:
+    s = Script(readers=3)
+    s.writer.match_reader(
+        ReaderInfo(reader_guid(4), (where(1), where(9)), (Locator("239.1.1.1", 7401),), True, False),
+        now=s.now,
+    )
+    s.writer.match_reader(
+        ReaderInfo(reader_guid(5), (), (Locator("239.255.0.1", 7401),), False, False), now=s.now
+    )
+    s.writer.outgoing()
+    assert s.write(10_000, 60) == 10_000
+    out = s.writer.outgoing()
+    assert len(out) == 14
+    expected = {where(1), where(2), where(3), where(9), Locator("239.255.0.1", 7401)}
+    for each in out:
+        assert set(each.destinations) == expected
+        assert len(each.destinations) == 5
+        assert each.dest_prefix is None
+        assert each.timestamp == s.now
+    assert [sn for each in out for sn in sns(submessages(each))] == list(range(1, 10_001))
+    assert s.writer.outgoing() == []
+
+
+def test_without_readers_nothing_is_kept_or_sent() -> None:
+    s = Script(readers=0)
+    assert s.write(100_000, 400) == 100_000
+    assert s.writer.last_sn == 100_000
+    assert s.writer.outgoing() == []
+    assert s.writer._history.samples == 0
+    s.match(1)
+    (heartbeat,) = s.said()
+    assert isinstance(heartbeat, Heartbeat)
+    assert (heartbeat.first_sn, heartbeat.last_sn) == (100_001, 100_000)
+    assert s.writer.unacknowledged() == {}
+
+
+def test_small_writes_share_a_datagram_with_their_own_timestamps() -> None:
+    s = Script()
+    for _ in range(3):
+        s.write(2)
+        s.now += MS
+    s.writer.write(Samples.uniform(np.zeros(16, np.uint8), 1, 16), timestamp=NO_TIMESTAMP, now=s.now)
+    first, second = s.writer.outgoing()
+    said = submessages(first)
+    assert sns(said) == [1, 2, 3, 4, 5, 6]
+    stamps = [each.timestamp for each in said if isinstance(each, InfoTimestamp)]
+    assert [first.timestamp, *stamps] == [1_000 * MS, 1_001 * MS, 1_002 * MS]
+    assert second.timestamp is None
+    assert sns(submessages(second)) == [7]
+
+
+def test_the_send_window_closes_and_opens() -> None:
+    s = Script(policy=WriterPolicy(send_window_bytes=4_000), message_size=480)
+    taken = s.write(1000)  # 40 bytes each on the wire, ten in a datagram
+    assert taken == 100
+    said = s.said()
+    heartbeats = [each for each in said if isinstance(each, Heartbeat)]
+    assert 4 <= len(heartbeats) <= 9
+    assert isinstance(said[-1], Heartbeat), "the last word asks for an acknowledgement"
+    assert said[-1].last_sn == 100
+    assert s.write(900) == 0
+    s.acknack(51)
+    assert s.write(900) == 0 or s.writer.unacknowledged_bytes <= 4_000
+    s.acknack(s.writer.last_sn + 1)
+    assert s.writer.unacknowledged_bytes == 0
+    assert s.writer._history.samples == 0
+    assert s.write(900) == 100
+    assert s.writer.counters.back_pressured >= 2
+
+
+def test_the_slowest_reader_counts() -> None:
+    s = Script(readers=2, policy=WriterPolicy(send_window_bytes=4_000))
+    s.write(1000)
+    s.acknack(101, i=1)
+    assert s.writer.unacknowledged() == {reader_guid(2): 0}
+    assert s.writer.unacknowledged(0) == {}
+    assert s.writer.unacknowledged_bytes == 4_000
+    s.writer.unmatch_reader(reader_guid(2))
+    assert s.writer.unacknowledged() == {}
+    assert s.writer.unacknowledged_bytes == 0
+    assert s.write(100) == 100
+    s.writer.unmatch_reader(reader_guid(2))
+
+
+def test_a_sample_larger_than_the_window_goes_alone() -> None:
+    s = Script(policy=WriterPolicy(send_window_bytes=4_000))
+    assert s.write(2, 10_000) == 1
+    assert s.write(1, 10_000) == 0
+    s.acknack(2)
+    assert s.write(1, 10_000) == 1
+
+
+def test_resource_limits_hold_back() -> None:
+    s = Script(replace(RELIABLE, max_samples=10))
+    assert s.write(30) == 10
+    assert s.write(20) == 0
+    s.acknack(8)
+    assert s.write(20) == 7
+    lasting = Script(replace(LASTING, max_samples=10), readers=0)
+    assert lasting.write(30) == 10
+    assert lasting.write(20) == 0
+
+
+def test_requests_are_answered_with_exactly_what_is_missing() -> None:
+    s = Script()
+    s.write(100)
+    s.said()
+    s.acknack(11, 12, 13, 50, final=False)
+    (out,) = s.writer.outgoing()
+    assert out.destinations == (where(1),)
+    assert out.dest_prefix == reader_guid(1).prefix
+    said = submessages(out)
+    assert sns(said) == [12, 13, 50]
+    assert isinstance(said[-1], Heartbeat)
+    assert s.writer._history.first_sn == 11
+    s.acknack(11, 12, 51)
+    assert sns(s.said()) == [51], "12 was sent just now"
+    s.now += 20 * MS
+    s.acknack(11, 12)
+    assert sns(s.said()) == [12]
+
+
+def test_a_full_bitmap_gets_the_rest_of_the_block() -> None:
+    s = Script()
+    s.write(2000)
+    s.said()
+    s.acknack(1, *range(1, 257))
+    got = sns(s.said())
+    assert got == list(range(1, len(got) + 1))
+    assert 1600 < len(got) < 1700, "the datagram it lost"
+
+
+def test_late_joiner_is_served_in_large_pieces() -> None:
+    s = Script(LASTING, readers=0)
+    s.write(100_000)
+    s.match(1, transient_local=True)
+    (heartbeat,) = s.said()
+    assert isinstance(heartbeat, Heartbeat)
+    assert (heartbeat.first_sn, heartbeat.last_sn) == (1, 100_000)
+    base, rounds = 1, 0
+    while base <= 100_000:
+        s.acknack(base, *range(base, min(base + 256, 100_001)))
+        got = sns(s.said())
+        assert got[0] == base
+        base = got[-1] + 1
+        s.now += MS
+        rounds += 1
+    assert rounds < 30
+
+
+def test_gap_for_what_is_no_more() -> None:
+    s = Script(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=5), readers=0)
+    s.write(1000)
+    s.match(1, transient_local=True)
+    s.said()
+    s.acknack(1, *range(1, 257))
+    gap, heartbeat = s.said()
+    assert isinstance(gap, Gap)
+    assert (gap.start_sn, gap.irrelevant.base, gap.irrelevant.is_empty) == (1, 996, True)
+    assert gap.reader_id == reader_guid(1).entity
+    assert isinstance(heartbeat, Heartbeat)
+    assert heartbeat.first_sn == 996
+
+
+def test_a_volatile_reader_gets_no_history() -> None:
+    s = Script(LASTING, readers=0)
+    s.write(100)
+    s.match(1)
+    s.write(10)
+    s.said()
+    s.acknack(1, *range(1, 111, 2))
+    said = s.said()
+    (gap,) = [each for each in said if isinstance(each, Gap)]
+    assert (gap.start_sn, gap.irrelevant.base) == (1, 101)
+    assert sns(said) == [101, 103, 105, 107, 109]
+
+
+def test_a_volatile_reader_of_a_lasting_writer_is_ready_once_settled() -> None:
+    s = Script(LASTING, readers=0)
+    s.match(1)
+    proxy = s.writer.readers[reader_guid(1)]
+    s.acknack(1, final=False)
+    assert not proxy.is_ready
+    s.acknack(1, final=True)
+    assert proxy.is_ready
+
+
+def test_heartbeats_while_something_is_unacknowledged() -> None:
+    s = Script(readers=2)
+    s.acknack(1, i=1).acknack(1, i=2)
+    assert s.writer.get_timer() is None
+    s.write(5)
+    s.said()
+    assert s.writer.get_timer() == s.now + s.writer.policy.heartbeat_period
+    sent = []
+    for _ in range(2000):
+        s.now += 10 * MS
+        if (at := s.writer.get_timer()) is not None and at <= s.now:
+            s.writer.handle_timer(s.now)
+        for out in s.writer.outgoing():
+            assert set(out.destinations) == {where(1), where(2)}
+            sent.append(s.now)
+    assert 8 < len(sent) < 15
+    s.acknack(6, i=1)
+    s.writer.handle_timer(s.writer.get_timer() or 0)
+    (out,) = s.writer.outgoing()
+    assert out.destinations == (where(2),)
+    s.acknack(6, i=2)
+    assert s.writer.get_timer() is None
+
+
+def test_request_acknowledgment() -> None:
+    s = Script()
+    s.write(5)
+    s.writer.request_acknowledgment(s.now)
+    said = s.said()
+    assert sns(said) == [1, 2, 3, 4, 5]
+    assert isinstance(said[-1], Heartbeat)
+    assert not said[-1].final
+    s.acknack(6)
+    s.writer.request_acknowledgment(s.now)
+    assert s.said() == []
+
+
+def test_large_samples_travel_as_fragments() -> None:
+    s = Script(message_size=1_400)
+    hashes = np.full((1, 16), 7, np.uint8)
+    s.write(1, 10_000, key_hashes=hashes, flags=DISPOSED)
+    out = s.writer.outgoing()
+    frags = [each for o in out for each in submessages(o) if isinstance(each, DataFrag)]
+    assert len(frags) == len(out) == frags[0].fragment_count
+    assert b"".join(frag.payload for frag in frags) == bytes(10_000)
+    for frag in frags:
+        assert frag.inline_qos is not None
+        assert frag.inline_qos.key_hash == b"\7" * 16
+        assert frag.inline_qos.status_info == DISPOSED
+    nack = NackFrag(reader_guid(1).entity, ME.entity, 1, FragmentNumberSet.from_numbers(2, [2, 5, 250]), 1)
+    s.writer.on_nack_frag(reader_guid(1), nack, now=s.now)
+    said = s.said()
+    assert [each.first_fragment for each in said if isinstance(each, DataFrag)] == [2, 5]
+    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
+    assert s.said() == [], "sent just now"
+    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
+    assert s.writer.counters.stale_counts == 1
+    s.acknack(2)
+    s.now += 20 * MS
+    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=3), now=s.now)
+    assert isinstance(s.said()[0], Gap), "acknowledged, hence gone"
+
+
+def test_whoever_asks_for_a_large_sample_as_a_whole_gets_all_of_it_in_turns() -> None:
+    s = Script(policy=WriterPolicy(max_bytes_per_nack_response=200_000))
+    s.write(1, 1 << 20)
+    s.said()
+    got: list[int] = []
+    for _ in range(20):
+        s.acknack(1, 1)
+        frags = [each.first_fragment for each in s.said() if isinstance(each, DataFrag)]
+        assert len(frags) <= 4
+        got += frags
+        s.now += 20 * MS
+    assert set(got[:17]) == set(range(1, 18))
+
+
+def test_mixed_sizes() -> None:
+    s = Script(message_size=1_400)
+    lengths = np.array([8, 5000, 12, 16, 2000, 2000, 4])
+    samples = Samples.ragged(np.zeros(int(lengths.sum()), np.uint8), np.cumsum(lengths) - lengths, lengths)
+    assert s.writer.write(samples, timestamp=5, now=s.now) == 7
+    said = s.said()
+    assert sns(said) == [1, 3, 4, 7]
+    assert {each.sn for each in said if isinstance(each, DataFrag)} == {2, 5, 6}
+
+
+def test_samples_without_payload() -> None:
+    s = Script()
+    nothing = Samples(np.zeros(0, np.uint8), 3)
+    hashes: U8 = np.arange(48, dtype=np.uint8).reshape(3, 16)
+    assert s.writer.write(nothing, timestamp=5, now=s.now, flags=DISPOSED, key_hashes=hashes) == 3
+    data = [each for each in s.said() if isinstance(each, Data)]
+    assert [each.payload for each in data] == [None] * 3
+    assert [each.inline_qos.key_hash for each in data if each.inline_qos] == [bytes(row) for row in hashes]
+
+
+def test_misuse() -> None:
+    s = Script()
+    with pytest.raises(UsageError, match="multiple of 4"):
+        s.write(1, 7)
+    with pytest.raises(UsageError, match="too small"):
+        Script(message_size=100)
+    assert s.writer.last_sn == 0
+
+
+def test_rematching_changes_locators_only() -> None:
+    s = Script()
+    s.write(5)
+    s.acknack(4)
+    s.writer.match_reader(ReaderInfo(reader_guid(1), (where(8),), (), True, False), now=s.now)
+    s.said()
+    assert s.writer.unacknowledged() == {reader_guid(1): 3}
+    s.write(1)
+    (out,) = s.writer.outgoing()
+    assert out.destinations == (where(8),)
+
+
+def test_best_effort_pairs_have_no_heartbeats() -> None:
+    s = Script(readers=0)
+    s.match(1, reliable=False)
+    assert s.said() == []
+    assert s.writer.readers[reader_guid(1)].is_ready
+    assert s.write(200_000, 64) == 200_000
+    assert not any(isinstance(each, Heartbeat) for each in s.said())
+    assert s.writer._history.samples == 0
+    s.acknack(1, 1)
+    assert s.writer.counters.unknown_reader == 1
+    assert s.said() == []
+
+
+# --- hostile readers ---------------------------------------------------------------------------------
+
+
+def test_acknowledging_what_was_never_written() -> None:
+    s = Script()
+    s.write(5)
+    s.acknack(1 << 62, (1 << 62) + 5)
+    assert s.writer.readers[reader_guid(1)].acked == 5
+    s.write(5)
+    assert s.writer.unacknowledged() == {reader_guid(1): 5}
+    s.acknack(3)
+    assert s.writer.unacknowledged() == {reader_guid(1): 5}, "never falls"
+    s.said()
+    s.acknack(0, final=False)
+    assert len(s.said()) == 1
+
+
+def test_requests_beyond_the_last_are_ignored() -> None:
+    s = Script()
+    s.write(5)
+    s.said()
+    s.acknack(5, *range(5, 261))
+    said = s.said()
+    assert sns(said) == [5]
+    assert not any(isinstance(each, Gap) for each in said)
+
+
+def test_stale_counts_are_ignored() -> None:
+    s = Script()
+    s.write(5)
+    s.said()
+    s.acknack(1, 1, count=50).acknack(1, 2, count=50).acknack(1, 3, count=49)
+    assert sns(s.said()) == [1]
+    assert s.writer.counters.stale_counts == 2
+
+
+def test_an_acknack_storm_is_bounded() -> None:
+    s = Script(LASTING, readers=0)
+    s.write(60_000, 1000)
+    s.match(1, transient_local=True)
+    s.said()
+    started, sent = time.process_time(), 0
+    for i in range(2_000):
+        base = 1 + (i * 97) % 59_000
+        s.acknack(base, *range(base, base + 256))
+        sent += sum(len(each) for out in s.writer.outgoing() for each in out.submessages)
+        s.now += 5_000  # 10 ms in all
+    assert sent < 3 * (s.writer.policy.max_repair_bytes + (1 << 16)) + 2_000 * 32
+    assert s.writer.counters.repairs_bounded > 0
+    assert time.process_time() - started < 3
+
+
+def test_nonsense_from_strangers() -> None:
+    s = Script()
+    s.write(5)
+    s.said()
+    s.acknack(1, 1, i=9)
+    nack = NackFrag(reader_guid(9).entity, ME.entity, 1, FragmentNumberSet(1), 1)
+    s.writer.on_nack_frag(reader_guid(9), nack, now=s.now)
+    s.writer.on_nack_frag(reader_guid(1), replace(nack, sn=1 << 60), now=s.now)
+    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
+    assert s.said() == []
+    assert s.writer.counters.unknown_reader == 2
