@@ -68,7 +68,12 @@ def report(results: dict[str, Any]) -> Table:
         if figure in results and against in results:
             mine, theirs = results[figure], results[against]
             table.add_row(
-                title, f"{mine / 1e6:.3f}", against, f"{theirs / 1e6:.3f}", f"{mine / theirs:.2f}", f"≥ {wanted:g}"
+                title,
+                f"{mine / 1e6:.3f}",
+                against,
+                f"{theirs / 1e6:.3f}",
+                f"{mine / theirs:.2f}",
+                f"≥ {wanted:g}",
             )
     for name, title in (
         ("latency_ms", "write() → row in foreachBatch, shipped conf"),

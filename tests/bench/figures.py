@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,11 @@ from .sources import Prebuilt
 
 WARM_UP = 2.0
 SECONDS = 6.0
+#: Micro-batches: not counted, needed at least, and how long to wait for them (seconds).
+WARM_UP_BATCHES = 3
+BATCHES_MIN = 4
+PATIENCE = 90.0
+ROWS_PER_TRIGGER = 1_000_000
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -136,20 +141,28 @@ def _source(spark: Any, domain: int, log_dir: Path) -> Any:
     )
 
 
-def _query_rate(query: Any) -> float:
-    """Input rows a second of a running query, after a warm-up, from its progress."""
-    time.sleep(WARM_UP * 2)
-    first = query.lastProgress["batchId"] if query.lastProgress else -1
-    started = time.monotonic()
-    seen: dict[int, int] = {}
-    while time.monotonic() < started + SECONDS:
+def _query_rate(query: Any, meanwhile: Callable[[], None] = lambda: None) -> float:
+    """Input rows a second of a running query: rows of whole micro-batches over their trigger time.
+
+    The first micro-batches, of which workers and the JVM's compiler warm up, do not count.
+    """
+    progress: dict[int, tuple[int, int]] = {}
+    started = warm = time.monotonic()
+    first = -1
+    while time.monotonic() < warm + SECONDS or len(progress) < BATCHES_MIN:
         time.sleep(0.1)
-        for progress in query.recentProgress:
-            if progress["batchId"] > first:
-                seen[progress["batchId"]] = progress["numInputRows"]
+        meanwhile()
         if query.exception():
             raise query.exception()
-    return sum(seen.values()) / (time.monotonic() - started)
+        if time.monotonic() > started + PATIENCE:
+            raise RuntimeError(f"only {len(progress)} micro-batches in {PATIENCE:g} s")
+        for done in query.recentProgress:
+            if first < 0 and done["batchId"] >= WARM_UP_BATCHES:
+                first, warm = done["batchId"], time.monotonic()
+            if 0 <= first < done["batchId"] and done["numInputRows"]:
+                progress[done["batchId"]] = (done["numInputRows"], done["durationMs"]["triggerExecution"])
+    rows, milliseconds = map(sum, zip(*progress.values(), strict=True))
+    return rows / milliseconds * 1000
 
 
 def ingest(spark: Any, domain: int) -> float:
@@ -159,6 +172,7 @@ def ingest(spark: Any, domain: int) -> float:
         query = (
             _source(spark, domain, directory)
             .option("minPartitions", 2)
+            .option("maxRowsPerTrigger", ROWS_PER_TRIGGER)
             .load()
             .writeStream.format("noop")
             .option("checkpointLocation", str(directory / "checkpoint"))
@@ -189,8 +203,6 @@ def ceiling(spark: Any) -> float:
 
 def publish(spark: Any, domain: int) -> float:
     """A streaming DataFrame → writeStream("rtps") → our receiver's stream log."""
-    from .sources import SCHEMA  # noqa: F401  (the columns written)
-
     with scratch() as directory, receiving(domain) as process:
         idl = directory / "bench.idl"
         idl.write_text(IDL)
@@ -208,8 +220,7 @@ def publish(spark: Any, domain: int) -> float:
             .start()
         )
         try:
-            time.sleep(WARM_UP)
-            return _rows_per_second(process)
+            return _query_rate(query, lambda: process.commit(process.cursor().position))
         finally:
             query.stop()
 

@@ -41,7 +41,7 @@ class PrebuiltReader(DataSourceStreamReader):
     """Each trigger is ``batchesPerTrigger`` prebuilt batches in ``partitions`` partitions."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._per_trigger = int(options.get("batchespertrigger", 100))
+        self._per_trigger = int(options.get("batchespertrigger", 50))
         self._partitions = int(options.get("partitions", 2))
 
     def initialOffset(self) -> dict[str, int]:

@@ -153,7 +153,7 @@ def test_preemptive_acknacks_alternate_late() -> None:
             assert said.missing.is_empty
             bases.append(said.missing.base)
         s.sleep(10 * MS)
-    assert bases[:3] == [1, 1, 1], "Cyclone DDS would complain about base 0"
+    assert bases[:5] == [1] * 5, "Cyclone DDS would complain about base 0"
     assert 0 in bases, "Fast DDS answers nothing else"
     assert len(bases) < 15
     s.heartbeat(1, 0)
