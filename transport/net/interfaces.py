@@ -51,7 +51,9 @@ def select(wanted: str | None) -> list[Interface]:
     if wanted is None:
         chosen = [i for i in up if not i.is_loopback] or up
         if not chosen:
-            raise TransportError("no network interface is up with an IPv4 address; bring one up: ip link set lo up")
+            raise TransportError(
+                "no network interface is up with an IPv4 address; bring one up: ip link set lo up"
+            )
         return chosen
     chosen = [i for i in up if wanted in (i.name, i.address)]
     if not chosen and _is_loopback_address(wanted):

@@ -117,7 +117,9 @@ class Node:
         """Run the duty cycle in a daemon thread until :meth:`close`."""
         if not hasattr(self, "sockets"):
             self.open()
-        self._thread = threading.Thread(target=self._run, name=f"rtps-domain-{self.config.domain}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"rtps-domain-{self.config.domain}", daemon=True
+        )
         self._thread.start()
         return self
 
@@ -158,7 +160,9 @@ class Node:
     def create_writer(self, topic: str, type_name: str, qos: Qos, *, keyed: bool = False) -> PublishingWriter:
         """A writer with a blocking surface; see :class:`PublishingWriter`."""
         with self.lock:
-            writer = self.participant.create_writer(topic, type_name, qos, keyed=keyed, now=time.monotonic_ns())
+            writer = self.participant.create_writer(
+                topic, type_name, qos, keyed=keyed, now=time.monotonic_ns()
+            )
             self.flush()
         self.wake()
         return PublishingWriter(self, writer, topic)
@@ -252,7 +256,7 @@ class Node:
                     continue
                 if self.run_once(_IDLE_SECONDS_MAX) > 1:
                     time.sleep(_NAP_SECONDS)
-            except Exception:
+            except Exception:  # noqa: BLE001  (without this thread every lease would run out)
                 if self._closing:
                     return
                 _log.exception("the duty cycle of domain %d failed; it goes on", self.config.domain)

@@ -33,11 +33,15 @@ def resolve(peers: tuple[str, ...], domain: int) -> tuple[Locator, ...]:
     for peer in peers:
         host, port = split_peer(peer)
         try:
-            addresses = {info[4][0] for info in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_DGRAM)}
+            addresses = {
+                info[4][0] for info in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_DGRAM)
+            }
         except OSError as error:
             _log.warning("peer %r does not resolve: %s", peer, error)
             continue
-        ports = [port] if port else [metatraffic_unicast_port(domain, i) for i in range(PARTICIPANTS_PER_PEER)]
+        ports = (
+            [port] if port else [metatraffic_unicast_port(domain, i) for i in range(PARTICIPANTS_PER_PEER)]
+        )
         for address in sorted(str(a) for a in addresses):
             for p in ports:
                 found[Locator(address, p)] = None

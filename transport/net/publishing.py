@@ -44,7 +44,9 @@ class PublishingWriter:
         when no progress was made for ``timeout`` seconds, naming the readers that hold it up.
         """
         with self.node.steering():
-            self._write(samples, key_hashes, flags, time.time_ns() if timestamp is None else timestamp, timeout)
+            self._write(
+                samples, key_hashes, flags, time.time_ns() if timestamp is None else timestamp, timeout
+            )
 
     def _write(self, samples: Samples, key_hashes: U8 | None, flags: int, stamp: int, timeout: float) -> None:
         taken = 0

@@ -43,7 +43,9 @@ Span = tuple[int, int, str]
 class Sockets:
     """Unicast and multicast receive sockets, and one send socket per interface."""
 
-    def __init__(self, domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> None:
+    def __init__(
+        self, domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int
+    ) -> None:
         if not 0 <= domain <= DOMAIN_MAX:
             raise TransportError(f"domain {domain} has no UDP ports; use 0 to {DOMAIN_MAX}")
         self.domain = domain
@@ -153,7 +155,10 @@ class Sockets:
         for index in range(_PARTICIPANT_INDEX_MAX):
             pair = []
             try:
-                for port in (metatraffic_unicast_port(self.domain, index), user_unicast_port(self.domain, index)):
+                for port in (
+                    metatraffic_unicast_port(self.domain, index),
+                    user_unicast_port(self.domain, index),
+                ):
                     pair.append(self._receiver(address, port))
             except OSError as error:
                 failure = error
@@ -166,7 +171,8 @@ class Sockets:
             return pair[0], pair[1]
         first = metatraffic_unicast_port(self.domain, 0)
         raise TransportError(
-            f"no free UDP port pair for domain {self.domain} on {address or 'all interfaces'} from {first} on: {failure}"
+            f"no free UDP port pair for domain {self.domain} on {address or 'all interfaces'} "
+            f"from {first} on: {failure}"
         )
 
     def _receiver(self, address: str, port: int, *, reuse: bool = False) -> socket.socket:
@@ -193,7 +199,9 @@ class Sockets:
         try:
             s = self._receiver(SPDP_MULTICAST_ADDRESS, port, reuse=True)
         except OSError as error:
-            raise TransportError(f"multicast port {port} of domain {self.domain} cannot be bound: {error}") from error
+            raise TransportError(
+                f"multicast port {port} of domain {self.domain} cannot be bound: {error}"
+            ) from error
         joined = 0
         for interface in self.interfaces:
             membership = socket.inet_aton(SPDP_MULTICAST_ADDRESS) + socket.inet_aton(interface.address)

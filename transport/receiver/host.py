@@ -49,7 +49,7 @@ class Host:
     def __init__(self, config: ReceiverConfig) -> None:
         self.config = config
         self.directory = Path(config.log_directory)
-        self._stop = threading.Event()
+        self._stopping = False  # no Event: a signal handler that is interrupted by its like would deadlock
         self._goodbye = True
         self._pending: deque[Run] = deque()
         self._disk_full = False
@@ -85,7 +85,7 @@ class Host:
 
     def run(self) -> None:
         """The duty cycle, until :meth:`stop`."""
-        while not self._stop.is_set():
+        while not self._stopping:
             received = self.node.run_once(_IDLE_SECONDS)
             now = time.monotonic_ns()
             if now >= self._housekeeping_at:
@@ -97,7 +97,7 @@ class Host:
     def stop(self, *, goodbye: bool) -> None:
         """End the duty cycle (any thread, or a signal handler); ``goodbye`` disposes the participant."""
         self._goodbye = self._goodbye and goodbye
-        self._stop.set()
+        self._stopping = True
         if hasattr(self, "node"):
             self.node.wake()
 
