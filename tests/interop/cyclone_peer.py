@@ -1,0 +1,358 @@
+"""A Cyclone DDS participant in a process of its own, worked from a test by remote calls.
+
+The process reads pickled ``(method, arguments, keyword arguments)`` from its standard input, calls the method of
+its :class:`Endpoints` and answers on its standard output; it ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TESTS = Path(__file__).parents[1]
+_CONFIG = (
+    '<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo"/></Interfaces>'
+    "<AllowMulticast>{multicast}</AllowMulticast></General><Discovery>{discovery}</Discovery>"
+    "<Internal><SocketReceiveBufferSize min='4MB'/>{internal}</Internal></Domain></CycloneDDS>"
+)
+
+
+class Taken(NamedTuple):
+    """A sample as Cyclone gave it out; ``row`` holds the key alone where ``valid`` is False."""
+
+    row: dict[str, Any]
+    valid: bool
+    instance_state: str  # ALIVE, DISPOSED, NO_WRITERS
+
+
+class CyclonePeer:
+    """The test's end. ``with`` it; the process is killed at the end."""
+
+    def __init__(
+        self,
+        domain: int,
+        *,
+        multicast: str = "default",
+        peers: tuple[str, ...] = (),
+        loss_per_mille: int = 0,
+        batching: bool = False,
+        lease_seconds: int = 10,
+    ) -> None:
+        discovery = f"<LeaseDuration>{lease_seconds} s</LeaseDuration>"
+        if peers:
+            each = "".join(f'<Peer address="{peer}"/>' for peer in peers)
+            discovery += f"<Peers>{each}</Peers>"
+        internal = f"<Test><XmitLossiness>{loss_per_mille}</XmitLossiness></Test>" if loss_per_mille else ""
+        internal += "<WriteBatch>true</WriteBatch>" if batching else ""
+        config = _CONFIG.format(multicast=multicast, discovery=discovery, internal=internal)
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "interop.cyclone_peer", str(domain)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "CYCLONEDDS_URI": config, "PYTHONPATH": str(TESTS)},
+        )
+
+    def __enter__(self) -> CyclonePeer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End it without a goodbye."""
+        self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+
+    def call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """Call a method of the peer's :class:`Endpoints`."""
+        pipe_in, pipe_out = self._child.stdin, self._child.stdout
+        assert pipe_in is not None and pipe_out is not None
+        pickle.dump((method, arguments, keywords), pipe_in)
+        pipe_in.flush()
+        done, answer = pickle.load(pipe_out)
+        if not done:
+            raise RuntimeError(f"the Cyclone peer failed:\n{answer}")
+        return answer
+
+    def writer(self, topic: str, kind: type, **qos: Any) -> None:
+        self.call("writer", topic, kind.__name__, **qos)
+
+    def reader(self, topic: str, kind: type, **qos: Any) -> None:
+        self.call("reader", topic, kind.__name__, **qos)
+
+    def write(self, topic: str, rows: list[dict[str, Any]], how: str = "write") -> None:
+        """``how``: write, dispose, unregister_instance or write_dispose."""
+        self.call("write", topic, rows, how)
+
+    def matched(self, topic: str) -> list[str]:
+        """GUIDs of what is matched with the writer or reader of a topic, as hex."""
+        found: list[str] = self.call("matched", topic)
+        return found
+
+    def wait_for_match(self, topic: str, count: int = 1, timeout: float = 20.0) -> None:
+        wait_until(lambda: len(self.matched(topic)) == count, timeout, f"{count} matched on {topic}")
+
+    def wait_for_acks(self, topic: str, timeout: float = 30.0) -> None:
+        assert self.call("wait_for_acks", topic, timeout), "not acknowledged by all readers"
+
+    def take(self, topic: str, count: int, timeout: float = 30.0) -> list[Taken]:
+        """Samples until there are ``count`` (and what else was there then), in order of arrival."""
+        found: list[Taken] = []
+
+        def enough() -> bool:
+            found.extend(self.call("take", topic))
+            return len(found) >= count
+
+        wait_until(enough, timeout, lambda: f"{count} samples on {topic}; there are {len(found)}")
+        return found
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, what: str | Callable[[], str]) -> None:
+    """Look every 5 ms until the condition holds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout:g} s for {what if isinstance(what, str) else what()}")
+        time.sleep(0.005)
+
+
+# --- the other end --------------------------------------------------------------------------------------
+
+
+class Endpoints:
+    """One participant with at most one writer and one reader a topic."""
+
+    def __init__(self, domain: int) -> None:
+        from cyclonedds.domain import DomainParticipant
+
+        self._participant = DomainParticipant(domain)
+        self._topics: dict[str, Any] = {}
+        self._writers: dict[str, Any] = {}
+        self._readers: dict[str, Any] = {}
+        self._stream: threading.Thread | None = None
+        self._streaming = False
+        self._streamed = 0
+
+    def writer(self, topic: str, kind: str, **qos: Any) -> None:
+        from cyclonedds.pub import DataWriter
+
+        self._writers[topic] = DataWriter(self._participant, self._topic(topic, kind), _qos(**qos))
+
+    def reader(self, topic: str, kind: str, **qos: Any) -> None:
+        from cyclonedds.sub import DataReader
+
+        self._readers[topic] = DataReader(self._participant, self._topic(topic, kind), _qos(**qos))
+
+    def delete(self, topic: str) -> None:
+        """Delete the endpoints of a topic."""
+        self._writers.pop(topic, None)
+        self._readers.pop(topic, None)
+
+    def matched(self, topic: str) -> list[str]:
+        if topic in self._writers:
+            writer = self._writers[topic]
+            data = [writer.get_matched_subscription_data(h) for h in writer.get_matched_subscriptions()]
+        else:
+            reader = self._readers[topic]
+            data = [reader.get_matched_publication_data(h) for h in reader.get_matched_publications()]
+        return [each.key.hex for each in data if each is not None]
+
+    def write(self, topic: str, rows: list[dict[str, Any]], how: str = "write") -> None:
+        writer = self._writers[topic]
+        act = getattr(writer, how)
+        for row in rows:
+            act(_sample(writer.topic.data_type, row))
+        _flush(writer)
+
+    def write_numbers(self, topic: str, first: int, count: int) -> None:
+        """Samples ``id`` = their number, ``seq`` = its square modulo 2**32."""
+        writer = self._writers[topic]
+        for number in range(first, first + count):
+            writer.write(_number(writer.topic.data_type, number))
+        _flush(writer)
+
+    def start_stream(self, topic: str, pause: float) -> None:
+        """Write numbers from 0 on, until :meth:`stop_stream`."""
+        writer = self._writers[topic]
+        self._streaming, self._streamed = True, 0
+
+        def stream() -> None:
+            while self._streaming:
+                writer.write(_number(writer.topic.data_type, self._streamed))
+                self._streamed += 1
+                time.sleep(pause)
+
+        self._stream = threading.Thread(target=stream)
+        self._stream.start()
+
+    def streamed(self) -> int:
+        return self._streamed
+
+    def stop_stream(self) -> int:
+        """How many numbers the stream wrote."""
+        assert self._stream is not None
+        self._streaming = False
+        self._stream.join()
+        return self._streamed
+
+    def wait_for_acks(self, topic: str, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        writer = self._writers[topic]
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                if writer.wait_for_acks(int(left * 1e9)):
+                    return True
+            except Exception as error:  # its own check for a timeout fails
+                if "TIMEOUT" not in str(error).upper():
+                    raise
+        return False
+
+    def take(self, topic: str) -> list[Taken]:
+        from cyclonedds.core import InstanceState
+
+        names = {
+            InstanceState.Alive: "ALIVE",
+            InstanceState.NotAliveDisposed: "DISPOSED",
+            InstanceState.NotAliveNoWriters: "NO_WRITERS",
+        }
+        taken = []
+        for sample in self._readers[topic].take(10_000):
+            info = sample.sample_info
+            value = sample if info.valid_data else sample.key_sample
+            taken.append(Taken(plain(value), info.valid_data, names[info.instance_state]))
+        return taken
+
+    def _topic(self, name: str, kind: str) -> Any:
+        from cyclonedds.topic import Topic
+
+        from . import cyclone_types
+
+        if name not in self._topics:
+            self._topics[name] = Topic(self._participant, name, getattr(cyclone_types, kind))
+        return self._topics[name]
+
+
+def _qos(*, reliable: bool = True, transient_local: bool = False, keep: int = 0) -> Any:
+    """``keep``: KEEP_LAST depth, 0 for KEEP_ALL."""
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.util import duration
+
+    history = Policy.History.KeepLast(keep) if keep else Policy.History.KeepAll
+    return Qos(
+        Policy.Reliability.Reliable(duration(seconds=20)) if reliable else Policy.Reliability.BestEffort,
+        Policy.Durability.TransientLocal if transient_local else Policy.Durability.Volatile,
+        history,
+        # for late joiners Cyclone keeps what this one says
+        Policy.DurabilityService(0, history, -1, -1, -1),
+        Policy.WriterDataLifecycle(autodispose=False),
+    )
+
+
+def _flush(writer: Any) -> None:
+    """Send what write batching holds back; the Python binding has no name for it."""
+
+    writer._dll_handle.dds_write_flush(ctypes.c_int32(writer._ref))
+
+
+def _number(kind: Any, number: int) -> Any:
+    return kind(**(blob_row(number) if kind.__name__ == "Blob" else number_row(number)))
+
+
+def number_row(number: int) -> dict[str, Any]:
+    return {"id": number, "seq": number * number % (1 << 32), "v": [float(number + i) for i in range(7)]}
+
+
+def blob_row(number: int, size: int = 100_000) -> dict[str, Any]:
+    return {"id": number, "data": blob(number, size)}
+
+
+def blob(number: int, size: int) -> bytes:
+    """Octets that differ from place to place and from number to number."""
+    seed = bytes((i * 31 + number * 7 + (i >> 8)) % 256 for i in range(4096))
+    return (seed * (size // 4096 + 1))[:size]
+
+
+def _sample(kind: Any, row: dict[str, Any]) -> Any:
+    """A Cyclone object from plain values; missing fields get a zero."""
+    return _value(kind, row)
+
+
+def _value(kind: Any, value: Any) -> Any:
+    from cyclonedds.idl import types
+    from cyclonedds.idl._type_helper import Annotated, get_args, get_origin, get_type_hints
+
+    if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
+        hints = get_type_hints(kind, include_extras=True)
+        return kind(**{name: _value(hint, value.get(name)) for name, hint in hints.items()})
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind[value]
+    if get_origin(kind) is Annotated:
+        how = get_args(kind)[1]
+        if isinstance(how, types.sequence | types.array) and not isinstance(value, bytes):
+            return [_value(how.subtype, each) for each in value]
+        if value is None:
+            return 0 if get_args(kind)[0] is int else 0.0
+    return "" if value is None and kind is str else value
+
+
+def plain(value: Any) -> Any:
+    """A Cyclone value as dicts, lists, strings and numbers; octets as bytes."""
+    if hasattr(value, "__dataclass_fields__"):
+        octets = _octets(type(value))
+        members = ((name, getattr(value, name)) for name in value.__dataclass_fields__)
+        return {name: bytes(member) if name in octets else plain(member) for name, member in members}
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+@cache
+def _octets(kind: Any) -> frozenset[str]:
+    """Members that are sequences or arrays of octets: Cyclone gives an empty one as a list."""
+    from cyclonedds.idl import types
+    from cyclonedds.idl._type_helper import Annotated, get_args, get_origin, get_type_hints
+
+    hints = get_type_hints(kind, include_extras=True)
+    annotated = {name: get_args(hint)[1] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    return frozenset(name for name, how in annotated.items() if getattr(how, "subtype", None) is types.byte)
+
+
+def main() -> None:
+    commands, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the library prints goes with its errors
+    endpoints = Endpoints(int(sys.argv[1]))
+    while True:
+        try:
+            method, arguments, keywords = pickle.load(commands)
+        except EOFError:
+            return
+        try:
+            answer = (True, getattr(endpoints, method)(*arguments, **keywords))
+        except Exception:  # noqa: BLE001 - whatever it is, the test is told
+            answer = (False, traceback.format_exc())
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    # the test unpickles what this module pickles: under its importable name
+    from interop import cyclone_peer
+
+    cyclone_peer.main()

@@ -1,0 +1,98 @@
+"""Endpoints that must not match, and what we say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from interop.cyclone_peer import CyclonePeer, wait_until
+from interop.cyclone_types import Number, Point
+from interop.subscription import Subscription, qos
+
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.events import IncompatibleQos
+from spark_rtps.transport.qos import DataRepresentation
+
+XCDR2 = (DataRepresentation.XCDR2,)
+
+
+@pytest.mark.parametrize(
+    ("written", "offered", "requested", "reason"),
+    [
+        pytest.param(
+            Number,
+            {"reliable": False},
+            {"reliable": True},
+            "RELIABILITY: the writer offers BEST_EFFORT, the reader requests RELIABLE",
+            id="reliability",
+        ),
+        pytest.param(
+            Number,
+            {},
+            {"transient_local": True},
+            "DURABILITY: the writer offers VOLATILE, the reader requests TRANSIENT_LOCAL",
+            id="durability",
+        ),
+        pytest.param(
+            Number,
+            {},
+            {"data_representation": XCDR2},
+            "DATA_REPRESENTATION: the writer offers [XCDR1], the reader requests [XCDR2]",
+            id="representation",
+        ),
+        pytest.param(
+            Point,
+            {},
+            {},
+            "TYPE: the writer's is 'interop::Point', the reader's is 'interop::Number'",
+            id="type",
+        ),
+    ],
+)
+def test_our_reader_says_why(
+    written: type,
+    offered: dict[str, Any],
+    requested: dict[str, Any],
+    reason: str,
+    cyclone: Callable[..., CyclonePeer],
+    subscribe: Callable[..., Subscription],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    peer = cyclone()
+    peer.writer("t", written, **offered)
+    receiver = subscribe("t", "Number", subscribe=qos(**requested))
+    wait_until(lambda: receiver.process.counters()["reader.incompatible_qos"] == 1, 20, "a mismatch")
+    said = ""
+
+    def is_said() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return reason in said
+
+    wait_until(is_said, 5, lambda: f"{reason!r} in {said!r}")
+    assert "topic 't': no match with 0110" in said
+    assert peer.matched("t") == []
+    assert receiver.process.counters()["reader.matched_writers"] == 0
+    assert receiver.process.counters()["reader.incompatible_qos"] == 1
+
+
+def test_our_writer_says_why(cyclone: Callable[..., CyclonePeer], participate: Callable[..., Node]) -> None:
+    peer = cyclone()
+    peer.reader("t", Number, reliable=True)
+    node = participate()
+    writer = node.create_writer("t", "interop::Number", qos(reliable=False))
+    found: list[IncompatibleQos] = []
+
+    def is_told() -> bool:
+        found.extend(event for event in node.events() if isinstance(event, IncompatibleQos))
+        return bool(found)
+
+    wait_until(is_told, 20, "a mismatch")
+    assert [event.reasons for event in found] == [
+        ("RELIABILITY: the writer offers BEST_EFFORT, the reader requests RELIABLE",)
+    ]
+    assert found[0].local == writer.guid
+    assert found[0].topic == "t"
+    assert not writer.has_ready_reader()
+    assert peer.matched("t") == []

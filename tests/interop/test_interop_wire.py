@@ -1,0 +1,158 @@
+"""Wireshark judges what we send in a session with Cyclone DDS that makes us say everything we can say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from interop.cyclone_peer import CyclonePeer, blob_row, number_row, wait_until
+from interop.cyclone_types import Blob, Number, Vehicle
+from interop.subscription import batch_of, codec, qos
+from pcap import write_pcap
+
+from spark_rtps.transport.limits import FRAGMENT_SIZE
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
+
+
+class Submessage(NamedTuple):
+    """As Wireshark read it; ``sn`` is 0 where there is no single one."""
+
+    kind: str
+    writer: bytes
+    sn: int
+
+
+def tshark(capture: Path, *arguments: str) -> list[str]:
+    """What tshark prints of a capture, by line."""
+    program = shutil.which("tshark")
+    if program is None:
+        pytest.fail("tshark is needed to judge what we send: install Wireshark's command line (apt: tshark)")
+    done = subprocess.run(
+        [program, "-n", "-r", str(capture), *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def submessages(capture: Path) -> list[Submessage]:
+    """Every submessage of a capture that is from or to a writer."""
+    found: list[Submessage] = []
+    kind = ""
+    for line in tshark(capture, "-V", "-Y", "rtps", "-O", "rtps"):
+        name, _, value = line.strip().partition(": ")
+        if name == "submessageId":
+            kind = value.partition(" ")[0]
+        elif name == "writerEntityId":
+            found.append(Submessage(kind, _entity(value), 0))
+        elif name == "writerSeqNumber":
+            found[-1] = found[-1]._replace(sn=int(value))
+    return found
+
+
+def _entity(text: str) -> bytes:
+    """``NAME (0x000100c2)`` or ``0x00000102 (...: 0x000001)``."""
+    found = re.search("0x([0-9a-f]{8})", text)
+    assert found is not None, text
+    return bytes.fromhex(found[1])
+
+
+@pytest.fixture
+def node(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, sent: list[bytes]) -> Node:
+    """A node that writes down what it sends, and of every tenth datagram then sends nothing."""
+    node, random = participate(), Random(9)
+    send = node.sockets.send
+
+    def record(datagrams: Iterable[Datagram]) -> int:
+        datagrams = list(datagrams)
+        sent.extend(b"".join(bytes(buffer) for buffer in datagram.buffers) for datagram in datagrams)
+        return send([datagram for datagram in datagrams if random.random() >= 0.1])
+
+    monkeypatch.setattr(node.sockets, "send", record)
+    return node
+
+
+@pytest.fixture
+def sent() -> list[bytes]:
+    return []
+
+
+def test_wireshark_finds_nothing_wrong(
+    node: Node, sent: list[bytes], cyclone: Callable[..., CyclonePeer], tmp_path: Path
+) -> None:
+    peer = cyclone(loss_per_mille=100)
+    # ours: many small samples, large ones, and an instance's life; late joiners make repairs and gaps of them
+    numbers = node.create_writer("numbers", "interop::Number", qos(transient_local=True, keep=1500))
+    blobs = node.create_writer("blobs", "interop::Blob", qos())
+    vehicles = node.create_writer(
+        "vehicles", "interop::Vehicle", qos(transient_local=True, keep=1), keyed=True
+    )
+    # what remains of three instances that were written once and one that was written often has a hole
+    cars = batch_of(
+        codec("Vehicle"), [{"id": min(n, 3), "note": "n" * n, "speed": float(n)} for n in range(12)]
+    )
+    hashes = codec("Vehicle").key_hashes(cars)
+    vehicles.write(codec("Vehicle").encode(cars), key_hashes=hashes)
+    vehicles.write(
+        codec("Vehicle").encode_keys(cars.slice(0, 1)), key_hashes=hashes[:1], flags=DISPOSED | KEY_ONLY
+    )
+    numbers.write(codec("Number").encode(batch_of(codec("Number"), [number_row(n) for n in range(2000)])))
+    for topic, kind, durable in (
+        ("numbers", Number, True),
+        ("blobs", Blob, False),
+        ("vehicles", Vehicle, True),
+    ):
+        peer.reader(topic, kind, transient_local=durable)
+    # theirs, so that we acknowledge and ask again
+    reader = node.create_reader("theirs", "interop::Blob", qos(), keyed=False)
+    small = node.create_reader("small", "interop::Number", qos(transient_local=True), keyed=False)
+    peer.writer("theirs", Blob)
+    peer.writer("small", Number, transient_local=True)
+    peer.wait_for_match("theirs", timeout=40)
+    peer.wait_for_match("small", timeout=40)
+    assert blobs.wait_for_readers(40)
+    large = codec("Blob").encode(batch_of(codec("Blob"), [blob_row(n) for n in range(20)]))
+    blobs.write(large)
+    peer.call("write_numbers", "theirs", 0, 20)
+    peer.call("write_numbers", "small", 0, 500)
+    for writer in (numbers, blobs, vehicles):
+        assert writer.wait_for_readers(40)
+        assert writer.wait_for_acknowledgments(40) == {}
+    peer.wait_for_acks("theirs", 40)
+    peer.wait_for_acks("small", 40)
+    assert [taken.row for taken in peer.take("numbers", 1500)] == [number_row(n) for n in range(500, 2000)]
+    wait_until(lambda: reader.counters.received_samples == 20, 10, "their blobs")
+    node.delete_endpoint(small.guid)
+    node.close()
+
+    capture = tmp_path / "sent.pcap"
+    capture.write_bytes(write_pcap(sent))
+    assert tshark(capture, "-Y", "!rtps || _ws.malformed || _ws.expert") == []
+    found = submessages(capture)
+    kinds = Counter(each.kind for each in found)
+    for kind in ("DATA", "DATA_FRAG", "HEARTBEAT", "GAP", "ACKNACK", "NACK_FRAG"):
+        assert kinds[kind] > 0, f"no {kind} in {kinds}"
+    # late joiners got what the history kept, by repairs alone; the others everything, and repairs
+    by_writer = {
+        writer.guid.entity: [
+            each.sn
+            for each in found
+            if each.writer == writer.guid.entity and each.kind in ("DATA", "DATA_FRAG")
+        ]
+        for writer in (numbers, vehicles, blobs)
+    }
+    assert set(by_writer[numbers.guid.entity]) == set(range(501, 2001))
+    assert len(by_writer[numbers.guid.entity]) == numbers.writer.counters.repaired_samples
+    assert set(by_writer[vehicles.guid.entity]) == {2, 3, 12, 13}
+    assert len(by_writer[vehicles.guid.entity]) == vehicles.writer.counters.repaired_samples
+    fragments = int((-(-large.all_lengths() // FRAGMENT_SIZE)).sum())
+    assert Counter(set(by_writer[blobs.guid.entity])) == Counter(range(1, 21))
+    assert len(by_writer[blobs.guid.entity]) == fragments + blobs.writer.counters.repaired_fragments
