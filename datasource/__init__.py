@@ -1,0 +1,19 @@
+"""All that knows Spark: options, schema, offsets, partitions, readers and writers of ``format("rtps")``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .source import RtpsDataSource
+
+__all__ = ["RtpsDataSource"]
+
+
+def __getattr__(name: str) -> object:
+    # lazy: the table of options can be had without importing PySpark
+    if name == "RtpsDataSource":
+        from .source import RtpsDataSource
+
+        return RtpsDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,162 @@
+"""Frames of the log gathered into chunks that are worth a pass over columns.
+
+A slow writer's frames hold one sample each, a fast one's thousands: small ones are copied together into one
+buffer, big ones are taken as they lie in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..transport.log.frame import Frame
+from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY, U8, Samples
+
+#: A chunk is closed when it has so many samples or bytes: Spark pays 12 µs a batch, big ones miss the caches.
+ROWS: Final = 32_768
+BYTES: Final = 8 << 20
+_ENCAPSULATION_BYTES: Final = 4
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Samples of some consecutive frames, in order."""
+
+    frames: list[Frame]
+    samples: Samples
+    counts: I64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counts = np.array([f.run.count for f in self.frames], np.int64)
+
+    @property
+    def count(self) -> int:
+        return self.samples.count
+
+    def frame_index(self) -> I64:
+        """Which frame each sample comes from."""
+        return np.repeat(np.arange(len(self.frames), dtype=np.int64), self.counts)
+
+    def sequence_numbers(self) -> I64:
+        first = np.array([f.run.first_sn for f in self.frames], np.int64)
+        before = np.cumsum(self.counts) - self.counts
+        numbers: I64 = np.arange(self.count, dtype=np.int64) + np.repeat(first - before, self.counts)
+        return numbers
+
+    def source_timestamps(self) -> I64:
+        """ns since the epoch, NO_TIMESTAMP where absent."""
+        runs = [f.run for f in self.frames]
+        if all(r.stride and r.timestamp_offset < 0 for r in runs):
+            return np.repeat(np.array([r.timestamp for r in runs], np.int64), self.counts)
+        return np.concatenate([r.timestamps() for r in runs])
+
+    def flags(self) -> npt.NDArray[np.uint32]:
+        runs = [f.run for f in self.frames]
+        hashed = np.array(
+            [HAS_KEY_HASH if r.stride and r.key_hash_offset >= 0 else 0 for r in runs], np.uint32
+        )
+        if all(r.stride for r in runs):
+            return np.repeat(np.array([r.flags for r in runs], np.uint32) | hashed, self.counts)
+        flags = np.concatenate([r.sample_flags() for r in runs])
+        flags |= np.repeat(hashed, self.counts)
+        return flags
+
+    def key_hashes(self) -> U8 | None:
+        """(count, 16), zeros where a sample has none; None if no sample has one."""
+        hashes = [f.run.key_hashes() for f in self.frames]
+        if all(h is None for h in hashes):
+            return None
+        filled = [
+            np.zeros((f.run.count, 16), np.uint8) if h is None else h
+            for f, h in zip(self.frames, hashes, strict=True)
+        ]
+        return np.ascontiguousarray(np.concatenate(filled))
+
+    def has_data(self) -> npt.NDArray[np.bool_] | None:
+        """Which samples carry data, not only a key or nothing; None = all."""
+        if all(
+            f.run.stride and not f.run.flags & KEY_ONLY and f.run.payload_length >= _ENCAPSULATION_BYTES
+            for f in self.frames
+        ):
+            return None
+        mask = ((self.flags() & KEY_ONLY) == 0) & (self.samples.all_lengths() >= _ENCAPSULATION_BYTES)
+        return None if mask.all() else mask
+
+
+def chunks(frames: Iterable[Frame], *, rows: int = ROWS, nbytes: int = BYTES) -> Iterator[Chunk]:
+    """Gather frames; a frame longer than twice ``rows`` is cut."""
+    held: list[Frame] = []
+    held_rows = held_bytes = 0
+    for whole in frames:
+        for frame in _cut(whole, rows):
+            held.append(frame)
+            held_rows += frame.run.count
+            held_bytes += frame.run.nbytes
+            if held_rows >= rows or held_bytes >= nbytes:
+                yield gather(held)
+                held, held_rows, held_bytes = [], 0, 0
+    if held:
+        yield gather(held)
+
+
+def gather(frames: list[Frame]) -> Chunk:
+    """One chunk of all frames: without a copy if there is one, else with one."""
+    if len(frames) == 1:
+        return Chunk(frames, frames[0].run.samples())
+    runs = [f.run for f in frames]
+    first, size = runs[0], runs[0].payload_length
+    if all(
+        r.stride == first.stride > 0
+        and r.payload_offset == first.payload_offset
+        and r.payload_length == size
+        and r.data.nbytes == r.count * r.stride
+        for r in runs
+    ):
+        # the usual case, one writer's stream: copied as it lies, headers included, with one call
+        data = np.concatenate([r.data for r in runs])
+        count = sum(r.count for r in runs)
+        return Chunk(
+            frames, Samples.uniform(data, count, size, start=first.payload_offset, stride=first.stride)
+        )
+    if all(r.stride and r.payload_length == size for r in runs):
+        return Chunk(frames, _pack([r.samples() for r in runs], size))
+    return Chunk(frames, _concatenate([r.samples() for r in runs]))
+
+
+def _pack(parts: list[Samples], size: int) -> Samples:
+    """Payloads of equal size, one behind the other."""
+    count = sum(p.count for p in parts)
+    stride = max(4, -(-size // 4) * 4)
+    data = np.empty(count * stride, np.uint8)
+    rows = data.reshape(count, stride)
+    at = 0
+    for part in parts:
+        rows[at : at + part.count, :size] = part.rows()
+        at += part.count
+    return Samples.uniform(data, count, size, stride=stride)
+
+
+def _concatenate(parts: list[Samples]) -> Samples:
+    """Payloads of all sizes: the buffers one behind the other, each at a multiple of 4."""
+    lengths = np.array([p.data.nbytes for p in parts], np.int64)
+    ends = np.cumsum((lengths + 3) & -4)
+    starts = ends - ((lengths + 3) & -4)
+    data = np.empty(int(ends[-1]), np.uint8)
+    for part, at in zip(parts, starts, strict=True):
+        data[at : at + part.data.nbytes] = part.data
+    offsets = np.concatenate([p.all_offsets() + at for p, at in zip(parts, starts, strict=True)])
+    return Samples.ragged(data, offsets, np.concatenate([p.all_lengths() for p in parts]))
+
+
+def _cut(frame: Frame, rows: int) -> Iterator[Frame]:
+    count = frame.run.count
+    if count <= 2 * rows:
+        yield frame
+        return
+    for first in range(0, count, rows):
+        run = frame.run.take(first, min(first + rows, count))
+        yield Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run)

@@ -1,0 +1,59 @@
+"""Offsets of a stream: a position in the stream log of each receiver, as versioned JSON.
+
+Spark compares offsets as strings, so the order of keys is fixed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ..transport.errors import UsageError
+from ..transport.log.frame import Cursor
+
+Json: TypeAlias = "dict[str, Json] | str | int"
+
+VERSION: Final = 1
+#: Name of the receiver that the source hosts itself.
+EMBEDDED: Final = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """Everything before ``cursor`` in the stream log called ``log`` (a UUID) has been planned."""
+
+    log: str
+    cursor: Cursor
+
+    def to_json(self) -> dict[str, Json]:
+        place: dict[str, Json] = {"log": self.log, "position": self.cursor.position}
+        if self.cursor.row:
+            place["row"] = self.cursor.row
+        return {"v": VERSION, "receivers": {EMBEDDED: place}}
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Json]) -> Offset:
+        """Raises UsageError for what no version of this source has written, or a newer one has."""
+        version = raw.get("v")
+        if version != VERSION:
+            raise UsageError(
+                f"the checkpoint holds an offset of version {version!r}; this spark-rtps reads version "
+                f"{VERSION}: upgrade it, or start with a new checkpoint"
+            )
+        match raw:
+            case {"receivers": {"embedded": {"log": str(log), "position": int(position), **rest}}} if (
+                _is_uuid(log)
+            ):
+                row = rest.get("row", 0)
+                if isinstance(row, int):
+                    return cls(log, Cursor(position, row))
+        raise UsageError(f"the checkpoint holds no offset of the rtps source: {raw!r}")
+
+
+def _is_uuid(text: str) -> bool:
+    """Whether a log's name is one: it becomes part of a path."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False

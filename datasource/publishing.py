@@ -1,0 +1,116 @@
+"""Writers that outlive tasks: Spark reuses its Python workers, so discovery is paid once in each of them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from ..transport.errors import AcknowledgmentError, NoReaderError
+from ..transport.net.node import Node, NodeConfig
+from ..transport.net.publishing import PublishingWriter
+from ..transport.qos import Qos
+from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.wire.samples import U8, Samples
+from .options import OnNoReader, Settings
+from .receiving import node_config
+from .schema import TopicPlan
+
+#: ``on_no_reader=drop``: how long a new participant looks around before it counts nobody as there.
+_LOOK_AROUND_NS: Final = NANOSECONDS
+_FOREVER_SECONDS: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class _WriterKey:
+    node: NodeConfig
+    topic: str
+    type_name: str
+    keyed: bool
+    qos: Qos
+
+
+class Publishers:
+    """The participants and writers of one process, each made at its first use."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._nodes: dict[NodeConfig, tuple[Node, int]] = {}
+        self._writers: dict[_WriterKey, PublishingWriter] = {}
+
+    def publication(self, settings: Settings, plan: TopicPlan) -> Publication:
+        """What one task writes to."""
+        if self._pid != os.getpid():
+            self.__init__()  # type: ignore[misc]  # forked: threads and sockets are the parent's
+        key = _WriterKey(node_config(settings), plan.topic, plan.type_name, plan.keyed, settings.qos)
+        with self._lock:
+            if key.node not in self._nodes:
+                self._nodes[key.node] = Node(key.node).start(), time.monotonic_ns()
+            node, started = self._nodes[key.node]
+            writer = self._writers.get(key)
+            if writer is None:
+                writer = node.create_writer(plan.topic, plan.type_name, settings.qos, keyed=plan.keyed)
+                self._writers[key] = writer
+        return Publication(writer, settings, look_around_until=started + _LOOK_AROUND_NS)
+
+    def close(self) -> None:
+        """Say goodbye to all domains."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            for node, _ in self._nodes.values():
+                node.close()
+            self._nodes.clear()
+            self._writers.clear()
+
+
+PUBLISHERS: Final = Publishers()
+atexit.register(PUBLISHERS.close)
+
+
+class Publication:
+    """One task's use of a writer."""
+
+    def __init__(self, writer: PublishingWriter, settings: Settings, *, look_around_until: int) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._look_around_until = look_around_until
+
+    def wait_for_reader(self) -> None:
+        """As ``on_no_reader`` says; NoReaderError if none comes within ``connect_timeout``."""
+        settings = self._settings
+        if settings.on_no_reader is OnNoReader.DROP:
+            self._writer.wait_for_readers(max(0, self._look_around_until - time.monotonic_ns()) / NANOSECONDS)
+            return
+        if not self._writer.wait_for_readers(seconds(settings.connect_timeout)):
+            raise NoReaderError(
+                f"no reader of topic {settings.topic!r} matched on domain {settings.domain} within "
+                f"{seconds(settings.connect_timeout):g} s (`spark-rtps ls` shows who is there, and with "
+                "which type and QoS); raise connect_timeout, or set on_no_reader=drop to write all the same"
+            )
+
+    def write(self, samples: Samples, key_hashes: U8 | None = None) -> None:
+        """Write all samples; AcknowledgmentError if readers hold it up for ``max_blocking_time``."""
+        self._writer.write(
+            samples, key_hashes=key_hashes, timeout=seconds(self._settings.qos.max_blocking_time)
+        )
+
+    def wait_for_acknowledgments(self) -> None:
+        """AcknowledgmentError, naming the readers, if one has not all within ``acknowledgment_timeout``."""
+        timeout = seconds(self._settings.acknowledgment_timeout)
+        behind = self._writer.wait_for_acknowledgments(timeout)
+        if behind:
+            last = self._writer.writer.last_sn
+            readers = ", ".join(f"{guid} (has {sn} of {last})" for guid, sn in behind.items())
+            raise AcknowledgmentError(
+                f"topic {self._settings.topic!r}: not acknowledged within {timeout:g} s by {readers}; "
+                "raise acknowledgment_timeout if they are merely slow"
+            )
+
+
+def seconds(duration: int) -> float:
+    return _FOREVER_SECONDS if duration >= INFINITE else duration / NANOSECONDS

@@ -1,0 +1,205 @@
+"""The receiver of one stream and its log, as the source's process on the driver sees them."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from ..transport.errors import LogLostError, RtpsError
+from ..transport.log.frame import Cursor
+from ..transport.log.segment import LOCK
+from ..transport.log.stream_log import StreamLog
+from ..transport.net.node import NodeConfig
+from ..transport.receiver.config import ReceiverConfig
+from ..transport.receiver.process import ReceiverProcess
+from ..transport.structure import NANOSECONDS
+from .options import Settings
+from .schema import TopicPlan
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+#: A receiver that dies more often than this within the period fails the query.
+_RESTARTS_MAX: Final = 3
+_RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
+#: After a driver was killed, its receiver needs a moment to notice and to let go of the log.
+_LOCK_SECONDS: Final = 10.0
+#: A topic without a writer for so long is worth a word.
+_NOBODY_SECONDS: Final = 15.0
+
+
+class Receiver(Protocol):
+    """What is used of :class:`ReceiverProcess`."""
+
+    @property
+    def pid(self) -> int: ...
+    def cursor(self) -> Cursor: ...
+    def commit(self, position: int) -> None: ...
+    def counters(self) -> dict[str, int]: ...
+    def check(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
+
+
+def node_config(settings: Settings) -> NodeConfig:
+    """The participant of a source or a sink."""
+    return NodeConfig(
+        domain=settings.domain,
+        interface=settings.interface,
+        peers=settings.peers,
+        participant_name=settings.participant_name,
+        multicast=settings.multicast,
+        lease_duration=settings.participant_lease_duration,
+        receive_buffer=settings.receive_buffer,
+    )
+
+
+class Receiving:
+    """One log and the receiver that appends to it, started anew on the same log when it dies."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        plan: TopicPlan,
+        log: str,
+        *,
+        start: StartReceiver = ReceiverProcess.start,
+    ) -> None:
+        self.log = log
+        self.directory = settings.log_dir / log
+        self._start = start
+        self._config = ReceiverConfig(
+            log_directory=str(self.directory),
+            topic=plan.topic,
+            type_name=plan.type_name,
+            keyed=plan.keyed,
+            qos=settings.qos,
+            node=node_config(settings),
+            log_max_bytes=settings.log_max_bytes,
+            log_segment_bytes=settings.log_segment_bytes,
+        )
+        self._deaths: deque[int] = deque()
+        self._nobody_since: float | None = time.monotonic()
+        self._receiver = self._start_patiently()
+
+    @classmethod
+    def on_new_log(
+        cls,
+        settings: Settings,
+        plan: TopicPlan,
+        *,
+        start: StartReceiver = ReceiverProcess.start,
+    ) -> Receiving:
+        """A receiver with a log of its own; logs untouched for ``log.retention`` are removed first."""
+        settings.log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_stale_logs(settings.log_dir, settings.log_retention, now=time.time_ns())
+        return cls(settings, plan, str(uuid.uuid4()), start=start)
+
+    @classmethod
+    def on_old_log(
+        cls,
+        settings: Settings,
+        plan: TopicPlan,
+        log: str,
+        *,
+        start: StartReceiver = ReceiverProcess.start,
+    ) -> Receiving:
+        """The receiver goes on with the log of an earlier run of the query; LogLostError if it is gone."""
+        directory = settings.log_dir / log
+        if not StreamLog.exists(directory):
+            raise LogLostError(f"there is no stream log {directory}")
+        return cls(settings, plan, log, start=start)
+
+    def tail(self) -> Cursor:
+        """The end of the log. A receiver found dead is started again, a few times."""
+        try:
+            self._receiver.check()
+        except RtpsError as error:
+            self._revive(error)
+        self._mention_nobody()
+        return self._receiver.cursor()
+
+    def commit(self, cursor: Cursor) -> None:
+        """Spark is done with everything before ``cursor``."""
+        self._receiver.commit(cursor.position)
+
+    def counters(self) -> dict[str, int]:
+        return self._receiver.counters()
+
+    def stop(self) -> None:
+        self._receiver.stop()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _start_patiently(self) -> Receiver:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while is_appended_to(self.directory) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self._start(self._config)
+
+    def _revive(self, error: RtpsError) -> None:
+        now = time.monotonic_ns()
+        while self._deaths and now - self._deaths[0] > _RESTARTS_PERIOD_NS:
+            self._deaths.popleft()
+        if len(self._deaths) >= _RESTARTS_MAX:
+            raise RtpsError(f"{error}; it died {_RESTARTS_MAX + 1} times within a minute") from None
+        self._deaths.append(now)
+        _log.warning("%s; starting it again on the same log", error)
+        self._receiver.stop()
+        self._receiver = self._start_patiently()
+
+    def _mention_nobody(self) -> None:
+        if self._nobody_since is None or time.monotonic() - self._nobody_since < _NOBODY_SECONDS:
+            return
+        self._nobody_since = None
+        if self.counters().get("reader.matched_writers", 0) == 0:
+            c = self._config
+            _log.warning(
+                "topic %r, type %r: no writer matched on domain %d in %g s; `spark-rtps ls` shows what is "
+                "there",
+                c.topic,
+                c.type_name,
+                c.node.domain,
+                _NOBODY_SECONDS,
+            )
+
+
+def is_appended_to(directory: Path) -> bool:
+    """Whether some process is the appender of the log in ``directory``."""
+    try:
+        lock = os.open(directory / LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def remove_stale_logs(root: Path, retention: int, *, now: int) -> list[Path]:
+    """Remove logs below ``root`` whose files have not changed for ``retention`` ns; returns them."""
+    removed = []
+    for directory in root.iterdir():
+        try:
+            uuid.UUID(directory.name)
+            newest = max(
+                (f.stat().st_mtime_ns for f in directory.iterdir()), default=directory.stat().st_mtime_ns
+            )
+            if now - newest > retention and not is_appended_to(directory):
+                shutil.rmtree(directory)
+                removed.append(directory)
+        except (ValueError, OSError):
+            continue  # not ours, or somebody else is removing it
+    return removed

@@ -1,0 +1,120 @@
+"""The ``rtps`` data source: what Spark sees."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from ..transport.errors import UsageError
+from . import shipping
+from .option_table import AppliesTo
+from .options import parse_options
+
+if TYPE_CHECKING:
+    from .batch_reader import RtpsBatchReader
+    from .stream_reader import RtpsStreamReader
+    from .writer import RtpsArrowWriter, RtpsStreamArrowWriter
+
+
+class RtpsDataSource(DataSource):
+    """Live DDS topics as DataFrames, and DataFrames as live DDS topics.
+
+    Nothing to register: with ``spark-rtps`` installed (pip, or on PYTHONPATH), ``format("rtps")`` works.
+
+    **Read a topic** whose type an IDL file defines, or whose columns you know::
+
+        df = (spark.readStream.format("rtps")
+              .option("topic", "Square")
+              .option("type.file", "ShapeType.idl").option("type", "ShapeType")
+              .load())                       # color STRING, x INT, y INT, shapesize INT
+
+        df = spark.readStream.format("rtps").schema("id INT, x DOUBLE").load("Positions")
+
+    One query is one DDS reader, in a process of its own beside the driver. What it receives goes to a log on
+    disk under ``log.dir``, and stays there until Spark has committed it: restarted from its checkpoint, a
+    query reads exactly what it had planned. A reliable reader acknowledges what is in the log; when the log
+    is full (``log.max_bytes``) reliable writers are held back.
+
+    - ``startingOffsets=earliest`` (or ``durability=transient_local``) also takes the history that
+      TRANSIENT_LOCAL writers keep.
+    - ``maxRowsPerTrigger`` and ``maxBytesPerTrigger`` bound a micro-batch; rows are counted in samples.
+    - ``Trigger.AvailableNow`` listens for ``read.timeout`` and then processes what came by then.
+    - ``metadata=true`` adds ``_rtps``: writer, sequence_number, source_timestamp, reception_timestamp and
+      instance_state. Only then do disposed and unregistered instances make rows (NOT_ALIVE_DISPOSED,
+      NOT_ALIVE_NO_WRITERS): their keys are filled where the writer sent them, everything else is null. With
+      ``.schema(...)`` the column must be declared there too.
+    - ``payload=binary`` gives one row a sample with its serialized payload, whatever its type.
+    - A join of a stream with itself is two readers to Spark, thus to DDS; a union with itself is one.
+    - Samples that do not decode are dropped, counted and warned about with their writer.
+    - The default reliability is ``reliable``. It does not match best-effort writers; whoever is on the topic
+      but does not match is named on stderr with the reason.
+
+    **Read a moment of it**, as a batch. Every action listens anew; ``cache()`` what you use twice::
+
+        spark.read.format("rtps").option("read.max_rows", 1000).option("read.timeout", "5s")....load("Square")
+
+    **Write a topic**. The columns make the DDS type (``spark-rtps idl`` prints it), or ``type.file`` has it::
+
+        df.writeStream.format("rtps").option("checkpointLocation", ...).start("Alerts")
+        df.write.format("rtps").mode("append").save("Alerts")
+
+    Each Python worker keeps one participant and one writer per topic between its tasks. A task ends when all
+    matched reliable readers have acknowledged its rows, or fails and says who has not
+    (``acknowledgment_timeout``). Delivery is at least once: a retried task writes its rows again. Without any
+    reader a task waits (``on_no_reader``, ``connect_timeout``). A history for late joiners
+    (``durability=transient_local``) lives as long as the worker process, which Spark ends after a minute of
+    idleness.
+
+    Durations are written ``200ms``, ``3s``, ``5min``, ``infinite``; sizes ``64KiB``, ``1MB``; DDS kinds as in
+    ROS 2 or as DDS's constants. ``spark-rtps options`` lists all options.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        parse_options(options, AppliesTo.BOTH)  # a typo should fail here, not when the query runs
+
+    @classmethod
+    def name(cls) -> str:
+        return "rtps"
+
+    def schema(self) -> StructType:
+        from .schema import source_schema
+
+        return source_schema(parse_options(self.options, AppliesTo.READ))
+
+    def reader(self, schema: StructType) -> RtpsBatchReader:
+        from .batch_reader import RtpsBatchReader
+        from .schema import plan_reading
+
+        settings = parse_options(self.options, AppliesTo.READ)
+        return RtpsBatchReader(settings, plan_reading(settings, schema))
+
+    def streamReader(self, schema: StructType) -> RtpsStreamReader:  # noqa: N802
+        from .schema import plan_reading
+        from .stream_reader import RtpsStreamReader
+
+        settings = parse_options(self.options, AppliesTo.READ)
+        return RtpsStreamReader(settings, plan_reading(settings, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> RtpsArrowWriter:
+        from .schema import plan_writing
+        from .writer import RtpsArrowWriter
+
+        if overwrite:
+            raise UsageError("what is written to a DDS topic cannot be overwritten: use mode('append')")
+        settings = parse_options(self.options, AppliesTo.WRITE)
+        return RtpsArrowWriter(settings, plan_writing(settings, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RtpsStreamArrowWriter:  # noqa: N802
+        # overwrite means output mode "complete": every micro-batch writes the whole result
+        from .schema import plan_writing
+        from .writer import RtpsStreamArrowWriter
+
+        settings = parse_options(self.options, AppliesTo.WRITE)
+        return RtpsStreamArrowWriter(settings, plan_writing(settings, schema))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return shipping.reduce(self)

@@ -1,0 +1,196 @@
+"""The streaming source: plans ranges of the stream log on the driver, decodes them in tasks."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ..transport.errors import LogLostError
+from ..transport.log.frame import Cursor
+from ..transport.receiver.process import ReceiverProcess
+from .decoding import read_log
+from .offsets import Json, Offset
+from .options import Settings
+from .planning import Limits, LogPartition, plan_end, plan_partitions
+from .receiving import Receiving, StartReceiver
+from .schema import TopicPlan
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+_START: Final = Cursor(0)
+_LISTEN_STEP_SECONDS: Final = 0.02
+
+
+class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark calls everything but ``read`` in one process on the driver that lives as long as the query.
+
+    A copy of this object is pickled for the tasks; what is open stays behind.
+    """
+
+    def __init__(
+        self, settings: Settings, plan: TopicPlan, *, start: StartReceiver = ReceiverProcess.start
+    ) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._start = start
+        self._receiving: Receiving | None = None
+        #: Trigger.AvailableNow: listen for a while, then go no further than the target.
+        self._available_now = False
+        self._attached_at = 0
+        self._target: Cursor | None = None
+        self._stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
+
+    def __getstate__(self) -> tuple[Settings, TopicPlan]:
+        return self._settings, self._plan
+
+    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    # --- offsets -----------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Json]:  # noqa: N802
+        """The beginning of a new log, whose receiver listens from now on. Spark asks twice."""
+        if self._receiving is None:
+            self._attach(Receiving.on_new_log(self._settings, self._plan, start=self._start))
+        return self._offset(_START)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Spark has no composite limit: with both options, latestOffset adds the one in bytes
+        if self._settings.max_rows_per_trigger is not None:
+            return ReadMaxRows(self._settings.max_rows_per_trigger)
+        if self._settings.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._settings.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
+        """The end of the next micro-batch: reads a counter, and walks frame headers if there is a limit."""
+        receiving, begin = self._attach_to(Offset.from_json(start))
+        if self._available_now and self._target is None:
+            self._target = self._listen(receiving)
+        tail = receiving.tail() if self._target is None else self._target
+        log_max_bytes = self._settings.log_max_bytes
+        end = plan_end(receiving.directory, begin, tail, self._limits(limit), log_max_bytes=log_max_bytes)
+        return self._offset(end) if end > begin else start
+
+    def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802
+        return None if self._receiving is None else self._offset(self._receiving.tail())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        # on a restart the log is not known yet: listening happens in the first latestOffset
+        self._available_now = True
+
+    # --- ranges ------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch. After a restart this comes first: it finds the log again."""
+        first, last = Offset.from_json(start), Offset.from_json(end)
+        receiving, _ = self._attach_to(last)
+        if receiving.log != last.log:
+            return []  # lost, and failOnDataLoss=false
+        begin = first.cursor if first.log == last.log else _START
+        base, tail = receiving.counters().get("log.base", 0), receiving.tail()
+        if begin.position < base or last.cursor > tail:
+            self._lost(
+                f"stream log {receiving.directory} holds positions {base} to {tail.position}, but the "
+                f"checkpoint wants {begin.position} to {last.cursor.position}"
+            )
+            if last.cursor > tail:
+                self._replace(receiving)
+                return []
+            begin = Cursor(base)
+        return plan_partitions(
+            receiving.directory,
+            begin,
+            last.cursor,
+            min_partitions=self._settings.min_partitions,
+            host=os.uname().nodename,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Decode one range; runs in a task, perhaps several times."""
+        assert isinstance(partition, LogPartition)
+        return read_log(partition, self._plan)
+
+    def commit(self, end: dict[str, Json]) -> None:
+        offset = Offset.from_json(end)
+        if self._receiving is not None and offset.log == self._receiving.log:
+            self._receiving.commit(offset.cursor)
+
+    def stop(self) -> None:
+        self._stopping = True
+        receiving, self._receiving = self._receiving, None
+        if receiving is not None:
+            receiving.stop()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _attach_to(self, offset: Offset) -> tuple[Receiving, Cursor]:
+        """The receiver, and where in its log ``offset`` lies: at the start if that log was lost."""
+        receiving = self._receiving
+        if receiving is None:
+            try:
+                receiving = Receiving.on_old_log(self._settings, self._plan, offset.log, start=self._start)
+            except LogLostError as error:
+                self._lost(str(error))
+                receiving = Receiving.on_new_log(self._settings, self._plan, start=self._start)
+            self._attach(receiving)
+        return receiving, offset.cursor if receiving.log == offset.log else _START
+
+    def _attach(self, receiving: Receiving) -> None:
+        self._receiving, self._attached_at = receiving, time.monotonic_ns()
+        atexit.register(receiving.stop)
+        if threading.current_thread() is threading.main_thread():
+            # Spark sends SIGTERM and closes the socket: without a handler we die before stop() is called
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
+        self._stopping = True
+
+    def _replace(self, receiving: Receiving) -> None:
+        receiving.stop()
+        self._attach(Receiving.on_new_log(self._settings, self._plan, start=self._start))
+
+    def _lost(self, what: str) -> None:
+        if self._settings.fail_on_data_loss:
+            raise LogLostError(
+                f"{what}. Samples that were received but not processed are lost. Set log.dir to the "
+                "directory of the earlier run, or go on without them with failOnDataLoss=false, or start "
+                "with a new checkpoint"
+            )
+        _log.warning("%s; samples are lost, going on because failOnDataLoss=false", what)
+
+    def _listen(self, receiving: Receiving) -> Cursor:
+        """Trigger.AvailableNow: what is available is what arrives within ``read.timeout``."""
+        until = self._attached_at + self._settings.read_timeout
+        while time.monotonic_ns() < until and not self._stopping:
+            time.sleep(_LISTEN_STEP_SECONDS)
+            receiving.tail()  # keeps it alive
+        return receiving.tail()
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        if isinstance(limit, ReadMaxRows):
+            return Limits(limit.max_rows, self._settings.max_bytes_per_trigger)
+        if isinstance(limit, ReadMaxBytes):
+            return Limits(None, limit.max_bytes)
+        return Limits()
+
+    def _offset(self, cursor: Cursor) -> dict[str, Json]:
+        assert self._receiving is not None
+        return Offset(self._receiving.log, cursor).to_json()

@@ -1,0 +1,121 @@
+"""The sink, batch and streaming: record batches of a task to samples, written and acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ..transport.errors import EncodeError
+from ..transport.wire.samples import U8, Samples
+from .decoding import codec_for, gather_index
+from .options import Payload, Settings
+from .publishing import PUBLISHERS
+from .schema import TopicPlan
+from .workers import settle
+
+
+@dataclass(frozen=True)
+class RtpsCommitMessage(WriterCommitMessage):
+    """What one task wrote."""
+
+    rows: int
+    samples: int
+
+
+class _TaskWriter:
+    """Writing one task's rows; pickled to the tasks."""
+
+    def __init__(self, settings: Settings, plan: TopicPlan) -> None:
+        self._settings = settings
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        settle()
+        encode = _encoder(self._settings, self._plan)
+        publication = PUBLISHERS.publication(self._settings, self._plan)
+        rows = written = 0
+        for batch in iterator:
+            if not batch.num_rows:
+                continue
+            if not rows:
+                publication.wait_for_reader()
+            samples, key_hashes = encode(batch)
+            publication.write(samples, key_hashes)
+            rows += batch.num_rows
+            written += samples.count
+        if rows:
+            publication.wait_for_acknowledgments()
+        return RtpsCommitMessage(rows, written)
+
+
+class RtpsArrowWriter(_TaskWriter, DataSourceArrowWriter):
+    """``df.write``: each task returns when its rows are acknowledged; a retried task writes them again."""
+
+
+class RtpsStreamArrowWriter(_TaskWriter, DataSourceStreamArrowWriter):
+    """``df.writeStream``: the same for every micro-batch."""
+
+
+Encoder = Callable[[pa.RecordBatch], tuple[Samples, U8 | None]]
+
+
+def _encoder(settings: Settings, plan: TopicPlan) -> Encoder:
+    match plan.payload:
+        case Payload.CDR:
+            return _cdr_encoder(settings, plan)
+        case Payload.BINARY:
+            return lambda batch: (samples_of(batch.column("value")), None)
+        case Payload.ARROW:
+            return lambda batch: (arrow_sample(batch), None)
+
+
+def _cdr_encoder(settings: Settings, plan: TopicPlan) -> Encoder:
+    assert plan.struct is not None
+    codec = codec_for(plan.struct, None)
+    representation = settings.representation
+
+    def encode(batch: pa.RecordBatch) -> tuple[Samples, U8 | None]:
+        samples = codec.encode(batch, representation=representation)
+        return samples, codec.key_hashes(batch, representation=representation) if plan.keyed else None
+
+    return encode
+
+
+def samples_of(values: pa.BinaryArray) -> Samples:
+    """Serialized payloads, encapsulation header included, each brought to a multiple of 4; one copy."""
+    if values.null_count:
+        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+        raise EncodeError(f"column 'value', row {row}: a payload must not be null")
+    n = len(values)
+    _, offsets_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + n + 1].astype(np.int64)
+    lengths = np.diff(offsets)
+    short = np.flatnonzero(lengths < 4)
+    if len(short):
+        raise EncodeError(
+            f"column 'value', row {int(short[0])}: shorter than an encapsulation header, 4 bytes"
+        )
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    padded = (lengths + 3) & -4
+    starts = np.cumsum(padded) - padded
+    out = np.zeros(int(padded.sum()), np.uint8)
+    out[gather_index(starts, lengths)] = data[int(offsets[0]) : int(offsets[-1])]
+    return Samples.ragged(out, starts, lengths)
+
+
+def arrow_sample(batch: pa.RecordBatch) -> Samples:
+    """A record batch as one sample of ``spark_rtps::ArrowBatch``: CDR_LE, octet count, Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    ipc = np.frombuffer(sink.getvalue(), np.uint8)
+    padding = -len(ipc) % 4
+    data = np.zeros(8 + len(ipc) + padding, np.uint8)
+    data[1], data[3] = 0x01, padding
+    data[4:8] = np.frombuffer(len(ipc).to_bytes(4, "little"), np.uint8)
+    data[8 : 8 + len(ipc)] = ipc
+    return Samples.uniform(data, 1, len(data))

@@ -1,0 +1,81 @@
+"""Chunks: frames gathered without losing, doubling or reordering a sample."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from stream_logs import NOTE, OTHER, POINT, WRITER, encoded, notes, points, run_of, write_log
+
+from spark_rtps.datasource.chunks import chunks, gather
+from spark_rtps.transport.log.frame import Cursor, Frame
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.wire.samples import KEY_ONLY, Run
+
+
+def frame(run: Run, rows_before: int = 0) -> Frame:
+    return Frame(0, run.nbytes, 7, rows_before, run)
+
+
+def test_equal_sizes_are_packed():
+    chunk = gather([frame(run_of(encoded(points(i, 3)), 1 + i)) for i in range(0, 30, 3)])
+    assert chunk.samples.is_uniform
+    assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 30))
+    assert chunk.sequence_numbers().tolist() == list(range(1, 31))
+    assert chunk.frame_index().tolist() == [i // 3 for i in range(30)]
+
+
+def test_equal_sizes_with_other_submessages_around_are_packed():
+    wide = encoded(points(3, 2))
+    framed = np.zeros((2, 24 + wide.size), np.uint8)
+    framed[:, 24:] = wide.rows()
+    other = Run(WRITER, 4, 2, framed.reshape(-1), stride=24 + wide.size, payload_offset=24)
+    other.payload_length = wide.size
+    chunk = gather([frame(run_of(encoded(points(0, 3)), 1)), frame(other)])
+    assert chunk.samples.is_uniform
+    assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 5))
+
+
+def test_unequal_sizes_are_concatenated():
+    runs = [run_of(encoded(notes(i, 5), NOTE), i) for i in range(0, 20, 5)]
+    chunk = gather([frame(r) for r in runs])
+    assert not chunk.samples.is_uniform
+    assert (chunk.samples.all_offsets() % 4 == 0).all()
+    assert Codec(NOTE).decode(chunk.samples).batch.equals(notes(0, 20))
+
+
+def test_uniform_and_indexed_mix():
+    one = run_of(encoded(points(0, 4)), 1)
+    two = Run.single(OTHER, 9, np.ascontiguousarray(encoded(points(4, 1)).data))
+    chunk = gather([frame(one), frame(two)])
+    assert Codec(POINT).decode(chunk.samples).batch.equals(points(0, 5))
+    assert chunk.sequence_numbers().tolist() == [1, 2, 3, 4, 9]
+
+
+def test_one_frame_is_not_copied():
+    run = run_of(encoded(points(0, 100)), 1)
+    assert gather([frame(run)]).samples.data is run.data
+
+
+@pytest.mark.parametrize("sizes", [[1] * 100, [7, 1000, 3], [250, 250, 1]])
+def test_all_samples_once_and_in_order(tmp_path, sizes):
+    starts = np.cumsum([0, *sizes])
+    runs = [run_of(encoded(points(int(a), int(b - a))), int(a) + 1) for a, b in pairwise(starts)]
+    end = write_log(tmp_path, runs)
+    parts = list(chunks(LogView(tmp_path).frames(Cursor(0), end), rows=100))
+    decoded = [Codec(POINT).decode(c.samples).batch for c in parts]
+    assert pa.Table.from_batches(decoded).equals(pa.Table.from_batches([points(0, sum(sizes))]))
+    assert max(c.count for c in parts) <= 2 * 100 + 100
+    sns = np.concatenate([c.sequence_numbers() for c in parts])
+    assert sns.tolist() == list(range(1, sum(sizes) + 1))
+
+
+def test_data_or_not():
+    data = run_of(encoded(points(0, 2)), 1)
+    assert gather([frame(data)]).has_data() is None
+    key = Run.single(WRITER, 3, np.zeros(8, np.uint8), flags=KEY_ONLY)
+    nothing = Run.single(WRITER, 4, np.zeros(0, np.uint8))
+    mask = gather([frame(data), frame(key), frame(nothing)]).has_data()
+    assert mask is not None
+    assert mask.tolist() == [True, True, False, False]

@@ -1,0 +1,236 @@
+"""Ranges of a log to the rows Spark sees."""
+
+import datetime
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from stream_logs import (
+    NOTE,
+    OTHER,
+    POINT,
+    RECEPTION,
+    SOURCE,
+    WRITER,
+    encoded,
+    notes,
+    points,
+    run_of,
+    write_log,
+)
+
+from spark_rtps.datasource.decoding import decode_range, payloads, read_log
+from spark_rtps.datasource.options import Payload
+from spark_rtps.datasource.planning import LogPartition
+from spark_rtps.datasource.schema import ARROW_BATCH, BINARY_SCHEMA, METADATA_SCHEMA, TopicPlan
+from spark_rtps.datasource.writer import arrow_sample, samples_of
+from spark_rtps.transport.errors import EncodeError, LogLostError, UsageError
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.types.arrow import arrow_schema
+from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.types.model import Member, String, Struct
+from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Run, Samples
+
+RTPS = pa.field("_rtps", pa.struct(list(METADATA_SCHEMA)))
+
+
+def plan(struct=POINT, *, metadata=False, payload=Payload.CDR) -> TopicPlan:
+    data = arrow_schema(struct)
+    columns = data.append(RTPS) if metadata else data
+    return TopicPlan("T", struct.name, struct.is_keyed, payload, struct, data, columns)
+
+
+BINARY = TopicPlan("T", "Any", False, Payload.BINARY, None, BINARY_SCHEMA, BINARY_SCHEMA)
+
+
+def decode(tmp_path, runs, plan) -> pa.Table:
+    end = write_log(tmp_path, runs)
+    batches = list(decode_range(LogView(tmp_path), Cursor(0), end, plan))
+    assert all(b.schema.equals(plan.columns) for b in batches)
+    return pa.Table.from_batches(batches, plan.columns)
+
+
+def key_run(sn: int, row: int, flags: int) -> Run:
+    payload = np.frombuffer(Codec(POINT).encode_keys(points(row, 1)).payload(0), np.uint8)
+    return Run.single(WRITER, sn, payload, flags=flags | KEY_ONLY, timestamp=SOURCE)
+
+
+def at(ns: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=ns // 1000)
+
+
+class TestCdr:
+    def test_columns(self, tmp_path):
+        runs = [run_of(encoded(points(i, 7)), i + 1) for i in range(0, 70, 7)]
+        assert decode(tmp_path, runs, plan()).to_batches()[0].equals(points(0, 70))
+
+    def test_variable_sizes(self, tmp_path):
+        runs = [run_of(encoded(notes(i, 7), NOTE), i + 1) for i in range(0, 70, 7)]
+        assert decode(tmp_path, runs, plan(NOTE)).combine_chunks().to_batches()[0].equals(notes(0, 70))
+
+    def test_metadata(self, tmp_path):
+        runs = [
+            run_of(encoded(points(0, 2)), 11),
+            run_of(encoded(points(2, 1)), 5, writer=OTHER, timestamp=SOURCE + 2000),
+        ]
+        rows = decode(tmp_path, runs, plan(metadata=True)).column("_rtps").to_pylist()
+        assert [r["writer"] for r in rows] == [str(WRITER), str(WRITER), str(OTHER)]
+        assert [r["sequence_number"] for r in rows] == [11, 12, 5]
+        assert [r["source_timestamp"] for r in rows] == [at(SOURCE), at(SOURCE), at(SOURCE + 2000)]
+        assert {r["reception_timestamp"] for r in rows} == {at(RECEPTION)}
+        assert {r["instance_state"] for r in rows} == {"ALIVE"}
+
+    def test_absent_timestamp_is_null(self, tmp_path):
+        runs = [run_of(encoded(points(0, 2)), 1, timestamp=-(1 << 63))]
+        rows = decode(tmp_path, runs, plan(metadata=True)).column("_rtps").to_pylist()
+        assert [r["source_timestamp"] for r in rows] == [None, None]
+
+    def test_end_of_instance_is_skipped_without_metadata(self, tmp_path):
+        runs = [run_of(encoded(points(0, 2)), 1), key_run(3, 1, DISPOSED), run_of(encoded(points(2, 1)), 4)]
+        assert decode(tmp_path, runs, plan()).column("id").to_pylist() == [0, 1, 2]
+
+    def test_end_of_instance_is_a_row_with_metadata(self, tmp_path):
+        runs = [
+            run_of(encoded(points(0, 2)), 1),
+            key_run(3, 1, DISPOSED),
+            run_of(encoded(points(2, 1)), 4),
+            key_run(5, 0, UNREGISTERED),
+            Run.single(WRITER, 6, np.zeros(0, np.uint8), flags=DISPOSED, timestamp=SOURCE),
+        ]
+        table = decode(tmp_path, runs, plan(metadata=True))
+        assert table.column("id").to_pylist() == [0, 1, 1, 2, 0, None]
+        assert table.column("x").to_pylist() == [0.0, 0.5, None, 1.0, None, None]
+        rtps = table.column("_rtps").to_pylist()
+        assert [r["sequence_number"] for r in rtps] == [1, 2, 3, 4, 5, 6]
+        assert [r["instance_state"] for r in rtps] == [
+            "ALIVE",
+            "ALIVE",
+            "NOT_ALIVE_DISPOSED",
+            "ALIVE",
+            "NOT_ALIVE_NO_WRITERS",
+            "NOT_ALIVE_DISPOSED",
+        ]
+
+    def test_key_hash_alone_tells_a_short_key(self, tmp_path):
+        key_hash = Codec(POINT).key_hashes(points(7, 1))[0].tobytes()
+        nothing = np.zeros(0, np.uint8)
+        runs = [
+            run_of(encoded(points(0, 1)), 1),
+            Run.single(WRITER, 2, nothing, flags=DISPOSED, timestamp=SOURCE, key_hash=key_hash),
+        ]
+        table = decode(tmp_path, runs, plan(metadata=True))
+        assert table.column("id").to_pylist() == [0, 7]
+        assert table.column("x").to_pylist() == [0.0, None]
+
+    def test_key_hash_that_is_an_md5_tells_nothing(self, tmp_path):
+        named = Struct("Named", (Member("name", String(), 0, key=True),))
+        run = Run.single(WRITER, 1, np.zeros(0, np.uint8), flags=DISPOSED, key_hash=bytes(range(16)))
+        assert decode(tmp_path, [run], plan(named, metadata=True)).column("name").to_pylist() == [None]
+
+    def test_null_in_a_column_that_is_not_null(self, tmp_path):
+        strict = plan(metadata=True)
+        not_null = pa.schema([f.with_nullable(f.name != "x") for f in strict.columns])
+        strict = replace(strict, columns=not_null)
+        assert decode(tmp_path / "a", [run_of(encoded(points(0, 2)), 1)], strict).num_rows == 2
+        with pytest.raises(UsageError, match="column 'x' is declared NOT NULL"):
+            decode(tmp_path / "b", [run_of(encoded(points(0, 2)), 1), key_run(3, 0, DISPOSED)], strict)
+
+    def test_nothing_but_malformed(self, tmp_path):
+        strange = Run.single(WRITER, 1, np.array([77, 77, 0, 0], np.uint8))
+        assert decode(tmp_path, [strange], plan(metadata=True)).num_rows == 0
+
+    def test_malformed_are_dropped_and_told(self, tmp_path, caplog):
+        short = Run.single(OTHER, 1, np.array([0, 1, 0, 0, 9, 9, 9, 9], np.uint8))
+        strange = Run.single(OTHER, 2, np.array([77, 77, 0, 0, 1, 1, 1, 1], np.uint8))
+        runs = [run_of(encoded(points(0, 2)), 1), short, strange, run_of(encoded(points(2, 1)), 3)]
+        with caplog.at_level(logging.WARNING):
+            table = decode(tmp_path, runs, plan(metadata=True))
+        assert table.column("id").to_pylist() == [0, 1, 2]
+        assert [r["sequence_number"] for r in table.column("_rtps").to_pylist()] == [1, 2, 3]
+        assert f"2 malformed samples of writer {OTHER} were dropped" in caplog.text
+
+    def test_same_range_same_rows(self, tmp_path):
+        runs = [run_of(encoded(points(i, 10)), i + 1) for i in range(0, 100, 10)]
+        end = write_log(tmp_path, runs)
+        part = LogPartition(str(tmp_path), "h", 0, 3, end.position, 0)
+        first, again = (list(read_log(part, plan())) for _ in range(2))
+        assert first == again
+        assert sum(b.num_rows for b in first) == 97
+
+    def test_log_is_gone(self, tmp_path):
+        part = LogPartition(str(tmp_path / "none"), "elsewhere", 0, 0, 32, 0)
+        with pytest.raises(LogLostError, match="it lies on host elsewhere"):
+            list(read_log(part, plan()))
+
+
+class TestBinary:
+    def test_rows(self, tmp_path):
+        samples = encoded(notes(0, 3), NOTE)
+        keyed = Run.single(
+            OTHER, 9, np.frombuffer(samples.payload(0), np.uint8), key_hash=bytes(range(16)), timestamp=SOURCE
+        )
+        runs = [run_of(samples, 1), keyed, key_run(10, 0, DISPOSED)]
+        table = decode(tmp_path, runs, BINARY)
+        values = [bytes(samples.payload(i)) for i in range(3)]
+        assert table.column("value").to_pylist()[:4] == [*values, values[0]]
+        assert table.column("encapsulation").to_pylist() == ["CDR_LE"] * 5
+        assert table.column("key_hash").to_pylist() == [None, None, None, bytes(range(16)), None]
+        assert table.column("sequence_number").to_pylist() == [1, 2, 3, 9, 10]
+        assert table.column("topic").to_pylist() == ["T"] * 5
+        assert table.column("instance_state").to_pylist()[-1] == "NOT_ALIVE_DISPOSED"
+
+    def test_no_payload_no_encapsulation(self, tmp_path):
+        table = decode(tmp_path, [Run.single(WRITER, 1, np.zeros(0, np.uint8), flags=DISPOSED)], BINARY)
+        assert table.column("encapsulation").to_pylist() == [None]
+        assert table.column("value").to_pylist() == [b""]
+
+    def test_there_and_back(self):
+        samples = samples_of(pa.array([b"\0\1\0\0abcd", b"\0\1\0\1abc", b"\0\1\0\0"]).slice(1))
+        assert [bytes(samples.payload(i)) for i in range(2)] == [b"\0\1\0\1abc", b"\0\1\0\0"]
+        assert (samples.all_offsets() % 4 == 0).all()
+        assert payloads(samples).to_pylist() == [b"\0\1\0\1abc", b"\0\1\0\0"]
+        uniform = Samples.uniform(np.arange(24, dtype=np.uint8), 3, 6, stride=8)
+        assert payloads(uniform).to_pylist() == [bytes(range(i, i + 6)) for i in (0, 8, 16)]
+
+    @pytest.mark.parametrize(
+        ("values", "why"), [([b"\0\1\0\0", None], "row 1: .*null"), ([b"x"], "row 0: shorter")]
+    )
+    def test_what_cannot_be_written(self, values, why):
+        with pytest.raises(EncodeError, match=why):
+            samples_of(pa.array(values, pa.binary()))
+
+
+class TestArrow:
+    def arrow_plan(self, *, metadata=False) -> TopicPlan:
+        data = points(0, 1).schema
+        columns = data.append(RTPS) if metadata else data
+        return TopicPlan("T", ARROW_BATCH.name, False, Payload.ARROW, ARROW_BATCH, data, columns)
+
+    def test_round_trip(self, tmp_path):
+        runs = [run_of(arrow_sample(points(i, n)), i + 1) for i, n in ((0, 3), (3, 5))]
+        assert decode(tmp_path, runs, self.arrow_plan()).combine_chunks().to_batches()[0].equals(points(0, 8))
+
+    def test_metadata_is_that_of_the_sample(self, tmp_path):
+        runs = [run_of(arrow_sample(points(i, n)), i + 1) for i, n in ((0, 3), (3, 2))]
+        rows = decode(tmp_path, runs, self.arrow_plan(metadata=True)).column("_rtps").to_pylist()
+        assert [r["sequence_number"] for r in rows] == [1, 1, 1, 4, 4]
+
+    def test_columns_by_name_and_cast(self, tmp_path):
+        batch = pa.record_batch({"x": [1, 2], "more": ["a", "b"], "id": [3, 4]})
+        table = decode(tmp_path, [run_of(arrow_sample(batch), 1)], self.arrow_plan())
+        assert table.to_pylist() == [{"id": 3, "x": 1.0}, {"id": 4, "x": 2.0}]
+
+    def test_wrong_columns_say_so(self, tmp_path):
+        batch = pa.record_batch({"y": [1]})
+        with pytest.raises(UsageError, match="has no column 'id'; its columns are"):
+            decode(tmp_path, [run_of(arrow_sample(batch), 1)], self.arrow_plan())
+
+    def test_garbage_is_malformed(self, tmp_path, caplog):
+        sample = arrow_sample(points(0, 3))
+        sample.data[8:40] = 0xFF
+        runs = [run_of(sample, 1), run_of(arrow_sample(points(0, 1)), 2)]
+        assert decode(tmp_path, runs, self.arrow_plan()).num_rows == 1
+        assert "1 malformed samples" in caplog.text

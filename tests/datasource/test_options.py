@@ -1,0 +1,231 @@
+"""Options: every kind of value, what is refused and what the refusal says."""
+
+import pickle
+
+import pytest
+
+from spark_rtps.datasource.option_table import OPTIONS, AppliesTo, Kind, options_table_markdown
+from spark_rtps.datasource.options import OnNoReader, Payload, Settings, parse_options
+from spark_rtps.transport.errors import OptionError
+from spark_rtps.transport.qos import (
+    LENGTH_UNLIMITED,
+    DataRepresentation,
+    DurabilityKind,
+    HistoryKind,
+    OwnershipKind,
+    ReliabilityKind,
+)
+from spark_rtps.transport.structure import INFINITE
+
+
+def read(**options: str) -> Settings:
+    return _parse(options, AppliesTo.READ)
+
+
+def write(**options: str) -> Settings:
+    return _parse(options, AppliesTo.WRITE)
+
+
+def _parse(options: dict[str, str], role: AppliesTo) -> Settings:
+    # test code writes history__depth for history.depth
+    return parse_options({"topic": "T", **{k.replace("__", "."): v for k, v in options.items()}}, role)
+
+
+def refusal(role: AppliesTo = AppliesTo.READ, **options: str) -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        _parse(options, role)
+    return caught.value
+
+
+class TestKeys:
+    def test_case_does_not_matter(self):
+        assert read(MAXROWSPERTRIGGER="7").max_rows_per_trigger == 7
+        assert parse_options({"Topic": "X"}, AppliesTo.READ).topic == "X"
+
+    def test_path_is_the_topic(self):
+        assert parse_options({"path": "Square"}, AppliesTo.READ).topic == "Square"
+        assert parse_options({"path": "Square", "topic": "Square"}, AppliesTo.READ).topic == "Square"
+        with pytest.raises(OptionError, match="another topic, 'Circle'"):
+            parse_options({"path": "Circle", "topic": "Square"}, AppliesTo.READ)
+
+    def test_topic_is_required(self):
+        with pytest.raises(OptionError, match="option 'topic': name the topic"):
+            parse_options({}, AppliesTo.READ)
+
+    def test_keys_of_spark_itself_are_let_pass(self):
+        assert write(checkpointLocation="/tmp/c").topic == "T"
+
+    @pytest.mark.parametrize(
+        ("wrong", "meant"),
+        [
+            ("reliablity", "reliability"),
+            ("depth", "history.depth"),
+            ("maxRowPerTrigger", "maxRowsPerTrigger"),
+            ("startingOffset", "startingOffsets"),
+            ("max_bytes", "log.max_bytes"),
+            ("domain_id", "domain"),
+        ],
+    )
+    def test_unknown_key_names_the_nearest(self, wrong, meant):
+        error = refusal(**{wrong: "x"})
+        assert error.option == wrong
+        assert f"did you mean '{meant}'?" in str(error)
+
+    def test_unknown_key_far_from_all(self):
+        assert "did you mean" not in str(refusal(zzzzzzzzqqq="1"))
+
+    def test_options_of_the_other_side(self):
+        assert "applies only to a read; remove it here" in str(refusal(AppliesTo.WRITE, metadata="true"))
+        assert "applies only to a write" in str(refusal(on_no_reader="drop"))
+        parse_options({"topic": "T", "metadata": "true", "on_no_reader": "drop"}, AppliesTo.BOTH)
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("text", "ns"),
+        [
+            ("200ms", 200_000_000),
+            ("3s", 3_000_000_000),
+            ("5min", 300_000_000_000),
+            ("1.5 s", 1_500_000_000),
+            ("10us", 10_000),
+            ("7ns", 7),
+            ("2h", 7_200_000_000_000),
+            ("1d", 86_400_000_000_000),
+            ("infinite", INFINITE),
+            ("DURATION_INFINITE", INFINITE),
+        ],
+    )
+    def test_duration(self, text, ns):
+        assert read(deadline=text).qos.deadline == ns
+
+    @pytest.mark.parametrize("text", ["3", "fast", "3 parsecs", "-1s", "", "s"])
+    def test_no_duration(self, text):
+        assert "must be a duration such as 200ms, 3s, 5min or infinite" in str(refusal(deadline=text))
+
+    @pytest.mark.parametrize(
+        ("text", "nbytes"),
+        [
+            ("4096", 4096),
+            ("64KiB", 65_536),
+            ("1MB", 1_000_000),
+            ("1m", 1 << 20),
+            ("2GiB", 2 << 30),
+            ("1.5 kib", 1536),
+            ("12b", 12),
+        ],
+    )
+    def test_size(self, text, nbytes):
+        assert read(maxBytesPerTrigger=text).max_bytes_per_trigger == nbytes
+
+    def test_no_size(self):
+        assert "must be a size such as 4096, 64KiB or 1MB" in str(refusal(maxBytesPerTrigger="much"))
+
+    @pytest.mark.parametrize("text", ["true", "TRUE", "yes", "1"])
+    def test_true(self, text):
+        assert read(metadata=text).metadata is True
+
+    def test_no_boolean(self):
+        assert str(refusal(metadata="maybe")) == "option 'metadata' = 'maybe': must be true or false"
+
+    @pytest.mark.parametrize(
+        "text",
+        ["best_effort", "BEST_EFFORT", "best-effort", "BEST_EFFORT_RELIABILITY_QOS"],
+    )
+    def test_word(self, text):
+        assert read(reliability=text).qos.reliability is ReliabilityKind.BEST_EFFORT
+
+    @pytest.mark.parametrize(
+        ("option", "constant", "value"),
+        [
+            ("durability", "TRANSIENT_LOCAL_DURABILITY_QOS", DurabilityKind.TRANSIENT_LOCAL),
+            ("history", "KEEP_LAST_HISTORY_QOS", HistoryKind.KEEP_LAST),
+            ("ownership", "EXCLUSIVE_OWNERSHIP_QOS", OwnershipKind.EXCLUSIVE),
+        ],
+    )
+    def test_dds_constants(self, option, constant, value):
+        assert getattr(write(**{option: constant}).qos, option) is value
+
+    def test_wrong_word_names_all(self):
+        error = refusal(reliability="sometimes")
+        assert str(error) == "option 'reliability' = 'sometimes': must be one of reliable, best_effort"
+
+    def test_bounds(self):
+        assert "must be between 0 and 232" in str(refusal(domain="233"))
+        assert "must be at least 1" in str(refusal(maxRowsPerTrigger="0"))
+        assert "must be an integer" in str(refusal(domain="zero"))
+
+    def test_count(self):
+        assert write(resource_limits__max_samples="unlimited").qos.max_samples == LENGTH_UNLIMITED
+        assert write(resource_limits__max_samples="-1").qos.max_samples == LENGTH_UNLIMITED
+        assert write(resource_limits__max_samples="10").qos.max_samples == 10
+
+    def test_list(self):
+        assert read(partition="a, b*,").qos.partition == ("a", "b*")
+
+    def test_peers(self):
+        assert read(peers="10.0.0.1, robot:7412").peers == ("10.0.0.1", "robot:7412")
+        assert "must be host or host:port" in str(refusal(peers="robot:port"))
+        assert "must be host or host:port" in str(refusal(peers=":7400"))
+
+
+class TestMeaning:
+    def test_reader_defaults(self):
+        settings = read()
+        assert settings.domain == 0
+        assert settings.payload is Payload.CDR
+        assert settings.qos.reliability is ReliabilityKind.RELIABLE
+        assert settings.qos.durability is DurabilityKind.VOLATILE
+        assert settings.qos.data_representation == (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
+        assert settings.fail_on_data_loss is True
+
+    def test_writer_defaults(self):
+        settings = write()
+        assert settings.qos.reliability is ReliabilityKind.RELIABLE
+        assert settings.qos.history is HistoryKind.KEEP_ALL
+        assert settings.qos.data_representation == (DataRepresentation.XCDR1,)
+        assert settings.on_no_reader is OnNoReader.WAIT
+
+    def test_starting_offsets_is_durability(self):
+        assert read(startingOffsets="earliest").qos.durability is DurabilityKind.TRANSIENT_LOCAL
+        assert read(startingOffsets="latest").qos.durability is DurabilityKind.VOLATILE
+        both = read(startingOffsets="earliest", durability="transient_local")
+        assert both.qos.durability is DurabilityKind.TRANSIENT_LOCAL
+        error = refusal(startingOffsets="earliest", durability="volatile")
+        assert "means durability=transient_local, but durability=volatile" in str(error)
+
+    def test_depth_implies_keep_last(self):
+        qos = write(history__depth="5").qos
+        assert (qos.history, qos.history_depth) == (HistoryKind.KEEP_LAST, 5)
+        assert "no meaning" in str(refusal(AppliesTo.WRITE, history="keep_all", history__depth="5"))
+
+    def test_binary_has_its_metadata(self):
+        assert "has these columns already" in str(refusal(payload="binary", metadata="true"))
+
+    def test_key_or_idl(self):
+        assert read(key="a,b").key == ("a", "b")
+        assert "remove one of the two" in str(refusal(key="a", type__file="x.idl"))
+        assert "use key=<columns>" in str(refusal(keyed="true"))
+        assert read(keyed="true", payload="binary").keyed
+
+    def test_log_sizes(self):
+        assert "at least log.segment_bytes" in str(refusal(log__max_bytes="32MiB"))
+        assert "must be at least 16777216" in str(refusal(log__max_bytes="1MiB"))
+
+    def test_settings_are_values(self):
+        settings = read(deadline="1s")
+        assert pickle.loads(pickle.dumps(settings)) == settings
+        assert hash(settings) == hash(read(deadline="1s"))
+
+
+class TestTable:
+    def test_every_option_has_a_row(self):
+        table = options_table_markdown()
+        for spec in OPTIONS:
+            assert f"| `{spec.name}` |" in table
+        assert len(table.splitlines()) == len(OPTIONS) + 2
+
+    def test_words_have_choices_and_defaults_are_valid(self):
+        for spec in OPTIONS:
+            assert bool(spec.choices) == (spec.kind is Kind.WORD)
+        read(), write()

@@ -1,0 +1,182 @@
+"""What a topic is to Spark: types from IDL files and from columns."""
+
+import pickle
+
+import pytest
+from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
+
+from spark_rtps.datasource.option_table import AppliesTo
+from spark_rtps.datasource.options import parse_options
+from spark_rtps.datasource.schema import (
+    BINARY_SCHEMA,
+    METADATA_SCHEMA,
+    plan_reading,
+    plan_writing,
+    source_schema,
+    to_arrow,
+    to_spark,
+)
+from spark_rtps.transport.errors import OptionError, TypeDefinitionError, UsageError
+
+IDL = """
+module robots {
+  struct Pose { @key long id; double x; double y; string<8> name; };
+  struct Stamp { long long at; };
+};
+"""
+
+POSE = StructType().add("id", "integer").add("x", "double").add("y", "double").add("name", "string")
+
+
+@pytest.fixture
+def idl(tmp_path):
+    path = tmp_path / "robots.idl"
+    path.write_text(IDL)
+    return str(path)
+
+
+def settings(role=AppliesTo.READ, **options):
+    return parse_options({"topic": "T", **{k.replace("__", "."): str(v) for k, v in options.items()}}, role)
+
+
+class TestSourceSchema:
+    def test_from_idl(self, idl):
+        assert source_schema(settings(type__file=idl, type="robots::Pose")) == POSE
+        assert source_schema(settings(type__file=idl, type="Pose")) == POSE
+
+    def test_metadata(self, idl):
+        schema = source_schema(settings(type__file=idl, type="Pose", metadata="true"))
+        assert schema["_rtps"].dataType == to_spark(METADATA_SCHEMA)
+        assert schema.names[-1] == "_rtps"
+
+    def test_binary(self):
+        schema = source_schema(settings(payload="binary", type="x::Y"))
+        assert to_arrow(schema).equals(BINARY_SCHEMA)
+        assert schema["source_timestamp"].dataType == TimestampType()
+
+    def test_arrow_needs_columns(self):
+        with pytest.raises(OptionError, match=r"give them with \.schema"):
+            source_schema(settings(payload="arrow"))
+
+    def test_nothing_given(self):
+        with pytest.raises(
+            OptionError, match=r"option 'type.file': give the IDL file .* or the columns with \.schema"
+        ):
+            source_schema(settings())
+
+
+class TestIdl:
+    def test_unknown_struct_names_all_and_the_nearest(self, idl):
+        with pytest.raises(OptionError) as caught:
+            source_schema(settings(type__file=idl, type="robots::Pos"))
+        assert "'robots::Pose', 'robots::Stamp'; did you mean 'robots::Pose'?" in str(caught.value)
+
+    def test_struct_must_be_named(self, idl):
+        with pytest.raises(OptionError, match=r"option 'type': robots\.idl defines .*; name one"):
+            source_schema(settings(type__file=idl))
+
+    def test_only_struct_needs_no_name(self, tmp_path):
+        path = tmp_path / "one.idl"
+        path.write_text("struct One { long a; };")
+        assert source_schema(settings(type__file=path)).names == ["a"]
+
+    def test_no_file(self):
+        with pytest.raises(OptionError, match=r"option 'type.file' = '/none.idl': cannot be read"):
+            source_schema(settings(type__file="/none.idl"))
+
+    def test_broken_file_says_where(self, tmp_path):
+        path = tmp_path / "broken.idl"
+        path.write_text("struct One {\n  long a\n};")
+        with pytest.raises(TypeDefinitionError, match=r"broken.idl:3"):
+            source_schema(settings(type__file=path))
+
+
+class TestReading:
+    def test_idl(self, idl):
+        plan = plan_reading(settings(type__file=idl, type="Pose"), POSE)
+        assert (plan.type_name, plan.keyed, plan.has_metadata) == ("robots::Pose", True, False)
+
+    def test_announced_name(self, idl):
+        given = settings(type__file=idl, type="Pose", type__name="robots::dds_::Pose_")
+        assert plan_reading(given, POSE).type_name == "robots::dds_::Pose_"
+
+    def test_some_columns_in_any_order(self, idl):
+        schema = StructType().add("y", "double").add("id", "long")
+        plan = plan_reading(settings(type__file=idl, type="Pose"), schema)
+        assert plan.data.names == ["y", "id"]
+
+    def test_column_that_is_no_member(self, idl):
+        with pytest.raises(UsageError, match="no member 'z'"):
+            plan_reading(settings(type__file=idl, type="Pose"), StructType().add("z", "double"))
+
+    def test_derived(self):
+        schema = StructType([StructField("at", TimestampType()), StructField("v", DoubleType())])
+        plan = plan_reading(settings(), schema)
+        assert (plan.type_name, plan.keyed) == ("T", False)
+        assert plan_reading(settings(type="a::B", key="v"), schema).type_name == "a::B"
+        assert plan_reading(settings(key="v"), schema).keyed
+
+    def test_topic_that_is_no_identifier(self):
+        plan = plan_reading(
+            parse_options({"topic": "rt/chat"}, AppliesTo.READ), StructType().add("a", "integer")
+        )
+        assert plan.type_name == "rt_chat"
+
+    def test_key_is_no_column(self):
+        with pytest.raises(OptionError, match="option 'key' = 'b': is no column; columns are 'a'"):
+            plan_reading(settings(key="b"), StructType().add("a", "integer"))
+
+    def test_metadata_with_schema(self):
+        with pytest.raises(OptionError, match=r"add the column to \.schema"):
+            plan_reading(settings(metadata="true"), POSE)
+        plan = plan_reading(settings(), StructType([*POSE, StructField("_rtps", to_spark(METADATA_SCHEMA))]))
+        assert plan.has_metadata
+        assert plan.data.names == POSE.names
+
+    def test_metadata_column_of_other_type(self):
+        with pytest.raises(OptionError, match="must be declared as _rtps STRUCT<writer"):
+            plan_reading(settings(), StructType([*POSE, StructField("_rtps", IntegerType())]))
+
+    def test_binary(self, idl):
+        given = settings(payload="binary", type="robots::Pose", keyed="true")
+        plan = plan_reading(given, to_spark(BINARY_SCHEMA))
+        assert (plan.type_name, plan.keyed) == ("robots::Pose", True)
+        assert plan_reading(
+            settings(payload="binary", type="Pose", type__file=idl), to_spark(BINARY_SCHEMA)
+        ).keyed
+        with pytest.raises(OptionError, match="schema of its own"):
+            plan_reading(given, POSE)
+        with pytest.raises(OptionError, match="needs the name of the topic's type"):
+            plan_reading(settings(payload="binary"), to_spark(BINARY_SCHEMA))
+
+    def test_arrow(self):
+        plan = plan_reading(settings(payload="arrow"), POSE)
+        assert (plan.type_name, plan.keyed) == ("spark_rtps::ArrowBatch", False)
+
+    def test_plan_is_shipped_to_tasks(self, idl):
+        plan = plan_reading(settings(type__file=idl, type="Pose"), POSE)
+        assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+class TestWriting:
+    def test_derived(self):
+        plan = plan_writing(settings(AppliesTo.WRITE, key="id"), POSE)
+        assert (plan.type_name, plan.keyed) == ("T", True)
+
+    def test_idl(self, idl):
+        given = settings(AppliesTo.WRITE, type__file=idl, type="Pose")
+        assert plan_writing(given, POSE).type_name == "robots::Pose"
+        with pytest.raises(UsageError, match="robots::Pose needs also 'name'; add the column"):
+            plan_writing(given, StructType(POSE.fields[:3]))
+        with pytest.raises(UsageError, match="robots::Pose has no member 'more'"):
+            plan_writing(given, StructType([*POSE, StructField("more", StringType())]))
+
+    def test_binary(self):
+        given = settings(AppliesTo.WRITE, payload="binary", type="Any")
+        assert plan_writing(given, StructType().add("value", "binary")).type_name == "Any"
+        with pytest.raises(OptionError, match="needs a BINARY column `value`"):
+            plan_writing(given, POSE)
+
+    def test_column_without_dds_type(self):
+        with pytest.raises(TypeDefinitionError, match="decimal128"):
+            plan_writing(settings(AppliesTo.WRITE), StructType().add("d", "decimal(10,2)"))

@@ -1,0 +1,310 @@
+"""What Spark calls on a streaming source, in the orders it calls it, with a receiver that has no network."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import StructType
+from stream_logs import RECEPTION, encoded, points, run_of
+
+from spark_rtps.datasource.option_table import AppliesTo
+from spark_rtps.datasource.options import parse_options
+from spark_rtps.datasource.receiving import is_appended_to, remove_stale_logs
+from spark_rtps.datasource.schema import plan_reading
+from spark_rtps.datasource.stream_reader import RtpsStreamReader
+from spark_rtps.transport.errors import LogLostError, RtpsError
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.stream_log import StreamLog
+
+COLUMNS = StructType().add("id", "integer").add("x", "double")
+ALL = ReadAllAvailable()
+
+
+class FakeReceiver:
+    """A receiver that appends what the test hands it."""
+
+    pid = 0
+
+    def __init__(self, config) -> None:
+        directory = Path(config.log_directory)
+        if StreamLog.exists(directory):
+            self.log = StreamLog.open(directory)
+        else:
+            self.log = StreamLog.create(directory, max_bytes=config.log_max_bytes, metadata={})
+        self.dead: str | None = None
+        self.stopped = False
+        self.committed: list[int] = []
+
+    def receive(self, first: int, count: int) -> None:
+        assert self.log.append(run_of(encoded(points(first, count)), first + 1), reception=RECEPTION)
+
+    def die(self, why: str) -> None:
+        self.dead = why
+        self.log.close()
+
+    def cursor(self) -> Cursor:
+        return Cursor(self.log.position)
+
+    def commit(self, position: int) -> None:
+        self.committed.append(position)
+
+    def counters(self) -> dict[str, int]:
+        return {"log.base": self.log.base}
+
+    def check(self) -> None:
+        if self.dead:
+            raise RtpsError(self.dead)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.log.close()
+
+
+class Source:
+    """A reader and the receivers it started."""
+
+    def __init__(self, log_dir: Path, **options: object) -> None:
+        given = {"topic": "T", "log.dir": str(log_dir), **{k: str(v) for k, v in options.items()}}
+        settings = parse_options(given, AppliesTo.READ)
+        self.receivers: list[FakeReceiver] = []
+        self.reader = RtpsStreamReader(settings, plan_reading(settings, COLUMNS), start=self._start)
+
+    def _start(self, config) -> FakeReceiver:
+        self.receivers.append(FakeReceiver(config))
+        return self.receivers[-1]
+
+    @property
+    def receiver(self) -> FakeReceiver:
+        return self.receivers[-1]
+
+    def ids(self, start, end) -> list[int]:
+        reader = pickle.loads(pickle.dumps(self.reader))  # as a task has it
+        return [
+            i
+            for part in self.reader.partitions(start, end)
+            for batch in reader.read(pickle.loads(pickle.dumps(part)))
+            for i in batch.column("id").to_pylist()
+        ]
+
+
+@pytest.fixture
+def make(tmp_path):
+    made: list[Source] = []
+
+    def source(**options: object) -> Source:
+        made.append(Source(tmp_path / "logs", **options))
+        return made[-1]
+
+    yield source
+    for one in made:
+        one.reader.stop()
+
+
+class TestFirstStart:
+    def test_batches(self, make):
+        source = make()
+        reader = source.reader
+        zero = reader.initialOffset()
+        assert reader.initialOffset() == zero  # Spark asks twice
+        assert len(source.receivers) == 1
+        assert reader.latestOffset(zero, ALL) == zero
+        source.receiver.receive(0, 10)
+        one = reader.latestOffset(zero, ALL)
+        source.receiver.receive(10, 5)
+        two = reader.latestOffset(one, ALL)
+        assert source.ids(zero, one) == list(range(10))
+        assert source.ids(one, two) == list(range(10, 15))
+        assert source.ids(zero, two) == list(range(15))
+        assert source.ids(two, two) == []
+        assert reader.reportLatestOffset() == two
+
+    def test_offsets_are_equal_as_text(self, make):
+        source = make()
+        zero = source.reader.initialOffset()
+        source.receiver.receive(0, 10)
+        texts = {json.dumps(source.reader.latestOffset(json.loads(json.dumps(zero)), ALL)) for _ in range(3)}
+        assert len(texts) == 1
+
+    def test_rows_per_trigger(self, make):
+        source = make(maxRowsPerTrigger=4)
+        limit = source.reader.getDefaultReadLimit()
+        assert limit == ReadMaxRows(4)
+        start = source.reader.initialOffset()
+        source.receiver.receive(0, 10)
+        found = []
+        while (end := source.reader.latestOffset(start, limit)) != start:
+            found.append(source.ids(start, end))
+            start = end
+        assert found == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+        zero = source.reader.initialOffset()
+        assert source.ids(zero, source.reader.latestOffset(zero, ALL)) == list(range(10))
+
+    def test_bytes_per_trigger(self, make):
+        assert make(maxBytesPerTrigger=100).reader.getDefaultReadLimit() == ReadMaxBytes(100)
+        both = make(maxBytesPerTrigger=1, maxRowsPerTrigger=5)
+        assert both.reader.getDefaultReadLimit() == ReadMaxRows(5)
+        zero = both.reader.initialOffset()
+        both.receiver.receive(0, 10)
+        assert both.ids(zero, both.reader.latestOffset(zero, ReadMaxRows(5))) == [0]
+
+    def test_commit(self, make):
+        source = make()
+        zero = source.reader.initialOffset()
+        source.receiver.receive(0, 10)
+        end = source.reader.latestOffset(zero, ALL)
+        source.reader.commit(end)
+        assert source.receiver.committed == [source.receiver.log.position]
+
+    def test_min_partitions(self, make):
+        source = make(minPartitions=3)
+        zero = source.reader.initialOffset()
+        for i in range(0, 60, 10):
+            source.receiver.receive(i, 10)
+        end = source.reader.latestOffset(zero, ALL)
+        assert len(source.reader.partitions(zero, end)) == 3
+        assert source.ids(zero, end) == list(range(60))
+
+    def test_stop(self, make):
+        source = make()
+        source.reader.initialOffset()
+        source.reader.stop()
+        assert source.receiver.stopped
+        source.reader.stop()
+
+
+class TestAvailableNow:
+    def test_later_samples_are_left(self, make):
+        source = make(**{"read.timeout": "0s"}, maxRowsPerTrigger=6)
+        source.reader.prepareForTriggerAvailableNow()
+        start = source.reader.initialOffset()
+        source.receiver.receive(0, 10)
+        found = []
+        while (end := source.reader.latestOffset(start, ReadMaxRows(6))) != start:
+            source.receiver.receive(100 + len(found), 1)
+            found.append(source.ids(start, end))
+            start = end
+        assert found == [list(range(6)), list(range(6, 10))]
+
+    def test_it_listens_first(self, make):
+        source = make(**{"read.timeout": "100ms"})
+        source.reader.prepareForTriggerAvailableNow()
+        zero = source.reader.initialOffset()
+        began = time.monotonic()
+        source.reader.latestOffset(zero, ALL)
+        assert time.monotonic() - began >= 0.05
+
+
+class TestRestart:
+    def test_planned_range_is_read_again(self, make):
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        end = first.reader.latestOffset(zero, ALL)
+        first.reader.stop()
+
+        again = make()
+        assert again.ids(zero, end) == list(range(10))  # partitions() comes first
+        again.receiver.receive(10, 3)
+        assert again.ids(end, again.reader.latestOffset(end, ALL)) == [10, 11, 12]
+
+    def test_latest_offset_first(self, make):
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        first.reader.stop()
+        again = make()
+        assert again.ids(zero, again.reader.latestOffset(zero, ALL)) == list(range(10))
+
+    def test_lost_log_fails_with_the_fix(self, make, tmp_path):
+        zero = make().reader.initialOffset()
+        elsewhere = Source(tmp_path / "elsewhere")
+        with pytest.raises(LogLostError, match=r"there is no stream log .*failOnDataLoss=false"):
+            elsewhere.reader.latestOffset(zero, ALL)
+
+    def test_lost_log_is_replaced(self, make, tmp_path, caplog):
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        end = first.reader.latestOffset(zero, ALL)
+        elsewhere = Source(tmp_path / "elsewhere", failOnDataLoss="false")
+        with caplog.at_level(logging.WARNING):
+            assert elsewhere.reader.partitions(zero, end) == []
+        assert "going on because failOnDataLoss=false" in caplog.text
+        assert elsewhere.reader.latestOffset(end, ALL) == end
+        elsewhere.receiver.receive(50, 2)
+        after = elsewhere.reader.latestOffset(end, ALL)
+        assert elsewhere.ids(end, after) == [50, 51]
+        elsewhere.reader.commit(end)  # of the old log: nothing to free here
+        assert elsewhere.receiver.committed == []
+        elsewhere.reader.stop()
+
+    def test_log_that_lost_its_end(self, make):
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        end = first.reader.latestOffset(zero, ALL)
+        beyond = json.loads(json.dumps(end))
+        beyond["receivers"]["embedded"]["position"] += 3200
+        first.reader.stop()
+        strict = make()
+        with pytest.raises(LogLostError, match="but the checkpoint wants 0 to"):
+            strict.reader.partitions(zero, beyond)
+        strict.reader.stop()
+        tolerant = make(failOnDataLoss="false")
+        assert tolerant.reader.partitions(zero, beyond) == []
+        assert len(tolerant.receivers) == 2
+
+    def test_log_in_use(self, make, monkeypatch):
+        monkeypatch.setattr("spark_rtps.datasource.receiving._LOCK_SECONDS", 0.1)
+        zero = make().reader.initialOffset()
+        with pytest.raises(RtpsError, match="is appending to the log"):
+            make().reader.latestOffset(zero, ALL)
+
+
+class TestDeadReceiver:
+    def test_it_is_started_again(self, make, caplog):
+        source = make()
+        zero = source.reader.initialOffset()
+        source.receiver.receive(0, 10)
+        source.receiver.die("killed")
+        end = source.reader.latestOffset(zero, ALL)
+        assert len(source.receivers) == 2
+        assert source.ids(zero, end) == list(range(10))
+        assert "killed; starting it again on the same log" in caplog.text
+
+    def test_not_for_ever(self, make):
+        source = make()
+        zero = source.reader.initialOffset()
+        for _ in range(3):
+            source.receiver.die("killed")
+            source.reader.latestOffset(zero, ALL)
+        source.receiver.die("killed")
+        with pytest.raises(RtpsError, match="killed; it died 4 times within a minute"):
+            source.reader.latestOffset(zero, ALL)
+
+
+class TestStaleLogs:
+    def test_only_old_and_idle_logs_go(self, make, tmp_path):
+        root = tmp_path / "logs"
+        old, used = make(), make()
+        for source in (old, used):
+            source.reader.initialOffset()
+        old_log, used_log = (Path(s.receiver.log.directory) for s in (old, used))
+        old.reader.stop()
+        (root / "something-else").mkdir()
+        assert is_appended_to(used_log)
+        assert not is_appended_to(old_log)
+        now = time.time_ns()
+        assert remove_stale_logs(root, 3_600 * 10**9, now=now) == []
+        for log in (old_log, used_log):
+            for file in log.iterdir():
+                os.utime(file, (1, 1))
+        assert remove_stale_logs(root, 3_600 * 10**9, now=now) == [old_log]
+        assert sorted(root.iterdir()) == sorted([used_log, root / "something-else"])

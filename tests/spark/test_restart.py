@@ -1,0 +1,60 @@
+"""A driver killed with -9 and started again on its checkpoint: every sample exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from spark_streams import DOMAIN, wait_until
+from stream_logs import encoded, points
+
+from spark_rtps.transport.log.counters import Counters
+
+DRIVER = Path(__file__).with_name("driver.py")
+
+
+def start(topic: str, log_dir: Path, tmp_path: Path) -> subprocess.Popen[bytes]:
+    args = [topic, str(log_dir), str(tmp_path / "checkpoint"), str(tmp_path / "output"), str(DOMAIN)]
+    return subprocess.Popen([sys.executable, str(DRIVER), *args], start_new_session=True)
+
+
+def kill(driver: subprocess.Popen[bytes]) -> None:
+    """The whole group at once: the driver's Python, its JVM, the source's process."""
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+
+def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log_dir, tmp_path):
+    def written() -> int:
+        """Rows that Spark has committed to the output; cheap enough to ask often."""
+        commits = (tmp_path / "output" / "_spark_metadata").glob("[0-9]*")
+        files = {json.loads(line)["path"] for c in commits for line in c.read_text().splitlines()[1:]}
+        return sum(pq.read_metadata(file.removeprefix("file://")).num_rows for file in files)
+
+    driver = start(topic, log_dir, tmp_path)
+    try:
+        publisher.wait_for_readers()
+        for i in range(20):
+            publisher.write(points(i * 50, 50))
+        wait_until(lambda: written() >= 400, "some batches")
+    finally:
+        kill(driver)
+    assert written() < 1000, "killed too late to show anything"
+    (log,) = log_dir.iterdir()
+    receiver = Path(f"/proc/{Counters.open(log / 'counters').snapshot()['receiver.pid']}")
+    wait_until(lambda: not receiver.exists(), "the receiver to notice")
+
+    publisher.writer.write(encoded(points(1000, 500)))  # nobody is there to acknowledge it now
+    driver = start(topic, log_dir, tmp_path)
+    try:
+        wait_until(lambda: written() >= 1500, "the rest", 180)
+    finally:
+        kill(driver)
+    found = spark.read.parquet(str(tmp_path / "output"))  # what was committed, by Spark's own account
+    assert sorted(r.id for r in found.collect()) == list(range(1500))
+    assert list(log_dir.iterdir()) == [log]  # it went on with the log it had
