@@ -126,19 +126,37 @@ def spark_session(*, shipped_conf: bool = True) -> Iterator[Any]:
         spark.stop()
 
 
-def _source(spark: Any, domain: int, log_dir: Path) -> Any:
-    idl = log_dir / "bench.idl"
+def _topic(builder: Any, domain: int, directory: Path) -> Any:
+    """The options of the bench's topic, on a reader's or a writer's builder."""
+    idl = directory / "bench.idl"
     idl.write_text(IDL)
-    return (
-        spark.readStream.format("rtps")
-        .option("domain", domain)
-        .option("interface", "lo")
-        .option("topic", TOPIC)
-        .option("type.file", str(idl))
-        .option("type", TYPE_NAME)
-        .option("reliability", "reliable")
-        .option("log.dir", str(log_dir / "logs"))
+    for key, value in {
+        "domain": domain,
+        "interface": "lo",
+        "topic": TOPIC,
+        "type.file": str(idl),
+        "type": TYPE_NAME,
+        "reliability": "reliable",
+    }.items():
+        builder = builder.option(key, value)
+    return builder
+
+
+def _source(spark: Any, domain: int, directory: Path) -> Any:
+    """The bench's topic as a stream."""
+    return _topic(spark.readStream.format("rtps"), domain, directory).option(
+        "log.dir", str(directory / "logs")
     )
+
+
+@contextlib.contextmanager
+def _running(builder: Any, directory: Path) -> Iterator[Any]:
+    """A query, started, and stopped at the end."""
+    query = builder.option("checkpointLocation", str(directory / "checkpoint")).start()
+    try:
+        yield query
+    finally:
+        query.stop()
 
 
 def _query_rate(query: Any, meanwhile: Callable[[], None] = lambda: None) -> float:
@@ -169,76 +187,28 @@ def ingest(spark: Any, domain: int) -> float:
     """Our writer → readStream → noop, typed columns; publisher and receiver on the same two cores."""
     with scratch() as directory:
         peer = Peer("our_writer", domain, 0)
-        query = (
-            _source(spark, domain, directory)
-            .option("minPartitions", 2)
-            .option("maxRowsPerTrigger", ROWS_PER_TRIGGER)
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .start()
-        )
-        try:
-            return _query_rate(query)
-        finally:
-            query.stop()
-            peer.stop()
+        source = _source(spark, domain, directory).option("minPartitions", 2)
+        frame = source.option("maxRowsPerTrigger", ROWS_PER_TRIGGER).load()
+        with _running(frame.writeStream.format("noop"), directory) as query:
+            rate = _query_rate(query)
+        peer.stop()
+    return rate
 
 
-def ceiling(spark: Any) -> float:
+def ceiling(spark: Any, sink: str = "noop") -> float:
     """The same pipeline fed with prebuilt Arrow batches: Spark's own limit."""
-    with scratch() as directory:
-        query = (
-            spark.readStream.format("prebuilt")
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .start()
-        )
-        try:
-            return _query_rate(query)
-        finally:
-            query.stop()
+    frame = spark.readStream.format("prebuilt").load()
+    with scratch() as directory, _running(frame.writeStream.format(sink), directory) as query:
+        return _query_rate(query)
 
 
 def publish(spark: Any, domain: int) -> float:
     """A streaming DataFrame → writeStream("rtps") → our receiver's stream log."""
+    frame = spark.readStream.format("prebuilt").load()
     with scratch() as directory, receiving(domain) as process:
-        idl = directory / "bench.idl"
-        idl.write_text(IDL)
-        query = (
-            spark.readStream.format("prebuilt")
-            .load()
-            .writeStream.format("rtps")
-            .option("domain", domain)
-            .option("interface", "lo")
-            .option("topic", TOPIC)
-            .option("type.file", str(idl))
-            .option("type", TYPE_NAME)
-            .option("reliability", "reliable")
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .start()
-        )
-        try:
+        sink = _topic(frame.writeStream.format("rtps"), domain, directory)
+        with _running(sink, directory) as query:
             return _query_rate(query, lambda: process.commit(process.cursor().position))
-        finally:
-            query.stop()
-
-
-def publish_ceiling(spark: Any) -> float:
-    """The same DataFrame → a sink that only counts."""
-    with scratch() as directory:
-        query = (
-            spark.readStream.format("prebuilt")
-            .load()
-            .writeStream.format("prebuilt")
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .start()
-        )
-        try:
-            return _query_rate(query)
-        finally:
-            query.stop()
 
 
 def latency(spark: Any, domain: int) -> tuple[float, float]:
@@ -254,18 +224,10 @@ def latency(spark: Any, domain: int) -> tuple[float, float]:
 
     with scratch() as directory:
         peer = Peer("cyclone_pinger", domain, 50)
-        query = (
-            _source(spark, domain, directory)
-            .load()
-            .writeStream.foreachBatch(collect)
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .start()
-        )
-        try:
-            time.sleep(WARM_UP * 2)
+        frame = _source(spark, domain, directory).load()
+        with _running(frame.writeStream.foreachBatch(collect), directory):
+            time.sleep(WARM_UP * 4)
             delays.clear()
             time.sleep(SECONDS * 2)
-        finally:
-            query.stop()
-            peer.stop()
+        peer.stop()
     return float(np.percentile(delays, 50)), float(np.percentile(delays, 99))

@@ -244,7 +244,8 @@ class Node:
     # --- inside ------------------------------------------------------------------------------------
 
     def _wait_ms(self, timeout: float) -> float:
-        timer = self.participant.get_timer()
+        with self.lock:
+            timer = self.participant.get_timer()
         if timer is not None:
             timeout = min(timeout, (timer - time.monotonic_ns()) / NANOSECONDS)
         return max(0.0, timeout) * 1000

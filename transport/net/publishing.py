@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import TYPE_CHECKING, Final
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 from ..errors import AcknowledgmentError
 from ..protocol.writer import StatefulWriter
 from ..structure import Guid
 from ..wire.samples import U8, Samples
 
-if TYPE_CHECKING:
-    from .node import Node
-
 #: How long a blocked call sleeps at most before it looks again; acknowledgements wake it sooner.
 _LOOK_AGAIN_SECONDS: Final = 0.05
 
 
-class PublishingWriter:
-    """The blocking surface of one writer of a :class:`Node`."""
+class Driver(Protocol):
+    """What a blocking call needs of the node it works on (`net.node.Node`)."""
 
-    def __init__(self, node: Node, writer: StatefulWriter, topic: str) -> None:
+    lock: threading.RLock
+
+    def steering(self) -> AbstractContextManager[None]: ...
+    def run_once(self, timeout: float) -> int: ...
+    def do_work(self) -> int: ...
+    def flush(self) -> int: ...
+
+
+class PublishingWriter:
+    """The blocking surface of one writer of a node."""
+
+    def __init__(self, node: Driver, writer: StatefulWriter, topic: str) -> None:
         self.node = node
         self.writer = writer
         self.topic = topic
