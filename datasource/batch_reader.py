@@ -44,7 +44,7 @@ class RtpsBatchReader(DataSourceReader):
         """Rows as they come, until ``read.max_rows`` or ``read.timeout``."""
         settle()
         settings = self._settings
-        receiving = Receiving.on_new_log(settings, self._plan)
+        receiving = Receiving.on_new_log(settings, self._plan, ephemeral=True)
         try:
             until = time.monotonic_ns() + settings.read_timeout
             at, left = Cursor(0), settings.read_max_rows

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..transport.log.frame import Frame
-from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY, U8, Samples
+from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY, SAMPLE_INDEX, U8, Run, Samples
 
 #: A chunk is closed when it has so many samples or bytes: Spark pays 12 µs a batch, big ones miss the caches.
 ROWS: Final = 32_768
 BYTES: Final = 8 << 20
 _ENCAPSULATION_BYTES: Final = 4
+_ZEROS: Final = np.zeros(3, np.uint8)
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Chunk:
 
     frames: list[Frame]
     samples: Samples
+    #: SAMPLE_INDEX of all samples, where all runs have one; its offsets are those of each run.
+    index: npt.NDArray[Any] | None = None
     counts: I64 = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,12 +52,16 @@ class Chunk:
 
     def source_timestamps(self) -> I64:
         """ns since the epoch, NO_TIMESTAMP where absent."""
+        if self.index is not None:
+            return self.index["timestamp"].astype(np.int64)
         runs = [f.run for f in self.frames]
         if all(r.stride and r.timestamp_offset < 0 for r in runs):
             return np.repeat(np.array([r.timestamp for r in runs], np.int64), self.counts)
         return np.concatenate([r.timestamps() for r in runs])
 
     def flags(self) -> npt.NDArray[np.uint32]:
+        if self.index is not None:
+            return self.index["flags"].astype(np.uint32)
         runs = [f.run for f in self.frames]
         hashed = np.array(
             [HAS_KEY_HASH if r.stride and r.key_hash_offset >= 0 else 0 for r in runs], np.uint32
@@ -67,6 +74,8 @@ class Chunk:
 
     def key_hashes(self) -> U8 | None:
         """(count, 16), zeros where a sample has none; None if no sample has one."""
+        if self.index is not None and not int(np.bitwise_or.reduce(self.index["flags"])) & HAS_KEY_HASH:
+            return None
         hashes = [f.run.key_hashes() for f in self.frames]
         if all(h is None for h in hashes):
             return None
@@ -92,10 +101,10 @@ def chunks(frames: Iterable[Frame], *, rows: int = ROWS, nbytes: int = BYTES) ->
     held: list[Frame] = []
     held_rows = held_bytes = 0
     for whole in frames:
-        for frame in _cut(whole, rows):
+        for frame in (whole,) if whole.run.count <= 2 * rows else _cut(whole, rows):
             held.append(frame)
             held_rows += frame.run.count
-            held_bytes += frame.run.nbytes
+            held_bytes += frame.run.data.nbytes
             if held_rows >= rows or held_bytes >= nbytes:
                 yield gather(held)
                 held, held_rows, held_bytes = [], 0, 0
@@ -109,6 +118,8 @@ def gather(frames: list[Frame]) -> Chunk:
         return Chunk(frames, frames[0].run.samples())
     runs = [f.run for f in frames]
     first, size = runs[0], runs[0].payload_length
+    if not first.stride and all(r.index is not None for r in runs):
+        return _gather_indexed(frames, runs)
     if all(
         r.stride == first.stride > 0
         and r.payload_offset == first.payload_offset
@@ -127,6 +138,15 @@ def gather(frames: list[Frame]) -> Chunk:
     return Chunk(frames, _concatenate([r.samples() for r in runs]))
 
 
+def _gather_indexed(frames: list[Frame], runs: list[Run]) -> Chunk:
+    """Runs that all have an index: no call a run but for the copy of its bytes."""
+    # as bytes, for NumPy compares structured types field by field, array by array
+    index = np.concatenate([r.index.view(np.uint8) for r in runs if r.index is not None]).view(SAMPLE_INDEX)
+    data, starts = _end_to_end([r.data for r in runs])
+    offsets = index["offset"].astype(np.int64) + np.repeat(starts, np.array([r.count for r in runs]))
+    return Chunk(frames, Samples.ragged(data, offsets, index["length"].astype(np.int64)), index)
+
+
 def _pack(parts: list[Samples], size: int) -> Samples:
     """Payloads of equal size, one behind the other."""
     count = sum(p.count for p in parts)
@@ -142,21 +162,23 @@ def _pack(parts: list[Samples], size: int) -> Samples:
 
 def _concatenate(parts: list[Samples]) -> Samples:
     """Payloads of all sizes: the buffers one behind the other, each at a multiple of 4."""
-    lengths = np.array([p.data.nbytes for p in parts], np.int64)
-    ends = np.cumsum((lengths + 3) & -4)
-    starts = ends - ((lengths + 3) & -4)
-    data = np.empty(int(ends[-1]), np.uint8)
-    for part, at in zip(parts, starts, strict=True):
-        data[at : at + part.data.nbytes] = part.data
+    data, starts = _end_to_end([p.data for p in parts])
     offsets = np.concatenate([p.all_offsets() + at for p, at in zip(parts, starts, strict=True)])
     return Samples.ragged(data, offsets, np.concatenate([p.all_lengths() for p in parts]))
 
 
+def _end_to_end(parts: list[U8]) -> tuple[U8, I64]:
+    """The parts one behind the other, and where each starts: at multiples of 4."""
+    lengths = np.array([part.nbytes for part in parts], np.int64)
+    padded = (lengths + 3) & -4
+    if (padded != lengths).any():
+        gaps = (padded - lengths).tolist()
+        parts = [piece for part, gap in zip(parts, gaps, strict=True) for piece in (part, _ZEROS[:gap])]
+    return np.concatenate(parts), np.cumsum(padded) - padded
+
+
 def _cut(frame: Frame, rows: int) -> Iterator[Frame]:
     count = frame.run.count
-    if count <= 2 * rows:
-        yield frame
-        return
     for first in range(0, count, rows):
         run = frame.run.take(first, min(first + rows, count))
         yield Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run)

@@ -42,6 +42,8 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 _ENCAPSULATION_BYTES: Final = 4
 _KEY_HASH_BYTES: Final = 16
+#: Characters of a reason that quotes what a peer sent.
+_REASON_MAX: Final = 500
 #: Names of encapsulation identifiers (XTypes 1.3 §7.6.3.1.2, RTPS 2.5 §10.2.1.2).
 ENCAPSULATIONS: Final = {
     0x0000: "CDR_BE",
@@ -82,13 +84,37 @@ def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> 
     decode = {Payload.CDR: _decode_cdr, Payload.BINARY: _decode_binary, Payload.ARROW: _decode_arrow}[
         plan.payload
     ]
-    malformed: Counter[str] = Counter()
+    malformed = Malformed()
     for chunk in chunks(view.frames(start, end)):
         for batch in decode(chunk, plan, malformed):
             if batch.num_rows:
                 yield batch
-    for writer, count in malformed.items():
-        _log.warning("topic %r: %d malformed samples of writer %s were dropped", plan.topic, count, writer)
+    malformed.tell(plan.topic)
+
+
+class Malformed:
+    """Samples that do not decode, by writer; of each writer the first reason that is known."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Guid] = Counter()
+        self._reasons: dict[Guid, str] = {}
+
+    def add(self, chunk: Chunk, bad: Mask) -> None:
+        frames = chunk.frame_index()[bad]
+        for i, count in zip(*np.unique(frames, return_counts=True), strict=True):
+            self._counts[chunk.frames[int(i)].run.writer] += int(count)
+
+    def add_one(self, chunk: Chunk, row: int, reason: str) -> None:
+        writer = chunk.frames[int(chunk.frame_index()[row])].run.writer
+        self._counts[writer] += 1
+        self._reasons.setdefault(writer, reason[:_REASON_MAX])
+
+    def tell(self, topic: str) -> None:
+        for writer, count in self._counts.items():
+            reason = f": {self._reasons[writer]}" if writer in self._reasons else ""
+            _log.warning(
+                "topic %r: %d malformed samples of writer %s were dropped%s", topic, count, writer, reason
+            )
 
 
 # --- cdr ------------------------------------------------------------------------------------------
@@ -100,7 +126,7 @@ def codec_for(struct: Struct, data: pa.Schema | None) -> Codec:
     return Codec(struct, arrow_schema=data)
 
 
-def _decode_cdr(chunk: Chunk, plan: TopicPlan, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
+def _decode_cdr(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterator[pa.RecordBatch]:
     assert plan.struct is not None
     codec = codec_for(plan.struct, plan.data)
     with_data = chunk.has_data()
@@ -109,7 +135,7 @@ def _decode_cdr(chunk: Chunk, plan: TopicPlan, malformed: Counter[str]) -> Itera
         rows: I64 | None = None
         batch = decoded.batch
         if decoded.malformed is not None:
-            _count(malformed, chunk, decoded.malformed)
+            malformed.add(chunk, decoded.malformed)
             rows = np.flatnonzero(~decoded.malformed)
     else:
         batch, rows = _decode_mixed(chunk, with_data, codec, plan, malformed)
@@ -130,7 +156,7 @@ def _batch(columns: list[pa.Array], plan: TopicPlan) -> pa.RecordBatch:
 
 
 def _decode_mixed(
-    chunk: Chunk, with_data: Mask, codec: Codec, plan: TopicPlan, malformed: Counter[str]
+    chunk: Chunk, with_data: Mask, codec: Codec, plan: TopicPlan, malformed: Malformed
 ) -> tuple[pa.RecordBatch, I64]:
     """Samples of which some only tell the end of an instance: (batch, which sample each row is)."""
     alive = np.flatnonzero(with_data)
@@ -138,7 +164,7 @@ def _decode_mixed(
     if decoded.malformed is not None:
         bad = np.zeros(chunk.count, np.bool_)
         bad[alive[decoded.malformed]] = True
-        _count(malformed, chunk, bad)
+        malformed.add(chunk, bad)
         alive = alive[~decoded.malformed]
     if not plan.has_metadata:
         return decoded.batch, alive
@@ -187,7 +213,7 @@ def _keys_of_hashes(chunk: Chunk, rows: I64) -> Samples:
 # --- binary -----------------------------------------------------------------------------------------
 
 
-def _decode_binary(chunk: Chunk, plan: TopicPlan, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
+def _decode_binary(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterator[pa.RecordBatch]:
     n = chunk.count
     columns = [
         pa.repeat(pa.scalar(plan.topic), n),
@@ -251,52 +277,53 @@ def _key_hashes(chunk: Chunk) -> pa.Array:
 # --- arrow ------------------------------------------------------------------------------------------
 
 
-def _decode_arrow(chunk: Chunk, plan: TopicPlan, malformed: Counter[str]) -> Iterator[pa.RecordBatch]:
+def _decode_arrow(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterator[pa.RecordBatch]:
     codec = codec_for(ARROW_BATCH, pa.schema([("ipc", pa.binary())]))
     with_data = chunk.has_data()
     rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
     samples = chunk.samples if with_data is None else select(chunk.samples, rows)
     decoded = codec.decode(samples)
-    bad = np.zeros(chunk.count, np.bool_)
     if decoded.malformed is not None:
+        bad = np.zeros(chunk.count, np.bool_)
         bad[rows[decoded.malformed]] = True
+        malformed.add(chunk, bad)
         rows = rows[~decoded.malformed]
     for row, ipc in zip(rows, decoded.batch.column(0), strict=True):
         try:
-            batches = list(pa.ipc.open_stream(ipc.as_buffer()))
-            for batch in batches:
-                batch.validate()
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
-            bad[row] = True
+            batches = [conform(batch, plan.data) for batch in pa.ipc.open_stream(ipc.as_buffer())]
+        except (pa.ArrowException, OSError, MemoryError, UsageError) as error:
+            # whatever it is, it comes from a peer: a task that failed of it would fail at every restart
+            malformed.add_one(chunk, int(row), str(error))
             continue
         for batch in batches:
-            columns = conform(batch, plan.data, f"topic {plan.topic!r}: a record batch").columns
+            columns = batch.columns
             if plan.has_metadata:
                 columns = _with_metadata(columns, chunk, np.full(batch.num_rows, row), plan)
             yield _batch(columns, plan)
-    _count(malformed, chunk, bad)
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema, what: str) -> pa.RecordBatch:
-    """The columns of ``schema`` out of ``batch``, by name, cast where types differ.
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of ``schema`` out of a peer's ``batch``, by name, cast where types differ.
 
-    Raises UsageError when a column is missing or a value does not fit.
+    Raises UsageError when a column is missing or a value does not fit, ArrowException when the batch is not
+    sound.
     """
-    if batch.schema.equals(schema):
-        return batch
+    batch.validate(full=True)  # offsets too: the JVM follows them without a look
     columns = []
     for field in schema:
         at = batch.schema.get_field_index(field.name)
         if at < 0:
-            raise UsageError(f"{what} has no column {field.name!r}; its columns are {batch.schema.names}")
+            raise UsageError(f"there is no column {field.name!r} among {batch.schema.names}")
         column = batch.column(at)
         if column.type != field.type:
             try:
                 column = column.cast(field.type)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            except pa.ArrowException as error:
                 raise UsageError(
-                    f"{what}: column {field.name!r} is {column.type} and does not fit {field.type}: {error}"
+                    f"column {field.name!r} is {column.type} and does not fit {field.type}: {error}"
                 ) from None
+        if not field.nullable and column.null_count:
+            raise UsageError(f"column {field.name!r} is declared NOT NULL and has nulls")
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -364,9 +391,3 @@ def _instance_states(chunk: Chunk) -> pa.Array:
 def select(samples: Samples, rows: I64) -> Samples:
     """The samples with these indices; no copy of payloads."""
     return Samples.ragged(samples.data, samples.all_offsets()[rows], samples.all_lengths()[rows])
-
-
-def _count(malformed: Counter[str], chunk: Chunk, bad: Mask) -> None:
-    frames = chunk.frame_index()[bad]
-    for i, count in zip(*np.unique(frames, return_counts=True), strict=True):
-        malformed[str(chunk.frames[int(i)].run.writer)] += int(count)

@@ -68,6 +68,14 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "`std_msgs::msg::dds_::String_`).",
     ),
     OptionSpec(
+        "type.extensibility",
+        Kind.WORD,
+        "appendable",
+        "What structs of `type.file` without an annotation are. `appendable` is XTypes' default, and RTI's; "
+        "Cyclone's idlc takes `final`. They differ in XCDR2.",
+        choices=("appendable", "final"),
+    ),
+    OptionSpec(
         "key",
         Kind.LIST,
         None,
@@ -141,7 +149,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "failOnDataLoss",
         Kind.BOOLEAN,
         "true",
-        "Whether a restart fails when the stream log its checkpoint refers to is gone; if not, it warns "
+        "Whether a restart fails when the stream log its checkpoint refers to is gone or damaged; if not, it warns "
         "and starts a new log.",
         _READ,
     ),
@@ -189,8 +197,9 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "resource_limits.max_samples",
         Kind.COUNT,
         "unlimited",
-        "RESOURCE_LIMITS max_samples of the writer's history; when reached, writing waits for "
-        "acknowledgements.",
+        "RESOURCE_LIMITS max_samples of the writer. With `history=keep_all`: how many samples may wait for "
+        "acknowledgements, then writing waits too. With `keep_last` of a keyed, `transient_local` topic: how "
+        "many are kept for late joiners, of all instances together.",
         _WRITE,
         minimum=1,
     ),
@@ -239,7 +248,8 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "participant.lease_duration",
         Kind.DURATION,
         "10s",
-        "How long peers keep us after our last announcement.",
+        "How long peers keep us after our last announcement; a sink's writers, too, after Spark has ended "
+        "their worker.",
         minimum=1,
     ),
     OptionSpec(
@@ -255,7 +265,8 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.TEXT,
         None,
         "Directory of the stream logs; each query makes its own folder there. A restart from a checkpoint "
-        "needs it again. Default: `spark-rtps-<uid>` in the system's temporary directory.",
+        "needs it again. Default: `spark-rtps-<uid>` in the system's temporary directory, which has to be "
+        "yours.",
         _READ,
     ),
     OptionSpec(
@@ -267,7 +278,14 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         _READ,
         minimum=16 << 20,
     ),
-    OptionSpec("log.segment_bytes", Kind.SIZE, "64MiB", "Size of one file of the log.", _READ, minimum=1),
+    OptionSpec(
+        "log.segment_bytes",
+        Kind.SIZE,
+        "64MiB",
+        "Size of one file of the log. Holds for new logs: a restart goes on with the size its log began with.",
+        _READ,
+        minimum=1,
+    ),
     OptionSpec(
         "log.retention",
         Kind.DURATION,
@@ -280,8 +298,9 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "on_no_reader",
         Kind.WORD,
         "wait",
-        "`wait`: a task waits up to `connect_timeout` for a reader, then fails. `drop`: rows go to whoever "
-        "is there (a new worker process looks around for one second first).",
+        "`wait`: a task waits up to `connect_timeout` for a reader, then fails; it fails too if readers left "
+        "without having acknowledged what nobody else has. `drop`: rows go to whoever is there. Either way "
+        "a new worker process looks around for one second first.",
         _WRITE,
         choices=("wait", "drop"),
     ),

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from ..transport.errors import OptionError
+from ..transport.errors import OptionError, TransportError
+from ..transport.net.peers import split_peer
 from ..transport.qos import (
     LENGTH_UNLIMITED,
     DataRepresentation,
@@ -24,9 +25,10 @@ from ..transport.qos import (
     ReliabilityKind,
 )
 from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.types.model import Extensibility
 from .option_table import BY_KEY, OPTIONS, SPARK_KEYS, AppliesTo, Kind, OptionSpec
 
-__all__ = ["OnNoReader", "Payload", "Settings", "parse_options"]
+__all__ = ["OnNoReader", "Payload", "Settings", "default_log_dir", "parse_options"]
 
 
 class Payload(enum.Enum):
@@ -49,6 +51,7 @@ class Settings:
     type: str | None
     type_file: str | None
     type_name: str | None
+    type_extensibility: Extensibility
     key: tuple[str, ...]
     keyed: bool
     payload: Payload
@@ -107,6 +110,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo) -> Settings:
         type=values.text("type"),
         type_file=values.text("type.file"),
         type_name=values.text("type.name"),
+        type_extensibility=_extensibility(values),
         key=values.names("key"),
         keyed=values.boolean("keyed"),
         payload=payload,
@@ -317,7 +321,7 @@ def _qos(values: _Values, role: AppliesTo) -> Qos:
         max_blocking_time=values.integer("max_blocking_time"),
         history=_history(values),
         history_depth=values.integer("history.depth"),
-        max_samples=values.integer("resource_limits.max_samples"),
+        max_samples=_max_samples(values),
         lifespan=values.integer("lifespan"),
         ownership_strength=values.integer("ownership.strength"),
         data_representation=(DataRepresentation[values.word("data_representation").upper()],),
@@ -348,18 +352,44 @@ def _history(values: _Values) -> HistoryKind:
     return HistoryKind.KEEP_LAST
 
 
+def _max_samples(values: _Values) -> int:
+    """No bound that a history for late joiners, which nothing empties, reaches once and for all."""
+    most = values.integer("resource_limits.max_samples")
+    keeps_all = _history(values) is HistoryKind.KEEP_ALL
+    if most != LENGTH_UNLIMITED and keeps_all and _durability(values) is DurabilityKind.TRANSIENT_LOCAL:
+        fix = (
+            "with durability=transient_local and history=keep_all writing would stop for ever when it is "
+            "reached; set history=keep_last"
+        )
+        raise OptionError("resource_limits.max_samples", values.given("resource_limits.max_samples"), fix)
+    return most
+
+
+def _extensibility(values: _Values) -> Extensibility:
+    if values.has("type.extensibility") and not values.has("type.file"):
+        fix = "says what structs of type.file are; remove it, or give type.file"
+        raise OptionError("type.extensibility", values.given("type.extensibility"), fix)
+    return Extensibility(values.word("type.extensibility"))
+
+
 def _peers(peers: tuple[str, ...]) -> tuple[str, ...]:
     for peer in peers:
-        host, colon, port = peer.partition(":")
-        if not host or (colon and not (port.isdigit() and 0 < int(port) < 65_536)):
-            raise OptionError("peers", peer, "must be host or host:port, separated by commas")
+        try:
+            split_peer(peer)
+        except TransportError:
+            raise OptionError("peers", peer, "must be host or host:port, separated by commas") from None
     return peers
+
+
+def default_log_dir() -> Path:
+    """Where logs lie without ``log.dir``: a name that anybody can guess, and make before we do."""
+    return Path(tempfile.gettempdir()) / f"spark-rtps-{os.getuid()}"
 
 
 def _log_dir(values: _Values) -> Path:
     given = values.text("log.dir")
     if given is None:
-        return Path(tempfile.gettempdir()) / f"spark-rtps-{os.getuid()}"
+        return default_log_dir()
     return Path(given.removeprefix("file://")).expanduser().absolute()
 
 

@@ -1,8 +1,12 @@
-"""Writers that outlive tasks: Spark reuses its Python workers, so discovery is paid once in each of them."""
+"""Writers that outlive tasks: Spark reuses its Python workers, so discovery is paid once in each of them.
+
+They never say goodbye to their domains. Spark ends workers by SIGKILL, ``os._exit`` or SIGHUP (pyspark/daemon.py),
+which runs no ``atexit``, and it takes signal handlers back between tasks. Peers forget a writer when its
+participant's lease runs out.
+"""
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
@@ -12,6 +16,7 @@ from typing import Final
 from ..transport.errors import AcknowledgmentError, NoReaderError
 from ..transport.net.node import Node, NodeConfig
 from ..transport.net.publishing import PublishingWriter
+from ..transport.protocol.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
 from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.wire.samples import U8, Samples
@@ -19,7 +24,7 @@ from .options import OnNoReader, Settings
 from .receiving import node_config
 from .schema import TopicPlan
 
-#: ``on_no_reader=drop``: how long a new participant looks around before it counts nobody as there.
+#: How long a new participant looks around before it takes whom it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
 _FOREVER_SECONDS: Final = 1e9
 
@@ -57,19 +62,8 @@ class Publishers:
                 self._writers[key] = writer
         return Publication(writer, settings, look_around_until=started + _LOOK_AROUND_NS)
 
-    def close(self) -> None:
-        """Say goodbye to all domains."""
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            for node, _ in self._nodes.values():
-                node.close()
-            self._nodes.clear()
-            self._writers.clear()
-
 
 PUBLISHERS: Final = Publishers()
-atexit.register(PUBLISHERS.close)
 
 
 class Publication:
@@ -79,19 +73,26 @@ class Publication:
         self._writer = writer
         self._settings = settings
         self._look_around_until = look_around_until
+        self._must_have_readers = settings.on_no_reader is OnNoReader.WAIT
+        self._seen: set[ReaderProxy] = set()
 
     def wait_for_reader(self) -> None:
-        """As ``on_no_reader`` says; NoReaderError if none comes within ``connect_timeout``."""
+        """To be called before each write: NoReaderError if none is there within ``connect_timeout``.
+
+        With ``on_no_reader=drop`` it only looks around. A new participant always does: the first reader it
+        finds need not be the only one.
+        """
         settings = self._settings
-        if settings.on_no_reader is OnNoReader.DROP:
-            self._writer.wait_for_readers(max(0, self._look_around_until - time.monotonic_ns()) / NANOSECONDS)
-            return
-        if not self._writer.wait_for_readers(seconds(settings.connect_timeout)):
+        if self._must_have_readers and not self._writer.wait_for_readers(seconds(settings.connect_timeout)):
             raise NoReaderError(
                 f"no reader of topic {settings.topic!r} matched on domain {settings.domain} within "
                 f"{seconds(settings.connect_timeout):g} s (`spark-rtps ls` shows who is there, and with "
                 "which type and QoS); raise connect_timeout, or set on_no_reader=drop to write all the same"
             )
+        ahead = self._look_around_until - time.monotonic_ns()
+        if ahead > 0:
+            time.sleep(ahead / NANOSECONDS)
+        self._seen.update(self._writer.ready_reliable_readers())
 
     def write(self, samples: Samples, key_hashes: U8 | None = None) -> None:
         """Write all samples; AcknowledgmentError if readers hold it up for ``max_blocking_time``."""
@@ -100,7 +101,10 @@ class Publication:
         )
 
     def wait_for_acknowledgments(self) -> None:
-        """AcknowledgmentError, naming the readers, if one has not all within ``acknowledgment_timeout``."""
+        """AcknowledgmentError, naming the readers, if one has not all within ``acknowledgment_timeout``.
+
+        With ``on_no_reader=wait`` also if one left without having all, and nobody else has what it lacks.
+        """
         timeout = seconds(self._settings.acknowledgment_timeout)
         behind = self._writer.wait_for_acknowledgments(timeout)
         if behind:
@@ -109,6 +113,14 @@ class Publication:
             raise AcknowledgmentError(
                 f"topic {self._settings.topic!r}: not acknowledged within {timeout:g} s by {readers}; "
                 "raise acknowledgment_timeout if they are merely slow"
+            )
+        lost = self._writer.unserved(self._seen) if self._must_have_readers else {}
+        if lost:
+            last = self._writer.writer.last_sn
+            readers = ", ".join(f"{guid} (had {sn} of {last})" for guid, sn in lost.items())
+            raise AcknowledgmentError(
+                f"topic {self._settings.topic!r}: {readers} left before everything was acknowledged, and no "
+                "other reader has it; the task has to write again, or set on_no_reader=drop"
             )
 
 

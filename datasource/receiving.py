@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from ..transport.errors import LogLostError, RtpsError
+from ..transport.errors import LogLostError, OptionError, RtpsError
 from ..transport.log.frame import Cursor
 from ..transport.log.segment import LOCK
 from ..transport.log.stream_log import StreamLog
@@ -21,7 +21,7 @@ from ..transport.net.node import NodeConfig
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import NANOSECONDS
-from .options import Settings
+from .options import Settings, default_log_dir
 from .schema import TopicPlan
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -73,10 +73,13 @@ class Receiving:
         log: str,
         *,
         start: StartReceiver = ReceiverProcess.start,
+        stopping: Callable[[], bool] = bool,
+        ephemeral: bool = False,
     ) -> None:
         self.log = log
         self.directory = settings.log_dir / log
         self._start = start
+        self._stopping = stopping
         self._config = ReceiverConfig(
             log_directory=str(self.directory),
             topic=plan.topic,
@@ -86,6 +89,7 @@ class Receiving:
             node=node_config(settings),
             log_max_bytes=settings.log_max_bytes,
             log_segment_bytes=settings.log_segment_bytes,
+            ephemeral=ephemeral,
         )
         self._deaths: deque[int] = deque()
         self._nobody_since: float | None = time.monotonic()
@@ -98,11 +102,17 @@ class Receiving:
         plan: TopicPlan,
         *,
         start: StartReceiver = ReceiverProcess.start,
+        stopping: Callable[[], bool] = bool,
+        ephemeral: bool = False,
     ) -> Receiving:
-        """A receiver with a log of its own; logs untouched for ``log.retention`` are removed first."""
-        settings.log_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """A receiver with a log of its own; logs untouched for ``log.retention`` are removed first.
+
+        An ``ephemeral`` log is removed by its receiver, also when this process is killed.
+        """
+        make_log_dir(settings.log_dir)
         remove_stale_logs(settings.log_dir, settings.log_retention, now=time.time_ns())
-        return cls(settings, plan, str(uuid.uuid4()), start=start)
+        log = str(uuid.uuid4())
+        return cls(settings, plan, log, start=start, stopping=stopping, ephemeral=ephemeral)
 
     @classmethod
     def on_old_log(
@@ -112,12 +122,14 @@ class Receiving:
         log: str,
         *,
         start: StartReceiver = ReceiverProcess.start,
+        stopping: Callable[[], bool] = bool,
     ) -> Receiving:
         """The receiver goes on with the log of an earlier run of the query; LogLostError if it is gone."""
+        make_log_dir(settings.log_dir)
         directory = settings.log_dir / log
         if not StreamLog.exists(directory):
             raise LogLostError(f"there is no stream log {directory}")
-        return cls(settings, plan, log, start=start)
+        return cls(settings, plan, log, start=start, stopping=stopping)
 
     def tail(self) -> Cursor:
         """The end of the log. A receiver found dead is started again, a few times."""
@@ -141,8 +153,9 @@ class Receiving:
     # --- inside ------------------------------------------------------------------------------------
 
     def _start_patiently(self) -> Receiver:
+        # This may hold latestOffset() up for seconds, but only where a receiver died: it has no data to tell of.
         deadline = time.monotonic() + _LOCK_SECONDS
-        while is_appended_to(self.directory) and time.monotonic() < deadline:
+        while is_appended_to(self.directory) and time.monotonic() < deadline and not self._stopping():
             time.sleep(0.05)
         return self._start(self._config)
 
@@ -171,6 +184,21 @@ class Receiving:
                 c.node.domain,
                 _NOBODY_SECONDS,
             )
+
+
+def make_log_dir(path: Path) -> None:
+    """Make the directory of all logs; OptionError if that cannot be, or it is somebody else's trap.
+
+    A directory the user named may belong to anybody. The default one lies where everybody can make it first.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = path.lstat().st_uid
+    except OSError as error:
+        fix = f"cannot be made ({error.strerror}); name a directory that can"
+        raise OptionError("log.dir", str(path), fix) from None
+    if path == default_log_dir() and owner != os.getuid():
+        raise OptionError("log.dir", str(path), "belongs to another user; name a directory of your own")
 
 
 def is_appended_to(directory: Path) -> bool:

@@ -166,7 +166,7 @@ def idl_struct(settings: Settings) -> Struct | None:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError("type.file", settings.type_file, f"cannot be read: {error}") from None
-    found = parse_idl(text, str(path))
+    found = parse_idl(text, str(path), extensibility=settings.type_extensibility)
     structs = {name: t for name, t in found.items() if isinstance(t, Struct)}
     wanted = settings.type
     if wanted is None:

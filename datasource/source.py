@@ -63,10 +63,12 @@ class RtpsDataSource(DataSource):
 
     Each Python worker keeps one participant and one writer per topic between its tasks. A task ends when all
     matched reliable readers have acknowledged its rows, or fails and says who has not
-    (``acknowledgment_timeout``). Delivery is at least once: a retried task writes its rows again. Without any
-    reader a task waits (``on_no_reader``, ``connect_timeout``). A history for late joiners
+    (``acknowledgment_timeout``), or that readers left before they had all. Delivery is at least once: a
+    retried task writes its rows again. Without any reader a task waits (``on_no_reader``,
+    ``connect_timeout``). A history for late joiners
     (``durability=transient_local``) lives as long as the worker process, which Spark ends after a minute of
-    idleness.
+    idleness. Spark lets workers end without a goodbye: peers see their writers until
+    ``participant.lease_duration`` is over.
 
     Durations are written ``200ms``, ``3s``, ``5min``, ``infinite``; sizes ``64KiB``, ``1MB``; DDS kinds as in
     ROS 2 or as DDS's constants. ``spark-rtps options`` lists all options.

@@ -68,7 +68,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Json]:  # noqa: N802
         """The beginning of a new log, whose receiver listens from now on. Spark asks twice."""
         if self._receiving is None:
-            self._attach(Receiving.on_new_log(self._settings, self._plan, start=self._start))
+            self._attach(self._on_new_log())
         return self._offset(_START)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -146,26 +146,36 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         receiving = self._receiving
         if receiving is None:
             try:
-                receiving = Receiving.on_old_log(self._settings, self._plan, offset.log, start=self._start)
+                receiving = Receiving.on_old_log(
+                    self._settings, self._plan, offset.log, start=self._start, stopping=self._is_stopping
+                )
             except LogLostError as error:
                 self._lost(str(error))
-                receiving = Receiving.on_new_log(self._settings, self._plan, start=self._start)
+                receiving = self._on_new_log()
             self._attach(receiving)
         return receiving, offset.cursor if receiving.log == offset.log else _START
 
     def _attach(self, receiving: Receiving) -> None:
+        if not self._attached_at:
+            atexit.register(self.stop)
         self._receiving, self._attached_at = receiving, time.monotonic_ns()
-        atexit.register(receiving.stop)
         if threading.current_thread() is threading.main_thread():
             # Spark sends SIGTERM and closes the socket: without a handler we die before stop() is called
             signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_new_log(self) -> Receiving:
+        return Receiving.on_new_log(self._settings, self._plan, start=self._start, stopping=self._is_stopping)
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
     def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
         self._stopping = True
 
     def _replace(self, receiving: Receiving) -> None:
         receiving.stop()
-        self._attach(Receiving.on_new_log(self._settings, self._plan, start=self._start))
+        self._target = None  # a position of the old log
+        self._attach(self._on_new_log())
 
     def _lost(self, what: str) -> None:
         if self._settings.fail_on_data_loss:

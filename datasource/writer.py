@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,13 @@ from ..transport.errors import EncodeError
 from ..transport.wire.samples import U8, Samples
 from .decoding import codec_for, gather_index
 from .options import Payload, Settings
-from .publishing import PUBLISHERS
+from .publishing import PUBLISHERS, Publication
 from .schema import TopicPlan
 from .workers import settle
+
+#: The low two bits of an encapsulation header's options count the padding bytes at the end.
+_OPTIONS_LOW_BYTE: Final = 3
+_PADDING_BITS: Final = np.uint8(0x03)
 
 
 @dataclass(frozen=True)
@@ -36,18 +41,19 @@ class _TaskWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
         encode = _encoder(self._settings, self._plan)
-        publication = PUBLISHERS.publication(self._settings, self._plan)
+        publication: Publication | None = None
         rows = written = 0
         for batch in iterator:
             if not batch.num_rows:
                 continue
-            if not rows:
-                publication.wait_for_reader()
+            if publication is None:  # a partition without rows needs no participant
+                publication = PUBLISHERS.publication(self._settings, self._plan)
+            publication.wait_for_reader()
             samples, key_hashes = encode(batch)
             publication.write(samples, key_hashes)
             rows += batch.num_rows
             written += samples.count
-        if rows:
+        if publication is not None:
             publication.wait_for_acknowledgments()
         return RtpsCommitMessage(rows, written)
 
@@ -85,8 +91,14 @@ def _cdr_encoder(settings: Settings, plan: TopicPlan) -> Encoder:
     return encode
 
 
-def samples_of(values: pa.BinaryArray) -> Samples:
-    """Serialized payloads, encapsulation header included, each brought to a multiple of 4; one copy."""
+def samples_of(values: pa.Array) -> Samples:
+    """Serialized payloads, encapsulation header included, each padded to a multiple of 4; one copy.
+
+    What is padded here is told in the header, as XTypes 1.3 §7.6.3.1.2 has it; a payload that needs no
+    padding keeps its header.
+    """
+    if not pa.types.is_binary(values.type):
+        values = values.cast(pa.binary())
     if values.null_count:
         row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
         raise EncodeError(f"column 'value', row {row}: a payload must not be null")
@@ -104,7 +116,10 @@ def samples_of(values: pa.BinaryArray) -> Samples:
     starts = np.cumsum(padded) - padded
     out = np.zeros(int(padded.sum()), np.uint8)
     out[gather_index(starts, lengths)] = data[int(offsets[0]) : int(offsets[-1])]
-    return Samples.ragged(out, starts, lengths)
+    short_of = np.flatnonzero(padded > lengths)
+    options = starts[short_of] + _OPTIONS_LOW_BYTE
+    out[options] = (out[options] & ~_PADDING_BITS) | (padded - lengths)[short_of].astype(np.uint8)
+    return Samples.ragged(out, starts, padded)
 
 
 def arrow_sample(batch: pa.RecordBatch) -> Samples:

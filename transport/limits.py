@@ -19,14 +19,19 @@ NUMBER_SET_BITS: Final = 256
 PARTICIPANTS_MAX: Final = 1_024
 ENDPOINTS_PER_PARTICIPANT_MAX: Final = 4_096
 LOCATORS_MAX: Final = 16
+#: What all remote endpoints together may cost us: serialized bytes, and about a KiB of overhead each.
+ENDPOINT_BYTES_MAX: Final = 64 << 20
 STRING_MAX: Final = 4_096
+#: Parameters in one list; a list reassembled from fragments is not bounded by a datagram.
+PARAMETERS_MAX: Final = 1_024
 PARTITIONS_MAX: Final = 256
 USER_DATA_MAX: Final = 65_536
 #: A lease longer than this is taken as this (a day), so that a hostile lease cannot pin memory.
 LEASE_MAX_NS: Final = 86_400 * 1_000_000_000
 
-#: Bytes of out-of-order samples a reader keeps per writer while it waits for the missing ones.
-REORDER_BYTES_MAX: Final = 32 << 20
+#: Bytes of out-of-order samples a reader keeps while it waits for the missing ones: of one writer, of all.
+REORDER_WRITER_BYTES_MAX: Final = 32 << 20
+REORDER_BYTES_MAX: Final = 256 << 20
 #: Separate holes tracked per writer.
 REORDER_RUNS_MAX: Final = 4_096
 #: Serialized size of one fragmented sample, and of all unfinished ones of a reader.
@@ -38,3 +43,5 @@ FRAGMENTED_SAMPLES_MAX: Final = 64
 INSTANCES_MAX: Final = 100_000
 #: Events nobody has fetched yet.
 EVENTS_MAX: Final = 65_536
+#: Writers remembered per stream log; the longest silent one is forgotten first.
+WRITERS_MAX: Final = 8_192

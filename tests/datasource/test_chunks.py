@@ -11,7 +11,7 @@ from spark_rtps.datasource.chunks import chunks, gather
 from spark_rtps.transport.log.frame import Cursor, Frame
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.types.codec import Codec
-from spark_rtps.transport.wire.samples import KEY_ONLY, Run
+from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, Run
 
 
 def frame(run: Run, rows_before: int = 0) -> Frame:
@@ -43,6 +43,30 @@ def test_unequal_sizes_are_concatenated():
     assert not chunk.samples.is_uniform
     assert (chunk.samples.all_offsets() % 4 == 0).all()
     assert Codec(NOTE).decode(chunk.samples).batch.equals(notes(0, 20))
+
+
+def test_indexed_samples_of_odd_lengths_keep_what_is_known_of_each():
+    key_hash = bytes(range(16))
+    payloads = [bytes([i]) * n for i, n in enumerate((5, 8, 4, 0, 7))]
+    runs = [
+        Run.single(
+            WRITER,
+            i + 1,
+            np.frombuffer(p, np.uint8),
+            timestamp=i * 10,
+            flags=DISPOSED if not p else 0,
+            key_hash=key_hash if i == 3 else None,
+        )
+        for i, p in enumerate(payloads)
+    ]
+    chunk = gather([frame(r) for r in runs])
+    assert [bytes(chunk.samples.payload(i)) for i in range(5)] == payloads
+    assert (chunk.samples.all_offsets() % 4 == 0).all()
+    assert chunk.source_timestamps().tolist() == [0, 10, 20, 30, 40]
+    assert chunk.flags().tolist() == [0, 0, 0, DISPOSED | HAS_KEY_HASH, 0]
+    hashes = chunk.key_hashes()
+    assert hashes is not None and [h.tobytes() for h in hashes] == [bytes(16)] * 3 + [key_hash, bytes(16)]
+    assert gather([frame(r) for r in runs[:3]]).key_hashes() is None
 
 
 def test_uniform_and_indexed_mix():

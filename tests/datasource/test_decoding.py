@@ -188,10 +188,13 @@ class TestBinary:
         assert table.column("value").to_pylist() == [b""]
 
     def test_there_and_back(self):
-        samples = samples_of(pa.array([b"\0\1\0\0abcd", b"\0\1\0\1abc", b"\0\1\0\0"]).slice(1))
-        assert [bytes(samples.payload(i)) for i in range(2)] == [b"\0\1\0\1abc", b"\0\1\0\0"]
-        assert (samples.all_offsets() % 4 == 0).all()
-        assert payloads(samples).to_pylist() == [b"\0\1\0\1abc", b"\0\1\0\0"]
+        given = [b"\0\1\0\0abcd", b"\0\1\0\1abc", b"\0\1\0\4abcdef", b"\0\1\0\3abc\0", b"\0\1\0\0"]
+        sent = [b"\0\1\0\1abc\0", b"\0\1\0\6abcdef\0\0", b"\0\1\0\3abc\0", b"\0\1\0\0"]
+        for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+            samples = samples_of(pa.array(given, kind).slice(1))
+            assert payloads(samples).to_pylist() == sent
+            assert [bytes(samples.payload(i)) for i in range(4)] == sent
+            assert (samples.all_offsets() % 4 == 0).all() and (samples.all_lengths() % 4 == 0).all()
         uniform = Samples.uniform(np.arange(24, dtype=np.uint8), 3, 6, stride=8)
         assert payloads(uniform).to_pylist() == [bytes(range(i, i + 6)) for i in (0, 8, 16)]
 
@@ -223,10 +226,37 @@ class TestArrow:
         table = decode(tmp_path, [run_of(arrow_sample(batch), 1)], self.arrow_plan())
         assert table.to_pylist() == [{"id": 3, "x": 1.0}, {"id": 4, "x": 2.0}]
 
-    def test_wrong_columns_say_so(self, tmp_path):
-        batch = pa.record_batch({"y": [1]})
-        with pytest.raises(UsageError, match="has no column 'id'; its columns are"):
-            decode(tmp_path, [run_of(arrow_sample(batch), 1)], self.arrow_plan())
+    @pytest.mark.parametrize(
+        ("batch", "why"),
+        [
+            (pa.record_batch({"y": [1]}), "there is no column 'id' among ['y']"),
+            (pa.record_batch({"id": ["seven"], "x": [1.0]}), "column 'id' is string and does not fit int32"),
+            (pa.record_batch({"id": [1 << 40], "x": [1.0]}), "column 'id' is int64 and does not fit int32"),
+            (pa.record_batch({"id": [[1]], "x": [1.0]}), "column 'id' is list<item: int64> and does not fit"),
+        ],
+    )
+    def test_a_batch_that_does_not_fit_is_malformed(self, tmp_path, caplog, batch, why):
+        runs = [run_of(arrow_sample(batch), 1), run_of(arrow_sample(points(0, 1)), 2)]
+        assert decode(tmp_path, runs, self.arrow_plan(metadata=True)).num_rows == 1
+        assert f"1 malformed samples of writer {WRITER} were dropped: {why}" in caplog.text
+
+    def test_nulls_in_a_column_that_is_not_null_are_malformed(self, tmp_path, caplog):
+        given = self.arrow_plan()
+        strict = pa.schema([f.with_nullable(False) for f in given.data])
+        batch = pa.record_batch({"id": [1, None], "x": [1.0, 2.0]})
+        runs = [run_of(arrow_sample(batch), 1), run_of(arrow_sample(points(0, 1)), 2)]
+        assert decode(tmp_path, runs, replace(given, data=strict, columns=strict)).num_rows == 1
+        assert "column 'id' is declared NOT NULL and has nulls" in caplog.text
+
+    def test_offsets_out_of_bounds_are_malformed(self, tmp_path, caplog):
+        text = pa.schema([("s", pa.string())])
+        plan = TopicPlan("T", ARROW_BATCH.name, False, Payload.ARROW, ARROW_BATCH, text, text)
+        sample = arrow_sample(pa.record_batch({"s": ["ab", "cd"]}))
+        offsets = np.array([0, 2, 4], np.int32).tobytes()
+        at = sample.data.tobytes().index(offsets)
+        sample.data[at + 4 : at + 8] = np.frombuffer(np.int32(1 << 30).tobytes(), np.uint8)
+        assert decode(tmp_path, [run_of(sample, 1)], plan).num_rows == 0
+        assert "1 malformed samples" in caplog.text
 
     def test_garbage_is_malformed(self, tmp_path, caplog):
         sample = arrow_sample(points(0, 3))

@@ -16,6 +16,7 @@ from spark_rtps.transport.qos import (
     ReliabilityKind,
 )
 from spark_rtps.transport.structure import INFINITE
+from spark_rtps.transport.types.model import Extensibility
 
 
 def read(**options: str) -> Settings:
@@ -167,6 +168,7 @@ class TestValues:
         assert read(peers="10.0.0.1, robot:7412").peers == ("10.0.0.1", "robot:7412")
         assert "must be host or host:port" in str(refusal(peers="robot:port"))
         assert "must be host or host:port" in str(refusal(peers=":7400"))
+        assert "must be host or host:port" in str(refusal(peers="robot:70000"))
 
 
 class TestMeaning:
@@ -198,6 +200,23 @@ class TestMeaning:
         qos = write(history__depth="5").qos
         assert (qos.history, qos.history_depth) == (HistoryKind.KEEP_LAST, 5)
         assert "no meaning" in str(refusal(AppliesTo.WRITE, history="keep_all", history__depth="5"))
+
+    def test_max_samples_that_would_stop_writing_for_ever(self):
+        error = refusal(AppliesTo.WRITE, durability="transient_local", resource_limits__max_samples="10")
+        assert error.option == "resource_limits.max_samples"
+        for part in ("durability=transient_local", "history=keep_all", "set history=keep_last"):
+            assert part in str(error)
+        assert write(resource_limits__max_samples="10").qos.max_samples == 10
+        late = {"durability": "transient_local", "history": "keep_last", "resource_limits__max_samples": "10"}
+        assert write(**late).qos.max_samples == 10
+
+    def test_extensibility_is_that_of_the_file(self):
+        assert read(type__file="x.idl").type_extensibility is Extensibility.APPENDABLE
+        assert (
+            write(type__file="x.idl", type__extensibility="final").type_extensibility is Extensibility.FINAL
+        )
+        assert "give type.file" in str(refusal(type__extensibility="final"))
+        assert "one of appendable, final" in str(refusal(type__file="x.idl", type__extensibility="mutable"))
 
     def test_binary_has_its_metadata(self):
         assert "has these columns already" in str(refusal(payload="binary", metadata="true"))

@@ -39,6 +39,16 @@ def settings(role=AppliesTo.READ, **options):
     return parse_options({"topic": "T", **{k.replace("__", "."): str(v) for k, v in options.items()}}, role)
 
 
+class TestExtensibility:
+    @pytest.mark.parametrize(
+        ("given", "found"), [({}, "appendable"), ({"type__extensibility": "final"}, "final")]
+    )
+    def test_of_structs_without_an_annotation(self, idl, given, found):
+        plan = plan_reading(settings(type__file=idl, type="Pose", **given), POSE)
+        assert plan.struct is not None
+        assert plan.struct.extensibility.value == found
+
+
 class TestSourceSchema:
     def test_from_idl(self, idl):
         assert source_schema(settings(type__file=idl, type="robots::Pose")) == POSE

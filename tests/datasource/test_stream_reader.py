@@ -14,12 +14,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import StructType
 from stream_logs import RECEPTION, encoded, points, run_of
 
+from spark_rtps.datasource.batch_reader import RtpsBatchReader
 from spark_rtps.datasource.option_table import AppliesTo
 from spark_rtps.datasource.options import parse_options
-from spark_rtps.datasource.receiving import is_appended_to, remove_stale_logs
+from spark_rtps.datasource.receiving import Receiving, is_appended_to, remove_stale_logs
 from spark_rtps.datasource.schema import plan_reading
 from spark_rtps.datasource.stream_reader import RtpsStreamReader
-from spark_rtps.transport.errors import LogLostError, RtpsError
+from spark_rtps.transport.errors import LogLostError, OptionError, RtpsError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.stream_log import StreamLog
 
@@ -171,12 +172,57 @@ class TestFirstStart:
         assert len(source.reader.partitions(zero, end)) == 3
         assert source.ids(zero, end) == list(range(60))
 
+    def test_default_log_dir_of_another_user(self, make, monkeypatch, tmp_path):
+        monkeypatch.setattr("spark_rtps.datasource.receiving.default_log_dir", lambda: tmp_path / "logs")
+        monkeypatch.setattr("os.getuid", lambda: (tmp_path.stat().st_uid) + 1)
+        with pytest.raises(OptionError, match=r"option 'log\.dir' = .*belongs to another user; name"):
+            make().reader.initialOffset()
+
+    def test_default_log_dir_is_ours_alone(self, make, monkeypatch, tmp_path):
+        monkeypatch.setattr("spark_rtps.datasource.receiving.default_log_dir", lambda: tmp_path / "logs")
+        make().reader.initialOffset()
+        assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
+
+    def test_log_dir_that_cannot_be(self, make, tmp_path):
+        (tmp_path / "logs").write_text("a file")
+        with pytest.raises(OptionError, match=r"option 'log\.dir' = .*cannot be made \(File exists\)"):
+            make().reader.initialOffset()
+
     def test_stop(self, make):
         source = make()
         source.reader.initialOffset()
         source.reader.stop()
         assert source.receiver.stopped
         source.reader.stop()
+
+
+class TestBatch:
+    def test_its_log_is_ephemeral(self, monkeypatch, tmp_path):
+        started = []
+
+        def start(*args, **kwargs):
+            started.append((args, kwargs))
+            raise RtpsError("enough")
+
+        monkeypatch.setattr("spark_rtps.datasource.receiving.Receiving.on_new_log", start)
+        settings = parse_options({"topic": "T", "log.dir": str(tmp_path)}, AppliesTo.READ)
+        reader = RtpsBatchReader(settings, plan_reading(settings, COLUMNS))
+        with pytest.raises(RtpsError, match="enough"):
+            list(reader.read(reader.partitions()[0]))
+        assert started[0][1] == {"ephemeral": True}
+
+    @pytest.mark.parametrize("ephemeral", [False, True])
+    def test_its_receiver_is_told(self, tmp_path, ephemeral):
+        configs = []
+
+        def start(config):
+            configs.append(config)
+            return FakeReceiver(config)
+
+        settings = parse_options({"topic": "T", "log.dir": str(tmp_path)}, AppliesTo.READ)
+        plan = plan_reading(settings, COLUMNS)
+        Receiving.on_new_log(settings, plan, start=start, ephemeral=ephemeral).stop()
+        assert [config.ephemeral for config in configs] == [ephemeral]
 
 
 class TestAvailableNow:
@@ -261,6 +307,51 @@ class TestRestart:
         assert tolerant.reader.partitions(zero, beyond) == []
         assert len(tolerant.receivers) == 2
 
+    def test_target_of_a_lost_log_is_forgotten(self, make):
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        end = first.reader.latestOffset(zero, ALL)
+        beyond = json.loads(json.dumps(end))
+        beyond["receivers"]["embedded"]["position"] += 3200
+        first.reader.stop()
+        again = make(**{"read.timeout": "0s"}, failOnDataLoss="false")
+        again.reader.prepareForTriggerAvailableNow()
+        assert again.reader.latestOffset(zero, ALL) == end  # the target is where the old log ends
+        assert again.reader.partitions(zero, beyond) == []
+        assert again.reader.latestOffset(beyond, ALL) == beyond  # nothing in the new log
+
+    @pytest.mark.parametrize("damage", ["writers", "metadata.json", "*.segment"])
+    def test_damaged_log(self, make, damage):
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        end = first.reader.latestOffset(zero, ALL)
+        first.reader.stop()
+        (file,) = first.receiver.log.directory.glob(damage)
+        file.unlink() if damage == "*.segment" else file.write_bytes(b"garbage")
+        with pytest.raises(LogLostError, match=r"cannot be resumed.*failOnDataLoss=false"):
+            make().reader.latestOffset(end, ALL)
+        tolerant = make(failOnDataLoss="false")
+        assert tolerant.reader.partitions(zero, end) == []
+        tolerant.receiver.receive(50, 2)
+        assert tolerant.ids(end, tolerant.reader.latestOffset(end, ALL)) == [50, 51]
+
+    def test_exit_hook_is_set_once(self, make, monkeypatch):
+        hooks = []
+        monkeypatch.setattr("atexit.register", hooks.append)
+        first = make()
+        end = first.reader.initialOffset()
+        end["receivers"]["embedded"]["position"] = 3200
+        first.reader.stop()
+        hooks.clear()
+        tolerant = make(failOnDataLoss="false")
+        tolerant.reader.partitions(end, end)
+        assert len(tolerant.receivers) == 2
+        (hook,) = hooks
+        hook()
+        assert [receiver.stopped for receiver in tolerant.receivers] == [True, True]
+
     def test_log_in_use(self, make, monkeypatch):
         monkeypatch.setattr("spark_rtps.datasource.receiving._LOCK_SECONDS", 0.1)
         zero = make().reader.initialOffset()
@@ -278,6 +369,17 @@ class TestDeadReceiver:
         assert len(source.receivers) == 2
         assert source.ids(zero, end) == list(range(10))
         assert "killed; starting it again on the same log" in caplog.text
+
+    def test_no_waiting_for_the_log_when_stopping(self, make):
+        source = make()
+        zero = source.reader.initialOffset()
+        source.receiver.dead = "killed"  # its log is still locked
+        source.receiver.stop = lambda: None
+        source.reader._on_sigterm(15, None)
+        began = time.monotonic()
+        with pytest.raises(RtpsError, match="is appending to the log"):
+            source.reader.latestOffset(zero, ALL)
+        assert time.monotonic() - began < 1
 
     def test_not_for_ever(self, make):
         source = make()

@@ -114,6 +114,11 @@ def test_wireshark_finds_nothing_wrong(
     # theirs, so that we acknowledge and ask again
     reader = node.create_reader("theirs", "interop::Blob", qos(), keyed=False)
     small = node.create_reader("small", "interop::Number", qos(transient_local=True), keyed=False)
+
+    def take() -> None:
+        reader.take(), small.take()
+
+    node.on_received = take
     peer.writer("theirs", Blob)
     peer.writer("small", Number, transient_local=True)
     peer.wait_for_match("theirs", timeout=40)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from log.make_runs import guid, indexed, payload, read, samples, single, uniform
 
-from spark_rtps.transport.errors import LogError
+from spark_rtps.transport.errors import LogLostError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.frame import align, frame_length
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -196,7 +196,7 @@ def test_a_checkpoint_cut_short_leaves_the_one_before(tmp_path: Path) -> None:
         assert (again.position, again.rows, again.writers) == (log.position, log.rows, log.writers)
         again.close()
     (twin / segment.WRITERS).write_bytes(bytes(len(raw)))
-    with pytest.raises(LogError, match="damaged"):
+    with pytest.raises(LogLostError, match="damaged"):
         StreamLog.open(twin)
 
 
@@ -214,9 +214,9 @@ def test_lost_segments_are_said(tmp_path: Path) -> None:
             change(twin)
             if match == "ends before":
                 last_segment(twin).unlink()
-            with pytest.raises(LogError, match=match):
+            with pytest.raises(LogLostError, match=match):
                 StreamLog.open(twin)
-            with pytest.raises(LogError, match=match):  # and the lock is free again
+            with pytest.raises(LogLostError, match=match):  # and the lock is free again
                 StreamLog.open(twin)
 
 

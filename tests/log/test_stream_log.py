@@ -249,10 +249,10 @@ def test_there_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(LogError, match="there is no stream log"):
         StreamLog.open(tmp_path / "none")
     (tmp_path / "metadata.json").write_text("{}")
-    with pytest.raises(LogError, match="is not a stream log's"):
+    with pytest.raises(LogLostError, match="is not a stream log's"):
         StreamLog.open(tmp_path)
     (tmp_path / "metadata.json").write_text("{")
-    with pytest.raises(LogError, match="cannot read"):
+    with pytest.raises(LogLostError, match=r"is damaged .*failOnDataLoss=false"):
         StreamLog.open(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(LogError, match="cannot create a stream log"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.errors import DropReason, UsageError
 from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol import writer as writer_module
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.reader import StatefulReader
 from spark_rtps.transport.protocol.writer import StatefulWriter
@@ -160,7 +162,9 @@ def test_endpoints_of_one_participant_match_each_other() -> None:
     assert (list(r.writers), list(w.readers)) == ([w.guid], [r.guid])
     w.write(samples(1, 2, 3), timestamp=0, now=network.now)
     network.run(SECOND)
+    assert list(w.unacknowledged()) == [r.guid], "received, but nobody took it"
     assert numbers(r) == [1, 2, 3]
+    network.run(SECOND)
     assert w.unacknowledged() == {}
     one.delete_endpoint(w.guid, network.now)
     assert not r.writers
@@ -368,6 +372,31 @@ def test_idle_traffic_is_a_few_announcements() -> None:
     network.run(100 * SECOND)
     # each: multicast and one known participant, three times per lease of 10 s
     assert network.sent - sent <= 2 * 2 * 31
+
+
+def test_a_hundred_idle_participants_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    w = writer(network, one)
+    for _ in range(100):
+        reader(network, network.add())
+    network.run(SECOND)
+    assert len(w.readers) == 100
+
+    def too_dear(*_: object) -> None:
+        raise AssertionError("where all of them are is not to be asked while nothing is sent")
+
+    monkeypatch.setattr(writer_module, "union_of", too_dear)
+    monkeypatch.setattr(StatefulWriter, "_data", property(too_dear))
+    started = time.process_time()
+    for _ in range(1_000):
+        one.get_timer()
+        assert one.datagrams_to_send(network.now) == []
+    assert time.process_time() - started < 0.5  # takes 0.01
+    monkeypatch.undo()
+    w.write(samples(1), timestamp=0, now=network.now)
+    (datagram,) = one.datagrams_to_send(network.now)
+    assert len(datagram.destinations) == 100
 
 
 def test_small_messages_share_a_datagram() -> None:

@@ -199,11 +199,49 @@ def test_resource_limits_hold_back() -> None:
     s = Script(replace(RELIABLE, max_samples=10))
     assert s.write(30) == 10
     assert s.write(20) == 0
+    assert s.writer.blocked_by == "resource_limits.max_samples"
     s.acknack(8)
     assert s.write(20) == 7
-    lasting = Script(replace(LASTING, max_samples=10), readers=0)
+    s.acknack(18)
+    assert s.write(5) == 5
+    assert s.writer.blocked_by == ""
+    lasting = Script(replace(LASTING, max_samples=10))
     assert lasting.write(30) == 10
-    assert lasting.write(20) == 0
+    lasting.acknack(11)
+    assert lasting.write(20) == 0, "and for ever: late joiners are promised all of them"
+    assert lasting.writer.blocked_by == "resource_limits.max_samples"
+
+
+def test_what_holds_back_is_named() -> None:
+    policy = WriterPolicy(send_window_bytes=4_000)
+    s = Script(replace(RELIABLE, max_samples=150), policy=policy, message_size=480)
+    assert s.writer.blocked_by == ""
+    assert s.write(1000) == 100
+    assert s.writer.blocked_by == "send window"
+    s = Script(replace(RELIABLE, max_samples=50), policy=policy, message_size=480)
+    assert s.write(1000) == 50
+    assert s.writer.blocked_by == "resource_limits.max_samples"
+    s.acknack(51)
+    assert s.write(1000) == 50
+    s.acknack(101)
+    assert s.write(10) == 10
+    assert s.writer.blocked_by == ""
+
+
+def test_numbers_may_start_above_one() -> None:
+    s = Script(LASTING, readers=0, first_sn=1000)
+    assert s.writer.last_sn == 999
+    s.match(1, transient_local=True)
+    (heartbeat,) = s.said()
+    assert isinstance(heartbeat, Heartbeat)
+    assert (heartbeat.first_sn, heartbeat.last_sn) == (1000, 999)
+    assert s.writer.unacknowledged() == {}
+    s.write(5)
+    assert sns(s.said()) == [1000, 1001, 1002, 1003, 1004]
+    s.acknack(1, *range(1, 257), final=False)
+    (gap, *_) = s.said()
+    assert isinstance(gap, Gap)
+    assert (gap.start_sn, gap.irrelevant.base, gap.irrelevant.is_empty) == (1, 1000, True)
 
 
 def test_requests_are_answered_with_exactly_what_is_missing() -> None:

@@ -257,3 +257,33 @@ def test_the_counters_file_is_readable_by_others(tmp_path: Path) -> None:
         assert json.dumps(counters)
     finally:
         receiver.stop()
+
+
+def test_a_log_of_another_topic_is_not_appended_to(tmp_path: Path) -> None:
+    ReceiverProcess.start(config(tmp_path / "log")).stop()
+    with pytest.raises(LogError, match=r"is of topic 't'.*not of topic 'u'.*new checkpoint location"):
+        ReceiverProcess.start(config(tmp_path / "log", topic="u"))
+
+
+def test_an_ephemeral_log_ends_with_its_receiver(tmp_path: Path) -> None:
+    receiver = ReceiverProcess.start(config(tmp_path / "log", ephemeral=True))
+    assert (tmp_path / "log").exists()
+    receiver.stop()
+    assert not (tmp_path / "log").exists()
+
+
+def test_what_waits_for_room_is_not_acknowledged(tmp_path: Path, writer: PublishingWriter) -> None:
+    """Killed while its log is full, a receiver takes nothing with it: a roomier successor has it all."""
+    first = ReceiverProcess.start(config(tmp_path / "log", log_max_bytes=16 << 20))
+    assert writer.wait_for_readers(15)
+    written = write_until_held_back(writer)
+    os.kill(first.pid, signal.SIGKILL)
+    first.stop()
+    second = ReceiverProcess.start(config(tmp_path / "log", log_max_bytes=256 << 20))
+    try:
+        assert writer.wait_for_acknowledgments(20) == {}
+        found = numbers(tmp_path / "log", Cursor(0), second.cursor())
+        assert found == list(range(len(found)))
+        assert len(found) >= written
+    finally:
+        second.stop()

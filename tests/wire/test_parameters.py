@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DecodeError, DropReason, UsageError
-from spark_rtps.transport.limits import PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
+from spark_rtps.transport.limits import PARAMETERS_MAX, PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
 from spark_rtps.transport.structure import INFINITE, Guid, Locator
 from spark_rtps.transport.wire import parameters as p
 from spark_rtps.transport.wire.parameters import ParameterList
@@ -81,9 +81,9 @@ def test_a_length_that_does_not_count_its_padding() -> None:
 
 
 def test_too_many_parameters() -> None:
-    many = b"\x00\x80\x00\x00" * (p.PARAMETERS_MAX + 1) + b"\x01\x00\x00\x00"
+    many = b"\x00\x80\x00\x00" * (PARAMETERS_MAX + 1) + b"\x01\x00\x00\x00"
     assert reason_of(p.decode_parameters, memoryview(many), True) is DropReason.OVER_LIMIT
-    assert len(p.decode_parameters(memoryview(many)[4:], True)[0]) == p.PARAMETERS_MAX
+    assert len(p.decode_parameters(memoryview(many)[4:], True)[0]) == PARAMETERS_MAX
 
 
 def test_repeated_parameters() -> None:

@@ -12,7 +12,7 @@ from spark_rtps.transport.errors import DecodeError, DropReason
 from spark_rtps.transport.limits import FRAGMENTED_SAMPLE_MAX, LOCATORS_MAX
 from spark_rtps.transport.wire import parameters as p
 from spark_rtps.transport.wire.message import iter_submessages
-from spark_rtps.transport.wire.submessages import SUBMESSAGES, Gap, decode_submessage
+from spark_rtps.transport.wire.submessages import SUBMESSAGES, DataFrag, Gap, decode_submessage
 
 IDS = bytes.fromhex("00000107 00000202")
 MAX = 2**63 - 1
@@ -179,8 +179,11 @@ class TestFragments:
 
     def test_a_huge_sample(self) -> None:
         with little_memory():
-            assert self.reason(1, 1, 64, 0xFFFFFFFF) is DropReason.OVER_LIMIT
-            assert self.reason(1, 1, 64, FRAGMENTED_SAMPLE_MAX + 1) is DropReason.OVER_LIMIT
+            head = u16(0) + u16(28) + IDS + sn(1) + u32(1) + u16(1) + u16(64) + u32(0xFFFFFFFF)
+            found = decode_submessage(0x16, 1, memoryview(head + bytes(64)))
+            assert isinstance(found, DataFrag)  # the reader judges it, and allocates nothing before
+            assert found.sample_size == 0xFFFFFFFF
+            assert len(found.payload) == 64
 
     def test_zeros(self) -> None:
         assert self.reason(0, 1, 4, 64) is DropReason.BAD_FRAGMENT

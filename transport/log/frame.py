@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -86,6 +87,10 @@ def frame_length(run: Run) -> int:
     return HEADER_BYTES + index_bytes + run.data.nbytes
 
 
+#: A log holds few writers and any number of their frames.
+_guid: Final = lru_cache(maxsize=1024)(Guid.from_bytes)
+
+
 def read_run(data: U8, at: int) -> tuple[int, int, Run]:
     """The run frame whose header lies at ``data[at:]``: (reception, rows_before, run); no copy."""
     (
@@ -114,7 +119,7 @@ def read_run(data: U8, at: int) -> tuple[int, int, Run]:
         index = data[body:index_stop].view(SAMPLE_INDEX)
         body = index_stop
     run = Run(
-        Guid(writer[:12], writer[12:]),
+        _guid(writer),
         first_sn,
         count,
         data[body : at + length],

@@ -141,7 +141,9 @@ class LogView:
                 continue
             segment = header.segment
             reception, rows_before, run = read_run(segment.data, header.position - segment.base)
-            yield Frame(header.position, header.length, reception, rows_before + first, run.take(first, last))
+            if last - first < header.count:
+                run, rows_before = run.take(first, last), rows_before + first
+            yield Frame(header.position, header.length, reception, rows_before, run)
 
     def _headers(self, position: int, end: Cursor) -> Iterator[_Header]:
         """The run frames from ``position`` up to ``end``, the frame that ``end`` cuts included."""

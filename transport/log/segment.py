@@ -27,7 +27,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import LogError, LogFullError
+from ..errors import LogError, LogFullError, LogLostError
+from ..limits import WRITERS_MAX
 from ..structure import Guid
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_pad
@@ -86,6 +87,13 @@ def refusal(error: OSError, what: str) -> LogError:
     return kind(f"cannot {what}: {error.strerror}")
 
 
+def lost(what: str) -> LogLostError:
+    """The error to raise when the log cannot be resumed."""
+    return LogLostError(
+        f"{what}: the log cannot be resumed; go on with a new one (failOnDataLoss=false, or a new checkpoint)"
+    )
+
+
 def allocate(fd: int, directory: Path, size: int) -> None:
     """Give the file ``size`` bytes that are really there, so that storing to its mmap cannot SIGBUS."""
     try:
@@ -126,12 +134,14 @@ def read_metadata(directory: Path) -> Metadata:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise LogError(f"there is no stream log in {directory}") from error
-    except (OSError, ValueError) as error:
-        raise LogError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise LogError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise lost(f"{path} is damaged ({error})") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise LogError(f"{path} is not a stream log's")
+        raise lost(f"{path} is not a stream log's")
     if content.get("version") != _VERSION:
-        raise LogError(f"{path} is not of version {_VERSION}, the one known here: start a new log")
+        raise lost(f"{path} is not of version {_VERSION}, the one known here")
     return Metadata(content["max_bytes"], content["segment_bytes"], content["metadata"])
 
 
@@ -249,8 +259,6 @@ class Checkpoint:
     writers: tuple[tuple[Guid, int], ...]  # highest sequence number of each, the longest silent first
 
 
-#: Writers remembered per log; the longest silent one is forgotten first.
-WRITERS_MAX: Final = 8_192
 # magic, checksum of all that follows in the slot, serial, base, position, rows, number of writers
 _SLOT_HEADER: Final = struct.Struct("<4sIqqqqI")
 _SLOT_MAGIC: Final = b"wSN1"
@@ -294,7 +302,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     slots = [_read_slot(raw[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
     whole = [slot for slot in slots if slot is not None]
     if not whole:
-        raise LogError(f"{directory / WRITERS} is damaged; the log cannot be resumed, start a new one")
+        raise lost(f"{directory / WRITERS} is damaged")
     return max(whole, key=lambda slot: slot.serial)
 
 

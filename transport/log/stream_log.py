@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from ..errors import LogError, LogFullError, UsageError
+from ..limits import WRITERS_MAX
 from ..structure import Guid
 from ..wire.samples import Run
 from .frame import (
@@ -42,7 +43,6 @@ from .segment import (
     METADATA,
     PAGE,
     UNFINISHED,
-    WRITERS_MAX,
     Checkpoint,
     Metadata,
     Segment,
@@ -51,6 +51,7 @@ from .segment import (
     extend_segment,
     list_segments,
     lock,
+    lost,
     page_ceil,
     read_checkpoint,
     read_metadata,
@@ -300,11 +301,11 @@ class StreamLog:
                 segment_path(self.directory, file.base).unlink()
                 continue
             if file.base != end:
-                raise LogError(f"{segment_path(self.directory, end)} is missing or cut: start a new log")
+                raise lost(f"{segment_path(self.directory, end)} is missing or cut")
             self._segments.append(file)
             end = file.end
         if self._position > end:
-            raise LogError(f"the log in {self.directory} ends before {self._position}: start a new log")
+            raise lost(f"the log in {self.directory} ends before {self._position}")
         self._restore_size()
         for number, file in enumerate(self._segments):
             if file.end <= self._position:
@@ -357,7 +358,7 @@ class StreamLog:
         for file in self._segments[number:]:
             segment = Segment.open(self.directory, file.base)
             if segment.lengths[0] > 0:
-                raise LogError(f"the log in {self.directory} is damaged at {self._position}: start a new log")
+                raise lost(f"the log in {self.directory} is damaged at {self._position}")
             segment_path(self.directory, file.base).unlink()
         del self._segments[number:]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from ..errors import AcknowledgmentError
+from ..protocol.reader_proxy import ReaderProxy
 from ..protocol.writer import StatefulWriter
 from ..structure import Guid
 from ..wire.samples import U8, Samples
@@ -116,11 +118,33 @@ class PublishingWriter:
                     behind = self.writer.unacknowledged(last)
         return behind
 
+    def ready_reliable_readers(self) -> list[ReaderProxy]:
+        """The reliable readers that are matched and ready now, to be handed to :meth:`unserved`."""
+        with self.node.lock:
+            return [p for p in self.writer.readers.values() if p.reliable and p.is_ready]
+
+    def unserved(self, seen: Iterable[ReaderProxy]) -> dict[Guid, int]:
+        """Which of the readers in ``seen`` left behind samples that nobody has, with what they acknowledged.
+
+        A reader that left is no longer waited for. What it lacks is well if a ready reader is here that was
+        matched before it was written, for that one has to acknowledge it.
+        """
+        with self.node.lock:
+            here = self.writer.readers
+            ready = [p.first_relevant for p in here.values() if p.is_ready]
+            served_from = min(ready, default=self.writer.last_sn + 1)
+            gone = [p for p in seen if here.get(p.guid) is not p]
+            return {p.guid: p.acked for p in gone if p.acked + 1 < served_from}
+
     def _wait(self) -> None:
         self.node.run_once(_LOOK_AGAIN_SECONDS)
 
     def _held_up_by(self, timeout: float, last: int) -> str:
         with self.node.lock:
             behind = self.writer.unacknowledged(last)
+            limit = self.writer.blocked_by
         readers = ", ".join(f"{guid} (acknowledged {sn} of {last})" for guid, sn in behind.items())
-        return f"writing to topic {self.topic!r} made no progress for {timeout:g} s; waiting for {readers or 'nobody'}"
+        return (
+            f"writing to topic {self.topic!r} made no progress for {timeout:g} s: its {limit or 'send window'} "
+            f"is used up, waiting for {readers or 'nobody'}"
+        )

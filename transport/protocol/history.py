@@ -123,8 +123,8 @@ class Change:
 class WriterHistory:
     """The changes of one writer, kept as its QoS says."""
 
-    def __init__(self, qos: Qos) -> None:
-        self.last_sn = 0
+    def __init__(self, qos: Qos, first_sn: int = 1) -> None:
+        self.last_sn = first_sn - 1
         self.samples = 0
         self.nbytes = 0
         self._for_late_joiners = qos.is_transient_local

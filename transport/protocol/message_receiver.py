@@ -160,8 +160,8 @@ class MessageReceiver:
                         stamped = end if end - pos == _INFO_TS_SIZE else -1
                     elif isinstance(submessage, InfoDestination):
                         for_us = submessage.prefix in (self._prefix, PREFIX_UNKNOWN)
-                        if submessage.prefix == self._prefix:
-                            self._prove(source, source_ip)
+                        if submessage.prefix == self._prefix and source in self._remotes:
+                            self._remotes[source].prove(source_ip)
                     elif isinstance(submessage, InfoSource):
                         # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
                         source, timestamp = submessage.prefix, NO_TIMESTAMP
@@ -180,12 +180,6 @@ class MessageReceiver:
             if end % 4 != pos % 4 and end != stop:
                 raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "submessage ends unaligned")
             pos = end
-
-    def _prove(self, source: bytes, source_ip: str) -> None:
-        """It knows our prefix, so our announcement reached it where it said it is."""
-        remote = self._remotes.get(source)
-        if remote is not None and source_ip in remote.addresses:
-            remote.proven = True
 
     def _on_run(self, run: Run, now: int) -> None:
         writer = run.writer

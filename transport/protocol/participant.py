@@ -110,8 +110,8 @@ class Participant:
         if config.announce_multicast:
             multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
         self._spdp = Spdp(self._data, multicast, config.peers, now=now)
-        self._sedp = Sedp(self.prefix)
-        self._liveliness = Liveliness(self.prefix, self._spdp.remotes)
+        self._sedp = Sedp(self.prefix, now=now)
+        self._liveliness = Liveliness(self.prefix, self._spdp.remotes, now=now)
         #: Built-in endpoints of ours, each with the entity id of its counterpart.
         self._builtin_readers = (
             (self._sedp.publications_reader, ENTITYID_SEDP_PUBLICATIONS_WRITER),
@@ -337,6 +337,9 @@ class Participant:
 
     def _on_announcement(self, run: Run, source_ip: str, now: int) -> None:
         if run.writer.prefix == self.prefix:
+            return
+        if not source_ip:  # on a port for user data, where nobody asks who sent it
+            self.drops[DropReason.UNKNOWN_WRITER] += 1
             return
         change, remote = self._spdp.on_announcement(run, source_ip, now=now)
         if remote is None or change is Change.NONE:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from ..structure import INFINITE
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderPolicy:
@@ -49,6 +51,8 @@ class ReaderCounters:
     duplicate_samples: int = 0
     lost_samples: int = 0
     irrelevant_samples: int = 0
+    #: Larger than the reader takes; they are among the irrelevant ones too.
+    oversized_samples: int = 0
     window_closed: int = 0
     held_samples: int = 0
     reorder_overflow: int = 0
@@ -67,7 +71,8 @@ class ReaderCounters:
     nack_frags_sent: int = 0
 
     def snapshot(self) -> dict[str, int]:
-        return asdict(self)
+        # A forged HEARTBEAT can lose 2 ** 63 samples; whoever keeps counters keeps 64 bits.
+        return {name: min(count, INFINITE) for name, count in asdict(self).items()}
 
 
 @dataclass(slots=True)

@@ -6,10 +6,13 @@ Sans I/O: submessages in by ``on_…``, runs out by :meth:`StatefulReader.take`,
 Invariants:
 * per writer, the runs handed out have strictly rising sequence numbers, without a hole unless it is counted
   in ``lost_samples`` or ``irrelevant_samples``;
-* nothing is acknowledged that was not put into :meth:`~StatefulReader.take` before (or is lost, or
-  irrelevant): an owner that takes before it calls ``outgoing`` acknowledges only what it has;
+* nothing is acknowledged that the owner did not :meth:`~StatefulReader.take` (or is lost, or irrelevant), nor
+  anything while it holds acknowledgements back;
 * a run that does not fit ``window`` is not taken; its writer counts as *closed* until a window is set into
-  which that run fits, and a closed writer is asked for nothing.
+  which that run fits, and a closed writer is asked for nothing;
+* a sample larger than ``sample_size_max`` is passed over, as if it were irrelevant.
+
+When and what the reader answers is the :mod:`.responder`'s.
 
 Where a volatile reader starts (the writers' ways differ, and DDS leaves it open):
 * volatile writer: at the first HEARTBEAT's first_sn. What arrives before that HEARTBEAT is held; such a
@@ -25,17 +28,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ..errors import DecodeError
-from ..limits import ENDPOINTS_PER_PARTICIPANT_MAX, MESSAGE_SIZE_MAX, NUMBER_SET_BITS
+from ..limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX
 from ..qos import Qos
 from ..structure import INFINITE, Guid, is_builtin
-from ..wire.numbers import SequenceNumberSet
 from ..wire.samples import Run
-from ..wire.submessages import AckNack, DataFrag, Gap, Heartbeat, HeartbeatFrag, NackFrag
-from .counts import next_count
+from ..wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatFrag
 from .fragments import FragmentBudget, FragmentedSample
-from .outgoing import Outgoing, Packer
+from .outgoing import Outgoing
 from .policies import READER_POLICY, ReaderCounters, ReaderPolicy
+from .reorder import ReorderBudget
+from .responder import Responder
 from .writer_proxy import WriterInfo, WriterProxy
 
 __all__ = ["ReaderCounters", "ReaderPolicy", "StatefulReader", "WriterInfo", "WriterProxy"]
@@ -57,14 +62,18 @@ class StatefulReader:
         self.policy = policy
         self.writers: dict[Guid, WriterProxy] = {}
         self.counters = ReaderCounters()
+        #: Set by an owner whose samples are not safe yet: nothing is acknowledged or requested meanwhile.
+        self.hold_acknowledgments = False
+        #: Bytes of the largest sample the owner can take, encapsulation header included; it may lower it.
+        self.sample_size_max = FRAGMENTED_SAMPLE_MAX
         self._delivered_before: dict[Guid, int] = dict(resume or {})
         self._window = INFINITE
         self._ready: list[Run] = []
         self._budget = FragmentBudget()
+        self._reorder_budget = ReorderBudget()
         #: Writers one of whose runs did not fit, with the bytes it needs.
         self._closed: dict[Guid, int] = {}
-        self._timers: dict[Guid, int] = {}
-        self._responding: dict[Guid, WriterProxy] = {}
+        self._responder = Responder(guid.entity, policy, self.counters, self.writers, self._closed)
 
     # --- matching --------------------------------------------------------------------------------
 
@@ -83,25 +92,26 @@ class StatefulReader:
             expected = resumed + 1
         elif reliable and self.qos.is_transient_local and info.transient_local:
             expected = 1
-        proxy = WriterProxy(info, reliable=reliable, expected=expected)
-        proxy.nack_interval = self.policy.nack_period
+        proxy = WriterProxy(info, self._reorder_budget, reliable=reliable, expected=expected)
         self.writers[info.guid] = proxy
         if reliable:
-            proxy.preemptive_at = now
-            self._preempt(proxy, now)
+            self._responder.introduce(proxy, now)
 
     def unmatch_writer(self, guid: Guid) -> None:
-        """The writer is gone. Should it come back, it goes on where it was.
+        """The writer is gone, and what it had announced or begun is lost with it. Should it come back, it goes
+        on where it was, and may then still bring what was counted as lost.
 
         Not so those of discovery: a participant restarted under its old GUID begins it anew.
         """
         proxy = self.writers.pop(guid, None)
         if proxy is None:
             return
+        self.counters.lost_samples += proxy.undelivered
         for sample in proxy.fragments.values():
             self._budget.release(sample)
-        for table in (self._closed, self._timers, self._responding):
-            table.pop(guid, None)
+        proxy.held.clear()
+        self._closed.pop(guid, None)
+        self._responder.forget(guid)
         if proxy.synced and not is_builtin(self.guid.entity):
             self._delivered_before[guid] = proxy.expected - 1
             if len(self._delivered_before) > ENDPOINTS_PER_PARTICIPANT_MAX:
@@ -124,15 +134,13 @@ class StatefulReader:
             del self._closed[guid]
             self._drain(proxy)
             if guid not in self._closed:
-                # At once: a timer in the past. There is no clock here.
-                proxy.nacked, proxy.wants_ack = 0, True
-                proxy.nack_limit, proxy.nack_at = proxy.announced, 0
-                self._set_timer(proxy)
+                self._responder.ask_at_once(proxy)
 
     def take(self) -> list[Run]:
         """Runs ready since the last call, in order per writer.
 
-        They may view the receive buffer: valid until the next receive.
+        They may view the receive buffer: valid until the next receive. Nothing is acknowledged while there
+        are any.
         """
         ready, self._ready = self._ready, []
         return ready
@@ -149,6 +157,7 @@ class StatefulReader:
             run.first_sn == proxy.expected
             and proxy.synced
             and run.data.nbytes <= self._window
+            and run.data.nbytes <= self.sample_size_max
             and not proxy.held
             and not proxy.fragments
         ):
@@ -157,7 +166,39 @@ class StatefulReader:
             self.counters.received_samples += run.count
             self._ready.append(run)
             return
-        self._accept(proxy, run, now)
+        if run.data.nbytes > self.sample_size_max:
+            self._accept_small(proxy, run, now)
+        else:
+            self._accept(proxy, run, now)
+
+    def _accept_small(self, proxy: WriterProxy, run: Run, now: int) -> None:
+        """Accept the samples of a run that are not too large, and pass over the others."""
+        start = 0
+        for i in np.flatnonzero(run.samples().all_lengths() > self.sample_size_max).tolist():
+            if start < i:
+                self._accept(proxy, run.take(start, i), now)
+            self._pass_oversized(proxy, run.first_sn + i, now)
+            start = i + 1
+        if start < run.count:
+            self._accept(proxy, run.take(start, run.count), now)
+
+    def _pass_oversized(self, proxy: WriterProxy, sn: int, now: int) -> None:
+        """A sample is larger than we take: it would hold up its writer for ever."""
+        if not proxy.synced:
+            self._sync_at_data(proxy, sn)
+        if sn < proxy.expected or sn in proxy.held:
+            self.counters.duplicate_samples += 1
+            return
+        self.counters.oversized_samples += 1
+        if not proxy.reliable:
+            self.counters.lost_samples += sn - proxy.expected
+            proxy.expected = sn
+        self._pass(proxy, sn, sn)
+        if proxy.synced:
+            self._drain(proxy)
+            self._responder.after_repair(proxy, now)
+            if proxy.expected < sn:
+                self._responder.suspect(proxy, sn, now + self.policy.reorder_delay)
 
     def _accept(self, proxy: WriterProxy, run: Run, now: int, *, owned: bool = False) -> None:
         """A run that is not simply the next one."""
@@ -177,7 +218,7 @@ class StatefulReader:
                 self._deliver(run)
                 proxy.expected = run.last_sn + 1
                 self._drain(proxy)
-                self._after_repair(proxy, now)
+                self._responder.after_repair(proxy, now)
                 return
             self._close(proxy, run)
             proxy.last_sn = max(proxy.last_sn, run.last_sn)
@@ -186,7 +227,7 @@ class StatefulReader:
         else:
             self._hold(proxy, run, owned=owned)
             if proxy.synced:
-                self._suspect(proxy, run.first_sn, now + self.policy.reorder_delay)
+                self._responder.suspect(proxy, run.first_sn, now + self.policy.reorder_delay)
 
     def _deliver(self, run: Run) -> None:
         self._window -= run.nbytes
@@ -258,6 +299,9 @@ class StatefulReader:
         if frag.sn < proxy.expected or frag.sn in proxy.held:
             self.counters.duplicate_fragments += frag.fragments
             return
+        if frag.sample_size > min(self.sample_size_max, FRAGMENTED_SAMPLE_MAX):
+            self._pass_oversized(proxy, frag.sn, now)
+            return
         sample = proxy.fragments.get(frag.sn) or self._start_fragmented(proxy, frag, timestamp, now)
         if sample is None:
             self.counters.fragment_overflow += 1
@@ -276,7 +320,7 @@ class StatefulReader:
         elif proxy.reliable and proxy.synced:
             # A request is being answered: what is missing when that falls silent is to be requested anew.
             proxy.nacked = min(proxy.nacked, frag.sn - 1)
-            self._suspect(proxy, frag.sn, now + self.policy.reorder_delay)
+            self._responder.suspect(proxy, frag.sn, now + self.policy.reorder_delay)
 
     def _start_fragmented(
         self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int
@@ -320,11 +364,11 @@ class StatefulReader:
             return
         sample = proxy.fragments.get(heartbeat.sn)
         if sample is None:
-            self._suspect(proxy, heartbeat.sn, now + self.policy.reorder_delay)
+            self._responder.suspect(proxy, heartbeat.sn, now + self.policy.reorder_delay)
             proxy.last_sn = max(proxy.last_sn, heartbeat.sn)
         else:
             sample.announced = max(sample.announced, min(heartbeat.last_fragment, sample.fragments))
-            self._suspect(proxy, heartbeat.sn, now + self.policy.heartbeat_response_delay)
+            self._responder.suspect(proxy, heartbeat.sn, now + self.policy.heartbeat_response_delay)
 
     # --- what the writer says about its history --------------------------------------------------
 
@@ -340,6 +384,12 @@ class StatefulReader:
             self.counters.stale_counts += 1
             return
         self.counters.heartbeats += 1
+        if heartbeat.last_sn < min(proxy.last_sn, proxy.expected - 1) and is_builtin(self.guid.entity):
+            # A participant restarted under its old GUID counts from the beginning again: so do we with it.
+            self.unmatch_writer(writer)
+            self.match_writer(proxy.info, now=now)
+            proxy = self.writers[writer]
+            proxy.heartbeats.accept(heartbeat.count, now)
         # Not the maximum: what a forged HEARTBEAT announced is taken back by the next true one.
         proxy.last_sn = heartbeat.last_sn
         if not proxy.synced:
@@ -349,26 +399,8 @@ class StatefulReader:
             proxy.first_sn = heartbeat.first_sn
         if proxy.expected < proxy.first_sn or proxy.held:
             self._drain(proxy)
-        proxy.heard = proxy.counts_losses = True
-        if proxy.preemptive_at != INFINITE:
-            proxy.preemptive_at = INFINITE
-            self._set_timer(proxy)
-        self._respond_to_heartbeat(proxy, heartbeat, now)
-
-    def _respond_to_heartbeat(self, proxy: WriterProxy, heartbeat: Heartbeat, now: int) -> None:
-        """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later."""
-        hole = next(proxy.missing_changes(proxy.expected, proxy.announced), None)
-        if proxy.guid in self._closed or hole is None:
-            if not heartbeat.final:
-                self._respond(proxy, now).wants_ack = True
-            return
-        if hole[0] <= proxy.held.highest or hole[0] in proxy.fragments:
-            limit = max(proxy.held.highest, hole[0])
-            self._suspect(proxy, limit, now + self.policy.heartbeat_response_delay)
-        else:
-            self._suspect(proxy, proxy.announced, now + self.policy.reorder_delay)
-        if not heartbeat.final and proxy.expected != proxy.acked_base:
-            self._respond(proxy, now).wants_ack = True
+        proxy.counts_losses = True
+        self._responder.on_heartbeat(proxy, final=heartbeat.final, now=now)
 
     def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
         """Some sequence numbers will never come (RTPS 2.5 §8.3.8.4)."""
@@ -380,19 +412,23 @@ class StatefulReader:
         if gap.start_sn < gap.irrelevant.base:
             ranges.insert(0, (gap.start_sn, gap.irrelevant.base - 1))
         for first, last in ranges:
-            first = max(first, proxy.expected)
-            if first > last:
-                continue
-            if proxy.synced and (first == proxy.expected and not proxy.held):
-                self.counters.irrelevant_samples += last + 1 - first
-                proxy.expected = last + 1
-            elif proxy.reliable and not proxy.held.add_irrelevant(first, last):
-                self.counters.gap_overflow += 1
-                if proxy.synced and first == proxy.expected:
-                    proxy.expected = last + 1
+            self._pass(proxy, first, last)
         if proxy.synced:
             self._drain(proxy)
-            self._after_repair(proxy, now)
+            self._responder.after_repair(proxy, now)
+
+    def _pass(self, proxy: WriterProxy, first: int, last: int) -> None:
+        """first..last will never come."""
+        first = max(first, proxy.expected)
+        if first > last:
+            return
+        if proxy.synced and first == proxy.expected and not proxy.held:
+            self.counters.irrelevant_samples += last + 1 - first
+            proxy.expected = last + 1
+        elif proxy.reliable and not proxy.held.add_irrelevant(first, last):
+            self.counters.gap_overflow += 1
+            if proxy.synced and first == proxy.expected:
+                proxy.expected = last + 1
 
     def _sync_at_data(self, proxy: WriterProxy, sn: int) -> None:
         if not proxy.reliable or (proxy.info.transient_local and not self.qos.is_transient_local):
@@ -404,144 +440,15 @@ class StatefulReader:
         proxy.held.discard_below(expected)
         self._discard_fragments(proxy)
 
-    # --- when to speak ---------------------------------------------------------------------------
-
-    def _suspect(self, proxy: WriterProxy, limit: int, at: int) -> None:
-        """Have what is missing up to ``limit`` requested at ``at``, or sooner if that is due already.
-
-        A later suspicion never moves the limit of one that waits: else a steady stream, whose end is always
-        on its way, would be requested without need.
-        """
-        if proxy.nack_at == INFINITE:
-            proxy.nack_limit, proxy.nack_at = limit, at
-        elif at < proxy.nack_at:
-            proxy.nack_limit, proxy.nack_at = max(limit, proxy.nack_limit), at
-        else:
-            return
-        self._set_timer(proxy)
-
-    def _after_repair(self, proxy: WriterProxy, now: int) -> None:
-        """All that was requested has come: go on with the rest without waiting for the repetition."""
-        if proxy.nacked and proxy.expected > proxy.nacked and proxy.held:
-            proxy.nacked = 0
-            self._suspect(proxy, proxy.held.highest, now + self.policy.heartbeat_response_delay)
-
-    def _set_timer(self, proxy: WriterProxy) -> None:
-        at = proxy.timer
-        if at == INFINITE:
-            self._timers.pop(proxy.guid, None)
-        else:
-            self._timers[proxy.guid] = at
+    # --- time and answers ------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something arrives."""
-        return min(self._timers.values(), default=None)
+        return self._responder.get_timer()
 
     def handle_timer(self, now: int) -> None:
-        for guid in [guid for guid, at in self._timers.items() if at <= now]:
-            proxy = self.writers[guid]
-            if proxy.preemptive_at <= now:
-                self._preempt(proxy, now)
-            if proxy.nack_at <= now:
-                self._nack(proxy, now)
-            self._set_timer(proxy)
-
-    def _preempt(self, proxy: WriterProxy, now: int) -> None:
-        """Say that we are there, so that the writer answers with a HEARTBEAT (RTPS 2.5 §8.4.12.2.4)."""
-        self._respond(proxy, now).wants_preemptive = True
-        wait = self.policy.preemptive_period << min(proxy.preemptive_tries, 16)
-        proxy.preemptive_at = now + min(wait, self.policy.preemptive_period_max)
-        proxy.preemptive_tries += 1
-        self._set_timer(proxy)
-
-    def _nack(self, proxy: WriterProxy, now: int) -> None:
-        """Request what is missing, as far as it is not requested already."""
-        if proxy.wants_ack:
-            self._respond(proxy, now)
-        limit, proxy.nack_at = proxy.nack_limit, INFINITE
-        if proxy.guid in self._closed or not proxy.is_missing:
-            return
-        policy = self.policy
-        first = proxy.expected
-        last = min(limit, proxy.announced, first + NUMBER_SET_BITS - 1)
-        if proxy.nacked < first:
-            proxy.nack_interval = policy.nack_period
-        elif now < proxy.nacked_at + proxy.nack_interval:
-            first = proxy.nacked + 1  # the rest is requested, and may be on its way
-        elif proxy.nacked_base == proxy.expected:
-            proxy.nack_interval = min(proxy.nack_interval * 2, policy.nack_period_max)
-        if next(proxy.missing_changes(first, last), None) is not None and self._request(
-            proxy, first, last, now
-        ):
-            self._respond(proxy, now).requested = (first, last)
-            proxy.nacked, proxy.nacked_at, proxy.nacked_base = last, now, proxy.expected
-        if proxy.nacked < proxy.expected:
-            again = now + policy.reorder_delay
-        else:
-            again = max(proxy.nacked_at + proxy.nack_interval, now + policy.heartbeat_response_delay)
-        self._suspect(proxy, proxy.announced, again)
-
-    def _request(self, proxy: WriterProxy, first: int, last: int, now: int) -> bool:
-        """Note the fragments to request; False when all that is missing are fragments still on their way."""
-        policy = self.policy
-        useful = False
-        for a, b in proxy.missing_changes(first, last):
-            if b - a >= len(proxy.fragments) or any(sn not in proxy.fragments for sn in range(a, b + 1)):
-                useful = True
-        for sn, sample in proxy.fragments.items():
-            if first <= sn <= last:
-                sent = sn <= proxy.last_sn
-                quiet = policy.heartbeat_response_delay if sent else policy.reorder_delay
-                up_to = sample.fragments if now - sample.touched >= quiet else sample.announced
-                if sample.missing(up_to) is not None:
-                    proxy.requested_fragments[sn] = up_to
-                    useful = True
-        return useful
-
-    def _respond(self, proxy: WriterProxy, now: int) -> WriterProxy:
-        if proxy.guid not in self._responding:
-            self._responding[proxy.guid] = proxy
-            proxy.acknack_count = next_count(proxy.acknack_count, now)
-        return proxy
-
-    # --- out -------------------------------------------------------------------------------------
+        self._responder.handle_timer(now)
 
     def outgoing(self) -> list[Outgoing]:
-        """ACKNACKs and NACK_FRAGs to send now. Take the ready runs first: this acknowledges them."""
-        if not self._responding:
-            return []
-        out: list[Outgoing] = []
-        responding, self._responding = self._responding, {}
-        for proxy in responding.values():
-            out += self._response(proxy)
-        return out
-
-    def _response(self, proxy: WriterProxy) -> list[Outgoing]:
-        me, it, counters = self.guid.entity, proxy.guid.entity, self.counters
-        packer = Packer(MESSAGE_SIZE_MAX, proxy.info.destinations, proxy.guid.prefix)
-        count = proxy.acknack_count
-        if proxy.wants_preemptive and not proxy.heard:
-            # Cyclone DDS answers base 1 and count >= 1, and throws base 0 away with a warning; Fast DDS answers
-            # base 0 only, but has sent a HEARTBEAT at the match: try that late.
-            tries = proxy.preemptive_tries
-            base = 0 if tries > 5 and tries % 2 == 0 else 1
-            packer.add(AckNack(me, it, SequenceNumberSet(base), count, final=False).encode())
-            counters.acknacks_sent += 1
-        elif proxy.synced:
-            state = proxy.reader_sn_state()
-            if proxy.wants_ack or not state.is_empty:
-                packer.add(AckNack(me, it, state, count, final=state.is_empty).encode())
-                proxy.acked_base = proxy.expected
-                counters.acknacks_sent += 1
-                counters.nacks_sent += not state.is_empty
-            for sn, up_to in proxy.requested_fragments.items():
-                sample = proxy.fragments.get(sn)
-                missing = None if sample is None else sample.missing(up_to)
-                if missing is not None:
-                    proxy.nack_frag_count = max(proxy.nack_frag_count + 1, count)
-                    packer.add(NackFrag(me, it, sn, missing, proxy.nack_frag_count).encode())
-                    counters.nack_frags_sent += 1
-        proxy.wants_ack = proxy.wants_preemptive = False
-        proxy.requested = (1, 0)
-        proxy.requested_fragments = {}
-        return packer.packed
+        """ACKNACKs and NACK_FRAGs to send now; what would acknowledge runs not taken, or held back, waits."""
+        return self._responder.outgoing(hold=self.hold_acknowledgments or bool(self._ready))

@@ -2,8 +2,10 @@
 
 Invariants: ``_covered`` holds every sequence number that need not come any more, by data or by GAP; each run
 of ``_runs`` lies wholly in it, sorted, none overlapping another; ``nbytes`` is the memory the runs own, at
-most ``bytes_max`` (one run alone may exceed it); intervals and runs number at most ``runs_max`` each. When
-full, the highest sequence numbers are given up: the lower ones are needed first.
+most ``bytes_max`` (one run alone may exceed it), and that of all buffers of a :class:`ReorderBudget` together
+stays within that budget (one run alone may exceed it, too); intervals and runs number at most ``runs_max``
+each. When full, the highest sequence numbers are given up: the lower ones are needed first. A buffer that is
+thrown away is to be cleared before, for the budget's sake.
 """
 
 from __future__ import annotations
@@ -11,20 +13,34 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from ..limits import REORDER_BYTES_MAX, REORDER_RUNS_MAX
+from ..limits import REORDER_BYTES_MAX, REORDER_RUNS_MAX, REORDER_WRITER_BYTES_MAX
 from ..wire.samples import Run
 from .intervals import IntervalSet
+
+
+class ReorderBudget:
+    """What the reorder buffers of one reader may take together."""
+
+    __slots__ = ("bytes_max", "nbytes")
+
+    def __init__(self, bytes_max: int = REORDER_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.nbytes = 0
+
+    def has_room(self, nbytes: int) -> bool:
+        return not self.nbytes or self.nbytes + nbytes <= self.bytes_max
 
 
 class ReorderBuffer:
     """Runs and irrelevant ranges above the next expected sequence number."""
 
-    __slots__ = ("_covered", "_firsts", "_runs", "bytes_max", "nbytes", "runs_max")
+    __slots__ = ("_budget", "_covered", "_firsts", "_runs", "bytes_max", "nbytes", "runs_max")
 
-    def __init__(self, bytes_max: int = REORDER_BYTES_MAX, runs_max: int = REORDER_RUNS_MAX) -> None:
-        self.bytes_max = bytes_max
-        self.runs_max = runs_max
+    def __init__(self, budget: ReorderBudget) -> None:
+        self.bytes_max = REORDER_WRITER_BYTES_MAX
+        self.runs_max = REORDER_RUNS_MAX
         self.nbytes = 0
+        self._budget = budget
         self._covered = IntervalSet()
         self._runs: list[Run] = []
         self._firsts: list[int] = []
@@ -44,6 +60,11 @@ class ReorderBuffer:
     def lowest(self) -> int:
         """The lowest sequence number held; there must be one."""
         return self._covered.lowest[0]
+
+    @property
+    def samples(self) -> int:
+        """How many samples the runs have."""
+        return sum(run.count for run in self._runs)
 
     def __contains__(self, sn: int) -> bool:
         return sn in self._covered
@@ -72,7 +93,7 @@ class ReorderBuffer:
             self._runs.insert(i, part)
             self._firsts.insert(i, first)
             self._covered.add(first, last)
-            self.nbytes += part.nbytes
+            self._account(part.nbytes)
             kept += part.count
         return new, kept, lost
 
@@ -103,7 +124,7 @@ class ReorderBuffer:
 
     def pop(self) -> None:
         """Drop the first run: it was delivered."""
-        self.nbytes -= self._runs[0].nbytes
+        self._account(-self._runs[0].nbytes)
         del self._runs[0], self._firsts[0]
 
     def discard_below(self, sn: int) -> int:
@@ -116,11 +137,23 @@ class ReorderBuffer:
             self._covered.remove(0, sn - 1)
         return thrown
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._account(-self.nbytes)
+        self._covered = IntervalSet()
+        self._runs.clear()
+        self._firsts.clear()
+
+    def _account(self, nbytes: int) -> None:
+        self.nbytes += nbytes
+        self._budget.nbytes += nbytes
+
     def _fits(self, part: Run) -> bool:
         return (
             len(self._runs) < self.runs_max
             and len(self._covered) < self.runs_max
             and (not self._runs or self.nbytes + part.nbytes <= self.bytes_max)
+            and self._budget.has_room(part.nbytes)
         )
 
     def _make_room(self, part: Run) -> int:
@@ -129,7 +162,7 @@ class ReorderBuffer:
         while not self._fits(part) and self._runs and self._runs[-1].first_sn > part.first_sn:
             run = self._runs.pop()
             self._firsts.pop()
-            self.nbytes -= run.nbytes
+            self._account(-run.nbytes)
             self._covered.remove(run.first_sn, run.last_sn)
             lost += run.count
         return lost

@@ -10,7 +10,10 @@ Invariants:
 * ``_waiting`` holds the reliable readers that have not acknowledged everything, or were never heard: only
   they have heartbeats due;
 * what an ACKNACK makes us send goes to the reader's announced locators, and is bounded per turn
-  (:mod:`.reader_proxy`).
+  (:mod:`.repairs`).
+
+Sequence numbers start at ``first_sn``: a writer that may be restarted under the same GUID begins above what it
+used before.
 """
 
 from __future__ import annotations
@@ -23,16 +26,16 @@ import numpy as np
 from ..errors import UsageError
 from ..limits import FRAGMENT_SIZE, MESSAGE_SIZE_MAX
 from ..qos import Qos
-from ..structure import ENTITYID_UNKNOWN, INFINITE, Guid
-from ..wire.numbers import SequenceNumberSet
+from ..structure import ENTITYID_UNKNOWN, INFINITE, Guid, Locator
 from ..wire.runs import frame
 from ..wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
-from ..wire.submessages import AckNack, Gap, Heartbeat, NackFrag
+from ..wire.submessages import AckNack, Heartbeat, NackFrag
 from .counts import next_count
-from .history import Change, LargeSample, WriterHistory, addressed_to
-from .outgoing import HEADER_ROOM, HEARTBEAT_ROOM, Buffer, Outgoing, Packer, union_of
+from .history import Change, LargeSample, WriterHistory
+from .outgoing import HEADER_ROOM, HEARTBEAT_ROOM, Outgoing, Packer, union_of
 from .policies import WRITER_POLICY, WriterCounters, WriterPolicy
 from .reader_proxy import ReaderInfo, ReaderProxy
+from .repairs import Repairs
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
 
@@ -52,6 +55,7 @@ class StatefulWriter:
         *,
         policy: WriterPolicy = WRITER_POLICY,
         message_size: int = MESSAGE_SIZE_MAX,
+        first_sn: int = 1,
     ) -> None:
         self.guid = guid
         self.qos = qos
@@ -60,21 +64,26 @@ class StatefulWriter:
         self.readers: dict[Guid, ReaderProxy] = {}
         self.counters = WriterCounters()
         self.unacknowledged_bytes = 0
-        self.last_sn = 0
+        self.last_sn = first_sn - 1
+        #: What the last :meth:`write` could not take all for: "send window", "resource_limits.max_samples" or "".
+        self.blocked_by = ""
+        self._first_sn = first_sn
         #: Largest DATA submessage that leaves room for headers and a HEARTBEAT.
         self._budget = message_size - HEADER_ROOM - HEARTBEAT_ROOM
         self._fragment_size = min(FRAGMENT_SIZE, self._budget - _DATA_FRAG_ROOM) & ~3
         if self._fragment_size < _FRAGMENT_SIZE_MIN:
             raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
-        self._history = WriterHistory(qos)
+        self._history = WriterHistory(qos, first_sn)
         self._reliable: dict[Guid, ReaderProxy] = {}
         self._waiting: dict[Guid, ReaderProxy] = {}
         self._in_flight: deque[tuple[int, int]] = deque()  # (last SN of a change, its bytes)
-        self._is_blocked = False
+        self._repairs = Repairs(guid.entity, self._history, policy, self.counters, self._budget)
         self._heartbeat_count = 0
         self._bytes_since_heartbeat = 0
         self._out: list[Outgoing] = []
-        self._data = self._packer()
+        #: Datagrams to all readers that more may be added to, and where they go: None until asked for.
+        self._open: Packer | None = None
+        self._destinations: tuple[Locator, ...] | None = None
 
     # --- matching --------------------------------------------------------------------------------
 
@@ -92,7 +101,7 @@ class StatefulWriter:
         proxy = ReaderProxy(
             info,
             reliable=reliable,
-            first_relevant=1 if wants_history else self.last_sn + 1,
+            first_relevant=self._first_sn if wants_history else self.last_sn + 1,
             joined_sn=self.last_sn,
             may_skip=self.qos.is_transient_local and not wants_history,
         )
@@ -133,11 +142,11 @@ class StatefulWriter:
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         overhead = _framing(flags, key_hashes is not None)
-        count = self._acceptable(samples, overhead)
-        was_blocked, self._is_blocked = self._is_blocked, count < samples.count
+        was_blocked = self.blocked_by
+        count, self.blocked_by = self._acceptable(samples, overhead)
         if count:
             self._write(_part(samples, 0, count), overhead, timestamp, now, flags, key_hashes)
-        if self._is_blocked:
+        if self.blocked_by:
             self.counters.back_pressured += 1
             if count and self._bytes_since_heartbeat:
                 self._piggyback(now)
@@ -147,15 +156,15 @@ class StatefulWriter:
                     proxy.heartbeat_at = min(proxy.heartbeat_at, now + proxy.heartbeat_interval)
         return count
 
-    def _acceptable(self, samples: Samples, overhead: int) -> int:
-        """How many samples from the front resource limits and the send window let in."""
-        count = samples.count
+    def _acceptable(self, samples: Samples, overhead: int) -> tuple[int, str]:
+        """How many samples from the front resource limits and the send window let in; what stops the rest."""
+        count, stopped_by = samples.count, ""
         if self._reliable or self.qos.is_transient_local:
             room = self._history.room
-            if room is not None:
-                count = min(count, room)
+            if room is not None and room < count:
+                count, stopped_by = room, "resource_limits.max_samples"
         if not self._reliable or not count:
-            return count
+            return count, stopped_by
         free = self.policy.send_window_bytes - self.unacknowledged_bytes
         if samples.is_uniform:
             size = samples.size + overhead
@@ -166,11 +175,12 @@ class StatefulWriter:
             fitting = int(np.searchsorted(total, free, side="right"))
             fitting_bytes = int(total[fitting - 1]) if fitting else 0
         if fitting >= count:
-            return count
+            return count, stopped_by
         if not self._in_flight:
-            return max(fitting, 1)  # a sample larger than the window goes alone
-        # Not in dribbles: wait until a datagram can be filled.
-        return fitting if fitting_bytes >= min(self._budget, self.policy.send_window_bytes // 4) else 0
+            fitting = max(fitting, 1)  # a sample larger than the window goes alone
+        elif fitting_bytes < min(self._budget, self.policy.send_window_bytes // 4):
+            fitting = 0  # not in dribbles: wait until a datagram can be filled
+        return fitting, stopped_by if fitting == count else "send window"
 
     def _write(
         self, samples: Samples, overhead: int, timestamp: int, now: int, flags: int, key_hashes: U8 | None
@@ -256,7 +266,7 @@ class StatefulWriter:
 
     def _heartbeat_to(self, proxy: ReaderProxy, now: int) -> None:
         """A HEARTBEAT to one reader."""
-        packer = self._packer(proxy)
+        packer = self._packer_for(proxy)
         packer.add(self._heartbeat(proxy.guid.entity, now))
         self._queue(packer)
 
@@ -269,7 +279,7 @@ class StatefulWriter:
     @property
     def _heartbeat_interval(self) -> int:
         """Between HEARTBEATs to a reader that answers them."""
-        return self.policy.fast_heartbeat_period if self._is_blocked else self.policy.heartbeat_period
+        return self.policy.fast_heartbeat_period if self.blocked_by else self.policy.heartbeat_period
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
@@ -311,7 +321,9 @@ class StatefulWriter:
         else:
             self._update_waiting(proxy)
         if not acknack.missing.is_empty:
-            self._repair(proxy, acknack.missing, now)
+            packer = self._packer_for(proxy)
+            self._repairs.send(packer, proxy, acknack.missing, now)
+            self._finish_repair(packer, proxy, now)
         elif not acknack.final:
             self._heartbeat_to(proxy, now)
 
@@ -339,94 +351,6 @@ class StatefulWriter:
 
     # --- repairs ---------------------------------------------------------------------------------
 
-    def _repair(self, proxy: ReaderProxy, missing: SequenceNumberSet, now: int) -> None:
-        """Send again what is requested; GAP for what is no more (RTPS 2.5 §8.4.9.2.6 ff.)."""
-        proxy.begin_repair(now, self.policy.nack_suppression)
-        packer = self._packer(proxy)
-        done = 0
-        for first, last in missing.ranges():
-            first, last = max(first, done + 1), min(last, self.last_sn)
-            if first < proxy.first_relevant:
-                self._gap(packer, proxy, first, proxy.first_relevant - 1)
-                first = proxy.first_relevant
-            done = self._resend(packer, proxy, first, last, at_end=last == missing.base + 255)
-            if done < last:
-                self.counters.repairs_bounded += 1
-                break
-        self._finish_repair(packer, proxy, now)
-
-    def _resend(self, packer: Packer, proxy: ReaderProxy, first: int, last: int, *, at_end: bool) -> int:
-        """Send first..last; returns the last number dealt with: less than ``last`` where bounds were reached.
-
-        ``at_end``: the request fills its bitmap, so the reader could not say that it lacks more. The rest of
-        the last block follows, and as much of the history before a late joiner's time as the bounds allow.
-        """
-        sn = first
-        while sn <= last:
-            change = self._history.find(sn)
-            if change is None or change.first_sn > sn:
-                next_sn = self.last_sn + 1 if change is None else change.first_sn
-                self._gap(packer, proxy, sn, next_sn - 1)
-                sn = next_sn
-                continue
-            if at_end and change.last_sn >= last:
-                last = change.last_sn
-                following = self._history.find(last + 1)
-                if following is not None and following.last_sn <= proxy.joined_sn:
-                    last = following.last_sn
-            stop = min(change.last_sn, last)
-            for a, b in proxy.unsent(sn, stop):
-                if not self._resend_change(packer, proxy, change, a, b):
-                    return a - 1
-            sn = stop + 1
-        return sn - 1
-
-    def _resend_change(
-        self, packer: Packer, proxy: ReaderProxy, change: Change, first: int, last: int
-    ) -> bool:
-        content = change.content
-        if isinstance(content, LargeSample):
-            # Whoever asks for the whole again, and not by NACK_FRAG, goes on where the bounds stopped us.
-            sn, start = proxy.fragment_cursor
-            start = start if sn == first and start <= content.fragments else 1
-            after = self._resend_fragments(packer, proxy, change, start, content.fragments)
-            proxy.fragment_cursor = (first, after)
-            if after > content.fragments:
-                proxy.note_sent(first, last)
-            return after > content.fragments
-        while first <= last:
-            room = self._room_for_repair(packer, proxy)
-            if room <= 0:
-                return False
-            stop = min(max(content.fitting(first, min(room, self._budget)), first), last)
-            data: Buffer = content.slice(first, stop)
-            if first <= proxy.joined_sn:
-                data = addressed_to(proxy.guid.entity, content, first, stop)
-            packer.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
-            proxy.note_sent(first, stop)
-            self._count_repair(proxy, len(data), samples=stop - first + 1)
-            first = stop + 1
-        return True
-
-    def _resend_fragments(
-        self, packer: Packer, proxy: ReaderProxy, change: Change, first: int, last: int
-    ) -> int:
-        """Send fragments first..last of a large sample; returns the one to go on with."""
-        large, sn = change.content, change.first_sn
-        if not isinstance(large, LargeSample):
-            return last + 1
-        reader_id = proxy.guid.entity if sn <= proxy.joined_sn else ENTITYID_UNKNOWN
-        for a, b in proxy.unsent_fragments(sn, first, min(last, large.fragments)):
-            for number in range(a, b + 1):
-                if self._room_for_repair(packer, proxy) <= 0:
-                    self.counters.repairs_bounded += 1
-                    return number
-                data = large.encode(self.guid.entity, sn, number, reader_id)
-                packer.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
-                proxy.note_sent_fragments(sn, number, number)
-                self._count_repair(proxy, len(data), fragments=1)
-        return last + 1
-
     def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
         """A reader lacks fragments of one sample (RTPS 2.5 §8.3.8.10)."""
         proxy = self._reliable.get(reader)
@@ -440,21 +364,9 @@ class StatefulWriter:
         if not 1 <= nack.sn <= self.last_sn:
             return
         proxy.heartbeat_interval = self._heartbeat_interval
-        proxy.begin_repair(now, self.policy.nack_suppression)
-        packer = self._packer(proxy)
-        change = self._history.find(nack.sn)
-        if change is None or change.first_sn > nack.sn or nack.sn < proxy.first_relevant:
-            self._gap(packer, proxy, nack.sn, nack.sn)
-        elif isinstance(change.content, LargeSample):
-            for first, last in nack.missing.ranges():
-                self._resend_fragments(packer, proxy, change, first, last)
+        packer = self._packer_for(proxy)
+        self._repairs.send_fragments(packer, proxy, nack.sn, nack.missing, now)
         self._finish_repair(packer, proxy, now)
-
-    def _gap(self, packer: Packer, proxy: ReaderProxy, first: int, last: int) -> None:
-        """Tell one reader that first..last will never come."""
-        gap = Gap(proxy.guid.entity, self.guid.entity, first, SequenceNumberSet(last + 1))
-        packer.add(gap.encode(), reserve=HEARTBEAT_ROOM)
-        self.counters.gaps_sent += 1
 
     def _finish_repair(self, packer: Packer, proxy: ReaderProxy, now: int) -> None:
         """A HEARTBEAT behind the repairs, so that the reader says at once what it still lacks."""
@@ -462,39 +374,39 @@ class StatefulWriter:
             packer.add(self._heartbeat(proxy.guid.entity, now))
             self._queue(packer)
 
-    def _room_for_repair(self, packer: Packer, proxy: ReaderProxy) -> int:
-        in_response = self.policy.max_bytes_per_nack_response - packer.nbytes
-        return min(in_response, self.policy.max_repair_bytes - proxy.repaired_bytes)
-
-    def _count_repair(self, proxy: ReaderProxy, nbytes: int, *, samples: int = 0, fragments: int = 0) -> None:
-        proxy.repaired_bytes += nbytes
-        self.counters.repaired_bytes += nbytes
-        self.counters.repaired_samples += samples
-        self.counters.repaired_fragments += fragments
-
     # --- out -------------------------------------------------------------------------------------
 
     def outgoing(self) -> list[Outgoing]:
         """What to send now."""
-        self._redirect()
+        self._close_datagrams()
         out, self._out = self._out, []
         return out
 
     def _redirect(self) -> None:
-        """Close the datagrams of data so far; the next ones go to whoever is matched now."""
-        if self._data.packed:
-            self._queue(self._data)
-        self._data = self._packer()
+        """Who is matched changed: the datagrams of data so far are closed, the next go to the others."""
+        self._close_datagrams()
+        self._destinations = None
+
+    def _close_datagrams(self) -> None:
+        if self._open is not None:
+            self._queue(self._open)
+            self._open = None
 
     def _queue(self, packer: Packer) -> None:
         if packer.destinations:
             self._out += packer.packed
 
-    def _packer(self, proxy: ReaderProxy | None = None) -> Packer:
-        if proxy is not None:
-            return Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
-        destinations = union_of([proxy.info.destinations for proxy in self.readers.values()])
-        return Packer(self.message_size, destinations, None)
+    @property
+    def _data(self) -> Packer:
+        """Packs what goes to all readers."""
+        if self._open is None:
+            if self._destinations is None:
+                self._destinations = union_of([proxy.info.destinations for proxy in self.readers.values()])
+            self._open = Packer(self.message_size, self._destinations, None)
+        return self._open
+
+    def _packer_for(self, proxy: ReaderProxy) -> Packer:
+        return Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
 
 
 def _framing(flags: int, with_key_hash: bool) -> int:

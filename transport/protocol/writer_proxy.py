@@ -17,7 +17,7 @@ from ..structure import INFINITE, Guid, Locator
 from ..wire.numbers import SequenceNumberSet
 from .counts import CountFilter
 from .fragments import FragmentedSample
-from .reorder import ReorderBuffer
+from .reorder import ReorderBudget, ReorderBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,9 @@ class WriterProxy:
         "wants_preemptive",
     )
 
-    def __init__(self, info: WriterInfo, *, reliable: bool, expected: int | None) -> None:
+    def __init__(
+        self, info: WriterInfo, budget: ReorderBudget, *, reliable: bool, expected: int | None
+    ) -> None:
         self.info = info
         #: Both sides are reliable: heartbeats are answered, what is missing is requested.
         self.reliable = reliable
@@ -77,7 +79,7 @@ class WriterProxy:
         self.synced = expected is not None
         #: Jumps of the writer's first number are losses only once we had something to lose.
         self.counts_losses = expected is not None and expected > 1
-        self.held = ReorderBuffer()
+        self.held = ReorderBuffer(budget)
         self.fragments: dict[int, FragmentedSample] = {}
         # what the writer says it has
         self.heard = False
@@ -125,6 +127,14 @@ class WriterProxy:
     def is_missing(self) -> bool:
         """Whether anything the writer spoke of has not arrived whole."""
         return next(self.missing_changes(self.expected, self.announced), None) is not None
+
+    @property
+    def undelivered(self) -> int:
+        """Samples it is known to have sent us or to hold for us, and that were not delivered."""
+        if not (self.reliable and self.synced):  # no number proves that there is a sample
+            return self.held.samples + len(self.fragments)
+        holes = self.missing_changes(self.expected, self.announced)
+        return self.held.samples + sum(last - first + 1 for first, last in holes)
 
     def reader_sn_state(self) -> SequenceNumberSet:
         """The set of the next ACKNACK: base acknowledges all below, bits are what is requested.

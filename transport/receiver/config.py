@@ -44,6 +44,8 @@ class ReceiverConfig:
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
     log_segment_bytes: int = 64 << 20
+    #: The receiver removes its log when it ends, however its parent ended: a batch read leaves nothing behind.
+    ephemeral: bool = False
 
     def to_json(self) -> str:
         """The configuration as one line of JSON."""

@@ -11,17 +11,17 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
-from collections import Counter as Tally
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ..errors import LogFullError, RtpsError
+from ..errors import LogError, LogFullError, RtpsError
 from ..log.counters import Counters
 from ..log.stream_log import StreamLog
 from ..net.node import Node, new_guid_prefix
@@ -35,12 +35,16 @@ _log = logging.getLogger("spark_rtps.receiver")
 READER_ENTITY_KEY: Final = 1
 COUNTERS_FILE: Final = "counters"
 ERROR_FILE: Final = "error"
+#: Reasons of mismatches written to the log, each once; peers can make up any number of them.
+_MISMATCHES_SAID_MAX: Final = 256
 _IDLE_SECONDS: Final = 0.1
 _NAP_SECONDS: Final = 0.0002
 _HOUSEKEEPING_NS: Final = 50_000_000
 #: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
 #: that waited for a missing one).
 _RESERVED_PART: Final = 16
+#: Part of the log that one sample may take.
+_SAMPLE_PART: Final = 4
 
 
 class Host:
@@ -51,10 +55,11 @@ class Host:
         self.directory = Path(config.log_directory)
         self._stopping = False  # no Event: a signal handler that is interrupted by its like would deadlock
         self._goodbye = True
+        #: Delivered runs the log had no room for. While there are any, nothing is acknowledged.
         self._pending: deque[Run] = deque()
-        self._disk_full = False
+        self._said_disk_full = False
         self._housekeeping_at = 0
-        self._incompatible: Tally[str] = Tally()
+        self._mismatches_said: set[str] = set()
 
     def open(self) -> None:
         """Open log, sockets and reader; raises LogError or TransportError."""
@@ -70,6 +75,8 @@ class Host:
             entity_key=READER_ENTITY_KEY,
             resume=dict(self.log.writers),
         )
+        # Half a log may wait for Spark to commit it; a sample must find room in the other half.
+        self.reader.sample_size_max = min(self.reader.sample_size_max, self.log.max_bytes // _SAMPLE_PART)
         self.counters = Counters.create(self.directory / COUNTERS_FILE)
         c = self.counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
@@ -78,7 +85,6 @@ class Host:
         c("receiver.pid").set(os.getpid())
         self._heartbeat = c("receiver.heartbeat_ns")
         self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
-        self._dropped = c("log.dropped_samples")
         self._publish_position()
         self.node.before_receive = self._set_window
         self.node.on_received = self._append_delivered
@@ -101,7 +107,8 @@ class Host:
         if hasattr(self, "node"):
             self.node.wake()
 
-    def close(self) -> None:
+    def close(self, *, keep_log: bool = False) -> None:
+        """Let go of sockets and log; ``keep_log``: also of an ephemeral one, for a successor."""
         if hasattr(self, "node"):
             if self._goodbye:
                 self.node.close()
@@ -109,54 +116,58 @@ class Host:
                 self.node.abandon()
         if hasattr(self, "log"):
             self.log.close()
+            if self.config.ephemeral and not keep_log:
+                shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- inside ------------------------------------------------------------------------------------
 
     def _open_log(self) -> StreamLog:
-        if StreamLog.exists(self.directory):
-            return StreamLog.open(self.directory, max_bytes=self.config.log_max_bytes)
-        return StreamLog.create(
-            self.directory,
-            max_bytes=self.config.log_max_bytes,
-            segment_bytes=self.config.log_segment_bytes,
-            metadata={
-                "topic": self.config.topic,
-                "type": self.config.type_name,
-                "guid_prefix": new_guid_prefix().hex(),
-            },
-        )
+        config = self.config
+        if not StreamLog.exists(self.directory):
+            return StreamLog.create(
+                self.directory,
+                max_bytes=config.log_max_bytes,
+                segment_bytes=config.log_segment_bytes,
+                metadata={
+                    "topic": config.topic,
+                    "type": config.type_name,
+                    "guid_prefix": new_guid_prefix().hex(),
+                },
+            )
+        log = StreamLog.open(self.directory, max_bytes=config.log_max_bytes)
+        topic, type_name = log.metadata["topic"], log.metadata["type"]
+        if (topic, type_name) != (config.topic, config.type_name):
+            log.close()
+            raise LogError(
+                f"the log in {self.directory} is of topic {topic!r}, type {type_name!r}, not of topic "
+                f"{config.topic!r}, type {config.type_name!r}: start the query with a new checkpoint location"
+            )
+        return log
 
     def _set_window(self) -> None:
-        full = self._pending or self._disk_full
-        self.reader.window = 0 if full else max(0, self.log.free_bytes - self.log.max_bytes // _RESERVED_PART)
+        free = self.log.free_bytes - self.log.max_bytes // _RESERVED_PART
+        self.reader.window = 0 if self._pending else max(0, free)
 
     def _append_delivered(self) -> None:
-        """Append everything the reader delivers; what finds no room is kept, and the window is closed."""
+        """Append everything the reader delivers; what finds no room waits, and closes the window."""
         reception = time.time_ns()
-        runs = self.reader.take()
-        if not runs and not self._pending:
-            return
         while self._pending and self._append(self._pending[0], reception):
             self._pending.popleft()
-        for run in runs:
+        for run in self.reader.take():
             if self._pending or not self._append(run, reception):
                 self._pending.append(run.copy())
+        self.reader.hold_acknowledgments = bool(self._pending)
         self._publish_position()
 
     def _append(self, run: Run, reception: int) -> bool:
         try:
             taken = self.log.append(run, reception=reception)
         except LogFullError as error:
-            if run.nbytes > self.log.max_bytes - self.log.segment_bytes:
-                # It never fits: holding it back would hold its writer back for ever.
-                _log.error("%s; the sample is dropped", error)
-                self._dropped.add(run.count)
-                return True
-            if not self._disk_full:
+            if not self._said_disk_full:
                 _log.error("%s; writers are held back until there is room", error)
-            self._disk_full = True
+            self._said_disk_full = True
             return False
-        self._disk_full = False
+        self._said_disk_full = self._said_disk_full and not taken
         return taken
 
     def _publish_position(self) -> None:
@@ -169,11 +180,10 @@ class Host:
         if consumer > self.log.base:
             self.log.trim(min(consumer, self.log.position))
             self._base.set(self.log.base)
-        if self._pending or self._disk_full:
-            self._disk_full = False  # try again
-            self._append_delivered()
-        with self.node.lock:
-            self._set_window()
+        # A window that opens lets held samples through: they go into the log before anything is acknowledged.
+        self._append_delivered()
+        self._set_window()
+        self._append_delivered()
         self._heartbeat.set(now)
         self._matched.set(len(self.reader.writers))
         for name, value in self.reader.counters.snapshot().items():
@@ -184,8 +194,8 @@ class Host:
             if isinstance(event, IncompatibleQos):
                 self._mismatched.add(1)
                 reasons = "; ".join(event.reasons)
-                self._incompatible[reasons] += 1
-                if self._incompatible[reasons] == 1:
+                if reasons not in self._mismatches_said and len(self._mismatches_said) < _MISMATCHES_SAID_MAX:
+                    self._mismatches_said.add(reasons)
                     _log.warning("topic %r: no match with %s: %s", event.topic, event.remote, reasons)
             elif isinstance(event, Matched):
                 _log.info("topic %r: matched %s", self.config.topic, event.remote)
@@ -215,9 +225,9 @@ def main() -> int:
         host.run()
     except Exception as error:
         (host.directory / ERROR_FILE).write_text(f"{type(error).__name__}: {error}")
+        host.close(keep_log=True)
         raise
-    finally:
-        host.close()
+    host.close()
     return 0
 
 

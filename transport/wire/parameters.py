@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..limits import PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
+from ..limits import PARAMETERS_MAX, PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
 from ..structure import LOCATOR_KIND_UDPV4, LOCATOR_KIND_UDPV6, Guid, Locator
 from .ntp import duration_from_ntp, duration_to_ntp
 from .numbers import pair
@@ -88,9 +88,6 @@ PID_TYPE_INFORMATION: Final = 0x0075
 #: Bits of a parameter id (RTPS 2.5 §9.6.3): a vendor's own; drop the whole list if not understood.
 PID_VENDOR_SPECIFIC: Final = 0x8000
 PID_MUST_UNDERSTAND: Final = 0x4000
-
-#: Parameters in one list; a list reassembled from fragments is not bounded by a datagram.
-PARAMETERS_MAX: Final = 1_024
 
 PL_CDR_BE: Final = b"\x00\x02"
 PL_CDR_LE: Final = b"\x00\x03"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..limits import FRAGMENTED_SAMPLE_MAX
 from .info import InfoDestination, InfoReply, InfoReplyIp4, InfoSource, InfoTimestamp, Pad
 from .message import FLAG_E, Buffer, encode_submessage, short_submessage
 from .numbers import FragmentNumberSet, SequenceNumberSet, pair
@@ -108,7 +107,7 @@ class DataFrag:
     """DATA_FRAG (RTPS 2.5 §9.4.5.5): ``fragments`` fragments from number ``first_fragment`` (1-based) on.
 
     All but the sample's last have ``fragment_size`` bytes. A decoded payload is a view, exactly as long as
-    these fragments are, and lies within ``sample_size``.
+    these fragments are, and lies within ``sample_size``, which is any number: whoever allocates judges it.
     """
 
     KIND: ClassVar[int] = 0x16
@@ -166,8 +165,6 @@ class DataFrag:
         if flags & cls.FLAG_N:
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"DATA_FRAG with flags {flags:#04x}")
         sn = _sn(high, low)
-        if total > FRAGMENTED_SAMPLE_MAX:
-            raise DecodeError(DropReason.OVER_LIMIT, f"fragmented sample of {total} bytes")
         # RTPS 2.5 §8.3.8.3.3. The offset of the last fragment below the total also bounds first + fragments.
         if not (first and fragments and 0 < size <= total and (first + fragments - 2) * size < total):
             raise DecodeError(

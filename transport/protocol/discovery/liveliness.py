@@ -34,9 +34,9 @@ _BEHIND_MAX: Final = 64
 class Liveliness:
     """The ParticipantMessage endpoints, our assertions and the matched remote AUTOMATIC writers."""
 
-    def __init__(self, prefix: bytes, remotes: Mapping[bytes, RemoteParticipant]) -> None:
+    def __init__(self, prefix: bytes, remotes: Mapping[bytes, RemoteParticipant], *, now: int) -> None:
         self.reader = builtin_reader(prefix, ENTITYID_P2P_MESSAGE_READER)
-        self.writer = builtin_writer(prefix, ENTITYID_P2P_MESSAGE_WRITER)
+        self.writer = builtin_writer(prefix, ENTITYID_P2P_MESSAGE_WRITER, now=now)
         self._prefix = prefix
         self._remotes = remotes
         self._own_leases: dict[Guid, int] = {}

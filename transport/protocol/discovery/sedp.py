@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ...errors import DecodeError, DropReason
-from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
+from ...limits import ENDPOINT_BYTES_MAX, ENDPOINTS_PER_PARTICIPANT_MAX
 from ...structure import (
     ENTITYID_SEDP_PUBLICATIONS_READER,
     ENTITYID_SEDP_PUBLICATIONS_WRITER,
@@ -33,7 +33,6 @@ from .endpoint_data import (
 )
 from .spdp import RemoteParticipant
 
-ENDPOINT_BYTES_MAX: Final = 64 << 20
 #: What an endpoint costs us beside its serialized bytes, about.
 _ENDPOINT_OVERHEAD: Final = 1_024
 
@@ -54,10 +53,10 @@ class _Known:
 class Sedp:
     """The four SEDP endpoints and the table of remote endpoints."""
 
-    def __init__(self, prefix: bytes) -> None:
-        self.publications_writer = builtin_writer(prefix, ENTITYID_SEDP_PUBLICATIONS_WRITER)
+    def __init__(self, prefix: bytes, *, now: int) -> None:
+        self.publications_writer = builtin_writer(prefix, ENTITYID_SEDP_PUBLICATIONS_WRITER, now=now)
         self.publications_reader = builtin_reader(prefix, ENTITYID_SEDP_PUBLICATIONS_READER)
-        self.subscriptions_writer = builtin_writer(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER)
+        self.subscriptions_writer = builtin_writer(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, now=now)
         self.subscriptions_reader = builtin_reader(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_READER)
         self._remote: dict[bytes, dict[Guid, _Known]] = {}
         self._bytes = 0

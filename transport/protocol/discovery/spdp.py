@@ -2,8 +2,8 @@
 
 Invariants
 * At most PARTICIPANTS_MAX remote participants are known; each ends with its lease, however long it asked.
-* A participant is *proven* once it sent something addressed to us: it then knows our GUID prefix, so the
-  addresses it named lead to it. An unproven one gets one announcement of ours per announcement of its own,
+* A participant is *proven* once it sent something addressed to us from an address it named: it then knows our
+  GUID prefix, so that address leads to it. An unproven one gets one announcement of ours per announcement of its own,
   and is forgotten after UNPROVEN_LEASE: a forged announcement cannot make us talk to a third party for long.
 * Only messages from an address that a participant spoke from or named keep its lease, change it or end it.
 """
@@ -47,6 +47,8 @@ ANNOUNCEMENTS_PER_LEASE: Final = 3
 #: after 8 s) still finds it known.
 UNPROVEN_LEASE: Final = 10 * NANOSECONDS
 _SN_CLOCK_SHIFT: Final = 24
+#: Announcements of a participant that we may miss (it may answer others) before it looks restarted.
+_SN_JUMP: Final = 16
 
 
 class Change(enum.Enum):
@@ -68,11 +70,17 @@ class RemoteParticipant:
     unicast: tuple[Locator, ...]  # where its discovery traffic goes
     source_ip: str
     last_heard: int
+    announced_sn: int  # of its last announcement
     proven: bool = False
 
     @property
     def prefix(self) -> bytes:
         return self.data.guid_prefix
+
+    def prove(self, source_ip: str) -> None:
+        """It spoke to us by our prefix: proof, if it did from where it says it is ("" is nowhere)."""
+        named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
+        self.proven = self.proven or any(locator.address == source_ip for locator in named)
 
     @property
     def expiry(self) -> int:
@@ -122,9 +130,11 @@ class Spdp:
         flags = int(run.sample_flags()[0])
         if flags & (DISPOSED | UNREGISTERED):
             return self._on_dispose(run, payload, prefix, remote)
+        # Somebody restarted under its old GUID (as our receiver is) knows nobody: do not let it wait.
+        restarted = remote is not None and not 0 <= run.first_sn - remote.announced_sn <= _SN_JUMP
         if remote is not None and payload == remote.payload:
-            remote.last_heard = now
-            self._answer(remote)
+            remote.last_heard, remote.announced_sn = now, run.first_sn
+            self._answer(remote, restarted)
             return Change.NONE, remote
         data = decode_participant(payload)
         if data.guid_prefix != prefix:
@@ -140,14 +150,15 @@ class Spdp:
         addresses = frozenset({source_ip, *(locator.address for locator in named)})
         if remote is None:
             change = Change.DISCOVERED
-            remote = RemoteParticipant(data, payload, addresses, unicast, source_ip, now)
+            remote = RemoteParticipant(data, payload, addresses, unicast, source_ip, now, run.first_sn)
             self.remotes[prefix] = remote
         else:
             change = Change.UPDATED
             remote.data, remote.payload, remote.last_heard = data, payload, now
             remote.addresses, remote.unicast, remote.source_ip = addresses, unicast, source_ip
+            remote.announced_sn = run.first_sn
         self._next_expiry = _earlier(self._next_expiry, remote.expiry)
-        self._answer(remote)
+        self._answer(remote, restarted)
         return change, remote
 
     def _on_dispose(
@@ -165,9 +176,9 @@ class Spdp:
         del self.remotes[prefix]
         return Change.DISPOSED, remote
 
-    def _answer(self, remote: RemoteParticipant) -> None:
+    def _answer(self, remote: RemoteParticipant, restarted: bool) -> None:
         # Until it is proven it may not have heard of us. One for one: nothing is amplified.
-        if not remote.proven:
+        if restarted or not remote.proven:
             self._answers[remote.prefix] = remote
 
     def expired(self, *, now: int) -> list[RemoteParticipant]:

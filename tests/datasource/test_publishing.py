@@ -1,0 +1,214 @@
+"""What a task may rely on when its readers come and go: a real writer, no network."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql.types import StructType
+from stream_logs import encoded, points
+
+from spark_rtps.datasource import publishing, writer
+from spark_rtps.datasource.option_table import AppliesTo
+from spark_rtps.datasource.options import Settings, parse_options
+from spark_rtps.datasource.publishing import Publication
+from spark_rtps.datasource.schema import plan_writing
+from spark_rtps.datasource.writer import RtpsArrowWriter
+from spark_rtps.transport.errors import AcknowledgmentError, NoReaderError
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter
+from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire.numbers import SequenceNumberSet
+from spark_rtps.transport.wire.submessages import AckNack
+
+
+class Network:
+    """Drives a writer whose readers do what the test says, one thing a duty cycle."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.lock = threading.RLock()
+        self.writer = StatefulWriter(Guid(bytes(12), b"\0\0\1\3"), settings.qos)
+        self.publishing = PublishingWriter(self, self.writer, settings.topic)
+        self.script: list[Callable[[], None]] = []
+        self._count = 0
+
+    @contextlib.contextmanager
+    def steering(self) -> Iterator[None]:
+        yield
+
+    def run_once(self, timeout: float) -> int:
+        if self.script:
+            self.script.pop(0)()
+        else:
+            time.sleep(0.001)
+        return 0
+
+    def do_work(self) -> int:
+        return 0
+
+    def flush(self) -> int:
+        return 0
+
+    # --- readers ---------------------------------------------------------------------------------
+
+    def join(self, number: int, *, reliable: bool = True) -> None:
+        self.writer.match_reader(ReaderInfo(guid(number), (), (), reliable, False), now=time.monotonic_ns())
+        if reliable:
+            self.acknowledge(number, self.writer.last_sn)
+
+    def acknowledge(self, number: int, last: int) -> None:
+        self._count += 1
+        acknack = AckNack(bytes(4), bytes(4), SequenceNumberSet(last + 1, 0, ()), self._count, True)
+        self.writer.on_acknack(guid(number), acknack, now=time.monotonic_ns())
+
+    def leave(self, number: int) -> None:
+        self.writer.unmatch_reader(guid(number))
+
+
+def guid(number: int) -> Guid:
+    return Guid(bytes([number]) * 12, b"\0\0\1\4")
+
+
+def settings(**options: str) -> Settings:
+    given = {"topic": "T", "connect_timeout": "50ms", "acknowledgment_timeout": "50ms", **options}
+    return parse_options(given, AppliesTo.WRITE)
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(settings())
+
+
+def publication(network: Network, **options: str) -> Publication:
+    return Publication(network.publishing, settings(**options), look_around_until=0)
+
+
+def write(to: Publication, count: int = 10) -> None:
+    to.wait_for_reader()
+    to.write(encoded(points(0, count)))
+
+
+class TestReadersThatLeave:
+    def test_before_they_had_all(self, network):
+        network.join(1)
+        task = publication(network)
+        write(task)
+        network.script = [lambda: network.acknowledge(1, 4), lambda: network.leave(1)]
+        with pytest.raises(AcknowledgmentError, match=r"0101.* \(had 4 of 10\) left before"):
+            task.wait_for_acknowledgments()
+
+    def test_between_two_batches(self, network):
+        network.join(1)
+        task = publication(network)
+        write(task)
+        network.leave(1)
+        with pytest.raises(NoReaderError, match=r"within 0\.05 s"):
+            task.wait_for_reader()
+
+    def test_with_all_they_were_sent(self, network):
+        network.join(1)
+        task = publication(network)
+        write(task)
+        network.script = [lambda: network.acknowledge(1, 10), lambda: network.leave(1)]
+        task.wait_for_acknowledgments()
+
+    def test_while_another_has_it(self, network):
+        network.join(1)
+        network.join(2)
+        task = publication(network)
+        write(task)
+        network.script = [lambda: network.leave(1), lambda: network.acknowledge(2, 10)]
+        task.wait_for_acknowledgments()
+
+    def test_and_are_replaced_too_late(self, network):
+        network.join(1)
+        task = publication(network)
+        write(task)
+        network.leave(1)
+        network.script = [lambda: network.join(2)]
+        write(task)
+        network.script = [lambda: network.acknowledge(2, 20)]
+        with pytest.raises(AcknowledgmentError, match=r"\(had 0 of 20\) left"):
+            task.wait_for_acknowledgments()
+
+    def test_and_come_back_under_the_same_guid(self, network):
+        network.join(1)
+        task = publication(network)
+        write(task)
+        network.leave(1)
+        network.join(1)
+        with pytest.raises(AcknowledgmentError, match=r"\(had 0 of 10\) left"):
+            task.wait_for_acknowledgments()
+
+    def test_and_are_replaced_in_time(self, network):
+        network.join(1)
+        task = publication(network)
+        write(task)
+        network.acknowledge(1, 10)
+        network.leave(1)
+        network.script = [lambda: network.join(2)]
+        write(task)
+        network.script = [lambda: network.acknowledge(2, 20)]
+        task.wait_for_acknowledgments()
+
+    def test_nobody_cares_when_rows_may_be_dropped(self, network):
+        network.join(1)
+        task = publication(network, on_no_reader="drop")
+        write(task)
+        network.leave(1)
+        task.wait_for_acknowledgments()
+
+    def test_best_effort_readers_promise_nothing(self, network):
+        network.join(1, reliable=False)
+        task = publication(network)
+        write(task)
+        network.leave(1)
+        task.wait_for_acknowledgments()
+
+
+class TestLookingAround:
+    @pytest.mark.parametrize("options", [{}, {"on_no_reader": "drop"}])
+    def test_the_first_reader_need_not_be_the_only_one(self, network, options, monkeypatch):
+        slept = []
+        monkeypatch.setattr("time.sleep", slept.append)
+        network.join(1)
+        until = time.monotonic_ns() + 1_000_000_000
+        task = Publication(network.publishing, settings(**options), look_around_until=until)
+        task.wait_for_reader()
+        assert slept == [pytest.approx(1, abs=0.1)]
+
+    def test_once(self, network, monkeypatch):
+        monkeypatch.setattr("time.sleep", None)
+        network.join(1)
+        publication(network).wait_for_reader()
+
+
+class TestTask:
+    def task(self) -> RtpsArrowWriter:
+        given = settings()
+        return RtpsArrowWriter(
+            given, plan_writing(given, StructType().add("id", "integer").add("x", "double"))
+        )
+
+    def test_nothing_to_write_needs_no_participant(self, monkeypatch):
+        monkeypatch.setattr(publishing.Publishers, "publication", None)
+        message = self.task().write(iter([points(0, 0)]))
+        assert (message.rows, message.samples) == (0, 0)
+
+    def test_a_reader_is_waited_for_before_every_batch(self, network, monkeypatch):
+        made = publication(network)
+        monkeypatch.setattr(writer.PUBLISHERS, "publication", lambda *_: made)
+        network.join(1)
+
+        def batches():
+            yield points(0, 5)
+            network.acknowledge(1, 5)
+            yield points(0, 0)
+            network.leave(1)
+            yield points(5, 5)
+
+        with pytest.raises(NoReaderError):
+            self.task().write(batches())

@@ -1,0 +1,229 @@
+"""What a reader says to its writers, and when (RTPS 2.5 §8.4.12.2).
+
+Says that it is there until the writer is heard, acknowledges at once, requests what is missing a little later,
+and again with growing patience while nothing comes.
+
+Invariants:
+* ``_timers`` says when each writer with something due wants :meth:`Responder.handle_timer`;
+* ``_responding`` holds the writers that the next :meth:`Responder.outgoing` speaks to;
+* a closed writer (its reader has no room) is acknowledged but asked for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from ..limits import MESSAGE_SIZE_MAX, NUMBER_SET_BITS
+from ..structure import INFINITE, Guid
+from ..wire.numbers import SequenceNumberSet
+from ..wire.submessages import AckNack, NackFrag
+from .counts import next_count
+from .outgoing import Outgoing, Packer
+from .policies import ReaderCounters, ReaderPolicy
+from .writer_proxy import WriterProxy
+
+
+class Responder:
+    """The answers of one reader; ``writers`` and ``closed`` are the reader's own, which changes them."""
+
+    def __init__(
+        self,
+        reader_id: bytes,
+        policy: ReaderPolicy,
+        counters: ReaderCounters,
+        writers: Mapping[Guid, WriterProxy],
+        closed: Container[Guid],
+    ) -> None:
+        self.policy = policy
+        self.counters = counters
+        self._reader_id = reader_id
+        self._writers = writers
+        self._closed = closed
+        self._timers: dict[Guid, int] = {}
+        self._responding: dict[Guid, WriterProxy] = {}
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def introduce(self, proxy: WriterProxy, now: int) -> None:
+        """A writer was matched."""
+        proxy.nack_interval = self.policy.nack_period
+        self._preempt(proxy, now)
+
+    def forget(self, writer: Guid) -> None:
+        """A writer is gone."""
+        self._timers.pop(writer, None)
+        self._responding.pop(writer, None)
+
+    def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
+        """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later."""
+        is_first, proxy.heard = not proxy.heard, True
+        if is_first:
+            proxy.preemptive_at = INFINITE
+            self._set_timer(proxy)
+        hole = next(proxy.missing_changes(proxy.expected, proxy.announced), None)
+        if proxy.guid in self._closed or hole is None:
+            if not final:
+                self._respond(proxy, now).wants_ack = True
+            return
+        if hole[0] <= proxy.held.highest or hole[0] in proxy.fragments:
+            limit = max(proxy.held.highest, hole[0])
+            self.suspect(proxy, limit, now + self.policy.heartbeat_response_delay)
+        elif is_first:  # written before we were known: none of it is on its way
+            self.suspect(proxy, proxy.announced, now + self.policy.heartbeat_response_delay)
+        else:
+            self.suspect(proxy, proxy.announced, now + self.policy.reorder_delay)
+        if not final and proxy.expected != proxy.acked_base:
+            self._respond(proxy, now).wants_ack = True
+
+    def suspect(self, proxy: WriterProxy, limit: int, at: int) -> None:
+        """Have what is missing up to ``limit`` requested at ``at``, or sooner if that is due already.
+
+        A later suspicion never moves the limit of one that waits: else a steady stream, whose end is always
+        on its way, would be requested without need.
+        """
+        if proxy.nack_at == INFINITE:
+            proxy.nack_limit, proxy.nack_at = limit, at
+        elif at < proxy.nack_at:
+            proxy.nack_limit, proxy.nack_at = max(limit, proxy.nack_limit), at
+        else:
+            return
+        self._set_timer(proxy)
+
+    def after_repair(self, proxy: WriterProxy, now: int) -> None:
+        """All that was requested has come: go on with the rest without waiting for the repetition."""
+        if proxy.nacked and proxy.expected > proxy.nacked and proxy.held:
+            proxy.nacked = 0
+            self.suspect(proxy, proxy.held.highest, now + self.policy.heartbeat_response_delay)
+
+    def ask_at_once(self, proxy: WriterProxy) -> None:
+        """The writer's closed way is open again: acknowledge, and request all that is missing."""
+        proxy.nacked, proxy.wants_ack = 0, True
+        proxy.nack_limit, proxy.nack_at = proxy.announced, 0  # a timer in the past: there is no clock here
+        self._set_timer(proxy)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def _set_timer(self, proxy: WriterProxy) -> None:
+        at = proxy.timer
+        if at == INFINITE:
+            self._timers.pop(proxy.guid, None)
+        else:
+            self._timers[proxy.guid] = at
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called; None: not before something arrives."""
+        return min(self._timers.values(), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        for guid in [guid for guid, at in self._timers.items() if at <= now]:
+            proxy = self._writers[guid]
+            if proxy.preemptive_at <= now:
+                self._preempt(proxy, now)
+            if proxy.nack_at <= now:
+                self._nack(proxy, now)
+            self._set_timer(proxy)
+
+    def _preempt(self, proxy: WriterProxy, now: int) -> None:
+        """Say that we are there, so that the writer answers with a HEARTBEAT (RTPS 2.5 §8.4.12.2.4)."""
+        self._respond(proxy, now).wants_preemptive = True
+        wait = self.policy.preemptive_period << min(proxy.preemptive_tries, 16)
+        proxy.preemptive_at = now + min(wait, self.policy.preemptive_period_max)
+        proxy.preemptive_tries += 1
+        self._set_timer(proxy)
+
+    def _nack(self, proxy: WriterProxy, now: int) -> None:
+        """Request what is missing, as far as it is not requested already."""
+        if proxy.wants_ack:
+            self._respond(proxy, now)
+        limit, proxy.nack_at = proxy.nack_limit, INFINITE
+        if proxy.guid in self._closed or not proxy.is_missing:
+            return
+        policy = self.policy
+        first = proxy.expected
+        last = min(limit, proxy.announced, first + NUMBER_SET_BITS - 1)
+        if proxy.nacked < first:
+            proxy.nack_interval = policy.nack_period
+        elif now < proxy.nacked_at + proxy.nack_interval:
+            first = proxy.nacked + 1  # the rest is requested, and may be on its way
+        elif proxy.nacked_base == proxy.expected:
+            proxy.nack_interval = min(proxy.nack_interval * 2, policy.nack_period_max)
+        if next(proxy.missing_changes(first, last), None) is not None and self._request(
+            proxy, first, last, now
+        ):
+            # Together with what is still to be said.
+            begin = min(first, proxy.requested[0]) if proxy.requested[1] else first
+            self._respond(proxy, now).requested = (begin, last)
+            proxy.nacked, proxy.nacked_at, proxy.nacked_base = last, now, proxy.expected
+        if proxy.nacked < proxy.expected:
+            again = now + policy.reorder_delay
+        else:
+            again = max(proxy.nacked_at + proxy.nack_interval, now + policy.heartbeat_response_delay)
+        self.suspect(proxy, proxy.announced, again)
+
+    def _request(self, proxy: WriterProxy, first: int, last: int, now: int) -> bool:
+        """Note the fragments to request; False when all that is missing are fragments still on their way."""
+        policy = self.policy
+        useful = False
+        for a, b in proxy.missing_changes(first, last):
+            if b - a >= len(proxy.fragments) or any(sn not in proxy.fragments for sn in range(a, b + 1)):
+                useful = True
+        for sn, sample in proxy.fragments.items():
+            if first <= sn <= last:
+                sent = sn <= proxy.last_sn
+                quiet = policy.heartbeat_response_delay if sent else policy.reorder_delay
+                up_to = sample.fragments if now - sample.touched >= quiet else sample.announced
+                if sample.missing(up_to) is not None:
+                    proxy.requested_fragments[sn] = up_to
+                    useful = True
+        return useful
+
+    def _respond(self, proxy: WriterProxy, now: int) -> WriterProxy:
+        if proxy.guid not in self._responding:
+            self._responding[proxy.guid] = proxy
+            proxy.acknack_count = next_count(proxy.acknack_count, now)
+        return proxy
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def outgoing(self, *, hold: bool) -> list[Outgoing]:
+        """What to say now; while on ``hold`` only what acknowledges nothing, the rest is said later."""
+        if not self._responding:
+            return []
+        out: list[Outgoing] = []
+        responding, self._responding = self._responding, {}
+        for guid, proxy in responding.items():
+            if hold and (proxy.heard or not proxy.wants_preemptive):
+                self._responding[guid] = proxy
+            else:
+                out += self._response(proxy)
+        return out
+
+    def _response(self, proxy: WriterProxy) -> list[Outgoing]:
+        me, it, counters = self._reader_id, proxy.guid.entity, self.counters
+        packer = Packer(MESSAGE_SIZE_MAX, proxy.info.destinations, proxy.guid.prefix)
+        count = proxy.acknack_count
+        if proxy.wants_preemptive and not proxy.heard:
+            # Cyclone DDS answers base 1 and count >= 1, and throws base 0 away with a warning; Fast DDS answers
+            # base 0 only, but has sent a HEARTBEAT at the match: try that late.
+            tries = proxy.preemptive_tries
+            base = 0 if tries > 5 and tries % 2 == 0 else 1
+            packer.add(AckNack(me, it, SequenceNumberSet(base), count, final=False).encode())
+            counters.acknacks_sent += 1
+        elif proxy.synced:
+            state = proxy.reader_sn_state()
+            if proxy.wants_ack or not state.is_empty:
+                packer.add(AckNack(me, it, state, count, final=state.is_empty).encode())
+                proxy.acked_base = proxy.expected
+                counters.acknacks_sent += 1
+                counters.nacks_sent += not state.is_empty
+            for sn, up_to in proxy.requested_fragments.items():
+                sample = proxy.fragments.get(sn)
+                missing = None if sample is None else sample.missing(up_to)
+                if missing is not None:
+                    proxy.nack_frag_count = max(proxy.nack_frag_count + 1, count)
+                    packer.add(NackFrag(me, it, sn, missing, proxy.nack_frag_count).encode())
+                    counters.nack_frags_sent += 1
+        proxy.wants_ack = proxy.wants_preemptive = False
+        proxy.requested = (1, 0)
+        proxy.requested_fragments = {}
+        return packer.packed
