@@ -139,6 +139,7 @@ def _runs(node: Node, writer: RemoteEndpoint, deadline: float | None) -> Iterato
             reader.window = max(0, _INBOX_BYTES - sum(run.nbytes for run in inbox))
 
         node.before_receive = open_window
+        reader.sample_size_max = _INBOX_BYTES
 
         def take_in() -> None:
             inbox.extend(run.copy() for run in reader.take())

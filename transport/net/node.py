@@ -1,6 +1,6 @@
 """One participant on real sockets: the duty cycle, and the thread that runs it where nobody else does.
 
-A node is driven in one of two ways, with the same code: the receiver process calls :meth:`Node.run_once` in
+A node is driven in one of two ways, with the same code: the receiver process calls :meth:`Node.cycle` in
 its own loop; anybody else calls :meth:`Node.start`, and a daemon thread does. A thread that waits for the
 network (for room in a send window, for acknowledgements) takes the duty cycle over meanwhile
 (:meth:`Node.steering`): no switch of threads between a datagram and who waits for it. All state is behind one
@@ -31,8 +31,9 @@ from .sockets import Sockets
 
 _log = logging.getLogger(__name__)
 
-#: After a busy drain the duty cycle naps this long, so that the next wake-up finds many datagrams.
+#: After a drain of several small datagrams the duty cycle naps this long, so that the next one finds many.
 _NAP_SECONDS: Final = 0.0002
+_SMALL_BYTES: Final = 4096
 _IDLE_SECONDS_MAX: Final = 1.0
 _EVENTS_KEPT: Final = 10_000
 
@@ -69,6 +70,7 @@ class Node:
         self.before_receive: Callable[[], None] | None = None
         self._events: deque[Event] = deque(maxlen=_EVENTS_KEPT)
         self._thread: threading.Thread | None = None
+        self._received_bytes = 0
         self._steering = 0
         self._unsteered = threading.Event()
         self._unsteered.set()
@@ -185,16 +187,24 @@ class Node:
                 _empty_pipe(fd)
         return self.do_work()
 
+    def cycle(self, timeout: float) -> None:
+        """:meth:`run_once` as the owner of a loop calls it: small datagrams are let gather meanwhile."""
+        received = self.run_once(timeout)
+        if received > 1 and self._received_bytes < received * _SMALL_BYTES:
+            time.sleep(_NAP_SECONDS)
+
     def do_work(self) -> int:
         """One duty cycle without waiting: receive, timers, send. Returns datagrams received."""
         received = 0
         with self.lock:
             if self._closing:
                 return 0
+            self._received_bytes = 0
             for source in self.sockets.receivers:
                 spans = self.sockets.drain(source)
                 if spans:
                     received += len(spans)
+                    self._received_bytes += spans[-1][1]
                     if self.before_receive is not None:
                         self.before_receive()
                     self.participant.receive(self.sockets.buffer, spans, now=time.monotonic_ns())
@@ -255,8 +265,7 @@ class Node:
             try:
                 if not self._unsteered.wait(_IDLE_SECONDS_MAX):
                     continue
-                if self.run_once(_IDLE_SECONDS_MAX) > 1:
-                    time.sleep(_NAP_SECONDS)
+                self.cycle(_IDLE_SECONDS_MAX)
             except Exception:  # noqa: BLE001  (without this thread every lease would run out)
                 if self._closing:
                     return

@@ -38,7 +38,6 @@ ERROR_FILE: Final = "error"
 #: Reasons of mismatches written to the log, each once; peers can make up any number of them.
 _MISMATCHES_SAID_MAX: Final = 256
 _IDLE_SECONDS: Final = 0.1
-_NAP_SECONDS: Final = 0.0002
 _HOUSEKEEPING_NS: Final = 50_000_000
 #: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
 #: that waited for a missing one).
@@ -92,13 +91,11 @@ class Host:
     def run(self) -> None:
         """The duty cycle, until :meth:`stop`."""
         while not self._stopping:
-            received = self.node.run_once(_IDLE_SECONDS)
+            self.node.cycle(_IDLE_SECONDS)
             now = time.monotonic_ns()
             if now >= self._housekeeping_at:
                 self._housekeeping_at = now + _HOUSEKEEPING_NS
                 self._keep_house(now)
-            if received > 1:
-                time.sleep(_NAP_SECONDS)
 
     def stop(self, *, goodbye: bool) -> None:
         """End the duty cycle (any thread, or a signal handler); ``goodbye`` disposes the participant."""
