@@ -20,6 +20,8 @@ WARM_UP_BATCHES = 3
 BATCHES_MIN = 4
 PATIENCE = 90.0
 ROWS_PER_TRIGGER = 1_000_000
+#: The JVM goes on getting quicker for hundreds of small micro-batches.
+LATENCY_WARM_UP = 20.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -226,7 +228,7 @@ def latency(spark: Any, domain: int) -> tuple[float, float]:
         peer = Peer("cyclone_pinger", domain, 50)
         frame = _source(spark, domain, directory).load()
         with _running(frame.writeStream.foreachBatch(collect), directory):
-            time.sleep(WARM_UP * 4)
+            time.sleep(LATENCY_WARM_UP)
             delays.clear()
             time.sleep(SECONDS * 2)
         peer.stop()
