@@ -169,7 +169,10 @@ def partitions_match(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     names_a, names_b = a or ("",), b or ("",)
     for x in names_a:
         for y in names_b:
-            if x == y or (_is_pattern(x) != _is_pattern(y) and _match(x, y)):
+            if _is_pattern(x) != _is_pattern(y):
+                if _match(x, y):
+                    return True
+            elif x == y and not _is_pattern(x):  # a pattern never matches a pattern
                 return True
     return False
 

@@ -10,7 +10,8 @@ import pytest
 
 from spark_rtps.transport.protocol.history import Change, LargeSample, WriterHistory, addressed_to
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
-from spark_rtps.transport.wire.runs import frame, scan
+from spark_rtps.transport.wire.framing import frame
+from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import UNREGISTERED, Samples
 
 VOLATILE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)

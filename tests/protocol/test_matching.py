@@ -19,6 +19,7 @@ from spark_rtps.transport.qos import (
     PresentationScope,
     Qos,
     ReliabilityKind,
+    partitions_match,
 )
 from spark_rtps.transport.structure import Guid, Locator
 
@@ -200,3 +201,8 @@ def test_multicast_is_not_used_where_it_is_not_wanted() -> None:
     network.run(2 * SECOND)
     matched = [each for each in network.events[one.prefix] if isinstance(each, events.Matched)]
     assert [each.multicast for each in matched] == [()]
+
+
+def test_a_partition_pattern_never_matches_a_pattern() -> None:
+    assert not partitions_match(("a*",), ("a*",))
+    assert partitions_match(("a*",), ("ab",)) and partitions_match(("ab",), ("ab",))

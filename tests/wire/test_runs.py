@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DecodeError, UsageError
-from spark_rtps.transport.wire.runs import frame, scan
+from spark_rtps.transport.wire.framing import frame
+from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import (
     DISPOSED,
     HAS_KEY_HASH,
@@ -180,3 +181,47 @@ def test_random_bytes_never_raise_anything_else(noise: bytes, flags: int) -> Non
         scan(np.frombuffer(message, np.uint8), 0, len(message), PREFIX, 0)
     except DecodeError:
         pass
+
+
+def test_an_invalid_time_is_no_time_however_samples_are_batched() -> None:
+    invalid = bytes((InfoTimestamp.KIND, 1, 8, 0)) + b"\xff" * 8
+    for sizes in ([8, 8, 8], [8, 12, 16]):
+        message = b"".join(
+            invalid + Data(bytes(4), WRITER, i + 1, ENCAPSULATION + bytes(size)).encode()
+            for i, size in enumerate(sizes)
+        )
+        data = np.frombuffer(message, np.uint8)
+        (run,) = scan(data, 12, len(message), PREFIX, NO_TIMESTAMP, after_info_ts=True).runs
+        assert run.count == 3
+        assert run.timestamps().tolist() == [NO_TIMESTAMP] * 3
+
+
+def test_octets_to_inline_qos_must_be_aligned() -> None:
+    message = bytearray(Data(bytes(4), WRITER, 1, ENCAPSULATION + bytes(8)).encode())
+    message[6] = 18
+    with pytest.raises(DecodeError):
+        scan(np.frombuffer(bytes(message), np.uint8), 0, len(message), PREFIX, 0)
+
+
+def test_a_short_lookahead_cuts_runs_and_nothing_else() -> None:
+    message = b"".join(
+        Data(bytes(4), WRITER, i, ENCAPSULATION + bytes(i % 3 * 4)).encode() for i in range(1, 99)
+    )
+    whole = flatten(scan_all(message))
+    data = np.frombuffer(message, np.uint8)
+    for lookahead in (0, 30, 100, 1000):
+        pos, runs = 0, []
+        while pos < len(message):
+            found = scan(data, pos, len(message), PREFIX, NO_TIMESTAMP, lookahead=lookahead)
+            runs += found.runs
+            pos = found.pos
+        assert flatten(runs) == whole
+        assert lookahead < 1000 or len(runs) < 9
+
+
+def test_numbers_that_do_not_run_on_are_not_searched_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of 1, 3, 5, … must not be compared with itself over and over."""
+    for search in ("_uniform", "_ragged"):
+        monkeypatch.setattr(f"spark_rtps.transport.wire.runs.{search}", None)
+    message = b"".join(Data(bytes(4), WRITER, 2 * i + 1, ENCAPSULATION).encode() for i in range(100))
+    assert [sn for sn, _, _ in flatten(scan_all(message))] == list(range(1, 201, 2))

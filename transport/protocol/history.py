@@ -19,8 +19,8 @@ import numpy as np
 
 from ..qos import LENGTH_UNLIMITED, HistoryKind, Qos
 from ..structure import ENTITYID_UNKNOWN
+from ..wire.framing import Block
 from ..wire.parameters import PID_KEY_HASH, PID_STATUS_INFO, ParameterList, encode_status_info
-from ..wire.runs import Block
 from ..wire.samples import DISPOSED, FILTERED, KEY_ONLY, U8, UNREGISTERED
 from ..wire.submessages import DataFrag
 from .intervals import IntervalSet

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from ..errors import DecodeError, DropReason
+from ..limits import UDP_PAYLOAD_MAX
 from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, Guid
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
 from ..wire.message import HEADER_SIZE, MAGIC
@@ -41,6 +42,7 @@ from .writer import StatefulWriter
 
 _PAD: Final = 0x01
 _INFO_TS_SIZE: Final = 12
+_LOOKAHEAD_MIN: Final = 1024
 _HEARTBEAT_SIZE: Final = 32
 #: Datagrams up to this size on average are looked at together; larger ones hold many samples each.
 _SMALL_BYTES: Final = 4096
@@ -131,6 +133,7 @@ class MessageReceiver:
         for_us = True
         timestamp = NO_TIMESTAMP
         stamped = -1  # where an INFO_TS ended
+        lookahead = UDP_PAYLOAD_MAX
         while pos < stop:
             body = pos + 4
             if body > stop:
@@ -148,8 +151,17 @@ class MessageReceiver:
                 if kind == _DATA:
                     if for_us:
                         runs, end, timestamp = scan(
-                            data, pos, stop, source, timestamp, after_info_ts=pos == stamped
+                            data,
+                            pos,
+                            stop,
+                            source,
+                            timestamp,
+                            after_info_ts=pos == stamped,
+                            lookahead=lookahead,
                         )
+                        # Where runs turn out short, little is looked at for the next: else a message of
+                        # many short ones would be compared over and over.
+                        lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
                         for run in runs:
                             self._on_run(run, now)
                 elif for_us or kind in (_INFO_DST, _INFO_SRC, _INFO_TS):

@@ -27,7 +27,7 @@ from ..errors import UsageError
 from ..limits import FRAGMENT_SIZE, MESSAGE_SIZE_MAX
 from ..qos import Qos
 from ..structure import ENTITYID_UNKNOWN, INFINITE, Guid, Locator
-from ..wire.runs import frame
+from ..wire.framing import frame
 from ..wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
 from ..wire.submessages import AckNack, Heartbeat, NackFrag
 from .counts import next_count

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..structure import Guid
-from .samples import I64, SAMPLE_INDEX, U8, Run
+from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps
 
 _HEADER_WORDS: Final = 5
 _INFO_TS_LE: Final = 0x0008_0109
@@ -70,8 +70,7 @@ def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
     if len(taken) < DATAGRAMS_MIN:
         return DatagramScan([], list(range(count)))
     numbers = (head[:, 12].astype(np.int64) << 32) | head[:, 13]
-    stamps = head[:, 6].astype(np.int64) * 1_000_000_000
-    stamps += (head[:, 7].astype(np.int64) * 1_000_000_000 + (1 << 31)) >> 32
+    stamps = source_timestamps(head[:, 6], head[:, 7])
     # the writer's GUID and the reader id it writes to, as one 20-byte key
     keys = np.ascontiguousarray(head[:, [2, 3, 4, 11, 10]])
     groups = _groups(keys, taken)

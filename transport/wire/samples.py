@@ -30,6 +30,15 @@ SAMPLE_INDEX: Final = np.dtype(
 )
 NO_TIMESTAMP: Final = -(1 << 63)
 
+
+def source_timestamps(seconds: npt.NDArray[Any], fractions: npt.NDArray[Any]) -> I64:
+    """Time_t columns (unsigned 32-bit words) as ns since the epoch; NO_TIMESTAMP where TIME_INVALID."""
+    whole, part = seconds.astype(np.int64), fractions.astype(np.int64)
+    stamps = whole * 1_000_000_000 + ((part * 1_000_000_000 + (1 << 31)) >> 32)
+    stamps[(whole == 0xFFFF_FFFF) & (part == 0xFFFF_FFFF)] = NO_TIMESTAMP
+    return stamps
+
+
 # Sample flags: the low bits are StatusInfo_t's (RTPS 2.5 §9.6.4.9), the others ours.
 DISPOSED: Final = 0x1
 UNREGISTERED: Final = 0x2
@@ -232,10 +241,8 @@ class Run:
             return np.full(self.count, self.timestamp, np.int64)
         at = self.data[self.timestamp_offset :]
         rows = np.lib.stride_tricks.as_strided(at, (self.count, 8), (self.stride, 1), writeable=False)
-        words = (
-            np.ascontiguousarray(rows).view(">u4" if self.timestamp_big_endian else "<u4").astype(np.int64)
-        )
-        return words[:, 0] * 1_000_000_000 + ((words[:, 1] * 1_000_000_000 + (1 << 31)) >> 32)
+        words = np.ascontiguousarray(rows).view(">u4" if self.timestamp_big_endian else "<u4")
+        return source_timestamps(words[:, 0], words[:, 1])
 
     def key_hashes(self) -> U8 | None:
         """Key hashes sent with the samples, (count, 16) uint8, or None where none was sent."""

@@ -1,0 +1,193 @@
+"""Writing runs: serialized samples become DATA submessages, a few NumPy calls for all of them.
+
+The counterpart of :mod:`.runs`. Layout: RTPS 2.5 §9.4.5.3 (DATA), little-endian, reader id unknown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UsageError
+from .runs import (
+    DATA,
+    FLAG_D,
+    FLAG_E,
+    FLAG_K,
+    FLAG_Q,
+    PID_KEY_HASH,
+    PID_SENTINEL,
+    PID_STATUS_INFO,
+    STATUS_MASK,
+    Words,
+)
+from .samples import KEY_ONLY, U8, Samples
+
+
+@dataclass(slots=True)
+class Block:
+    """DATA submessages of consecutive sequence numbers, ready to send; never mutated.
+
+    ``ends`` is the uniform length of a submessage, or a list with where each one ends in ``data``.
+    """
+
+    first_sn: int
+    count: int
+    data: U8
+    ends: int | list[int]
+
+    @property
+    def last_sn(self) -> int:
+        return self.first_sn + self.count - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    def end_of(self, sn: int) -> int:
+        """Where the submessage of ``sn`` ends in ``data``; 0 for the number before the first."""
+        i = sn - self.first_sn + 1
+        if isinstance(self.ends, int):
+            return i * self.ends
+        return self.ends[i - 1] if i > 0 else 0
+
+    def slice(self, first_sn: int, last_sn: int) -> memoryview:
+        """The submessages of [first_sn, last_sn], both within the block."""
+        return memoryview(self.data)[self.end_of(first_sn - 1) : self.end_of(last_sn)]
+
+    def fitting(self, first_sn: int, budget: int) -> int:
+        """The last SN of this block such that [first_sn, it] fits ``budget`` bytes; first_sn - 1 if none."""
+        start = self.end_of(first_sn - 1)
+        if isinstance(self.ends, int):
+            return min(self.last_sn, first_sn - 1 + budget // self.ends)
+        return self.first_sn + bisect_right(self.ends, start + budget) - 1
+
+
+def frame(
+    samples: Samples,
+    writer_id: bytes,
+    first_sn: int,
+    *,
+    budget: int,
+    flags: int = 0,
+    key_hashes: U8 | None = None,
+) -> list[Block]:
+    """Wrap serialized samples into DATA submessages, cut into blocks of at most ``budget`` bytes.
+
+    Payload lengths must be multiples of 4 (the codec pads). ``flags``: sample flags that hold for all;
+    DISPOSED and UNREGISTERED go on the wire as inline QoS, with the (n, 16) ``key_hashes`` if given;
+    KEY_ONLY says that the payloads are serialized keys. Raises UsageError if a sample does not fit.
+    """
+    if samples.count == 0:
+        return []
+    tail = _inline_qos_words(flags, key_hashes is not None)
+    fixed = 24 + 4 * len(tail)
+    n = samples.count
+    numbers = np.arange(first_sn, first_sn + n, dtype=np.int64)
+    kind = FLAG_E | (FLAG_Q if tail else 0)
+    if samples.is_uniform:
+        size = samples.size
+        if size:
+            kind |= FLAG_K if flags & KEY_ONLY else FLAG_D
+        stride = fixed + size
+        if stride > budget or size % 4:
+            raise UsageError(f"a sample of {size} bytes does not fit a datagram of {budget}")
+        out = np.empty((n, stride // 4), np.uint32)
+        _headers(out, kind, writer_id, numbers, tail, key_hashes)
+        out[:, 0] = DATA | kind << 8 | (stride - 4) << 16
+        if size:
+            out[:, fixed // 4 :] = _word_rows(samples)
+        flat = out.view(np.uint8).reshape(-1)
+        per_block = budget // stride
+        return [
+            Block(first_sn + i, min(per_block, n - i), flat[i * stride : (i + per_block) * stride], stride)
+            for i in range(0, n, per_block)
+        ]
+    return _frame_ragged(samples, writer_id, first_sn, budget, flags, key_hashes, tail, kind, numbers)
+
+
+def _word_rows(samples: Samples) -> Words:
+    start, count = samples.start, samples.count
+    if samples.stride == samples.size and start % 4 == 0:
+        return samples.data[start : start + count * samples.size].view(np.uint32).reshape(count, -1)
+    return np.ascontiguousarray(samples.rows()).view(np.uint32)
+
+
+def _headers(
+    out: Words,
+    kind: int,
+    writer_id: bytes,
+    numbers: npt.NDArray[np.int64],
+    tail: list[int],
+    key_hashes: U8 | None,
+) -> None:
+    """Fill columns 1.. of the (n, words) matrix with all but the submessage header."""
+    out[:, 1] = 16 << 16  # extraFlags 0, octetsToInlineQos 16
+    out[:, 2] = 0  # ENTITYID_UNKNOWN: every matched reader
+    out[:, 3] = int.from_bytes(writer_id, "little")
+    out[:, 4] = numbers >> 32
+    out[:, 5] = numbers & 0xFFFF_FFFF
+    for i, word in enumerate(tail):
+        out[:, 6 + i] = word
+    if key_hashes is not None:
+        out[:, 7:11] = np.ascontiguousarray(key_hashes).view(np.uint32)
+
+
+def _inline_qos_words(flags: int, with_key_hash: bool) -> list[int]:
+    """The inline QoS as little-endian words, key hash left zero; empty when there is none."""
+    words: list[int] = []
+    if with_key_hash:
+        words += [PID_KEY_HASH | 16 << 16, 0, 0, 0, 0]
+    status = flags & STATUS_MASK
+    if status:
+        words += [PID_STATUS_INFO | 4 << 16, status << 24]  # StatusInfo_t is big-endian
+    return [*words, PID_SENTINEL] if words else []
+
+
+def _frame_ragged(
+    samples: Samples,
+    writer_id: bytes,
+    first_sn: int,
+    budget: int,
+    flags: int,
+    key_hashes: U8 | None,
+    tail: list[int],
+    kind: int,
+    numbers: npt.NDArray[np.int64],
+) -> list[Block]:
+    n = samples.count
+    lengths = samples.all_lengths() // 4
+    header_words = 6 + len(tail)
+    total = lengths + header_words
+    largest = int(total.max()) * 4
+    if largest > budget:
+        raise UsageError(f"a sample of {largest} bytes does not fit a datagram of {budget}")
+    ends = np.cumsum(total)
+    starts = ends - total
+    out = np.empty(int(ends[-1]), np.uint32)
+    head = np.empty((n, header_words), np.uint32)
+    _headers(head, kind, writer_id, numbers, tail, key_hashes)
+    carries = np.where(lengths > 0, FLAG_K if flags & KEY_ONLY else FLAG_D, 0)
+    head[:, 0] = DATA | (kind | carries) << 8 | (total * 4 - 4) << 16
+    out[starts[:, None] + np.arange(header_words)] = head
+    # payload words: where each goes, and from where it comes, as one gather and one scatter
+    moved = int(lengths.sum())
+    if moved:
+        source = samples.data[: samples.data.nbytes // 4 * 4].view(np.uint32)
+        before = np.cumsum(lengths) - lengths
+        counting = np.arange(moved)
+        to = counting + np.repeat(starts + header_words - before, lengths)
+        out[to] = source[counting + np.repeat(samples.all_offsets() // 4 - before, lengths)]
+    flat = out.view(np.uint8)
+    byte_ends = ends * 4
+    blocks = []
+    i = start = 0
+    while i < n:
+        j = int(np.searchsorted(byte_ends, start + budget, side="right"))
+        stop = int(byte_ends[j - 1])
+        blocks.append(Block(first_sn + i, j - i, flat[start:stop], (byte_ends[i:j] - start).tolist()))
+        i, start = j, stop
+    return blocks
