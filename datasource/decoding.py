@@ -20,8 +20,7 @@ from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.structure import Guid
 from ..transport.types.codec import Codec
-from ..transport.types.keys import key_holder
-from ..transport.types.layout import Rules
+from ..transport.types.lanes import gather_bytes
 from ..transport.types.model import Struct
 from ..transport.wire.samples import (
     DISPOSED,
@@ -99,10 +98,13 @@ class Malformed:
         self._counts: Counter[Guid] = Counter()
         self._reasons: dict[Guid, str] = {}
 
-    def add(self, chunk: Chunk, bad: Mask) -> None:
+    def add(self, chunk: Chunk, bad: Mask, reason: str | None = None) -> None:
         frames = chunk.frame_index()[bad]
         for i, count in zip(*np.unique(frames, return_counts=True), strict=True):
-            self._counts[chunk.frames[int(i)].run.writer] += int(count)
+            writer = chunk.frames[int(i)].run.writer
+            self._counts[writer] += int(count)
+            if reason is not None:
+                self._reasons.setdefault(writer, reason)
 
     def add_one(self, chunk: Chunk, row: int, reason: str) -> None:
         writer = chunk.frames[int(chunk.frame_index()[row])].run.writer
@@ -139,20 +141,31 @@ def _decode_cdr(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterator
             rows = np.flatnonzero(~decoded.malformed)
     else:
         batch, rows = _decode_mixed(chunk, with_data, codec, plan, malformed)
+    batch, rows = _without_nulls(batch, rows, chunk, plan, malformed)
     columns = batch.columns
     if plan.has_metadata:
         columns = _with_metadata(columns, chunk, rows, plan)
-    yield _batch(columns, plan)
+    yield pa.RecordBatch.from_arrays(columns, schema=plan.columns)
 
 
-def _batch(columns: list[pa.Array], plan: TopicPlan) -> pa.RecordBatch:
-    """The batch Spark wants; a null in a column declared NOT NULL would be read as some number there."""
-    for field, column in zip(plan.columns, columns, strict=True):
+def _without_nulls(
+    batch: pa.RecordBatch, rows: I64 | None, chunk: Chunk, plan: TopicPlan, malformed: Malformed
+) -> tuple[pa.RecordBatch, I64 | None]:
+    """Without the rows that have a null in a column declared NOT NULL: Spark would read some number there."""
+    lacking = np.zeros(batch.num_rows, np.bool_)
+    names = []
+    for field, column in zip(plan.data, batch.columns, strict=True):
         if not field.nullable and column.null_count:
-            raise UsageError(
-                f"topic {plan.topic!r}: column {field.name!r} is declared NOT NULL, but a sample has no value for it"
-            )
-    return pa.RecordBatch.from_arrays(columns, schema=plan.columns)
+            lacking |= column.is_null().to_numpy(zero_copy_only=False)
+            names.append(field.name)
+    if not names:
+        return batch, rows
+    if rows is None:
+        rows = np.arange(chunk.count)
+    bad = np.zeros(chunk.count, np.bool_)
+    bad[rows[lacking]] = True
+    malformed.add(chunk, bad, f"no value for {', '.join(names)}, declared NOT NULL"[:_REASON_MAX])
+    return batch.take(pa.array(np.flatnonzero(~lacking))), rows[~lacking]
 
 
 def _decode_mixed(
@@ -173,13 +186,12 @@ def _decode_mixed(
     keys, keyed = _decode_keys(codec, select(chunk.samples, keyed), keyed)
     others[keyed] = False
     hashed = np.flatnonzero(others & ((flags & HAS_KEY_HASH) != 0))
-    if not _hash_is_key(codec.struct):
-        hashed = hashed[:0]
-    from_hash, hashed = _decode_keys(codec, _keys_of_hashes(chunk, hashed), hashed)
+    from_hash, hashed = _decode_hashes(codec, chunk, hashed)
     others[hashed] = False
     unknown = np.flatnonzero(others)
-    nulls = [pa.nulls(len(unknown), f.type) for f in plan.data]
-    nothing = pa.RecordBatch.from_arrays(nulls, schema=plan.data)
+    schema = decoded.batch.schema  # of plan.data, but whatever is NOT NULL there may be null here
+    nulls = [pa.nulls(len(unknown), t) for t in schema.types]
+    nothing = pa.RecordBatch.from_arrays(nulls, schema=schema)
     rows = np.concatenate([alive, keyed, hashed, unknown])
     order = np.argsort(rows, kind="stable")
     table = pa.Table.from_batches([decoded.batch, keys, from_hash, nothing]).take(pa.array(order))
@@ -193,21 +205,14 @@ def _decode_keys(codec: Codec, keys: Samples, rows: I64) -> tuple[pa.RecordBatch
     return decoded.batch, rows if decoded.malformed is None else rows[~decoded.malformed]
 
 
-@lru_cache(maxsize=16)
-def _hash_is_key(struct: Struct) -> bool:
-    """Whether a key hash is the key itself, not its MD5 (RTPS 2.5 §9.6.4.8)."""
-    holder = key_holder(struct)
-    size = None if holder is None else Rules(1).greatest_size(holder)
-    return size is not None and size <= _KEY_HASH_BYTES
-
-
-def _keys_of_hashes(chunk: Chunk, rows: I64) -> Samples:
-    """Key hashes as what they hold: serialized keys in CDR_BE (Fast DDS disposes with a key hash alone)."""
+def _decode_hashes(codec: Codec, chunk: Chunk, rows: I64) -> tuple[pa.RecordBatch, I64]:
+    """Keys out of key hashes, where those hold the key (Fast DDS disposes with a key hash alone)."""
     hashes = chunk.key_hashes() if len(rows) else None
-    data = np.zeros((len(rows), _ENCAPSULATION_BYTES + _KEY_HASH_BYTES), np.uint8)
-    if hashes is not None:
-        data[:, _ENCAPSULATION_BYTES:] = hashes[rows]
-    return Samples.uniform(data.reshape(-1), len(rows), data.shape[1])
+    known = np.empty((0, _KEY_HASH_BYTES), np.uint8) if hashes is None else hashes[rows]
+    decoded = codec.decode_key_hashes(known)
+    if decoded is None or hashes is None:
+        return codec.decode(select(chunk.samples, rows[:0])).batch, rows[:0]
+    return decoded.batch, rows if decoded.malformed is None else rows[~decoded.malformed]
 
 
 # --- binary -----------------------------------------------------------------------------------------
@@ -234,21 +239,12 @@ def payloads(samples: Samples) -> pa.BinaryArray:
     else:
         lengths = samples.all_lengths()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        data = samples.data[gather_index(samples.all_offsets(), lengths)]
+        data = gather_bytes(samples.data, samples.all_offsets(), lengths)
     return pa.Array.from_buffers(
         pa.binary(),
         n,
         [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))],
     )
-
-
-def gather_index(offsets: I64, lengths: I64) -> I64:
-    """Indices of all bytes of ragged pieces, one piece after the other."""
-    ends = np.cumsum(lengths)
-    index: I64 = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) + np.repeat(
-        offsets - (ends - lengths), lengths
-    )
-    return index
 
 
 def _encapsulations(samples: Samples) -> pa.Array:
@@ -299,7 +295,7 @@ def _decode_arrow(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterat
             columns = batch.columns
             if plan.has_metadata:
                 columns = _with_metadata(columns, chunk, np.full(batch.num_rows, row), plan)
-            yield _batch(columns, plan)
+            yield pa.RecordBatch.from_arrays(columns, schema=plan.columns)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -79,7 +79,8 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "key",
         Kind.LIST,
         None,
-        "Columns that are the key (`@key`) of a type made from columns. With `type.file` the IDL says it.",
+        "Columns that are the key (`@key`) of a type made from columns (`payload=cdr`). With `type.file` the "
+        "IDL says it.",
     ),
     OptionSpec(
         "keyed",
@@ -103,7 +104,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "false",
         "Add a column `_rtps` (writer, sequence_number, source_timestamp, reception_timestamp, "
         "instance_state) and show disposed and unregistered instances as rows; without it those are "
-        "skipped.",
+        "skipped. Such rows are null but for the key: columns declared NOT NULL would have them dropped.",
         _READ,
     ),
     OptionSpec(
@@ -185,8 +186,9 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "history",
         Kind.WORD,
         "keep_all",
-        "HISTORY of the writer: what it keeps for repairs and, if `transient_local`, for late joiners. "
-        "`keep_last` may overwrite a sample before a slow reader has it.",
+        "HISTORY of the writer. `keep_last`: late joiners of a `transient_local` topic find the last "
+        "`history.depth` samples of each instance. Either way what matched readers have not acknowledged is "
+        "never dropped.",
         _WRITE,
         choices=("keep_all", "keep_last"),
     ),
@@ -212,7 +214,8 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "liveliness",
         Kind.WORD,
         "automatic",
-        "LIVELINESS kind, offered or requested.",
+        "LIVELINESS kind, offered or requested. A reader watches only whether `automatic` writers live; "
+        "those of the manual kinds it matches and takes for alive as long as their participant is.",
         choices=("automatic", "manual_by_participant", "manual_by_topic"),
     ),
     OptionSpec(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import math
 import os
 import re
 import tempfile
@@ -100,6 +101,9 @@ def parse_options(options: Mapping[str, str], role: AppliesTo) -> Settings:
         raise OptionError("metadata", "true", "payload=binary has these columns already; remove the option")
     if values.has("key") and values.has("type.file"):
         raise OptionError("key", values.given("key"), "type.file says what the key is; remove one of the two")
+    if values.has("key") and payload is not Payload.CDR:
+        fix = "only for payload=cdr: there the columns are the type's members; remove it"
+        raise OptionError("key", values.given("key"), fix)
     if values.has("keyed") and (payload is not Payload.BINARY or values.has("type.file")):
         raise OptionError(
             "keyed", values.given("keyed"), "only for payload=binary without type.file; use key=<columns>"
@@ -276,7 +280,10 @@ def _quantity(spec: OptionSpec, text: str, units: Mapping[str, int], fix: str) -
     found = _QUANTITY.fullmatch(text)
     if found is None or found[2].lower() not in units:
         raise OptionError(spec.name, text, fix)
-    return min(round(float(found[1]) * units[found[2].lower()]), INFINITE)
+    value = float(found[1]) * units[found[2].lower()]
+    if math.isinf(value):
+        raise OptionError(spec.name, text, fix)
+    return min(round(value), INFINITE)
 
 
 def _bounded(spec: OptionSpec, text: str, value: int) -> int:

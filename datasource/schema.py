@@ -185,12 +185,17 @@ def idl_struct(settings: Settings) -> Struct | None:
 
 def derived(settings: Settings, columns: pa.Schema) -> Struct:
     """The struct that columns make; named by ``type``, else after the topic; keys by ``key``."""
-    name = re.sub(r"[^A-Za-z0-9_:]", "_", settings.type or settings.topic)
-    struct = struct_from_arrow(columns, name)
+    struct = struct_from_arrow(columns, _identifier(settings.type or settings.topic))
     for key in settings.key:
         if struct.member(key) is None:
             raise OptionError("key", key, f"is no column; columns are {_list(columns.names)}")
     return replace(struct, members=tuple(replace(m, key=m.name in settings.key) for m in struct.members))
+
+
+def _identifier(name: str) -> str:
+    """The nearest scoped name of IDL: ``rt/chatter`` is rt_chatter, ``1rt::chatter`` T1rt::chatter."""
+    parts = [re.sub(r"[^A-Za-z0-9_]", "_", part) for part in name.split("::")]
+    return "::".join(f"T{part}" if not part or part[0].isdigit() else part for part in parts)
 
 
 def _name_of_opaque(settings: Settings, struct: Struct | None) -> str:

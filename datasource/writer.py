@@ -11,8 +11,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ..transport.errors import EncodeError
+from ..transport.qos import DataRepresentation
+from ..transport.types.lanes import scatter_bytes
 from ..transport.wire.samples import U8, Samples
-from .decoding import codec_for, gather_index
+from .decoding import codec_for
 from .options import Payload, Settings
 from .publishing import PUBLISHERS, Publication
 from .schema import TopicPlan
@@ -21,6 +23,9 @@ from .workers import settle
 #: The low two bits of an encapsulation header's options count the padding bytes at the end.
 _OPTIONS_LOW_BYTE: Final = 3
 _PADDING_BITS: Final = np.uint8(0x03)
+#: Low byte of the encapsulation identifiers CDR_LE and CDR2_LE.
+_CDR_LE: Final = 0x01
+_CDR2_LE: Final = 0x07
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def _encoder(settings: Settings, plan: TopicPlan) -> Encoder:
         case Payload.BINARY:
             return lambda batch: (samples_of(batch.column("value")), None)
         case Payload.ARROW:
-            return lambda batch: (arrow_sample(batch), None)
+            return lambda batch: (arrow_sample(batch, settings.representation), None)
 
 
 def _cdr_encoder(settings: Settings, plan: TopicPlan) -> Encoder:
@@ -115,22 +120,28 @@ def samples_of(values: pa.Array) -> Samples:
     padded = (lengths + 3) & -4
     starts = np.cumsum(padded) - padded
     out = np.zeros(int(padded.sum()), np.uint8)
-    out[gather_index(starts, lengths)] = data[int(offsets[0]) : int(offsets[-1])]
+    scatter_bytes(out, starts, data, offsets[:-1], lengths)
     short_of = np.flatnonzero(padded > lengths)
     options = starts[short_of] + _OPTIONS_LOW_BYTE
     out[options] = (out[options] & ~_PADDING_BITS) | (padded - lengths)[short_of].astype(np.uint8)
     return Samples.ragged(out, starts, padded)
 
 
-def arrow_sample(batch: pa.RecordBatch) -> Samples:
-    """A record batch as one sample of ``spark_rtps::ArrowBatch``: CDR_LE, octet count, Arrow IPC stream."""
+def arrow_sample(
+    batch: pa.RecordBatch, representation: DataRepresentation = DataRepresentation.XCDR1
+) -> Samples:
+    """A record batch as one sample of ``spark_rtps::ArrowBatch``: header, octet count, Arrow IPC stream.
+
+    The type is final: but for the header, both representations are the same bytes.
+    """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     ipc = np.frombuffer(sink.getvalue(), np.uint8)
     padding = -len(ipc) % 4
     data = np.zeros(8 + len(ipc) + padding, np.uint8)
-    data[1], data[3] = 0x01, padding
+    data[1] = _CDR2_LE if representation is DataRepresentation.XCDR2 else _CDR_LE
+    data[_OPTIONS_LOW_BYTE] = padding
     data[4:8] = np.frombuffer(len(ipc).to_bytes(4, "little"), np.uint8)
     data[8 : 8 + len(ipc)] = ipc
     return Samples.uniform(data, 1, len(data))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import json
+import math
 import sys
 import threading
 import time
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 #: Bytes taken in but not yet printed; past that, reliable writers are slowed down.
 _INBOX_BYTES: Final = 64 << 20
 _LOOK_AGAIN_SECONDS: Final = 0.05
+_ENCAPSULATION_BYTES: Final = 4
+
+
+class Unannotated(enum.Enum):
+    APPENDABLE = "appendable"
+    FINAL = "final"
 
 
 def echo(
@@ -40,6 +48,10 @@ def echo(
         str | None,
         typer.Option("--type", help="Name of the type in the file; default: what the writer says."),
     ] = None,
+    extensibility: Annotated[
+        Unannotated,
+        typer.Option(help="What structs of the file without an annotation are (Cyclone's idlc: final)."),
+    ] = Unannotated.APPENDABLE,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="End after so many samples.")
     ] = None,
@@ -57,7 +69,7 @@ def echo(
     deadline = None if timeout is None else time.monotonic() + seconds(timeout)
     if type_name is not None and type_file is None:
         raise UsageError("--type names a type of an IDL file; give the file too: --type-file FILE")
-    types = None if type_file is None else _structs(type_file)
+    types = None if type_file is None else _structs(type_file, extensibility)
     if types is not None and type_name is not None:
         _find(types, type_name, type_file)  # a wrong name is said before anything else happens
     printed = 0
@@ -76,15 +88,16 @@ def echo(
                     return
 
 
-def _structs(type_file: Path) -> dict[str, Struct]:
+def _structs(type_file: Path, extensibility: Unannotated) -> dict[str, Struct]:
     from ..transport.types.idl import parse_idl
-    from ..transport.types.model import Struct
+    from ..transport.types.model import Extensibility, Struct
 
     try:
         text = type_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {type_file}: {error}") from error
-    found = {name: t for name, t in parse_idl(text, str(type_file)).items() if isinstance(t, Struct)}
+    types = parse_idl(text, str(type_file), extensibility=Extensibility(extensibility.value))
+    found = {name: t for name, t in types.items() if isinstance(t, Struct)}
     if not found:
         raise TypeDefinitionError(f"{type_file} defines no struct")
     return found
@@ -156,30 +169,60 @@ def _runs(node: Node, writer: RemoteEndpoint, deadline: float | None) -> Iterato
 
 
 def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
-    """One line a sample. A run is cut where its samples' flags change, for each kind reads differently."""
+    """One line a sample. A run is cut where its samples' kind changes, for each reads differently."""
     import numpy as np
 
     from ..transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED
 
     flags = run.sample_flags()
-    cuts = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), run.count]
+    empty = run.samples().all_lengths() < _ENCAPSULATION_BYTES
+    cuts = [0, *(np.flatnonzero((np.diff(flags) != 0) | np.diff(empty)) + 1).tolist(), run.count]
     for first, last in itertools.pairwise(cuts):
         flag = int(flags[first])
         gone = "disposed" if flag & DISPOSED else "unregistered" if flag & UNREGISTERED else None
-        samples = run.take(first, last).samples()
+        part = run.take(first, last)
+        samples = part.samples()
         note: dict[str, object] = {} if gone is None else {"_instance": gone}
+        if gone is not None and empty[first]:
+            yield from (json.dumps({**note, **key}) for key in _key_hashes(part))
+            continue
         if codec is None:
             for i in range(samples.count):
                 yield json.dumps({**note, "_hex": samples.payload(i).hex()})
             continue
         decoded = codec.decode(samples, keys_only=bool(flag & KEY_ONLY))
         for row in decoded.batch.to_pylist():
-            yield json.dumps({**note, **row}, default=_plain, ensure_ascii=False)
+            yield json.dumps(_plain({**note, **row}), ensure_ascii=False, allow_nan=False)
         if decoded.malformed is not None:
             bad = int(decoded.malformed.sum())
             sys.stderr.write(f"{bad} of {samples.count} samples are not what the type says\n")
 
 
-def _plain(value: object) -> str:
-    """JSON has no bytes, decimals or times: hexadecimal and text."""
-    return value.hex() if isinstance(value, bytes) else str(value)
+def _key_hashes(run: Run) -> list[dict[str, str]]:
+    """All that tells the instance where a sample has no payload, if even that."""
+    from ..transport.wire.samples import HAS_KEY_HASH
+
+    hashes = run.key_hashes()
+    if hashes is None:
+        return [{}] * run.count
+    known = (run.sample_flags() & HAS_KEY_HASH) != 0
+    if run.index is None:
+        known[:] = True  # of a uniform run all have one
+    return [{"_key_hash": h.tobytes().hex()} if k else {} for h, k in zip(hashes, known, strict=True)]
+
+
+def _plain(value: object) -> object:
+    """JSON has no bytes, decimals, times or NaN: hexadecimal and text."""
+    match value:
+        case dict():
+            return {name: _plain(part) for name, part in value.items()}
+        case list():
+            return [_plain(part) for part in value]
+        case bytes():
+            return value.hex()
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)

@@ -55,6 +55,14 @@ def vendor_name(vendor: bytes) -> str:
     return _VENDORS.get(vendor, ".".join(f"{byte:02x}" for byte in vendor))
 
 
+def name_of(participant: ParticipantData) -> str:
+    """Its entity name; else the process and host among its properties (Cyclone DDS says only these)."""
+    if participant.name:
+        return participant.name
+    said = dict(participant.properties)
+    return "@".join(filter(None, (said.get("__ProcessName"), said.get("__Hostname"))))
+
+
 def qos_words(qos: Qos) -> list[str]:
     """The policies that decide about a match, in DDS's words; those at their default are left out."""
     from ..transport.qos import DataRepresentation, LivelinessKind, OwnershipKind
@@ -96,7 +104,7 @@ def _as_json(
         "participants": [
             {
                 "guid_prefix": p.guid_prefix.hex(),
-                "name": p.name,
+                "name": name_of(p),
                 "vendor": vendor_name(p.vendor),
                 "version": f"{p.version[0]}.{p.version[1]}",
                 "lease_duration_s": p.lease_duration / 1e9,
@@ -121,6 +129,7 @@ def _print_tables(
     domain: int, patience: float, participants: Sequence[ParticipantData], endpoints: Sequence[RemoteEndpoint]
 ) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -131,12 +140,15 @@ def _print_tables(
     for column in ("GUID prefix", "name", "vendor", "address"):
         table.add_column(column, overflow="fold")
     for p in participants:
-        table.add_row(p.guid_prefix.hex(), p.name, vendor_name(p.vendor), "\n".join(_addresses(p)))
+        cells = (p.guid_prefix.hex(), name_of(p), vendor_name(p.vendor), "\n".join(_addresses(p)))
+        table.add_row(*map(escape, cells))
     console.print(table)
     table = Table(title="topics", title_justify="left")
     for column in ("topic", "type", "", "QoS", "participant"):
         table.add_column(column, overflow="fold")
+    names = {p.guid_prefix: name_of(p) for p in participants}
     for e in endpoints:
-        participant = e.participant_name or e.guid.prefix.hex()
-        table.add_row(e.topic, e.type_name, e.kind, ", ".join(qos_words(e.qos)), participant)
+        participant = e.participant_name or names.get(e.guid.prefix) or e.guid.prefix.hex()
+        row = (e.topic, e.type_name, e.kind, ", ".join(qos_words(e.qos)), participant)
+        table.add_row(*map(escape, row))
     console.print(table)

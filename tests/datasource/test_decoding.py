@@ -26,12 +26,13 @@ from spark_rtps.datasource.options import Payload
 from spark_rtps.datasource.planning import LogPartition
 from spark_rtps.datasource.schema import ARROW_BATCH, BINARY_SCHEMA, METADATA_SCHEMA, TopicPlan
 from spark_rtps.datasource.writer import arrow_sample, samples_of
-from spark_rtps.transport.errors import EncodeError, LogLostError, UsageError
+from spark_rtps.transport.errors import EncodeError, LogLostError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.codec import Codec
-from spark_rtps.transport.types.model import Member, String, Struct
+from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, String, Struct
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Run, Samples
 
 RTPS = pa.field("_rtps", pa.struct(list(METADATA_SCHEMA)))
@@ -130,13 +131,28 @@ class TestCdr:
         run = Run.single(WRITER, 1, np.zeros(0, np.uint8), flags=DISPOSED, key_hash=bytes(range(16)))
         assert decode(tmp_path, [run], plan(named, metadata=True)).column("name").to_pylist() == [None]
 
-    def test_null_in_a_column_that_is_not_null(self, tmp_path):
-        strict = plan(metadata=True)
-        not_null = pa.schema([f.with_nullable(f.name != "x") for f in strict.columns])
-        strict = replace(strict, columns=not_null)
-        assert decode(tmp_path / "a", [run_of(encoded(points(0, 2)), 1)], strict).num_rows == 2
-        with pytest.raises(UsageError, match="column 'x' is declared NOT NULL"):
-            decode(tmp_path / "b", [run_of(encoded(points(0, 2)), 1), key_run(3, 0, DISPOSED)], strict)
+    def test_end_of_instance_lacks_a_column_that_is_not_null(self, tmp_path, caplog):
+        given = plan(metadata=True)
+        data = pa.schema([f.with_nullable(f.name != "x") for f in given.data])
+        strict = replace(given, data=data, columns=data.append(RTPS))
+        runs = [run_of(encoded(points(0, 2)), 1), key_run(3, 0, DISPOSED), run_of(encoded(points(2, 1)), 4)]
+        table = decode(tmp_path, runs, strict)
+        assert table.column("id").to_pylist() == [0, 1, 2]
+        assert [r["sequence_number"] for r in table.column("_rtps").to_pylist()] == [1, 2, 4]
+        why = "were dropped: no value for x, declared NOT NULL"
+        assert f"1 malformed samples of writer {WRITER} {why}" in caplog.text
+
+    @pytest.mark.parametrize("metadata", [False, True])
+    def test_null_in_a_column_that_is_not_null_is_malformed(self, tmp_path, caplog, metadata):
+        maybe = Struct("Maybe", (Member("x", Primitive(PrimitiveKind.INT32), 0, optional=True),))
+        data = pa.schema([pa.field("x", pa.int32(), nullable=False)])
+        columns = data.append(RTPS) if metadata else data
+        strict = TopicPlan("T", "Maybe", False, Payload.CDR, maybe, data, columns)
+        batch = pa.record_batch({"x": pa.array([1, None, 3], pa.int32())})
+        samples = Codec(maybe).encode(batch, representation=DataRepresentation.XCDR2)
+        table = decode(tmp_path, [run_of(samples, 1)], strict)
+        assert table.column("x").to_pylist() == [1, 3]
+        assert "1 malformed samples" in caplog.text
 
     def test_nothing_but_malformed(self, tmp_path):
         strange = Run.single(WRITER, 1, np.array([77, 77, 0, 0], np.uint8))
@@ -198,6 +214,10 @@ class TestBinary:
         uniform = Samples.uniform(np.arange(24, dtype=np.uint8), 3, 6, stride=8)
         assert payloads(uniform).to_pylist() == [bytes(range(i, i + 6)) for i in (0, 8, 16)]
 
+    def test_big_payloads_there_and_back(self):
+        given = [b"\0\1\0\0" + bytes([i]) * (4000 * i) for i in range(1, 5)]
+        assert payloads(samples_of(pa.array(given, pa.binary()))).to_pylist() == given
+
     @pytest.mark.parametrize(
         ("values", "why"), [([b"\0\1\0\0", None], "row 1: .*null"), ([b"x"], "row 0: shorter")]
     )
@@ -215,6 +235,18 @@ class TestArrow:
     def test_round_trip(self, tmp_path):
         runs = [run_of(arrow_sample(points(i, n)), i + 1) for i, n in ((0, 3), (3, 5))]
         assert decode(tmp_path, runs, self.arrow_plan()).combine_chunks().to_batches()[0].equals(points(0, 8))
+
+    @pytest.mark.parametrize(
+        ("representation", "low"), [(DataRepresentation.XCDR1, 0x01), (DataRepresentation.XCDR2, 0x07)]
+    )
+    def test_representation(self, tmp_path, representation, low):
+        sample = arrow_sample(points(0, 3), representation)
+        assert bytes(sample.payload(0)[:2]) == bytes([0, low])
+        (ipc,) = Codec(ARROW_BATCH).decode(sample).batch.column(0).to_pylist()
+        again = Codec(ARROW_BATCH).encode(pa.record_batch({"ipc": [ipc]}), representation=representation)
+        assert bytes(again.payload(0)) == bytes(sample.payload(0))
+        table = decode(tmp_path, [run_of(sample, 1)], self.arrow_plan())
+        assert table.to_batches()[0].equals(points(0, 3))
 
     def test_metadata_is_that_of_the_sample(self, tmp_path):
         runs = [run_of(arrow_sample(points(i, n)), i + 1) for i, n in ((0, 3), (3, 2))]

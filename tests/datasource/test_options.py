@@ -227,6 +227,13 @@ class TestMeaning:
         assert "use key=<columns>" in str(refusal(keyed="true"))
         assert read(keyed="true", payload="binary").keyed
 
+    @pytest.mark.parametrize("payload", ["binary", "arrow"])
+    def test_key_where_no_columns_make_the_type(self, payload):
+        assert "only for payload=cdr" in str(refusal(AppliesTo.WRITE, key="id", payload=payload))
+
+    def test_a_duration_of_too_many_digits(self):
+        assert "must be a duration" in str(refusal(read__timeout="9" * 400 + "s"))
+
     def test_log_sizes(self):
         assert "at least log.segment_bytes" in str(refusal(log__max_bytes="32MiB"))
         assert "must be at least 16777216" in str(refusal(log__max_bytes="1MiB"))

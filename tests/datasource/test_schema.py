@@ -17,6 +17,7 @@ from spark_rtps.datasource.schema import (
     to_spark,
 )
 from spark_rtps.transport.errors import OptionError, TypeDefinitionError, UsageError
+from spark_rtps.transport.types.idl import parse_idl, print_idl
 
 IDL = """
 module robots {
@@ -131,6 +132,14 @@ class TestReading:
             parse_options({"topic": "rt/chat"}, AppliesTo.READ), StructType().add("a", "integer")
         )
         assert plan.type_name == "rt_chat"
+
+    @pytest.mark.parametrize(
+        ("name", "legal"), [("1rt/chat", "T1rt_chat"), ("a::2::b", "a::T2::b"), ("a:b", "a_b"), ("٣", "_")]
+    )
+    def test_derived_name_is_legal_idl(self, name, legal):
+        plan = plan_reading(parse_options({"topic": name}, AppliesTo.READ), StructType().add("a", "integer"))
+        assert plan.type_name == legal
+        assert legal in parse_idl(print_idl(plan.struct))
 
     def test_key_is_no_column(self):
         with pytest.raises(OptionError, match="option 'key' = 'b': is no column; columns are 'a'"):

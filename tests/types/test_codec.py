@@ -223,6 +223,8 @@ def test_uniform_samples_inside_submessages() -> None:
         ),
         ("struct S { char a; };", {"a": ["x", "xy"]}, "column 'a', row 1: a char holds one"),
         ("struct S { float a; };", {"a": [1.0, 1e300]}, "column 'a', row 1: too large for float"),
+        ("struct S { float a; };", {"a": [1 << 24, (1 << 24) + 1]}, "column 'a', row 1: not exactly a float"),
+        ("struct S { double a; };", {"a": [-(1 << 63), (1 << 63) - 1]}, "column 'a', row 1: not exactly a"),
         ("struct S { long a; };", {"b": [1]}, "no column 'a'"),
         ("struct S { long a; };", {"a": ["x"]}, "column 'a': string cannot be written as int32"),
         ("struct P { long x; }; struct S { P a; };", {"a": [{"y": 1}]}, "column 'a' has no field 'x'"),

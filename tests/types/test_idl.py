@@ -180,6 +180,8 @@ def test_constants(expression: str, value: int) -> None:
         ("@final @mutable struct A { long x; };", "1:24", "more than one extensibility"),
         ("enum E { A, A };", "1:13", "has that name or value already"),
         ("@bit_bound(64) enum E { A };", "1:21", "@bit_bound"),
+        ("@bit_bound(8) enum E { A, @value(200) B };", "1:39", "B = 200 does not fit @bit_bound(8)"),
+        ("struct A { @id(TRUE) long x; };", "1:27", "@id needs a number"),
         ("const long N = 1; struct A { N x; };", "1:30", "N is a constant, not a type"),
         ("struct A { long x; }; struct B { long y[A]; };", "1:41", "A is a type, not a constant"),
         ("enum E { A }; struct B : E { long y; };", "1:26", "only inherit from a struct"),

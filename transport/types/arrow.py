@@ -78,17 +78,24 @@ def struct_from_arrow(schema: pa.Schema, name: str) -> Struct:
     timestamp an int64 of microseconds since the epoch; decimal(20, 0) an uint64. Other decimals have no DDS
     type: cast them to string or double first.
     """
-    return _struct(list(schema), name)
+    return _struct(list(schema), name, set())
 
 
-def _struct(fields: list[pa.Field], name: str) -> Struct:
+def _struct(fields: list[pa.Field], name: str, taken: set[str]) -> Struct:
+    """``taken``: names of structs there are already; a<b> and a_b would give two of one name."""
+    unique, n = name, 1
+    while unique in taken:
+        n += 1
+        unique = f"{name}_{n}"
+    name = unique
+    taken.add(name)
     if not fields:
         raise TypeDefinitionError(f"{name}: a DDS struct needs at least one column")
     members = []
     for i, field in enumerate(fields):
         if not (field.name.isascii() and field.name.isidentifier()):
             raise TypeDefinitionError(f"{name}: column {field.name!r} is no IDL identifier; rename it")
-        t = _type_from_arrow(field.type, f"{name}_{field.name}", field.name)
+        t = _type_from_arrow(field.type, f"{name}_{field.name}", field.name, taken)
         members.append(Member(field.name, t, i))
     if len({member.name for member in members}) < len(members):
         raise TypeDefinitionError(f"{name}: two columns have the same name")
@@ -112,7 +119,7 @@ _FROM_ARROW: Final = {
 }
 
 
-def _type_from_arrow(t: pa.DataType, struct_name: str, column: str) -> Type:
+def _type_from_arrow(t: pa.DataType, struct_name: str, column: str, taken: set[str]) -> Type:
     kind = _FROM_ARROW.get(t)
     if kind is not None:
         return Primitive(kind)
@@ -123,11 +130,11 @@ def _type_from_arrow(t: pa.DataType, struct_name: str, column: str) -> Type:
     if pa.types.is_binary(t) or pa.types.is_large_binary(t):
         return Sequence(Primitive(PrimitiveKind.BYTE))
     if pa.types.is_list(t) or pa.types.is_large_list(t):
-        return Sequence(_type_from_arrow(t.value_type, struct_name, column))
+        return Sequence(_type_from_arrow(t.value_type, struct_name, column, taken))
     if pa.types.is_fixed_size_list(t):
-        return Array(_type_from_arrow(t.value_type, struct_name, column), (t.list_size,))
+        return Array(_type_from_arrow(t.value_type, struct_name, column, taken), (t.list_size,))
     if pa.types.is_struct(t):
-        return _struct([t.field(i) for i in range(t.num_fields)], struct_name)
+        return _struct([t.field(i) for i in range(t.num_fields)], struct_name, taken)
     if pa.types.is_decimal(t):
         raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; cast it to string or double")
     raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type")

@@ -19,8 +19,8 @@ from .decode import Record, block_arrays, compile_struct
 from .encode import Record as RecordWriter
 from .encode import compile_struct as compile_writer
 from .keys import key_holder, key_struct
-from .lanes import I64, U8, Lanes, Mask, Sink, align, anywhere, gather_bytes, offsets_of
-from .layout import Block, Rules
+from .lanes import I64, U8, Budget, Lanes, Mask, Sink, align, anywhere, gather_bytes, offsets_of
+from .layout import Block, Rules, is_alike_in_xcdr
 from .model import Extensibility, Struct, walk
 from .parameters import MutableRecord
 from .values import Table
@@ -107,9 +107,16 @@ class Codec:
             table = Table(samples.data, samples.count, samples.start + _HEADER, samples.stride, order)
             arrays = block_arrays(block, table, wanted)
             return self._batch(arrays, samples.count, keys_only, None, table.bad)
+        return self._decode_lanes(node, samples, order, keys_only)
+
+    def _decode_lanes(
+        self, node: Record | MutableRecord, samples: Samples, order: str, keys_only: bool
+    ) -> tuple[pa.RecordBatch, Mask | None]:
+        wanted = frozenset(self.arrow_schema.names)
         base, limit = samples.all_offsets() + _HEADER, samples.all_lengths() - _HEADER
-        lanes = Lanes(samples.data, base, limit, order)
+        lanes = Lanes(samples.data, base, limit, order, Budget())
         node.skip(lanes, np.zeros(len(lanes), np.int64))
+        lanes.budget = None
         bad = None
         if lanes.bad.any():
             bad = lanes.bad
@@ -132,7 +139,30 @@ class Codec:
             # The header says how the outermost struct lies, whatever its definition here says.
             struct = replace(struct, extensibility=extensibility)
             node = self._decoders[key] = compile_struct(Rules(version), struct, 8)
+            if isinstance(node, Record):
+                node.complete = self.struct.extensibility is Extensibility.FINAL
         return node
+
+    def decode_key_hashes(self, hashes: U8) -> Decoded | None:
+        """What key hashes, (rows, 16), tell of the samples they are of; columns outside the key are null.
+
+        None if they do not tell: if they are MD5 digests, or if the key may lie in them in two ways, for
+        nothing says which XCDR version the writer took them from (XTypes 1.3 §7.6.8.3.1).
+        """
+        holder = self._key_holder
+        if holder is None or not is_alike_in_xcdr(holder):
+            return None
+        greatest = Rules(1).greatest_size(holder)
+        if greatest is None or greatest > 16:
+            return None
+        rows = len(hashes)
+        if not rows:
+            return Decoded(self._empty(), None)
+        data = np.zeros((rows, _HEADER + 16), np.uint8)
+        data[:, _HEADER:] = hashes
+        node = compile_struct(Rules(1), holder, 8)
+        samples = Samples.uniform(data.reshape(-1), rows, _HEADER + 16)
+        return Decoded(*self._decode_lanes(node, samples, ">", True))
 
     def _batch(
         self, arrays: dict[str, pa.Array], rows: int, keys_only: bool, bad: Mask | None, wrong: Mask | None
@@ -283,9 +313,11 @@ def _by_encapsulation(samples: Samples) -> Iterable[tuple[int, I64 | None]]:
         if long is None and (ids == ids[0]).all():
             yield int(ids[0]), None
             return
-    for encapsulation in np.unique(ids):
+    # only those there are: a peer can send thousands of others
+    for encapsulation in (number | order for number in _FORMATS for order in (0, 1)):
         index = np.flatnonzero(ids == encapsulation)
-        yield int(encapsulation), index if long is None else long[index]
+        if len(index):
+            yield encapsulation, index if long is None else long[index]
 
 
 def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:

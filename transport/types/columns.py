@@ -261,8 +261,13 @@ def _primitive_values(array: pa.Array, kind: PrimitiveKind, place: Place) -> Val
         if not (pa.types.is_floating(t) or pa.types.is_integer(t)):
             raise place.mistyped(array, kind.value)
         numbers = np.asarray(array)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             floats: Values = numbers.astype(code, copy=False)
+            if numbers.dtype.kind in "iu":
+                # the float above the greatest integer casts back to anything
+                inexact = floats.astype(numbers.dtype) != numbers
+                inexact |= floats >= float(np.iinfo(numbers.dtype).max) + 1
+                place.refuse(inexact, f"not exactly a {kind.value}")
         if floats.itemsize < numbers.itemsize:
             place.refuse(np.isinf(floats) & ~np.isinf(numbers), f"too large for {kind.value}")
         return floats

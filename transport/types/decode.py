@@ -8,14 +8,13 @@ enum, of UTF-8) and marks those lanes ``wrong``.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 
 from .arrow import arrow_type
-from .lanes import I64, Lanes, align, anywhere, gather_bytes, offsets_of, spread
+from .lanes import I64, LANES_STEP, Lanes, Stepper, align, anywhere, gather_bytes, offsets_of, spread
 from .layout import Block, Fixed, Number, Regular, Rules, fuse
 from .model import (
     Array,
@@ -46,13 +45,6 @@ from .values import (
     struct_array,
 )
 
-#: Elements of varying size in one sequence: they are stepped over one by one, and that takes time.
-_WALK_MAX = 1 << 20
-
-
-#: Up to this many lanes, Python's own loop is faster than NumPy's calls.
-_FEW = 16
-
 
 class FixedValue:
     """A value of fixed layout that no block took in."""
@@ -72,6 +64,9 @@ class FixedValue:
         if table.bad is not None:
             lanes.wrong |= table.bad
         return array, pos + self.size
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return at + -at % self.alignment + self.size
 
 
 def gather_records(lanes: Lanes, pos: I64, size: int) -> Table:
@@ -99,6 +94,9 @@ class Text:
             lanes.wrong |= bad
         return array, pos + 4 + lengths
 
+    def step(self, stepper: Stepper, at: int) -> int:
+        return stepper.behind_header(at)
+
 
 class Collection:
     """Sequences, and arrays whose layout is not fixed: [DHEADER], [count], elements."""
@@ -111,6 +109,7 @@ class Collection:
         self.regular = rules.regular(t.element) if self.length is None or self.has_header else None
         self.element = compile_node(rules, t.element)
         self.least = max(1, rules.least_size(t.element))
+        self.width = _width(self.element)
 
     def skip(self, lanes: Lanes, pos: I64) -> I64:
         inner = lanes
@@ -120,8 +119,6 @@ class Collection:
             inner = lanes.narrow(header_end)
         pos, counts = self._counts(pos, inner.checked_counts)
         inner.bad |= counts * self.least > inner.limit - pos
-        if self.regular is None and self.length is None:
-            inner.bad |= counts > _WALK_MAX
         counts = np.where(inner.bad, 0, counts)
         if self.regular is not None:
             pos = inner.require(_regular_end(self.regular, pos, counts))
@@ -154,6 +151,25 @@ class Collection:
             return nested_lists(array, self.dimensions), end
         return (array if is_bytes(self.element_type) else list_array(array, offsets)), end
 
+    def step(self, stepper: Stepper, at: int) -> int:
+        if self.has_header:
+            return stepper.behind_header(at)
+        count = self.length
+        if count is None:
+            at += -at & 3
+            count = stepper.u4(at)
+            at += 4
+        if count * self.least > stepper.limit - at:
+            return stepper.limit + 1
+        if self.regular is not None:
+            start = at + -at % self.regular.alignment
+            return start + (count - 1) * self.regular.stride + self.regular.size if count else at
+        for _ in range(count):
+            at = self.element.step(stepper, at)
+            if at > stepper.limit or not stepper.charge(self.width):
+                return stepper.limit + 1
+        return at
+
     def _counts(self, pos: I64, read: Callable[[I64], I64]) -> tuple[I64, I64]:
         if self.length is not None:
             return pos, np.full(len(pos), self.length, np.int64)
@@ -164,12 +180,20 @@ class Collection:
         """Step over the elements, the k-th of all lanes at once; note where they start."""
         pos = pos.copy()
         offsets = offsets_of(counts)
+        budget = lanes.budget
+        # half of it at most, so that one bad sample does not use up what the others need
+        reserve = 0 if budget is None else budget.left // 2
         k = 0
         active = np.flatnonzero(counts > 0)
         while len(active):
-            if len(active) <= _FEW and isinstance(self.element, Text):
+            if len(active) <= LANES_STEP:
                 self._walk_few(lanes, pos, active, k, counts, starts)
                 break
+            if budget is not None:
+                budget.left -= LANES_STEP * self.width
+                if budget.left < reserve:
+                    lanes.bad[active] = True
+                    break
             if starts is not None:
                 starts[offsets[active] + k] = pos[active]
             child = lanes.pick(active)
@@ -180,24 +204,49 @@ class Collection:
         return pos
 
     def _walk_few(self, lanes: Lanes, pos: I64, active: I64, k: int, counts: I64, starts: I64 | None) -> None:
-        """The rest of a few long lists of strings, string by string: a step of lanes costs more."""
-        length_at = struct.Struct(lanes.order + "I").unpack_from
+        """The rest of a few long lists, element by element; then all elements are checked at once."""
         view = memoryview(lanes.data)
         offsets = offsets_of(counts)
-        for lane in active.tolist():
-            base, limit, at = int(lanes.base[lane]), int(lanes.limit[lane]), int(pos[lane])
-            found = []
+        budget = lanes.budget
+        found: list[int] = []
+        owners: list[int] = []
+        # the short ones first: they shall not starve because of a long one
+        for lane in active[np.argsort(counts[active], kind="stable")].tolist():
+            left = (1 << 62) if budget is None else budget.left // 2
+            stepper = Stepper(view, int(lanes.base[lane]), int(lanes.limit[lane]), lanes.order, left)
+            at, own = int(pos[lane]), []
             for _ in range(k, int(counts[lane])):
-                found.append(at)
-                at += -at & 3
-                end = at + 4 + length_at(view, base + at)[0] if at + 4 <= limit else limit + 1
-                if end > limit or (end > at + 4 and view[base + end - 1]):
+                own.append(at)
+                at = self.element.step(stepper, at)
+                if at > stepper.limit or not stepper.charge(self.width):
                     lanes.bad[lane] = True
                     break
-                at = end
+            if budget is not None:
+                budget.left -= left - stepper.left
+            if lanes.bad[lane]:
+                continue
             pos[lane] = at
-            if starts is not None and not lanes.bad[lane]:
-                starts[offsets[lane] + k : offsets[lane + 1]] = found
+            if starts is not None:
+                starts[offsets[lane] + k : offsets[lane + 1]] = own
+            elif own:
+                found += own
+                owners += [lane] * len(own)
+        if found:
+            index = np.array(owners, np.int64)
+            child = lanes.pick(index)
+            self.element.skip(child, np.array(found, np.int64))
+            lanes.adopt(index, child)
+
+
+def _width(node: Node) -> int:
+    """How many things of varying size or place are met in stepping over a value."""
+    if isinstance(node, OptionalFlag | OptionalParameter):
+        return _width(node.node)
+    if isinstance(node, MutableRecord):
+        return sum(_width(inner) for _, inner in node.members)
+    if isinstance(node, Record):
+        return sum(1 if isinstance(step, Block) else _width(step[1]) for step in node.steps)
+    return 1
 
 
 def _regular_end(regular: Regular, pos: I64, counts: I64) -> I64:
@@ -226,11 +275,13 @@ def _regular_array(node: Collection, regular: Regular, lanes: Lanes, pos: I64, c
 
 class Record:
     """A struct. With a DHEADER (appendable in XCDR2), what lies behind the known members is skipped, and
-    members behind its end, which the writer's older type lacks, are null."""
+    members behind its end, which the writer's older type lacks, are null; those of the key must be there, and
+    all of a struct that is ``complete``."""
 
     def __init__(self, rules: Rules, struct: Struct, modulus: int = 1) -> None:
         self.struct = struct
         self.delimited = rules.is_delimited(struct)
+        self.complete = False
         steps = fuse(rules, struct.members, 4 if self.delimited else modulus)
         self.steps = [s if isinstance(s, Block) else (s, _member_node(rules, s)) for s in steps]
         self.members = [(m, _member_node(rules, m)) for m in struct.members] if self.delimited else []
@@ -254,10 +305,23 @@ class Record:
         if len(partial):
             child = lanes.narrow(end).pick(partial)
             at = pos[partial]
-            for _, node in self.members:
-                at = skip_some(node, child, at, at < child.limit)
+            for member, node in self.members:
+                present = at < child.limit
+                if member.key or self.complete:
+                    child.bad |= ~present
+                at = skip_some(node, child, at, present)
             lanes.adopt(partial, child)
         return end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        if self.delimited:
+            return stepper.behind_header(at)
+        for step in self.steps:
+            if isinstance(step, Block):
+                at += -at % step.alignment + step.size
+            else:
+                at = step[1].step(stepper, at)
+        return at
 
     def decode(self, lanes: Lanes, pos: I64) -> tuple[pa.Array, I64]:
         arrays, pos = self.decode_members(lanes, pos)

@@ -255,7 +255,7 @@ class _Reader:
         """XTypes 1.3 §7.3.1.2.1.1: @id, @hashid, @autoid(HASH), or one more than the member before."""
         if "id" in annotations:
             value = annotations.value("id", self, scope, -1)
-            if not isinstance(value, int) or not 0 <= value <= _ID_MAX:
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _ID_MAX:
                 raise _IdlError(at, f"@id needs a number from 0 to {_ID_MAX}")
             member_id = value
         elif "hashid" in annotations or hashed:
@@ -271,7 +271,7 @@ class _Reader:
         name = _token(node.children[0])
         literals: list[tuple[str, int]] = []
         bit_bound = annotations.value("bit_bound", self, scope, 32) if "bit_bound" in annotations else 32
-        if not isinstance(bit_bound, int) or not 1 <= bit_bound <= 32:
+        if isinstance(bit_bound, bool) or not isinstance(bit_bound, int) or not 1 <= bit_bound <= 32:
             raise _IdlError(name, "@bit_bound of an enum is 1 to 32")
         for child in node.children[1:]:
             enumerator = _tree(child)
@@ -280,6 +280,8 @@ class _Reader:
             value = own.value("value", self, scope, 0) if "value" in own else _next(literals)
             if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
                 raise _IdlError(token, "@value of an enum literal needs a 32-bit number")
+            if not -(1 << bit_bound - 1) <= value < 1 << bit_bound - 1:
+                raise _IdlError(token, f"{_name(token)} = {value} does not fit @bit_bound({bit_bound})")
             if any(value == known or _name(token) == literal for literal, known in literals):
                 raise _IdlError(token, f"{_name(token)} = {value}: the enum has that name or value already")
             literals.append((_name(token), value))

@@ -30,7 +30,8 @@ def _key_of(t: Type) -> Type:
         own = key_struct(t)
         if own is not None:
             return own
-        return replace(t, members=tuple(replace(m, type=_key_of(m.type)) for m in t.members))
+        members = (replace(m, type=_key_of(m.type), key=not m.optional) for m in t.members)
+        return replace(t, members=tuple(members))
     return t
 
 

@@ -6,6 +6,7 @@ views with a stride of one byte, so that one fancy index moves a value of any al
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,52 @@ def scatter_bytes(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) ->
         out[spread(targets, lengths)] = data[spread(starts, lengths)]
 
 
+#: What stepping may cost in one decode call, in elements stepped over by Python (about half a microsecond).
+_STEPS_MAX = 1 << 22
+#: What a step of lanes costs in those; Python's own loop is faster for fewer lanes.
+LANES_STEP = 64
+_BEYOND = 1 << 40
+
+
+class Budget:
+    """Steps that are left for values that can only be found one after the other, shared by all lanes."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = _STEPS_MAX) -> None:
+        self.left = left
+
+
+class Stepper:
+    """One lane, stepped through value by value. Whatever lies outside of it is found beyond its end."""
+
+    __slots__ = ("_u2", "_u4", "base", "left", "limit", "view")
+
+    def __init__(self, view: memoryview, base: int, limit: int, order: str, left: int) -> None:
+        self.view, self.base, self.limit, self.left = view, base, limit, left
+        self._u2 = struct.Struct(order + "H").unpack_from
+        self._u4 = struct.Struct(order + "I").unpack_from
+
+    def u1(self, at: int) -> int:
+        return self.view[self.base + at] if at < self.limit else _BEYOND
+
+    def u2(self, at: int) -> int:
+        return int(self._u2(self.view, self.base + at)[0]) if at + 2 <= self.limit else _BEYOND
+
+    def u4(self, at: int) -> int:
+        return int(self._u4(self.view, self.base + at)[0]) if at + 4 <= self.limit else _BEYOND
+
+    def behind_header(self, at: int) -> int:
+        """The end of what a DHEADER counts."""
+        at += -at & 3
+        return at + 4 + self.u4(at)
+
+    def charge(self, steps: int) -> bool:
+        """Take steps from what is left; False if they are used up."""
+        self.left -= steps
+        return self.left >= 0
+
+
 class Lanes:
     """Payloads being read; nothing outside them is ever read.
 
@@ -81,13 +128,14 @@ class Lanes:
     are no value of the type. Only ``bad`` decides where to go on reading.
     """
 
-    __slots__ = ("bad", "base", "data", "limit", "order", "wrong")
+    __slots__ = ("bad", "base", "budget", "data", "limit", "order", "wrong")
 
-    def __init__(self, data: U8, base: I64, limit: I64, order: str) -> None:
+    def __init__(self, data: U8, base: I64, limit: I64, order: str, budget: Budget | None = None) -> None:
         self.data = data
         self.base = base  # of position 0 in data
         self.limit = limit  # position of the end
         self.order = order  # "<" or ">"
+        self.budget = budget  # None: these lanes are well-formed
         self.bad: Mask = np.zeros(len(base), np.bool_)
         self.wrong: Mask = np.zeros(len(base), np.bool_)
 
@@ -95,7 +143,7 @@ class Lanes:
         return len(self.base)
 
     def pick(self, index: Values) -> Lanes:
-        return Lanes(self.data, self.base[index], self.limit[index], self.order)
+        return Lanes(self.data, self.base[index], self.limit[index], self.order, self.budget)
 
     def adopt(self, index: I64, child: Lanes) -> None:
         """What is marked in picked or repeated lanes is marked in those they came from."""
@@ -107,7 +155,7 @@ class Lanes:
     def narrow(self, limit: I64) -> Lanes:
         """The same lanes with a nearer end; the marks are shared."""
         inner = Lanes.__new__(Lanes)
-        inner.data, inner.base, inner.order = self.data, self.base, self.order
+        inner.data, inner.base, inner.order, inner.budget = self.data, self.base, self.order, self.budget
         inner.bad, inner.wrong = self.bad, self.wrong
         inner.limit = np.minimum(self.limit, limit)
         return inner

@@ -22,6 +22,7 @@ from .model import (
     Type,
     has_dheader,
     number_size,
+    walk,
 )
 
 
@@ -245,3 +246,18 @@ def fuse(rules: Rules, members: tuple[Member, ...], modulus: int) -> list[Block 
             end = placed[1]
     close()
     return steps
+
+
+def is_alike_in_xcdr(t: Type) -> bool:
+    """Whether all values of a final type are written alike in both XCDR versions (so far as we can tell)."""
+    placed = Rules(1).place(t, 0, 8)
+    if placed is not None:
+        return placed == Rules(2).place(t, 0, 8)
+    for inner in walk(t):
+        if isinstance(inner, SCALARS) and number_size(inner) == 8:
+            return False
+        if isinstance(inner, Sequence | Array) and has_dheader(inner):
+            return False
+        if isinstance(inner, Struct) and any(member.optional for member in inner.members):
+            return False
+    return True

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from .arrow import arrow_type
-from .lanes import I64, Lanes, Mask, align
+from .lanes import I64, LANES_STEP, Lanes, Mask, Stepper, align
 from .model import Struct
 from .values import struct_array
 
@@ -26,6 +26,7 @@ _MEMBER_ID_MASK = 0x0FFF_FFFF
 class Node(Protocol):
     def skip(self, lanes: Lanes, pos: I64) -> I64: ...
     def decode(self, lanes: Lanes, pos: I64) -> tuple[pa.Array, I64]: ...
+    def step(self, stepper: Stepper, at: int) -> int: ...
 
 
 def skip_some(node: Node, lanes: Lanes, pos: I64, present: Mask) -> I64:
@@ -70,6 +71,9 @@ class OptionalFlag:
         present = lanes.read("u1", pos) != 0
         return decode_some(self.node, self.kind, lanes, pos + 1, present)
 
+    def step(self, stepper: Stepper, at: int) -> int:
+        return self.node.step(stepper, at + 1) if stepper.u1(at) else at + 1
+
 
 class OptionalParameter:
     """An @optional member in XCDR1: a parameter header, and nothing behind it if it is not there."""
@@ -88,6 +92,9 @@ class OptionalParameter:
         inner = lanes.within(start, end)
         array, _ = decode_some(self.node, self.kind, inner, np.zeros_like(pos), end > start)
         return array, end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return _step_parameter(stepper, at)[1]
 
 
 def _parameter(lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:
@@ -111,6 +118,15 @@ def _parameter(lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:
     return member_id, start, lanes.require(start + length), must_understand
 
 
+def _step_parameter(stepper: Stepper, at: int) -> tuple[int, int]:
+    """The id as it is in the short header, and the end of the value."""
+    at += -at & 3
+    member_id, length = stepper.u2(at) & _PID_MASK, stepper.u2(at + 2)
+    if member_id == _PID_EXTENDED:
+        at, length = at + 8, stepper.u4(at + 8)
+    return member_id, at + 4 + length
+
+
 class MutableRecord:
     """A @mutable struct in XCDR2: a DHEADER, and members behind EMHEADERs (XTypes 1.3 §7.4.3.4.2)."""
 
@@ -126,6 +142,9 @@ class MutableRecord:
         inner = lanes.narrow(end)
         self._skip(inner, *self._find(inner, pos)[:2])
         return end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return stepper.behind_header(at)
 
     def _skip(self, lanes: Lanes, starts: list[I64], ends: list[I64]) -> None:
         for i, (member, node) in enumerate(self.members):
@@ -172,6 +191,10 @@ class MutableRecord:
         for _ in range(len(self.members) + _UNKNOWN_MAX):
             if not len(active):
                 return starts, ends, pos
+            if lanes.budget is not None:
+                lanes.budget.left -= LANES_STEP
+                if lanes.budget.left < 0:
+                    break
             child = lanes.pick(active)
             member_id, start, end, must_understand = self._header(child, pos[active])
             known = member_id < 0
@@ -217,6 +240,13 @@ class ParameterList(MutableRecord):
         starts, ends, end = self._find(lanes, pos)
         self._skip(lanes, starts, ends)
         return end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        for _ in range(len(self.members) + _UNKNOWN_MAX):
+            member_id, at = _step_parameter(stepper, at)
+            if member_id == _PID_LIST_END or at > stepper.limit or not stepper.charge(1):
+                return at
+        return stepper.limit + 1
 
     def decode_members(
         self, lanes: Lanes, pos: I64, wanted: frozenset[str] | None = None

@@ -1,0 +1,144 @@
+"""What a peer may send to keep us busy, or to have values made up."""
+
+from __future__ import annotations
+
+import struct
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_rtps.transport.types.arrow import struct_from_arrow
+from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.types.idl import parse_idl
+from spark_rtps.transport.types.model import Struct
+from spark_rtps.transport.wire.samples import Samples
+
+XCDR1, PLAIN2, DELIMITED2 = b"\0\1\0\0", b"\0\7\0\0", b"\0\x09\0\0"
+ELEMENTS = "@appendable struct E { string s; long a; }; @final struct S { sequence<E> e; };"
+STRUCTS = "@final struct E { string s; long a; }; @final struct S { sequence<E> e; };"
+
+
+def codec(idl: str) -> Codec:
+    found = parse_idl(idl)["S"]
+    assert isinstance(found, Struct)
+    return Codec(found)
+
+
+def samples(*payloads: bytes) -> Samples:
+    lengths = np.array([len(payload) for payload in payloads], np.int64)
+    data = np.frombuffer(b"".join(payloads), np.uint8)
+    return Samples.ragged(data, np.concatenate([[0], lengths[:-1].cumsum()]), lengths)
+
+
+def u4(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def malformed(c: Codec, *payloads: bytes) -> list[bool]:
+    found = c.decode(samples(*payloads)).malformed
+    return [False] * len(payloads) if found is None else found.tolist()
+
+
+def test_many_empty_elements_take_no_time() -> None:
+    n = 20_000
+    payload = PLAIN2 + u4(4 + 4 * n, n) + u4(0) * n
+    start = perf_counter()
+    batch = codec(ELEMENTS).decode(samples(payload)).batch
+    assert perf_counter() - start < 2
+    assert len(batch["e"][0]) == n and batch["e"][0][n - 1].as_py() == {"s": None, "a": None}
+
+
+@pytest.mark.parametrize("lanes", [1, 100])
+def test_steps_are_limited(lanes: int) -> None:
+    """What goes on stepping is malformed; the samples beside it are not."""
+    n = 3_000_000 // (1 if lanes == 1 else 60)
+    long = XCDR1 + u4(n) + u4(0, 7) * n
+    short = XCDR1 + u4(2) + u4(0, 7) * 2
+    start = perf_counter()
+    assert malformed(codec(STRUCTS), *[long] * lanes, short) == [True] * lanes + [False]
+    assert perf_counter() - start < 8
+
+
+@pytest.mark.parametrize(
+    "idl",
+    [
+        STRUCTS,
+        ELEMENTS,
+        "@final struct E { sequence<string> s; long a[2]; }; @final struct S { sequence<E> e; };",
+        "@final struct E { @optional string s; octet a; }; @final struct S { sequence<E> e; };",
+        "@mutable struct E { @optional string s; octet a; }; @final struct S { sequence<E> e; };",
+    ],
+)
+@pytest.mark.parametrize("encapsulation", [XCDR1, PLAIN2])
+def test_few_and_many_lanes_agree(idl: str, encapsulation: bytes) -> None:
+    """Stepping value by value finds what stepping lane by lane finds, whatever the bytes are."""
+    c = codec(idl)
+    random = np.random.default_rng(7)
+    values = np.array([0, 0, 0, 1, 1, 2, 4, 5, 8, 0x3F02, 0x4000_0001], "<u4")
+    payloads = [
+        encapsulation + u4(*head) + random.choice(values, 24).tobytes()
+        for head in [(3,), (96, 3), (40, 1), (8, 1)]
+        for _ in range(50)
+    ]
+    together = c.decode(samples(*payloads))
+    alone = [c.decode(samples(payload)) for payload in payloads]
+    assert [d.malformed is not None for d in alone] == malformed(c, *payloads)
+    assert together.batch.to_pylist() == [row for d in alone for row in d.batch.to_pylist()]
+
+
+def test_unknown_encapsulations_take_no_time() -> None:
+    payloads = [struct.pack(">HHI", i, 0, 0) for i in range(1 << 16)]
+    start = perf_counter()
+    bad = malformed(codec("@final struct S { long x; };"), *payloads)
+    assert perf_counter() - start < 2
+    assert [i for i, b in enumerate(bad) if not b] == [0, 1, 6, 7, 10, 11]
+
+
+def test_keys_must_be_there() -> None:
+    keyed = codec("@appendable struct S { @key long k; long a; };")
+    empty, short, whole = (DELIMITED2 + u4(*words) for words in ((0,), (4, 1), (8, 1, 2)))
+    assert malformed(keyed, empty, short, whole) == [True, False, False]
+    final = codec("@final struct S { long k; long a; };")
+    assert malformed(final, empty, short, whole) == [True, True, False]
+    older = codec("@appendable struct S { long k; long a; };")
+    assert malformed(older, empty, short, whole) == [False, False, False]
+
+
+def test_keys_of_hashes() -> None:
+    c = codec("@final struct S { @id(9) @key short a; long other; @id(3) @key long b; };")
+    rows = pa.RecordBatch.from_pylist([{"a": 1, "other": 5, "b": 2}, {"a": 3, "other": 6, "b": -4}])
+    decoded = c.decode_key_hashes(c.key_hashes(rows))
+    assert decoded is not None and decoded.malformed is None
+    assert decoded.batch.to_pylist() == [{"a": 1, "other": None, "b": 2}, {"a": 3, "other": None, "b": -4}]
+    assert decoded.batch.schema == c.arrow_schema
+    text = codec("@final struct S { @key string<8> k; long a; };")
+    hashes = text.key_hashes(pa.RecordBatch.from_pylist([{"k": "abc", "a": 1}]))
+    known = text.decode_key_hashes(np.concatenate([hashes, np.full((1, 16), 255, np.uint8)]))
+    assert known is not None and known.malformed is not None and known.malformed.tolist() == [False, True]
+    assert known.batch.to_pylist() == [{"k": "abc", "a": None}]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        "long a",  # no key
+        "@key string a",  # an MD5
+        "@key string<12> a",
+        "@key long a; @key int64 b",  # at 8 in XCDR1, at 4 in XCDR2
+        "@key string<2> a; @key int64 b",
+    ],
+)
+def test_hashes_that_tell_no_key(members: str) -> None:
+    assert codec(f"@final struct S {{ {members}; }};").decode_key_hashes(np.zeros((1, 16), np.uint8)) is None
+
+
+def test_names_of_structs_are_unique() -> None:
+    x, y = pa.struct([("x", pa.int32())]), pa.struct([("y", pa.int32())])
+    found = struct_from_arrow(pa.schema([("a", pa.struct([("b", x)])), ("a_b", y)]), "T")
+    a, a_b = found.members[0].type, found.members[1].type
+    assert isinstance(a, Struct) and isinstance(a_b, Struct)
+    b = a.members[0].type
+    assert isinstance(b, Struct)
+    assert len({found.name, a.name, b.name, a_b.name}) == 4
