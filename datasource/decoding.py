@@ -113,9 +113,12 @@ class Malformed:
 
     def tell(self, topic: str) -> None:
         for writer, count in self._counts.items():
-            reason = f": {self._reasons[writer]}" if writer in self._reasons else ""
+            reason = self._reasons.get(
+                writer,
+                "they are not what the type says; do its members match the writer's, one by one in order?",
+            )
             _log.warning(
-                "topic %r: %d malformed samples of writer %s were dropped%s", topic, count, writer, reason
+                "topic %r: %d malformed samples of writer %s were dropped: %s", topic, count, writer, reason
             )
 
 

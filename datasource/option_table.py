@@ -250,8 +250,9 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
     OptionSpec(
         "participant.lease_duration",
         Kind.DURATION,
-        "10s",
-        "How long peers keep us after our last announcement; a sink's writers, too, after Spark has ended "
+        "30s",
+        "How long peers keep us after our last announcement: a query that is killed and back by then misses "
+        "nothing of a volatile reliable topic. A sink's writers, too, stay so long after Spark has ended "
         "their worker.",
         minimum=1,
     ),

@@ -31,8 +31,6 @@ _RESTARTS_MAX: Final = 3
 _RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
 #: After a driver was killed, its receiver needs a moment to notice and to let go of the log.
 _LOCK_SECONDS: Final = 10.0
-#: A topic without a writer for so long is worth a word.
-_NOBODY_SECONDS: Final = 15.0
 
 
 class Receiver(Protocol):
@@ -92,7 +90,6 @@ class Receiving:
             ephemeral=ephemeral,
         )
         self._deaths: deque[int] = deque()
-        self._nobody_since: float | None = time.monotonic()
         self._receiver = self._start_patiently()
 
     @classmethod
@@ -137,7 +134,6 @@ class Receiving:
             self._receiver.check()
         except RtpsError as error:
             self._revive(error)
-        self._mention_nobody()
         return self._receiver.cursor()
 
     def commit(self, cursor: Cursor) -> None:
@@ -169,21 +165,6 @@ class Receiving:
         _log.warning("%s; starting it again on the same log", error)
         self._receiver.stop()
         self._receiver = self._start_patiently()
-
-    def _mention_nobody(self) -> None:
-        if self._nobody_since is None or time.monotonic() - self._nobody_since < _NOBODY_SECONDS:
-            return
-        self._nobody_since = None
-        if self.counters().get("reader.matched_writers", 0) == 0:
-            c = self._config
-            _log.warning(
-                "topic %r, type %r: no writer matched on domain %d in %g s; `spark-rtps ls` shows what is "
-                "there",
-                c.topic,
-                c.type_name,
-                c.node.domain,
-                _NOBODY_SECONDS,
-            )
 
 
 def make_log_dir(path: Path) -> None:

@@ -185,7 +185,7 @@ def test_own_locators_of_an_endpoint_come_first() -> None:
     one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
     network.run(SECOND)
     special = (Locator("10.0.0.2", 9999),)
-    data = EndpointData(Guid(two.prefix, b"\0\0\x09\2"), "t", "T", RELIABLE, special, (GROUP,))
+    data = EndpointData(Guid(two.prefix, b"\0\0\x09\3"), "t", "T", RELIABLE, special, (GROUP,))
     two._sedp.announce(data, now=network.now)
     network.run(SECOND)
     matched = [each for each in network.events[one.prefix] if isinstance(each, events.Matched)]
@@ -206,3 +206,8 @@ def test_multicast_is_not_used_where_it_is_not_wanted() -> None:
 def test_a_partition_pattern_never_matches_a_pattern() -> None:
     assert not partitions_match(("a*",), ("a*",))
     assert partitions_match(("a*",), ("ab",)) and partitions_match(("ab",), ("ab",))
+
+
+def test_a_topic_with_a_key_does_not_match_one_without() -> None:
+    keyless = EndpointData(Guid(bytes(12), b"\0\0\2\4"), "t", "T", RELIABLE)
+    assert mismatches(WRITER, keyless) == ("KEY: the writer's type has a key, the reader's has none",)

@@ -287,3 +287,41 @@ def test_what_waits_for_room_is_not_acknowledged(tmp_path: Path, writer: Publish
         assert len(found) >= written
     finally:
         second.stop()
+
+
+def test_a_keyless_reader_of_a_keyed_topic_is_told_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    receiver = ReceiverProcess.start(config(tmp_path / "log"))
+    try:
+        node.create_writer("t", "T", RELIABLE, keyed=True)
+        wait_for(lambda: receiver.counters()["reader.incompatible_qos"] == 1)
+    finally:
+        receiver.stop()
+        node.close()
+    assert (
+        "KEY: the writer's type has a key, the reader's has none (name the key columns"
+        in capfd.readouterr().err
+    )
+
+
+def test_a_topic_nobody_writes_is_told_which_there_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    receiver = ReceiverProcess.start(config(tmp_path / "log"))
+    said = ""
+
+    def heard() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return "no writer" in said
+
+    try:
+        node.create_writer("another", "T", RELIABLE)
+        wait_for(heard)
+        assert f"topic 't': no writer on domain {DOMAIN} so far; topics written here: another" in said
+    finally:
+        receiver.stop()
+        node.close()

@@ -37,6 +37,16 @@ COUNTERS_FILE: Final = "counters"
 ERROR_FILE: Final = "error"
 #: Reasons of mismatches written to the log, each once; peers can make up any number of them.
 _MISMATCHES_SAID_MAX: Final = 256
+#: How each kind of mismatch is mended on this side.
+_FIXES: Final = {
+    "TYPE": "set the option type (or type.name) to the writer's",
+    "KEY": "name the key columns in the option key (keyed=true for payload=binary), or use an IDL with @key",
+    "RELIABILITY": "set reliability=best_effort",
+    "DURABILITY": "set durability=volatile (startingOffsets=latest)",
+    "PARTITION": "set the option partition",
+}
+#: A topic without a writer for so long is worth a word; less than a batch read listens by default.
+_NOBODY_NS: Final = 4_000_000_000
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
 #: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
@@ -59,6 +69,8 @@ class Host:
         self._said_disk_full = False
         self._housekeeping_at = 0
         self._mismatches_said: set[str] = set()
+        self._lost_said = 0
+        self._nobody_at = 0
 
     def open(self) -> None:
         """Open log, sockets and reader; raises LogError or TransportError."""
@@ -85,6 +97,7 @@ class Host:
         self._heartbeat = c("receiver.heartbeat_ns")
         self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
         self._publish_position()
+        self._nobody_at = time.monotonic_ns() + _NOBODY_NS
         self.node.before_receive = self._set_window
         self.node.on_received = self._append_delivered
 
@@ -190,14 +203,43 @@ class Host:
         for event in self.node.events():
             if isinstance(event, IncompatibleQos):
                 self._mismatched.add(1)
-                reasons = "; ".join(event.reasons)
-                if reasons not in self._mismatches_said and len(self._mismatches_said) < _MISMATCHES_SAID_MAX:
-                    self._mismatches_said.add(reasons)
-                    _log.warning("topic %r: no match with %s: %s", event.topic, event.remote, reasons)
+                self._say_mismatch(event)
             elif isinstance(event, Matched):
                 _log.info("topic %r: matched %s", self.config.topic, event.remote)
             elif isinstance(event, Unmatched):
                 _log.info("topic %r: lost %s", self.config.topic, event.remote)
+        lost = self.reader.counters.lost_samples
+        if lost > self._lost_said:
+            _log.warning(
+                "topic %r: %d samples lost that their writers no longer had; if this was a restart, raise "
+                "participant.lease_duration above the time it takes",
+                self.config.topic,
+                lost - self._lost_said,
+            )
+            self._lost_said = lost
+        if self._nobody_at and now >= self._nobody_at:
+            self._nobody_at = 0
+            if not self.reader.writers and not self._mismatches_said:
+                self._say_nobody()
+
+    def _say_mismatch(self, event: IncompatibleQos) -> None:
+        reasons = "; ".join(event.reasons)
+        if reasons in self._mismatches_said or len(self._mismatches_said) >= _MISMATCHES_SAID_MAX:
+            return
+        self._mismatches_said.add(reasons)
+        fixes = [_FIXES[kind] for kind in (r.partition(":")[0] for r in event.reasons) if kind in _FIXES]
+        fix = f" ({', '.join(fixes)})" if fixes else ""
+        _log.warning("topic %r: no match with %s: %s%s", event.topic, event.remote, reasons, fix)
+
+    def _say_nobody(self) -> None:
+        endpoints = self.node.participant.remote_endpoints
+        topics = sorted({e.topic for e in endpoints if e.kind == "writer"})
+        _log.warning(
+            "topic %r: no writer on domain %d so far; topics written here: %s",
+            self.config.topic,
+            self.config.node.domain,
+            ", ".join(topics[:20]) or "none",
+        )
 
 
 def main() -> int:

@@ -137,4 +137,4 @@ def _type_from_arrow(t: pa.DataType, struct_name: str, column: str, taken: set[s
         return _struct([t.field(i) for i in range(t.num_fields)], struct_name, taken)
     if pa.types.is_decimal(t):
         raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; cast it to string or double")
-    raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type")
+    raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; leave it out, or cast it")

@@ -128,7 +128,10 @@ def column_of(array: pa.Array, t: Type, place: Place) -> Column:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if array.null_count:
-        place.refuse(np.asarray(array.is_null()), "null, but the member is not @optional")
+        place.refuse(
+            np.asarray(array.is_null()),
+            "null, but the member is not @optional; fill it (coalesce), or use an IDL with @optional",
+        )
     if isinstance(t, Enum):
         return Numbers(_enum_values(array, t, place))
     if isinstance(t, Primitive):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ...limits import LOCATORS_MAX
 from ...qos import incompatibilities
-from ...structure import LOCATOR_KIND_UDPV4, Locator
+from ...structure import KIND_READER_WITH_KEY, KIND_WRITER_WITH_KEY, LOCATOR_KIND_UDPV4, Locator
 from .endpoint_data import EndpointData
 
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
@@ -19,8 +19,16 @@ def mismatches(writer: EndpointData, reader: EndpointData) -> tuple[str, ...]:
     if writer.type_name != reader.type_name:
         # Names only: type objects are not compared (DDS 1.4 §2.2.2; XTypes assignability is not tried).
         reasons.append(f"TYPE: the writer's is {writer.type_name!r}, the reader's is {reader.type_name!r}")
+    if _is_keyed(writer) != _is_keyed(reader):
+        # RTPS 2.5 table 9.1: the entity kind says it. Cyclone DDS throws away messages that mix the kinds.
+        with_key, without = ("writer", "reader") if _is_keyed(writer) else ("reader", "writer")
+        reasons.append(f"KEY: the {with_key}'s type has a key, the {without}'s has none")
     reasons += incompatibilities(writer.qos, reader.qos)
     return tuple(reasons)
+
+
+def _is_keyed(endpoint: EndpointData) -> bool:
+    return endpoint.guid.entity[3] & 0x3F in (KIND_WRITER_WITH_KEY, KIND_READER_WITH_KEY)
 
 
 def usable_unicast(locators: Iterable[Locator], source_ip: str) -> tuple[Locator, ...]:
