@@ -237,7 +237,10 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
     OptionSpec("partition", Kind.LIST, None, "PARTITION names; POSIX wildcards allowed."),
     # --- network --------------------------------------------------------------------------------------
     OptionSpec(
-        "interface", Kind.TEXT, None, "Network interface to use, by name or address. Default: the system's."
+        "interface",
+        Kind.TEXT,
+        None,
+        "Network interface to use, by name or address. Default: all but loopback; loopback where there is no other.",
     ),
     OptionSpec(
         "peers",

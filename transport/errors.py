@@ -91,8 +91,6 @@ class DropReason(enum.Enum):
     BAD_LOCATOR = "bad_locator"
     OVER_LIMIT = "over_limit"
     UNKNOWN_WRITER = "unknown_writer"
-    STALE_COUNT = "stale_count"
-    WINDOW_CLOSED = "window_closed"
 
 
 class DecodeError(RtpsError):

@@ -39,8 +39,6 @@ FRAGMENTED_SAMPLE_MAX: Final = 256 << 20
 FRAGMENTED_BYTES_MAX: Final = 512 << 20
 FRAGMENTED_SAMPLES_MAX: Final = 64
 
-#: Instances whose key is remembered by a reader (key hash -> key payload).
-INSTANCES_MAX: Final = 100_000
 #: Events nobody has fetched yet.
 EVENTS_MAX: Final = 65_536
 #: Writers remembered per stream log; the longest silent one is forgotten first.

@@ -75,7 +75,6 @@ class Node:
         self._unsteered = threading.Event()
         self._unsteered.set()
         self._closing = False
-        self._resolve_at = 0
 
     def open(self) -> Node:
         """Bind sockets and make the participant; raises TransportError."""
@@ -277,15 +276,17 @@ class Node:
             self._events.append(event)
 
     def _resolve_peers(self) -> None:
-        known: tuple[object, ...] = ()
-        while not self._closing:
+        known = self.participant.config.peers
+        while True:
+            time.sleep(peers.RESOLVE_PERIOD_NS / NANOSECONDS)
+            if self._closing:
+                return
             found = peers.resolve(self.config.peers, self.config.domain)
             if found and found != known:
                 known = found
                 with self.lock:
                     self.participant.set_peers(found)
                 self.wake()
-            time.sleep(peers.RESOLVE_PERIOD_NS / NANOSECONDS)
 
     def _stop(self, *, goodbye: bool) -> None:
         with self.lock:

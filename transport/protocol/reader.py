@@ -36,12 +36,13 @@ from ..qos import Qos
 from ..structure import INFINITE, Guid, is_builtin
 from ..wire.samples import Run
 from ..wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatFrag
+from .endpoint_info import WriterInfo
 from .fragments import FragmentBudget, FragmentedSample
 from .outgoing import Outgoing
 from .policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .reorder import ReorderBudget
 from .responder import Responder
-from .writer_proxy import WriterInfo, WriterProxy
+from .writer_proxy import WriterProxy
 
 __all__ = ["ReaderCounters", "ReaderPolicy", "StatefulReader", "WriterInfo", "WriterProxy"]
 

@@ -6,27 +6,11 @@ Invariants: ``acked`` never falls; a sample is sent again to a reader at most on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..limits import REORDER_RUNS_MAX
-from ..structure import INFINITE, Guid, Locator
+from ..structure import INFINITE, Guid
 from .counts import CountFilter
+from .endpoint_info import ReaderInfo
 from .intervals import IntervalSet
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderInfo:
-    """A remote reader, as discovery found it."""
-
-    guid: Guid
-    unicast: tuple[Locator, ...]
-    multicast: tuple[Locator, ...]
-    reliable: bool
-    transient_local: bool
-
-    @property
-    def destinations(self) -> tuple[Locator, ...]:
-        return self.unicast or self.multicast
 
 
 class ReaderProxy:

@@ -31,10 +31,11 @@ from ..wire.framing import frame
 from ..wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
 from ..wire.submessages import AckNack, Heartbeat, NackFrag
 from .counts import next_count
+from .endpoint_info import ReaderInfo
 from .history import Change, LargeSample, WriterHistory
 from .outgoing import HEADER_ROOM, HEARTBEAT_ROOM, Outgoing, Packer, union_of
 from .policies import WRITER_POLICY, WriterCounters, WriterPolicy
-from .reader_proxy import ReaderInfo, ReaderProxy
+from .reader_proxy import ReaderProxy
 from .repairs import Repairs
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]

@@ -10,29 +10,14 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ..limits import NUMBER_SET_BITS
-from ..structure import INFINITE, Guid, Locator
+from ..structure import INFINITE, Guid
 from ..wire.numbers import SequenceNumberSet
 from .counts import CountFilter
+from .endpoint_info import WriterInfo
 from .fragments import FragmentedSample
 from .reorder import ReorderBudget, ReorderBuffer
-
-
-@dataclass(frozen=True, slots=True)
-class WriterInfo:
-    """A remote writer, as discovery found it."""
-
-    guid: Guid
-    unicast: tuple[Locator, ...]
-    multicast: tuple[Locator, ...]
-    reliable: bool
-    transient_local: bool
-
-    @property
-    def destinations(self) -> tuple[Locator, ...]:
-        return self.unicast or self.multicast
 
 
 class WriterProxy:
