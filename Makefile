@@ -4,6 +4,8 @@
 #   make test    all tests            (ARGS="-k idl -x" is handed to pytest)
 #   make lint    ruff, mypy --strict, import rules
 #   make bench   the speed table      (ARGS="--json bench.json")
+#   make simulate  the reliable protocol under loss, delay and many readers (ARGS="loss late": some sections)
+#   make plots     the same, into docs/simulation.md and its figures
 #   make clean   removes what these made
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -11,7 +13,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean tshark
+.PHONY: demo test lint bench simulate plots clean tshark
 .DEFAULT_GOAL := test
 
 # One rule builds the environment; it runs again when the dependencies may have changed.
@@ -41,6 +43,14 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@$(WITH_SPARK) $(BIN)/python -m tests.bench $(ARGS)
+
+simulate: $(STAMP)
+	@PYTHONPATH=tests $(BIN)/python -m simulation $(ARGS)
+
+plots: $(STAMP)
+	@$(BIN)/python -c "import matplotlib" 2>/dev/null || \
+	    $(BIN)/python -m pip install --quiet --editable '.[plots]'
+	@PYTHONPATH=tests $(BIN)/python -m simulation --docs docs $(ARGS)
 
 # The tests let Wireshark's dissector judge every packet we send.
 tshark:

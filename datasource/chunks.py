@@ -45,6 +45,8 @@ class Chunk:
         return np.repeat(np.arange(len(self.frames), dtype=np.int64), self.counts)
 
     def sequence_numbers(self) -> I64:
+        if any(f.run.sparse for f in self.frames):
+            return np.concatenate([f.run.sequence_numbers() for f in self.frames])
         first = np.array([f.run.first_sn for f in self.frames], np.int64)
         before = np.cumsum(self.counts) - self.counts
         numbers: I64 = np.arange(self.count, dtype=np.int64) + np.repeat(first - before, self.counts)

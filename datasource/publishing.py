@@ -7,6 +7,7 @@ participant's lease runs out.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -16,13 +17,17 @@ from typing import Final
 from ..transport.errors import AcknowledgmentError, NoReaderError
 from ..transport.net.node import Node, NodeConfig
 from ..transport.net.publishing import PublishingWriter
+from ..transport.protocol.policies import PublicationPolicy
 from ..transport.protocol.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
 from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.wire.samples import U8, Samples
 from .options import OnNoReader, Settings
+from .publisher_counters import PublisherCounters
 from .receiving import node_config
 from .schema import TopicPlan
+
+_log = logging.getLogger("spark_rtps.datasource")
 
 #: How long a new participant looks around before it takes whom it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
@@ -36,6 +41,7 @@ class _WriterKey:
     type_name: str
     keyed: bool
     qos: Qos
+    policy: PublicationPolicy
 
 
 class Publishers:
@@ -46,32 +52,65 @@ class Publishers:
         self._lock = threading.Lock()
         self._nodes: dict[NodeConfig, tuple[Node, int]] = {}
         self._writers: dict[_WriterKey, PublishingWriter] = {}
+        self._counters = PublisherCounters()
 
     def publication(self, settings: Settings, plan: TopicPlan) -> Publication:
         """What one task writes to."""
         if self._pid != os.getpid():
             self.__init__()  # type: ignore[misc]  # forked: threads and sockets are the parent's
-        key = _WriterKey(node_config(settings), plan.topic, plan.type_name, plan.keyed, settings.qos)
+        policy = publication_policy(settings)
+        key = _WriterKey(node_config(settings), plan.topic, plan.type_name, plan.keyed, settings.qos, policy)
         with self._lock:
             if key.node not in self._nodes:
-                self._nodes[key.node] = Node(key.node).start(), time.monotonic_ns()
+                self._nodes[key.node] = self._start(key.node), time.monotonic_ns()
             node, started = self._nodes[key.node]
             writer = self._writers.get(key)
             if writer is None:
-                writer = node.create_writer(plan.topic, plan.type_name, settings.qos, keyed=plan.keyed)
+                for warning in settings.warnings:
+                    _log.warning("topic %r: %s", plan.topic, warning)
+                writer = node.create_writer(
+                    plan.topic, plan.type_name, settings.qos, keyed=plan.keyed, policy=policy
+                )
                 self._writers[key] = writer
-        return Publication(writer, settings, look_around_until=started + _LOOK_AROUND_NS)
+                self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)
+        until = started + _LOOK_AROUND_NS
+        return Publication(writer, settings, look_around_until=until, counters=self._counters)
+
+    def _start(self, config: NodeConfig) -> Node:
+        node, counters = Node(config), self._counters
+        node.on_received = lambda: counters.update_if_due(node)
+        return node.start()
 
 
 PUBLISHERS: Final = Publishers()
 
 
+def publication_policy(settings: Settings) -> PublicationPolicy:
+    """How a sink's writer sends."""
+    return PublicationPolicy(
+        writer=settings.writer_policy,
+        batch=settings.batch,
+        flow_controller=settings.flow_controller,
+        transport_priority=settings.transport_priority,
+        coalescing=settings.coalescing,
+        interceptor=settings.interceptor,
+    )
+
+
 class Publication:
     """One task's use of a writer."""
 
-    def __init__(self, writer: PublishingWriter, settings: Settings, *, look_around_until: int) -> None:
+    def __init__(
+        self,
+        writer: PublishingWriter,
+        settings: Settings,
+        *,
+        look_around_until: int,
+        counters: PublisherCounters | None = None,
+    ) -> None:
         self._writer = writer
         self._settings = settings
+        self._counters = PublisherCounters() if counters is None else counters
         self._look_around_until = look_around_until
         self._must_have_readers = settings.on_no_reader is OnNoReader.WAIT
         self._seen: set[ReaderProxy] = set()
@@ -96,9 +135,21 @@ class Publication:
 
     def write(self, samples: Samples, key_hashes: U8 | None = None) -> None:
         """Write all samples; AcknowledgmentError if readers hold it up for ``max_blocking_time``."""
-        self._writer.write(
-            samples, key_hashes=key_hashes, timeout=seconds(self._settings.qos.max_blocking_time)
-        )
+        try:
+            self._writer.write(
+                samples, key_hashes=key_hashes, timeout=seconds(self._settings.qos.max_blocking_time)
+            )
+        finally:
+            self._counters.update_if_due(self._writer.node)
+
+    def begin_coherent_set(self) -> None:
+        """With ``presentation.coherent_access`` a task's rows become visible together."""
+        if self._settings.qos.coherent_access:
+            self._writer.begin_coherent_set()
+
+    def end_coherent_set(self) -> None:
+        if self._settings.qos.coherent_access:
+            self._writer.end_coherent_set()
 
     def wait_for_acknowledgments(self) -> None:
         """AcknowledgmentError, naming the readers, if one has not all within ``acknowledgment_timeout``.
@@ -107,6 +158,7 @@ class Publication:
         """
         timeout = seconds(self._settings.acknowledgment_timeout)
         behind = self._writer.wait_for_acknowledgments(timeout)
+        self._counters.update(self._writer.node)
         if behind:
             last = self._writer.writer.last_sn
             readers = ", ".join(f"{guid} (has {sn} of {last})" for guid, sn in behind.items())

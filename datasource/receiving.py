@@ -18,9 +18,11 @@ from ..transport.log.frame import Cursor
 from ..transport.log.segment import LOCK
 from ..transport.log.stream_log import StreamLog
 from ..transport.net.node import NodeConfig
+from ..transport.qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
-from ..transport.structure import NANOSECONDS
+from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.types.idl_printer import print_idl
 from .options import Settings, default_log_dir
 from .schema import TopicPlan
 
@@ -58,7 +60,25 @@ def node_config(settings: Settings) -> NodeConfig:
         multicast=settings.multicast,
         lease_duration=settings.participant_lease_duration,
         receive_buffer=settings.receive_buffer,
+        mtu=settings.mtu,
+        message_size_max=settings.message_size_max,
     )
+
+
+def _key_type(qos: Qos, plan: TopicPlan) -> tuple[str, str] | None:
+    """The type by which the receiver tells instances apart, where a policy makes it look at them."""
+    looks = (
+        qos.ownership is OwnershipKind.EXCLUSIVE
+        or qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
+        or qos.time_based_filter > 0
+        or qos.deadline < INFINITE
+        or qos.history is HistoryKind.KEEP_LAST
+        or qos.max_instances != LENGTH_UNLIMITED
+        or qos.max_samples_per_instance != LENGTH_UNLIMITED
+    )
+    if plan.struct is None or not plan.keyed or not looks:
+        return None
+    return print_idl(plan.struct), plan.struct.name
 
 
 class Receiving:
@@ -84,11 +104,16 @@ class Receiving:
             type_name=plan.type_name,
             keyed=plan.keyed,
             qos=settings.qos,
+            policy=settings.reader_policy,
+            key_type=_key_type(settings.qos, plan),
+            accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
             node=node_config(settings),
             log_max_bytes=settings.log_max_bytes,
             log_segment_bytes=settings.log_segment_bytes,
             ephemeral=ephemeral,
         )
+        for warning in settings.warnings:
+            _log.warning("topic %r: %s", settings.topic, warning)
         self._deaths: deque[int] = deque()
         self._receiver = self._start_patiently()
 

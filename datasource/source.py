@@ -10,8 +10,7 @@ from pyspark.sql.types import StructType
 
 from ..transport.errors import UsageError
 from . import shipping
-from .option_table import AppliesTo
-from .options import parse_options
+from .options import AppliesTo, parse_options
 
 if TYPE_CHECKING:
     from .batch_reader import RtpsBatchReader

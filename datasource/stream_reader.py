@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -31,6 +31,7 @@ from .options import Settings
 from .planning import Limits, LogPartition, plan_end, plan_partitions
 from .receiving import Receiving, StartReceiver
 from .schema import TopicPlan
+from .stream_counters import lost, raised, rejected
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -55,6 +56,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = False
         self._attached_at = 0
         self._target: Cursor | None = None
+        self._planned = _START
         self._stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
 
     def __getstate__(self) -> tuple[Settings, TopicPlan]:
@@ -87,10 +89,27 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tail = receiving.tail() if self._target is None else self._target
         log_max_bytes = self._settings.log_max_bytes
         end = plan_end(receiving.directory, begin, tail, self._limits(limit), log_max_bytes=log_max_bytes)
+        self._planned = max(begin, end)
         return self._offset(end) if end > begin else start
 
     def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802
-        return None if self._receiving is None else self._offset(self._receiving.tail())
+        """The end of the log, and how the subscription does.
+
+        Spark asks after each :meth:`latestOffset` and does nothing with the answer but show it, as
+        ``sources[i].latestOffset`` of the query's progress: it is the one place there for numbers of ours.
+        """
+        receiving = self._receiving
+        if receiving is None:
+            return None
+        tail, counters = receiving.tail(), receiving.counters()
+        offset = self._offset(tail)
+        offset["status"] = {
+            "behind_bytes": max(0, tail.position - self._planned.position),
+            "lost": lost(counters),
+            "rejected": rejected(counters),
+            **cast("dict[str, Json]", raised(counters)),
+        }
+        return offset
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         # on a restart the log is not known yet: listening happens in the first latestOffset

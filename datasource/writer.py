@@ -54,11 +54,14 @@ class _TaskWriter:
             if publication is None:  # a partition without rows needs no participant
                 publication = PUBLISHERS.publication(self._settings, self._plan)
             publication.wait_for_reader()
+            if not rows:
+                publication.begin_coherent_set()
             samples, key_hashes = encode(batch)
             publication.write(samples, key_hashes)
             rows += batch.num_rows
             written += samples.count
         if publication is not None:
+            publication.end_coherent_set()
             publication.wait_for_acknowledgments()
         return RtpsCommitMessage(rows, written)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import __version__
-from .commands import demo, echo, idl, ls, options
+from .commands import demo, echo, idl, ls, options, stat
 from .transport.errors import RtpsError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("ls")(ls.ls)
 app.command("echo")(echo.echo)
 app.command("idl")(idl.idl)
 app.command("options")(options.options)
+app.command("stat")(stat.stat)
 app.command("demo")(demo.demo)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+from batch_writer import BatchWriter
 
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.protocol.outgoing import Outgoing
@@ -21,15 +22,18 @@ from spark_rtps.transport.protocol.packing import pack
 from spark_rtps.transport.protocol.reader import StatefulReader, WriterInfo
 from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter
 from spark_rtps.transport.structure import ENTITYID_UNKNOWN, Guid, Locator
+from spark_rtps.transport.wire.batch import DATA_BATCH, scan_batch
 from spark_rtps.transport.wire.message import Header, iter_submessages
 from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import NO_TIMESTAMP, Run
 from spark_rtps.transport.wire.submessages import (
     AckNack,
+    AckNackBatch,
     Data,
     DataFrag,
     Gap,
     Heartbeat,
+    HeartbeatBatch,
     HeartbeatFrag,
     InfoDestination,
     InfoTimestamp,
@@ -47,7 +51,7 @@ class Node:
 
     prefix: bytes
     locator: Locator
-    writers: list[StatefulWriter] = field(default_factory=list)
+    writers: list[StatefulWriter | BatchWriter] = field(default_factory=list)
     readers: list[StatefulReader] = field(default_factory=list)
     taken: dict[Guid, list[Run]] = field(default_factory=dict)
     sent: Counter[str] = field(default_factory=Counter)
@@ -83,6 +87,12 @@ class Node:
                             for reader in self._addressed(run.writer, run.reader_id):
                                 reader.on_run(run, now=now)
                     continue
+                if kind == DATA_BATCH:
+                    if for_us:
+                        batch = scan_batch(data, start - 4, stop, source, timestamp)
+                        for reader in self._addressed(batch.writer, batch.reader_id):
+                            reader.on_batch(batch, now=now)
+                    continue
                 submessage = decode_submessage(kind, flags, view[start:stop])
                 if isinstance(submessage, InfoTimestamp):
                     timestamp = NO_TIMESTAMP if submessage.timestamp is None else submessage.timestamp
@@ -103,16 +113,18 @@ class Node:
         ]
 
     def _route(self, source: bytes, submessage: object, timestamp: int, now: int) -> None:
-        if isinstance(submessage, AckNack | NackFrag):
+        if isinstance(submessage, AckNack | AckNackBatch | NackFrag):
             reader = Guid(source, submessage.reader_id)
             for writer in self.writers:
                 if writer.guid.entity == submessage.writer_id:
                     if isinstance(submessage, AckNack):
                         writer.on_acknack(reader, submessage, now=now)
+                    elif isinstance(submessage, AckNackBatch):
+                        writer.on_acknack_batch(reader, submessage, now=now)
                     else:
                         writer.on_nack_frag(reader, submessage, now=now)
             return
-        if not isinstance(submessage, DataFrag | Heartbeat | HeartbeatFrag | Gap):
+        if not isinstance(submessage, DataFrag | Heartbeat | HeartbeatBatch | HeartbeatFrag | Gap):
             return
         guid = Guid(source, submessage.writer_id)
         for reader in self._addressed(guid, submessage.reader_id):
@@ -120,6 +132,8 @@ class Node:
                 reader.on_data_frag(guid, submessage, timestamp, now=now)
             elif isinstance(submessage, Heartbeat):
                 reader.on_heartbeat(guid, submessage, now=now)
+            elif isinstance(submessage, HeartbeatBatch):
+                reader.on_heartbeat_batch(guid, submessage, now=now)
             elif isinstance(submessage, HeartbeatFrag):
                 reader.on_heartbeat_frag(guid, submessage, now=now)
             else:
@@ -156,7 +170,7 @@ class LossyLink:
         self.nodes.append(node)
         return node
 
-    def match(self, writer: StatefulWriter, reader: StatefulReader, *, only: str = "") -> None:
+    def match(self, writer: StatefulWriter | BatchWriter, reader: StatefulReader, *, only: str = "") -> None:
         """Let writer and reader discover each other, or only one of them the other (the other is later)."""
         at = {node.prefix: node.locator for node in self.nodes}
         if only != "writer":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
+from random import Random
 
 import numpy as np
 
@@ -10,9 +13,16 @@ from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.reader import ReaderPolicy, StatefulReader, WriterInfo, WriterProxy
 from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.wire.batch import Batch
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Run
-from spark_rtps.transport.wire.submessages import DataFrag, Gap, Heartbeat, decode_submessage
+from spark_rtps.transport.wire.submessages import (
+    DataFrag,
+    Gap,
+    Heartbeat,
+    HeartbeatBatch,
+    decode_submessage,
+)
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 LASTING = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
@@ -35,6 +45,13 @@ def submessages(out: list[Outgoing]) -> list[object]:
     return found
 
 
+def samples(first: int, last: int, size: int) -> Run:
+    count = last + 1 - first
+    rows = np.zeros((count, size), np.uint8)
+    rows[:, -1] = np.arange(first, first + count) & 0xFF
+    return Run(IT, first, count, rows.reshape(-1), size, 24, size - 24)
+
+
 class Script:
     """A reader with one writer, driven step by step."""
 
@@ -45,22 +62,53 @@ class Script:
         reliable: bool = True,
         transient_local: bool = False,
         resume: dict[Guid, int] | None = None,
+        policy: ReaderPolicy = POLICY,
+        random: Random | None = None,
+        no_positive_acks: bool = False,
     ) -> None:
-        self.reader = StatefulReader(ME, qos, resume=resume)
+        self.reader = StatefulReader(ME, qos, resume=resume, policy=policy, random=random)
         self.now, self.count = 1_000 * MS, 0
         self._runs: list[Run] = []
-        self.reader.match_writer(WriterInfo(IT, WHERE, (), reliable, transient_local), now=self.now)
+        info = WriterInfo(IT, WHERE, (), reliable, transient_local, no_positive_acks)
+        self.reader.match_writer(info, now=self.now)
 
     @property
     def proxy(self) -> WriterProxy:
         return self.reader.writers[IT]
 
-    def data(self, first: int, last: int | None = None, size: int = 32) -> Script:
-        count = (last or first) - first + 1
-        rows = np.zeros((count, size), np.uint8)
-        rows[:, -1] = np.arange(first, first + count) & 0xFF
-        self.reader.on_run(Run(IT, first, count, rows.reshape(-1), size, 24, size - 24), now=self.now)
-        rows[:] = 0xEE  # the receive buffer is used again, but not before take()
+    def data(self, first: int, last: int | None = None, size: int = 32, *, of: int = 0) -> Script:
+        """Samples; ``of``: the coherent set they are of."""
+        run = samples(first, last or first, size)
+        run.coherent_set = of
+        self.reader.on_run(run, now=self.now)
+        run.data[:] = 0xEE  # the receive buffer is used again, but not before take()
+        return self
+
+    def end_of_set(self, sn: int) -> Script:
+        """The empty DATA that ends a coherent set."""
+        run = Run(IT, sn, 1, np.zeros(32, np.uint8), 32, 32, 0, coherent_set=-1)
+        self.reader.on_run(run, now=self.now)
+        return self
+
+    def batch(
+        self, number: int, first: int, last: int, *, without: Iterable[int] = (), size: int = 32, of: int = 0
+    ) -> Script:
+        """Batch ``number`` of the samples first..last, but for those it leaves out."""
+        runs = []
+        for before, after in pairwise([first - 1, *without, last + 1]):
+            if before + 1 < after:
+                run = samples(before + 1, after - 1, size)
+                run.batch_sn, run.coherent_set = number, of
+                runs.append(run)
+        self.reader.on_batch(Batch(number, first, last, runs, 0, ANY, IT), now=self.now)
+        return self
+
+    def heartbeat_batch(
+        self, batches: tuple[int, int], first: int, last: int, *, final: bool = False
+    ) -> Script:
+        self.count += 1
+        heartbeat = HeartbeatBatch(ANY, IT.entity, *batches, first, last, self.count, final)
+        self.reader.on_heartbeat_batch(IT, heartbeat, now=self.now)
         return self
 
     def heartbeat(self, first: int, last: int, *, final: bool = False, count: int | None = None) -> Script:

@@ -128,7 +128,7 @@ class Subscriber:
                 struct.name,
                 struct.is_keyed,
                 Qos(reliability=ReliabilityKind.RELIABLE, **qos),  # type: ignore[arg-type]
-                NodeConfig(domain=DOMAIN, interface="lo", participant_name="subscriber"),
+                node=NodeConfig(domain=DOMAIN, interface="lo", participant_name="subscriber"),
             )
         )
 

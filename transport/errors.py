@@ -90,6 +90,7 @@ class DropReason(enum.Enum):
     BAD_ENCAPSULATION = "bad_encapsulation"
     BAD_LOCATOR = "bad_locator"
     OVER_LIMIT = "over_limit"
+    MESSAGE_TOO_LARGE = "message_too_large"
     UNKNOWN_WRITER = "unknown_writer"
 
 

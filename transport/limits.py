@@ -11,6 +11,8 @@ from typing import Final
 UDP_PAYLOAD_MAX: Final = 65_507
 #: What we put in one datagram at most: whole 63 KiB pages of loopback and jumbo links.
 MESSAGE_SIZE_MAX: Final = 64_512
+#: What everybody takes, whatever a peer says of itself: an unfragmented datagram on any link (RFC 791).
+MESSAGE_SIZE_LEAST: Final = 576 - 28
 #: Serialized bytes in one fragment of a DATA_FRAG; with its headers it stays below MESSAGE_SIZE_MAX.
 FRAGMENT_SIZE: Final = 63_488
 #: Bits in a SequenceNumberSet or FragmentNumberSet (RTPS 2.5 §8.3.5.5).
@@ -18,6 +20,8 @@ NUMBER_SET_BITS: Final = 256
 
 PARTICIPANTS_MAX: Final = 1_024
 ENDPOINTS_PER_PARTICIPANT_MAX: Final = 4_096
+#: Matched readers of a sink that `spark-rtps stat` shows one by one.
+READERS_SHOWN_MAX: Final = 32
 LOCATORS_MAX: Final = 16
 #: What all remote endpoints together may cost us: serialized bytes, and about a KiB of overhead each.
 ENDPOINT_BYTES_MAX: Final = 64 << 20
@@ -34,6 +38,9 @@ REORDER_WRITER_BYTES_MAX: Final = 32 << 20
 REORDER_BYTES_MAX: Final = 256 << 20
 #: Separate holes tracked per writer.
 REORDER_RUNS_MAX: Final = 4_096
+#: What a writer of ours puts in a coherent set: readers of ours hold it in their reorder buffers.
+COHERENT_SET_BYTES_MAX: Final = REORDER_WRITER_BYTES_MAX * 3 // 4
+COHERENT_SET_MESSAGES_MAX: Final = REORDER_RUNS_MAX // 2
 #: Serialized size of one fragmented sample, and of all unfinished ones of a reader.
 FRAGMENTED_SAMPLE_MAX: Final = 256 << 20
 FRAGMENTED_BYTES_MAX: Final = 512 << 20
@@ -41,5 +48,7 @@ FRAGMENTED_SAMPLES_MAX: Final = 64
 
 #: Events nobody has fetched yet.
 EVENTS_MAX: Final = 65_536
+#: Instances a reader or writer keeps track of, where a policy needs to know them.
+INSTANCES_MAX: Final = 1 << 18
 #: Writers remembered per stream log; the longest silent one is forgotten first.
 WRITERS_MAX: Final = 8_192

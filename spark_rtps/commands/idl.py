@@ -23,8 +23,7 @@ def idl(
 
     A subscriber elsewhere is compiled against it.
     """
-    from ..datasource.option_table import AppliesTo
-    from ..datasource.options import parse_options
+    from ..datasource.options import AppliesTo, parse_options
     from ..datasource.schema import plan_writing
     from ..transport.types.idl import print_idl
 

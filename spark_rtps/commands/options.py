@@ -7,6 +7,6 @@ import typer
 
 def options() -> None:
     """Print the table of all options of format("rtps"), as Markdown; the README shows the same."""
-    from ..datasource.option_table import options_table_markdown
+    from ..datasource.options.table import options_table_markdown
 
     typer.echo(options_table_markdown(), nl=False)

@@ -1,6 +1,6 @@
 """``make bench``: every figure of the README, as ratios within one run.
 
-``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are receive, single, ingest, publish, latency;
+``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are receive, single, batching, ingest, publish, latency;
 all by default. Nothing else should run on the machine meanwhile.
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from . import figures
+from . import batching, figures
 from .latency import latency
 
-FIGURES = ("receive", "single", "ingest", "publish", "latency")
+FIGURES = ("receive", "single", "batching", "ingest", "publish", "latency")
 
 
 def run(wanted: list[str]) -> dict[str, Any]:
@@ -34,6 +34,8 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("receive", figures.receive(domain + 1))
     if "single" in wanted:
         note("single", figures.single_ours(domain + 2))
+    if "batching" in wanted:
+        note("batching", batching.batching(domain + 7))
     if {"ingest", "publish"} & set(wanted):
         with figures.spark_session() as spark:
             if "ingest" in wanted:
@@ -93,7 +95,10 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown figure {sorted(unknown)[0]!r}; there are {', '.join(FIGURES)}")
     results = run(arguments.figures or list(FIGURES))
-    Console(width=140).print(report(results))
+    console = Console(width=140)
+    console.print(report(results))
+    if "batching" in results:
+        console.print(*batching.tables(results["batching"]))
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(results, file, indent=2)

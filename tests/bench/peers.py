@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 TOPIC = "bench"
@@ -106,6 +107,60 @@ def our_writer(domain: int, rate: int) -> None:
     node.close()
 
 
+def policy_writer(domain: int, how: str) -> None:
+    """Write samples the way ``how`` (JSON: mode, size, rate, block) says; rate 0 is as fast as it goes."""
+    import numpy as np
+
+    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+    from spark_rtps.transport.wire.samples import Samples
+
+    asked = json.loads(how)
+    size, rate = asked["size"] + 4, asked["rate"]
+    count = asked["block"] or max(256, min(20_000, (1 << 21) // size))
+    node = Node(NodeConfig(domain=domain, interface="lo")).start()
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    writer = node.create_writer(TOPIC, TYPE_NAME, qos, policy=_policy(asked["mode"]))
+    rows = np.zeros((count, size), np.uint8)
+    rows[:, 1] = 1  # CDR_LE
+    # half noise, half slowly changing: as telemetry is
+    rows[:, 4 : 4 + (size - 4) // 2] = np.random.default_rng(1).integers(0, 256, (count, (size - 4) // 2))
+    samples = Samples.uniform(rows.reshape(-1), count, size)
+    written, stopped = 0, _stopped()
+    _say(ready=True)
+    while not stopped.is_set() and not writer.wait_for_readers(1):
+        pass
+    started = time.monotonic()
+    while not stopped.is_set():
+        rows[:, size - 4 :] = np.array([written], "<u4").view(np.uint8)
+        try:
+            writer.write(samples, timeout=2)
+        except Exception:
+            if stopped.is_set() or not writer.has_ready_reader():
+                break
+            raise
+        written += count
+        if rate:
+            time.sleep(max(0.0, started + written / rate - time.monotonic()))
+    counters = writer.writer.counters
+    _say(written=written, datagrams=node.sockets.sent, acknacks=counters.acknacks)
+    node.close()
+
+
+def _policy(mode: str) -> Any:
+    from spark_rtps.transport.protocol.policies import BatchPolicy, Compression, PublicationPolicy
+
+    name, _, limit = mode.partition(":")
+    batch = BatchPolicy(enable=True, max_data_bytes=int(limit or 1 << 16), max_flush_delay=10_000_000)
+    return {
+        "unbatched": PublicationPolicy(coalescing=False),
+        "coalesced": PublicationPolicy(),
+        "data_batch": PublicationPolicy(batch=batch),
+        "compressed": PublicationPolicy(batch=replace(batch, compression=Compression.LZ4)),
+        "turbo": PublicationPolicy(batch=BatchPolicy(turbo_mode=True)),
+    }[name]
+
+
 def cyclone_writer(domain: int, rate: int) -> None:
     """Write 64-byte samples with Cyclone DDS, one sample a datagram; serialized once, written raw."""
     from cyclonedds import _clayer
@@ -189,7 +244,7 @@ def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
     return endpoint, Sample64(id=1, seq=2, v=[float(i) for i in range(7)])
 
 
-ROLES = {f.__name__: f for f in (our_writer, cyclone_writer, cyclone_pinger, cyclone_reader)}
+ROLES = {f.__name__: f for f in (our_writer, policy_writer, cyclone_writer, cyclone_pinger, cyclone_reader)}
 
 if __name__ == "__main__":
-    ROLES[sys.argv[1]](*map(int, sys.argv[2:]))
+    ROLES[sys.argv[1]](*(int(a) if a.isdigit() else a for a in sys.argv[2:]))  # type: ignore[operator]

@@ -4,8 +4,9 @@ import pickle
 
 import pytest
 
-from spark_rtps.datasource.option_table import OPTIONS, AppliesTo, Kind, options_table_markdown
 from spark_rtps.datasource.options import OnNoReader, Payload, Settings, parse_options
+from spark_rtps.datasource.options.spec import AppliesTo, Kind
+from spark_rtps.datasource.options.table import OPTIONS, options_table_markdown
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.qos import (
     LENGTH_UNLIMITED,

@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from pyspark.sql.types import StructType
 from stream_logs import encoded, points
 
 from spark_rtps.datasource import publishing, writer
-from spark_rtps.datasource.option_table import AppliesTo
-from spark_rtps.datasource.options import Settings, parse_options
+from spark_rtps.datasource.options import AppliesTo, Settings, parse_options
 from spark_rtps.datasource.publishing import Publication
 from spark_rtps.datasource.schema import plan_writing
 from spark_rtps.datasource.writer import RtpsArrowWriter
 from spark_rtps.transport.errors import AcknowledgmentError, NoReaderError
 from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.events import Event
 from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter
-from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.submessages import AckNack
 
@@ -51,6 +51,15 @@ class Network:
 
     def flush(self) -> int:
         return 0
+
+    def wake(self) -> None:
+        pass
+
+    def events(self) -> list[Event]:
+        return []
+
+    def send_failures(self, destinations: Iterable[Locator]) -> tuple[int, str]:
+        return 0, ""
 
     # --- readers ---------------------------------------------------------------------------------
 

@@ -5,8 +5,7 @@ import pickle
 import pytest
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
 
-from spark_rtps.datasource.option_table import AppliesTo
-from spark_rtps.datasource.options import parse_options
+from spark_rtps.datasource.options import AppliesTo, parse_options
 from spark_rtps.datasource.schema import (
     BINARY_SCHEMA,
     METADATA_SCHEMA,

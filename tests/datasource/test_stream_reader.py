@@ -15,8 +15,7 @@ from pyspark.sql.types import StructType
 from stream_logs import RECEPTION, encoded, points, run_of
 
 from spark_rtps.datasource.batch_reader import RtpsBatchReader
-from spark_rtps.datasource.option_table import AppliesTo
-from spark_rtps.datasource.options import parse_options
+from spark_rtps.datasource.options import AppliesTo, parse_options
 from spark_rtps.datasource.receiving import Receiving, is_appended_to, remove_stale_logs
 from spark_rtps.datasource.schema import plan_reading
 from spark_rtps.datasource.stream_reader import RtpsStreamReader
@@ -42,6 +41,7 @@ class FakeReceiver:
         self.dead: str | None = None
         self.stopped = False
         self.committed: list[int] = []
+        self.counted: dict[str, int] = {}
 
     def receive(self, first: int, count: int) -> None:
         assert self.log.append(run_of(encoded(points(first, count)), first + 1), reception=RECEPTION)
@@ -57,7 +57,7 @@ class FakeReceiver:
         self.committed.append(position)
 
     def counters(self) -> dict[str, int]:
-        return {"log.base": self.log.base}
+        return {"log.base": self.log.base, **self.counted}
 
     def check(self) -> None:
         if self.dead:
@@ -124,7 +124,30 @@ class TestFirstStart:
         assert source.ids(one, two) == list(range(10, 15))
         assert source.ids(zero, two) == list(range(15))
         assert source.ids(two, two) == []
-        assert reader.reportLatestOffset() == two
+
+    def test_the_reported_offset_says_how_the_subscription_does(self, make):
+        reader = make().reader
+        assert reader.reportLatestOffset() is None
+        source = make()
+        reader = source.reader
+        zero = reader.initialOffset()
+        source.receiver.receive(0, 10)
+        one = reader.latestOffset(zero, ALL)
+        assert reader.reportLatestOffset() == {**one, "status": {"behind_bytes": 0, "lost": 0, "rejected": 0}}
+        source.receiver.receive(10, 5)
+        source.receiver.counted = {
+            "reader.lost_samples": 3,
+            "status.sample_rejected.total_count": 2,
+            "status.liveliness_changed.alive_count": 0,
+        }
+        reported = reader.reportLatestOffset()
+        assert reported.pop("status") == {
+            "behind_bytes": source.receiver.cursor().position - one["receivers"]["embedded"]["position"],
+            "lost": 3,
+            "rejected": 2,
+            "SAMPLE_REJECTED": {"total_count": 2},
+        }
+        assert reported == reader.latestOffset(one, ALL)
 
     def test_offsets_are_equal_as_text(self, make):
         source = make()

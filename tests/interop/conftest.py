@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from interop.cyclone_peer import CyclonePeer
 from interop.subscription import Subscription
 
 from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.protocol.outgoing import Datagram
 
 _DOMAINS = itertools.cycle(range(100, 140))
 
@@ -22,6 +25,25 @@ _DOMAINS = itertools.cycle(range(100, 140))
 def domain() -> int:
     """A domain that no other test of this module's folder uses at the time."""
     return next(_DOMAINS)
+
+
+@pytest.fixture(scope="module")
+def shared_domain() -> int:
+    """For modules whose tests keep apart by topics: they make it their ``domain``, and may share a peer."""
+    return next(_DOMAINS)
+
+
+@pytest.fixture(scope="module")
+def shared_peer(shared_domain: int) -> Iterator[CyclonePeer]:
+    """One Cyclone participant for all tests of a module."""
+    with CyclonePeer(shared_domain) as peer:
+        yield peer
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic that no other test uses."""
+    return re.sub(r"\W", "_", request.node.name)
 
 
 @pytest.fixture
@@ -54,3 +76,20 @@ def participate(domain: int) -> Iterator[Callable[..., Node]]:
             return stack.enter_context(closing(Node(config).start()))
 
         yield start
+
+
+@pytest.fixture
+def lossy(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Node]:
+    """Starts participants of ours that lose some of what they send: ``lossy(per_mille)``."""
+
+    def start(per_mille: int, **options: Any) -> Node:
+        node, random = participate(**options), Random(per_mille)
+        send = node.sockets.send
+
+        def send_most(datagrams: Iterable[Datagram]) -> int:
+            return send([each for each in datagrams if random.random() * 1000 >= per_mille])
+
+        monkeypatch.setattr(node.sockets, "send", send_most)
+        return node
+
+    return start

@@ -9,17 +9,21 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from .cyclone_qos import cyclone_qos, plain_qos
 
 TESTS = Path(__file__).parents[1]
 _CONFIG = (
@@ -78,6 +82,15 @@ class CyclonePeer:
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """It does not run meanwhile: silence, and no goodbye."""
+        os.kill(self._child.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._child.pid, signal.SIGCONT)
+
     def call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call a method of the peer's :class:`Endpoints`."""
         pipe_in, pipe_out = self._child.stdin, self._child.stdout
@@ -95,9 +108,32 @@ class CyclonePeer:
     def reader(self, topic: str, kind: type, **qos: Any) -> None:
         self.call("reader", topic, kind.__name__, **qos)
 
-    def write(self, topic: str, rows: list[dict[str, Any]], how: str = "write") -> None:
+    def write(
+        self,
+        topic: str,
+        rows: list[dict[str, Any]],
+        how: str = "write",
+        timestamps: Sequence[int] = (),
+    ) -> None:
         """``how``: write, dispose, unregister_instance or write_dispose."""
-        self.call("write", topic, rows, how)
+        self.call("write", topic, rows, how, timestamps)
+
+    def status(self, topic: str, name: str) -> dict[str, int]:
+        """A communication status of the writer or reader of a topic, by its DDS name in snake_case."""
+        found: dict[str, int] = self.call("status", topic, name)
+        return found
+
+    def discovered(self, kind: str, topic: str, timeout: float = 20.0) -> dict[str, Any]:
+        """QoS of the one ``publication`` or ``subscription`` of a topic, once discovery found it."""
+        found: list[dict[str, Any]] = []
+
+        def is_there() -> bool:
+            found[:] = self.call("discovered", kind, topic)
+            return bool(found)
+
+        wait_until(is_there, timeout, f"a {kind} on {topic}")
+        (qos,) = found
+        return qos
 
     def matched(self, topic: str) -> list[str]:
         """GUIDs of what is matched with the writer or reader of a topic, as hex."""
@@ -149,14 +185,22 @@ class Endpoints:
         self._streamed = 0
 
     def writer(self, topic: str, kind: str, **qos: Any) -> None:
-        from cyclonedds.pub import DataWriter
+        from cyclonedds.pub import DataWriter, Publisher
 
-        self._writers[topic] = DataWriter(self._participant, self._topic(topic, kind), _qos(**qos))
+        policies = cyclone_qos(**qos)
+        publisher = Publisher(self._participant, policies.group)
+        self._writers[topic] = DataWriter(
+            publisher, self._topic(topic, kind, policies.topic), policies.endpoint
+        )
 
     def reader(self, topic: str, kind: str, **qos: Any) -> None:
-        from cyclonedds.sub import DataReader
+        from cyclonedds.sub import DataReader, Subscriber
 
-        self._readers[topic] = DataReader(self._participant, self._topic(topic, kind), _qos(**qos))
+        policies = cyclone_qos(**qos)
+        subscriber = Subscriber(self._participant, policies.group)
+        self._readers[topic] = DataReader(
+            subscriber, self._topic(topic, kind, policies.topic), policies.endpoint
+        )
 
     def delete(self, topic: str) -> None:
         """Delete the endpoints of a topic."""
@@ -172,11 +216,46 @@ class Endpoints:
             data = [reader.get_matched_publication_data(h) for h in reader.get_matched_publications()]
         return [each.key.hex for each in data if each is not None]
 
-    def write(self, topic: str, rows: list[dict[str, Any]], how: str = "write") -> None:
+    def discovered(self, kind: str, topic: str) -> list[dict[str, Any]]:
+        """QoS of the writers (``publication``) or readers (``subscription``) that discovery found on a topic."""
+        from cyclonedds import builtin
+
+        source = {
+            "publication": builtin.BuiltinTopicDcpsPublication,
+            "subscription": builtin.BuiltinTopicDcpsSubscription,
+        }[kind]
+        reader = builtin.BuiltinDataReader(self._participant, source)
+        return [plain_qos(each.qos) for each in reader.read(1000) if each.topic_name == topic]
+
+    def status(self, topic: str, name: str) -> dict[str, int]:
+        """A communication status of the writer or reader of a topic, by its DDS name in snake_case."""
+        method = f"get_{name}_status"
+        ends = (ends[topic] for ends in (self._writers, self._readers) if topic in ends)
+        status = next(getattr(each, method)() for each in ends if hasattr(each, method))
+        return {field: getattr(status, field) for field, *_ in status._fields_}
+
+    def assert_liveliness(self, topic: str | None = None) -> None:
+        """Of the writer of a topic, or of the participant; the Python binding has no name for it.
+
+        The C library sends a HEARTBEAT with the liveliness flag, or a ParticipantMessageData.
+        """
+        entity = self._participant if topic is None else self._writers[topic]
+        assert entity._dll_handle.dds_assert_liveliness(ctypes.c_int32(entity._ref)) == 0
+
+    def coherent(self, topic: str) -> tuple[int, int]:
+        """What begin_coherent of the writer's publisher and end_coherent return; the binding has no name for it."""
+        publisher = self._writers[topic].publisher
+        library, ref = publisher._dll_handle, ctypes.c_int32(publisher._ref)
+        return library.dds_begin_coherent(ref), library.dds_end_coherent(ref)
+
+    def write(
+        self, topic: str, rows: list[dict[str, Any]], how: str = "write", timestamps: Sequence[int] = ()
+    ) -> None:
+        """``timestamps``: source timestamps, ns since the epoch; now by default."""
         writer = self._writers[topic]
         act = getattr(writer, how)
-        for row in rows:
-            act(_sample(writer.topic.data_type, row))
+        for row, timestamp in zip_longest(rows, timestamps):
+            act(_sample(writer.topic.data_type, row), timestamp)
         _flush(writer)
 
     def write_numbers(self, topic: str, first: int, count: int) -> None:
@@ -222,6 +301,10 @@ class Endpoints:
                     raise
         return False
 
+    def unread(self, topic: str) -> int:
+        """Samples that the reader of a topic holds, which stay there."""
+        return len(self._readers[topic].read(10_000))
+
     def take(self, topic: str) -> list[Taken]:
         from cyclonedds.core import InstanceState
 
@@ -237,30 +320,14 @@ class Endpoints:
             taken.append(Taken(plain(value), info.valid_data, names[info.instance_state]))
         return taken
 
-    def _topic(self, name: str, kind: str) -> Any:
+    def _topic(self, name: str, kind: str, qos: Any) -> Any:
         from cyclonedds.topic import Topic
 
         from . import cyclone_types
 
         if name not in self._topics:
-            self._topics[name] = Topic(self._participant, name, getattr(cyclone_types, kind))
+            self._topics[name] = Topic(self._participant, name, getattr(cyclone_types, kind), qos)
         return self._topics[name]
-
-
-def _qos(*, reliable: bool = True, transient_local: bool = False, keep: int = 0) -> Any:
-    """``keep``: KEEP_LAST depth, 0 for KEEP_ALL."""
-    from cyclonedds.core import Policy, Qos
-    from cyclonedds.util import duration
-
-    history = Policy.History.KeepLast(keep) if keep else Policy.History.KeepAll
-    return Qos(
-        Policy.Reliability.Reliable(duration(seconds=20)) if reliable else Policy.Reliability.BestEffort,
-        Policy.Durability.TransientLocal if transient_local else Policy.Durability.Volatile,
-        history,
-        # for late joiners Cyclone keeps what this one says
-        Policy.DurabilityService(0, history, -1, -1, -1),
-        Policy.WriterDataLifecycle(autodispose=False),
-    )
 
 
 def _flush(writer: Any) -> None:

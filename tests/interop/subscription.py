@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from spark_rtps.transport.log.log_view import Cursor, LogView
-from spark_rtps.transport.net.node import NodeConfig
+from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
@@ -76,7 +77,8 @@ class Subscription:
             type_name or f"interop::{kind}",
             self.codec.struct.is_keyed,
             subscribe or qos(),
-            replace(NodeConfig(domain=domain, interface="lo"), **node),
+            key_type=(IDL, f"interop::{kind}"),
+            node=replace(NodeConfig(domain=domain, interface="lo"), **node),
             log_max_bytes=256 << 20,
             log_segment_bytes=32 << 20,
         )
@@ -126,6 +128,14 @@ class Subscription:
         )
         return self.process.counters()
 
+    def wait_for_counter(self, name: str, count: int, timeout: float = 20.0) -> None:
+        """Until a counter is at least so high."""
+        wait_until(
+            lambda: self.process.counters().get(name, 0) >= count,
+            timeout,
+            lambda: f"{name} >= {count} in {self.process.counters()}",
+        )
+
     def runs(self) -> list[Run]:
         """The log's runs; they view its memory."""
         view = LogView(Path(self.config.log_directory))
@@ -134,13 +144,58 @@ class Subscription:
 
     def received(self) -> list[Received]:
         """Everything in the log now."""
-        found: list[Received] = []
-        for run in self.runs():
-            numbers = range(run.first_sn, run.first_sn + run.count)
-            rows = rows_of(run, self.codec)
-            flags = run.sample_flags().tolist()
-            found += [Received(str(run.writer), *each) for each in zip(numbers, flags, rows, strict=True)]
-        return found
+        return _received(self.runs(), self.codec)
+
+
+class LocalReader:
+    """A reader of a node of ours: no receiver, no log, no cache, but what the protocol delivers."""
+
+    def __init__(
+        self, node: Node, topic: str, kind: str, requested: Qos, policy: ReaderPolicy | None = None
+    ) -> None:
+        self.node = node
+        self.codec = codec(kind)
+        self._runs: list[Run] = []
+        with node.lock:
+            self.reader = node.create_reader(
+                topic, f"interop::{kind}", requested, keyed=self.codec.struct.is_keyed, policy=policy
+            )
+            node.on_received = self._collect
+
+    def _collect(self) -> None:
+        self._runs += [run.copy() for run in self.reader.take()]
+
+    def received(self) -> list[Received]:
+        """Everything so far."""
+        with self.node.lock:
+            runs = list(self._runs)
+        return _received(runs, self.codec)
+
+    def runs(self) -> list[Run]:
+        with self.node.lock:
+            return list(self._runs)
+
+    def wait_for(self, count: int, timeout: float = 30.0) -> list[Received]:
+        """Everything, once there are ``count`` samples."""
+
+        def there() -> int:
+            return sum(run.count for run in self.runs())
+
+        wait_until(lambda: there() >= count, timeout, lambda: f"{count} samples; {self.reader.counters}")
+        return self.received()
+
+    def wait_for_match(self, count: int = 1, timeout: float = 20.0) -> None:
+        wait_until(lambda: len(self.reader.writers) == count, timeout, f"{count} writers matched")
+
+
+def _received(runs: list[Run], codec: Codec) -> list[Received]:
+    found: list[Received] = []
+    for run in runs:
+        numbers = run.sequence_numbers().tolist()
+        rows = rows_of(run, codec)
+        flags = run.sample_flags().tolist()
+        found += [Received(str(run.writer), *each) for each in zip(numbers, flags, rows, strict=True)]
+    return found
 
 
 def rows_of(run: Run, codec: Codec) -> list[dict[str, Any] | None]:

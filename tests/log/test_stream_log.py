@@ -360,3 +360,21 @@ def test_only_a_full_disk_is_called_full(log: StreamLog, monkeypatch: pytest.Mon
     assert not isinstance(caught.value, LogFullError)
     monkeypatch.undo()
     assert log.append(single(W1, 1), reception=0)
+
+
+def test_sparse_runs_keep_their_numbers_in_the_log_and_across_recovery(tmp_path: Path) -> None:
+    data = np.arange(40, dtype=np.uint8)
+    chosen = Run(W1, 10, 5, data, 8, 0, 8).select(np.array([False, True, False, True, False]))
+    assert chosen is not None
+    with create(tmp_path / "log") as log:
+        assert log.append(chosen, reception=1)
+        assert log.writers == {W1: 13}
+        end = Cursor(log.position)
+    (frame,) = LogView(tmp_path / "log").frames(Cursor(0), end)
+    assert frame.run.sequence_numbers().tolist() == [11, 13]
+    assert [bytes(frame.run.samples().payload(i)) for i in (0, 1)] == [
+        bytes(range(8, 16)),
+        bytes(range(24, 32)),
+    ]
+    with StreamLog.open(tmp_path / "log", max_bytes=8 * PAGE) as log:
+        assert (log.writers, log.rows) == ({W1: 13}, 2)

@@ -15,7 +15,7 @@ from spark_rtps.transport.net.sockets import Sockets
 from spark_rtps.transport.protocol.outgoing import Datagram
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port
 
-LOOPBACK = [Interface("lo", "127.0.0.1")]
+LOOPBACK = [Interface("lo", "127.0.0.1", 65_536)]
 DOMAIN = 61
 
 
@@ -28,7 +28,7 @@ def open_sockets(domain: int = DOMAIN, *, multicast: bool = True) -> Sockets:
 def test_loopback_is_chosen_by_name_and_by_any_of_its_addresses() -> None:
     assert interfaces.select("lo") == LOOPBACK
     assert interfaces.select("127.0.0.1") == LOOPBACK
-    assert interfaces.select("127.5.6.7") == [Interface("lo", "127.5.6.7")]
+    assert interfaces.select("127.5.6.7") == [Interface("lo", "127.5.6.7", 65_536)]
 
 
 def test_an_unknown_interface_names_those_there_are() -> None:

@@ -41,7 +41,7 @@ def test_requests_acknowledge_too_and_wait_with_it() -> None:
 
 def test_requests_held_back_add_up() -> None:
     s = started()
-    s.data(1).data(4).heartbeat(1, 4).sleep(POLICY.heartbeat_response_delay)
+    s.data(1).data(4).heartbeat(1, 4).sleep(POLICY.nack_delay)
     s.data(8).heartbeat(1, 8).sleep(5 * MS)  # 2 and 3 are not due again, 5 to 7 are now
     assert said(s) == []
     assert s.taken() == [1]
@@ -95,13 +95,13 @@ def test_preemptive_acknacks_are_never_held_back() -> None:
 def test_history_is_requested_soon_after_the_first_heartbeat() -> None:
     s = Script(LASTING, transient_local=True)
     s.said()
-    s.heartbeat(1, 5).sleep(POLICY.heartbeat_response_delay)
+    s.heartbeat(1, 5).sleep(POLICY.nack_delay)
     acknack = s.said()[-1]
     assert isinstance(acknack, AckNack)
     assert acknack.missing.ranges() == [(1, 5)]
     s.data(1, 5).heartbeat(1, 6)
     s.said()
-    s.sleep(POLICY.heartbeat_response_delay)
+    s.sleep(POLICY.nack_delay)
     assert s.said() == [], "6 may be on its way"
 
 

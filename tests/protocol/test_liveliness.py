@@ -1,17 +1,28 @@
-"""AUTOMATIC liveliness: ours is asserted, that of matched remote writers is watched."""
+"""LIVELINESS, its three kinds: ours is asserted, that of matched remote writers is watched."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
+from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol import events
-from spark_rtps.transport.protocol.discovery.liveliness import encode_assertion
+from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
+from spark_rtps.transport.protocol.discovery.liveliness import (
+    KIND_AUTOMATIC,
+    KIND_MANUAL,
+    Liveliness,
+    encode_assertion,
+)
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.qos import LivelinessKind, Qos, ReliabilityKind
-from spark_rtps.transport.structure import ENTITYID_P2P_MESSAGE_WRITER
+from spark_rtps.transport.structure import ENTITYID_P2P_MESSAGE_WRITER, INFINITE, KIND_WRITER_NO_KEY, Guid
+from spark_rtps.transport.wire.samples import DISPOSED, Run
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 LEASE = SECOND
@@ -95,15 +106,6 @@ def test_any_message_is_a_sign_of_life() -> None:
     assert said(network, one) == [events.LivelinessLost]
 
 
-@pytest.mark.parametrize("kind", [LivelinessKind.MANUAL_BY_PARTICIPANT, LivelinessKind.MANUAL_BY_TOPIC])
-def test_manual_writers_are_not_watched(kind: LivelinessKind) -> None:
-    network = VirtualNetwork()
-    one, two = lively(network, liveliness=kind)
-    network.unplug(two)
-    network.run(5 * SECOND)
-    assert said(network, one) == []
-
-
 def test_a_lost_participant_takes_its_writers_along() -> None:
     network = VirtualNetwork()
     one, two = lively(network)
@@ -135,3 +137,211 @@ def test_who_never_acknowledges_does_not_make_the_history_grow() -> None:
     assert two.remote_participants
     assert writer.last_sn > 100
     assert writer._history.samples <= 66
+
+
+# --- the MANUAL kinds, without a participant around ------------------------------------------------
+
+PARTICIPANT, TOPIC = LivelinessKind.MANUAL_BY_PARTICIPANT, LivelinessKind.MANUAL_BY_TOPIC
+US, THEM, OTHERS = b"\1" * 12, b"\2" * 12, b"\3" * 12
+
+
+def endpoint(prefix: bytes, number: int, kind: LivelinessKind, lease: int = LEASE) -> EndpointData:
+    qos = replace(RELIABLE, liveliness=kind, liveliness_lease_duration=lease)
+    return EndpointData(Guid(prefix, bytes((0, 0, number, KIND_WRITER_NO_KEY))), "t", "T", qos)
+
+
+def liveliness(*tracked: EndpointData) -> Liveliness:
+    watching = Liveliness(US, {}, now=0)
+    for each in tracked:
+        watching.track(each, now=0)
+    return watching
+
+
+def test_manual_by_topic_lives_by_its_own_data_only() -> None:
+    one, two = endpoint(THEM, 1, TOPIC), endpoint(THEM, 2, TOPIC)
+    watching = liveliness(one, two)
+    watching.on_data(one.guid, LEASE // 2)
+    watching.on_message(THEM, KIND_MANUAL, LEASE // 2)
+    watching.on_message(THEM, KIND_AUTOMATIC, LEASE // 2)
+    assert watching.lost(now=LEASE - 1) == []
+    assert watching.get_timer() == LEASE
+    assert watching.lost(now=LEASE) == [two.guid]
+    assert watching.lost(now=LEASE + LEASE // 2) == [one.guid]
+    assert watching.gained(now=2 * LEASE) == []
+    watching.on_data(two.guid, 2 * LEASE)
+    assert watching.gained(now=2 * LEASE) == [two.guid]
+    assert watching.lost(now=3 * LEASE) == [two.guid]
+
+
+def test_manual_by_participant_lives_by_any_such_writer() -> None:
+    one, two = endpoint(THEM, 1, PARTICIPANT), endpoint(THEM, 2, PARTICIPANT)
+    by_topic, other = endpoint(THEM, 3, TOPIC), endpoint(OTHERS, 1, PARTICIPANT)
+    watching = liveliness(one, two, by_topic, other)
+    watching.on_data(one.guid, LEASE // 2)
+    assert set(watching.lost(now=LEASE)) == {by_topic.guid, other.guid}
+    watching.on_data(by_topic.guid, LEASE)
+    assert set(watching.lost(now=LEASE + LEASE // 2)) == {one.guid, two.guid}
+
+
+def test_manual_by_participant_lives_by_its_message() -> None:
+    one, two = endpoint(THEM, 1, PARTICIPANT), endpoint(OTHERS, 2, PARTICIPANT)
+    watching = liveliness(one, two)
+    watching.on_message(THEM, KIND_MANUAL, LEASE // 2)
+    watching.on_message(OTHERS, KIND_AUTOMATIC, LEASE // 2)
+    watching.on_message(b"\7" * 12, KIND_MANUAL, LEASE // 2)  # nobody we know
+    assert watching.lost(now=LEASE) == [two.guid]
+    watching.on_message(OTHERS, KIND_MANUAL, LEASE)
+    assert watching.gained(now=LEASE) == [two.guid]
+
+
+@pytest.mark.parametrize("kind", [PARTICIPANT, TOPIC])
+def test_manual_does_not_live_by_its_participant_being_heard(kind: LivelinessKind) -> None:
+    network = VirtualNetwork()
+    one, _ = lively(network, liveliness=kind)
+    assert network.run(5 * SECOND, until=lambda: bool(said(network, one)))
+    network.run(5 * SECOND)
+    assert said(network, one) == [events.LivelinessLost]
+    assert one.remote_participants
+
+
+def test_manual_with_an_infinite_lease_is_not_watched() -> None:
+    watching = liveliness(endpoint(THEM, 1, PARTICIPANT, INFINITE), endpoint(THEM, 2, TOPIC, INFINITE))
+    assert watching.get_timer() is None
+    watching.add_local(endpoint(US, 1, PARTICIPANT, INFINITE), now=0)
+    watching.assert_participant(5)
+    assert watching.get_timer() is None
+    assert watching.writer.last_sn == liveliness().writer.last_sn
+
+
+def test_manual_writers_may_change_kind_and_lease() -> None:
+    one = endpoint(THEM, 1, TOPIC)
+    watching = liveliness(one)
+    watching.track(endpoint(THEM, 1, TOPIC, 3 * LEASE), now=LEASE // 2)
+    assert watching.lost(now=2 * LEASE) == []
+    watching.track(endpoint(THEM, 1, PARTICIPANT), now=2 * LEASE)
+    watching.on_message(THEM, KIND_MANUAL, 5 * LEASE // 2)
+    assert watching.lost(now=3 * LEASE) == []
+    assert watching.lost(now=7 * LEASE // 2) == [one.guid]
+    watching.track(endpoint(THEM, 1, TOPIC, INFINITE), now=4 * LEASE)
+    assert watching.gained(now=4 * LEASE) == []
+    assert watching.get_timer() is None
+
+
+def test_manual_writers_leave_nothing_behind() -> None:
+    writers = [endpoint(THEM, n, kind) for n in range(1, 20) for kind in (PARTICIPANT, TOPIC)]
+    watching = liveliness(*writers)
+    for each in writers:
+        watching.forget(each.guid)
+    assert not (watching._signs or watching._participants or watching._alive or watching._lost)
+    assert watching.lost(now=LEASE) == []
+    assert watching.get_timer() is None
+
+
+# --- ours ------------------------------------------------------------------------------------------
+
+
+def test_liveliness_lost_of_our_manual_writers() -> None:
+    ours = liveliness()
+    one, two = endpoint(US, 1, PARTICIPANT), endpoint(US, 2, TOPIC)
+    ours.add_local(one, now=0)
+    ours.add_local(two, now=0)
+    assert ours.lost(now=0) == []
+    ours.on_data(two.guid, LEASE // 2)
+    assert ours.get_timer() == LEASE
+    assert ours.lost(now=LEASE) == [one.guid]
+    ours.assert_participant(LEASE)
+    assert ours.gained(now=LEASE) == [one.guid]
+    ours.forget(one.guid)  # a reader of ours that was matched with it is gone
+    assert ours.lost(now=LEASE + LEASE // 2) == [two.guid]
+    assert ours.lost(now=2 * LEASE) == [one.guid]
+    ours.remove_local(one.guid)
+    ours.remove_local(two.guid)
+    assert not (ours._signs or ours._participants or ours._alive or ours._lost or ours._own_manual_leases)
+
+
+def test_assert_participant_sends_a_manual_message() -> None:
+    network = VirtualNetwork()
+    network.log = []
+    _, two = lively(network, liveliness=PARTICIPANT)
+    network.log.clear()
+    payload = encode_assertion(two.prefix, KIND_MANUAL)
+    two._liveliness.assert_participant(network.now)
+    network.run(MILLISECOND)
+    assert sum(payload in each[2] for each in network.log) == 1
+    network.run(10 * SECOND)  # nobody asserts: nothing is said
+    assert sum(payload in each[2] for each in network.log) == 1
+
+
+def test_manual_messages_come_three_times_per_lease_at_most() -> None:
+    ours = liveliness()
+    one = endpoint(US, 1, PARTICIPANT)
+    ours.add_local(one, now=0)
+    first = ours.writer.last_sn
+    for now in range(0, 10 * LEASE, LEASE // 100):
+        if now % 2:
+            ours.assert_participant(now)
+        else:
+            ours.on_data(one.guid, now)
+        ours.handle_timer(now)
+        assert ours.lost(now=now) == []
+    assert 28 <= ours.writer.last_sn - first <= 31
+
+
+def test_what_is_written_is_told_to_readers_of_other_writers() -> None:
+    ours = liveliness()
+    one = endpoint(US, 1, PARTICIPANT)
+    ours.add_local(one, now=0)
+    first = ours.writer.last_sn
+    ours.on_data(one.guid, 10)
+    assert ours.get_timer() is not None and ours.get_timer() <= 10  # type: ignore[operator]
+    ours.handle_timer(10)
+    assert ours.writer.last_sn == first + 1
+    ours.on_data(one.guid, 20)
+    ours.handle_timer(20)
+    assert ours.writer.last_sn == first + 1  # not so soon
+    ours.handle_timer(10 + LEASE // 3)
+    assert ours.writer.last_sn == first + 2
+
+
+# --- messages --------------------------------------------------------------------------------------
+
+
+def heard(sender: bytes, payload: bytes, *, flags: int = 0) -> tuple[Liveliness, Counter[DropReason]]:
+    """What we make of a message from a participant; one of its writers is watched."""
+    watching = liveliness(endpoint(THEM, 1, PARTICIPANT))
+    guid = Guid(sender, ENTITYID_P2P_MESSAGE_WRITER)
+    watching.reader.match_writer(WriterInfo(guid, (), (), reliable=False, transient_local=False), now=0)
+    run = Run.single(guid, 1, np.frombuffer(payload, np.uint8), flags=flags)
+    watching.reader.on_run(run, now=LEASE // 2)
+    drops: Counter[DropReason] = Counter()
+    watching.take(drops, now=LEASE // 2)
+    return watching, drops
+
+
+def test_a_manual_message_is_taken() -> None:
+    watching, drops = heard(THEM, encode_assertion(THEM, KIND_MANUAL))
+    assert not drops
+    assert watching.lost(now=LEASE) == []
+
+
+@pytest.mark.parametrize(
+    ("sender", "payload", "dropped"),
+    [
+        (THEM, encode_assertion(THEM, KIND_AUTOMATIC), 0),
+        (THEM, encode_assertion(THEM, b"\x80\0\0\1"), 0),
+        (OTHERS, encode_assertion(THEM, KIND_MANUAL), 1),
+        (THEM, encode_assertion(THEM, KIND_MANUAL)[:16], 1),
+        (THEM, b"\0\1\0\0", 1),
+    ],
+    ids=["automatic", "vendor's kind", "in another's name", "cut", "empty"],
+)
+def test_other_messages_assert_nothing(sender: bytes, payload: bytes, dropped: int) -> None:
+    watching, drops = heard(sender, payload)
+    assert drops.total() == dropped
+    assert len(watching.lost(now=LEASE)) == 1
+
+
+def test_a_disposed_message_asserts_nothing() -> None:
+    watching, drops = heard(THEM, encode_assertion(THEM, KIND_MANUAL), flags=DISPOSED)
+    assert not drops
+    assert len(watching.lost(now=LEASE)) == 1

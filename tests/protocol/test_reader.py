@@ -82,7 +82,7 @@ def test_a_proven_hole_is_requested_soon_and_again_until_it_comes() -> None:
     (said,) = s.said()
     assert isinstance(said, AckNack)
     assert said.missing.is_empty, "an acknowledgement of 1 and 2"
-    s.sleep(POLICY.heartbeat_response_delay)
+    s.sleep(POLICY.nack_delay)
     (said,) = s.said()
     assert isinstance(said, AckNack)
     assert said.missing.base == 3
@@ -91,7 +91,7 @@ def test_a_proven_hole_is_requested_soon_and_again_until_it_comes() -> None:
     first_count = said.count
     s.heartbeat(1, 10).sleep(2 * MS)
     assert s.said() == [], "it is on its way"
-    s.sleep(POLICY.nack_period)
+    s.sleep(POLICY.round_trip_time)
     (said,) = s.said()
     assert isinstance(said, AckNack)
     assert said.count > first_count
@@ -292,7 +292,7 @@ def test_heartbeat_frag_speeds_a_request_up() -> None:
     s = started()
     s.frag(1, 1)
     s.reader.on_heartbeat_frag(IT, HeartbeatFrag(ANY, IT.entity, 1, 4, 1), now=s.now)
-    s.sleep(POLICY.heartbeat_response_delay)
+    s.sleep(POLICY.nack_delay)
     (nack,) = s.said()
     assert isinstance(nack, NackFrag)
     assert list(nack.missing.numbers()) == [2, 3, 4]

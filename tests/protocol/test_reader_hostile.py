@@ -62,6 +62,20 @@ def test_far_future_heartbeats() -> None:
     assert quick(t)
 
 
+def test_the_highest_sequence_number_there_is() -> None:
+    s = started()
+    most = (1 << 63) - 1
+    s.heartbeat(most, most).said()
+    s.reader.on_run(Run(IT, most, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
+    s.heartbeat(most, most).sleep(100 * MS)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert said.missing.base == most, "there is no number behind it to acknowledge it with"
+    s.frag(most, 1).heartbeat(most, most).sleep(100 * MS).said()
+    s.reader.unmatch_writer(IT)
+    assert s.reader._budget.nbytes == 0
+
+
 def test_out_of_order_data_is_bounded() -> None:
     s, t = started(), time.process_time()
     for i in range(6_000):

@@ -334,7 +334,8 @@ def test_a_reader_that_vanishes_blocks_until_it_is_unmatched() -> None:
     feed = Feed(link, writer, [numbered(0, 1000)])
     link.run(20 * SECOND, each=feed)
     assert feed.batches
-    assert writer.counters.heartbeats_sent < 60, "the period backs off"
+    fast = 20 * SECOND // writer.policy.fast_heartbeat_period
+    assert fast <= writer.counters.heartbeats_sent <= fast + 10, "the window is full: as fast as allowed"
     assert list(writer.unacknowledged()) == [reader.guid]
     writer.unmatch_reader(reader.guid)
     feed()
@@ -378,6 +379,51 @@ def test_preemptive_acknacks_back_off_and_end_with_the_first_heartbeat() -> None
 
 def test_policies_are_reasonable() -> None:
     policy = ReaderPolicy()
-    assert (
-        policy.heartbeat_response_delay < policy.reorder_delay < policy.nack_period < policy.nack_period_max
+    assert policy.nack_delay < policy.reorder_delay < policy.round_trip_time < policy.nack_period
+
+
+def drawn(rng: random.Random) -> WriterPolicy:
+    """Any policy that makes some sense."""
+    low = rng.choice((-1, 1, 3, 10))
+    high = rng.choice((-1, 10, 40)) if low > 0 else rng.choice((-1, 5))
+    period = rng.choice((1, 20, 100)) * MS
+    return WriterPolicy(
+        heartbeat_period=period,
+        fast_heartbeat_period=rng.choice((1, 10)) * MS,
+        low_watermark=rng.choice((0, 2)),
+        high_watermark=rng.choice((-1, 3, 8)),
+        heartbeats_per_max_samples=rng.choice((0, 1, 8, 40)),
+        max_heartbeat_retries=rng.choice((-1, 60 * SECOND // period)),
+        min_send_window_size=low,
+        max_send_window_size=high,
+        send_window_update_period=rng.choice((1, 50)) * MS,
+        send_window_bytes=rng.choice((1_000, 4 << 20)),
+        min_nack_response_delay=rng.choice((0, 3 * MS)),
+        max_nack_response_delay=rng.choice((0, 5 * MS, 50 * MS)),
+        max_bytes_per_nack_response=rng.choice((1, 500, 1 << 18)),
+        max_samples_per_repair=rng.choice((1, 5, 32)),
+        max_repair_bytes=rng.choice((500, 4 << 20)),
     )
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_all_arrives_under_any_policy(block: int) -> None:
+    for seed in range(block * 15, block * 15 + 15):
+        rng = random.Random(seed)
+        link = LossyLink(seed, loss=rng.choice((0.0, 0.1, 0.3)), delay=(10_000, 4_000_000))
+        _, b, writer, reader = pair(link, policy=drawn(rng), message_size=rng.choice((400, 1400)))
+        link.match(writer, reader)
+        batches = [numbered(0, 60), numbered(60, 1, 2_000), numbered(61, 1), numbered(62, 60)]
+        feed = Feed(link, writer, batches)
+        link.run(
+            300 * SECOND,
+            each=feed,
+            until=lambda f=feed, w=writer: not f.batches and not w.unacknowledged(),  # type: ignore[misc]
+        )
+        assert received(b, reader) == list(range(122)), seed
+        assert writer.window.samples == writer.window.nbytes == 0
+        assert writer._history.samples == 0
+        assert writer.counters.unacknowledged_samples == 0
+        assert writer.take_events() == []
+        link.run(5 * SECOND)
+        assert writer.get_timer() is None, "nothing is left to say"

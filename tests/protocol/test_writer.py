@@ -7,84 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from writer_script import LASTING, ME, MS, RELIABLE, Script, reader_guid, sns, submessages, where
 
 from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
-from spark_rtps.transport.protocol.outgoing import HEADER_ROOM, Outgoing
-from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter, WriterPolicy
-from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
-from spark_rtps.transport.structure import Guid, Locator
-from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet
+from spark_rtps.transport.protocol.writer import ReaderInfo, WriterPolicy
+from spark_rtps.transport.qos import HistoryKind
+from spark_rtps.transport.structure import Locator
+from spark_rtps.transport.wire.numbers import FragmentNumberSet
 from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, U8, Samples
 from spark_rtps.transport.wire.submessages import (
-    AckNack,
     Data,
     DataFrag,
     Gap,
     Heartbeat,
     InfoTimestamp,
     NackFrag,
-    decode_submessage,
 )
-
-RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
-LASTING = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
-ME = Guid(b"w" * 12, b"\0\0\1\3")
-MS = 1_000_000
-
-
-def reader_guid(i: int) -> Guid:
-    return Guid(bytes([i]) * 12, b"\0\0\2\4")
-
-
-def where(i: int) -> Locator:
-    return Locator(f"10.0.0.{i}", 7411)
-
-
-def submessages(outgoing: Outgoing) -> list[object]:
-    """Decoded; checks that the datagram stays within its size."""
-    raw = memoryview(b"".join(bytes(buffer) for buffer in outgoing.submessages))
-    assert len(raw) + HEADER_ROOM <= MESSAGE_SIZE_MAX
-    found, at = [], 0
-    while at < len(raw):
-        length = raw[at + 2] | raw[at + 3] << 8
-        found.append(decode_submessage(raw[at], raw[at + 1], raw[at + 4 : at + 4 + length]))
-        at += 4 + length
-    return found
-
-
-class Script:
-    """A writer driven step by step."""
-
-    def __init__(self, qos: Qos = RELIABLE, readers: int = 1, **options: object) -> None:
-        self.writer = StatefulWriter(ME, qos, **options)  # type: ignore[arg-type]
-        self.now, self.count = 1_000 * MS, 0
-        for i in range(1, readers + 1):
-            self.match(i)
-        self.writer.outgoing()
-
-    def match(self, i: int, *, reliable: bool = True, transient_local: bool = False) -> Script:
-        info = ReaderInfo(reader_guid(i), (where(i),), (), reliable, transient_local)
-        self.writer.match_reader(info, now=self.now)
-        return self
-
-    def write(self, count: int, size: int = 16, **options: object) -> int:
-        samples = Samples.uniform(np.zeros(count * size, np.uint8), count, size)
-        return self.writer.write(samples, timestamp=self.now, now=self.now, **options)  # type: ignore[arg-type]
-
-    def acknack(self, base: int, *missing: int, i: int = 1, final: bool = True, count: int = 0) -> Script:
-        self.count += 1
-        numbers = SequenceNumberSet.from_numbers(base, missing)
-        acknack = AckNack(reader_guid(i).entity, ME.entity, numbers, count or self.count, final)
-        self.writer.on_acknack(reader_guid(i), acknack, now=self.now)
-        return self
-
-    def said(self) -> list[object]:
-        return [each for out in self.writer.outgoing() for each in submessages(out)]
-
-
-def sns(said: list[object]) -> list[int]:
-    return [each.sn for each in said if isinstance(each, Data)]
 
 
 def test_a_match_is_greeted_with_a_heartbeat() -> None:
@@ -343,7 +281,7 @@ def test_heartbeats_while_something_is_unacknowledged() -> None:
         for out in s.writer.outgoing():
             assert set(out.destinations) == {where(1), where(2)}
             sent.append(s.now)
-    assert 8 < len(sent) < 15
+    assert sent == [1_000 * MS + (i + 1) * s.writer.policy.heartbeat_period for i in range(200)]
     s.acknack(6, i=1)
     s.writer.handle_timer(s.writer.get_timer() or 0)
     (out,) = s.writer.outgoing()

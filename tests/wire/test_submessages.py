@@ -23,10 +23,12 @@ from spark_rtps.transport.wire.parameters import (
 from spark_rtps.transport.wire.submessages import (
     SUBMESSAGES,
     AckNack,
+    AckNackBatch,
     Data,
     DataFrag,
     Gap,
     Heartbeat,
+    HeartbeatBatch,
     HeartbeatFrag,
     InfoDestination,
     InfoReply,
@@ -217,6 +219,48 @@ VECTORS = [
         00 00 00 00  00 00 00 05
         00 00 00 21
         a0 00 00 00  80 00 00 00
+        00 00 00 02
+        """,
+    ),
+    Vector(
+        "HEARTBEAT_BATCH",
+        HeartbeatBatch(READER, WRITER, 2, 3, 20, (1 << 32) + 34, 5, final=True, liveliness=True),
+        """
+        19 07 2c 00               # HEARTBEAT_BATCH, E | F | L, 44 bytes
+        00 00 01 07  00 00 02 02
+        00 00 00 00  02 00 00 00  # firstBatchSN
+        00 00 00 00  03 00 00 00  # lastBatchSN
+        00 00 00 00  14 00 00 00  # firstSN
+        01 00 00 00  22 00 00 00  # lastSN
+        05 00 00 00               # count
+        """,
+        """
+        19 06 00 2c
+        00 00 01 07  00 00 02 02
+        00 00 00 00  00 00 00 02
+        00 00 00 00  00 00 00 03
+        00 00 00 00  00 00 00 14
+        00 00 00 01  00 00 00 22
+        00 00 00 05
+        """,
+    ),
+    Vector(
+        "ACKNACK_BATCH",
+        AckNackBatch(READER, WRITER, SequenceNumberSet.from_numbers(5, [5, 7]), 2, final=True),
+        """
+        17 03 1c 00               # ACKNACK_BATCH, E | F, 28 bytes
+        00 00 01 07  00 00 02 02
+        00 00 00 00  05 00 00 00  # bitmapBase, a batch number
+        03 00 00 00               # numBits 3: 5 to 7
+        00 00 00 a0
+        02 00 00 00               # count
+        """,
+        """
+        17 02 00 1c
+        00 00 01 07  00 00 02 02
+        00 00 00 00  00 00 00 05
+        00 00 00 03
+        a0 00 00 00
         00 00 00 02
         """,
     ),
@@ -462,10 +506,27 @@ def heartbeats(draw: st.DrawFn) -> Heartbeat:
     )
 
 
+@st.composite
+def heartbeat_batches(draw: st.DrawFn) -> HeartbeatBatch:
+    one, two = draw(heartbeats()), draw(heartbeats())
+    return HeartbeatBatch(
+        one.reader_id,
+        one.writer_id,
+        one.first_sn,
+        one.last_sn,
+        two.first_sn,
+        two.last_sn,
+        one.count,
+        one.final,
+    )
+
+
 submessages: st.SearchStrategy[Submessage] = st.one_of(
     data_submessages(),
     data_frag_submessages(),
     heartbeats(),
+    heartbeat_batches(),
+    st.builds(AckNackBatch, ids, ids, sequence_sets(least=0), counts, st.booleans()),
     st.builds(HeartbeatFrag, ids, ids, sequence_numbers, st.integers(1, 2**32 - 1), counts),
     st.builds(AckNack, ids, ids, sequence_sets(least=0), counts, st.booleans()),
     st.builds(NackFrag, ids, ids, sequence_numbers, fragment_sets(), counts),

@@ -15,10 +15,12 @@ from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberS
 from spark_rtps.transport.wire.submessages import (
     SUBMESSAGES,
     AckNack,
+    AckNackBatch,
     Data,
     DataFrag,
     Gap,
     Heartbeat,
+    HeartbeatBatch,
     HeartbeatFrag,
     InfoDestination,
     InfoReply,
@@ -93,6 +95,8 @@ def every_submessage(little_endian: bool) -> list[Submessage]:
         AckNack(READER, WRITER, SequenceNumberSet.from_range(5, 5, 1000), 4),
         AckNack(READER, WRITER, SequenceNumberSet(9), 5),
         NackFrag(READER, WRITER, 8, FragmentNumberSet.from_numbers(3, [3, 4, 40]), 6),
+        HeartbeatBatch(READER, WRITER, 3, 9, 100, 4_294_967_301, 8, final=True, liveliness=True),
+        AckNackBatch(READER, WRITER, SequenceNumberSet.from_numbers(3, [4, 6]), 9, final=True),
         Gap(READER, WRITER, 2, SequenceNumberSet.from_numbers(38, [39, 41])),
     ]
 

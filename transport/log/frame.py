@@ -4,7 +4,7 @@ A frame starts at a multiple of 32. Its header, little-endian::
 
      0  length          i32  header and body; the next frame starts at the next multiple of 32
      4  kind            u16  RUN, or PAD: 32 bytes of header, then nothing up to the segment's end
-     6  frame flags     u16  TIMESTAMP_BIG_ENDIAN
+     6  frame flags     u16  TIMESTAMP_BIG_ENDIAN, SPARSE
      8  position        i64  of this frame: what another life of these bytes left never passes for a frame
     16  rows_before     i64  samples in the log before this frame, since its birth
     24  count           u32  samples in this frame
@@ -45,6 +45,8 @@ HEADER_BYTES: Final = 96
 RUN: Final = 1
 PAD: Final = 2
 TIMESTAMP_BIG_ENDIAN: Final = 0x1
+#: Sequence numbers are missing in between; the index tells them.
+SPARSE: Final = 0x2
 
 #: The first 32 bytes are all that walking needs: length, kind, flags, position, rows_before, count, stride.
 WALK: Final = struct.Struct("<iHHqqII")
@@ -54,8 +56,6 @@ _RUN_REST: Final = struct.Struct("<HHqqIIqq16sqIIiiI4s")
 _PAD_REST: Final = struct.Struct("<HHqqII")
 #: An aligned length must be an i32 too.
 LENGTH_MAX: Final = (1 << 31) - ALIGNMENT
-_WRITER: Final = struct.Struct("<q16s")
-_WRITER_AT: Final = 40
 
 
 class Cursor(NamedTuple):
@@ -133,14 +133,15 @@ def read_run(data: U8, at: int) -> tuple[int, int, Run]:
         flags,
         index,
         reader_id,
+        sparse=bool(frame_flags & SPARSE),
     )
     return reception, rows_before, run
 
 
 def read_writer(data: U8, at: int) -> tuple[Guid, int]:
-    """Writer and first sequence number of the run frame at ``data[at:]``."""
-    first_sn, writer = _WRITER.unpack_from(data, at + _WRITER_AT)
-    return Guid(writer[:12], writer[12:]), first_sn
+    """Writer and last sequence number of the run frame at ``data[at:]``."""
+    _, _, run = read_run(data, at)
+    return run.writer, run.last_sn
 
 
 def write_run(
@@ -161,7 +162,7 @@ def write_run(
         data,
         at + 4,
         RUN,
-        TIMESTAMP_BIG_ENDIAN if run.timestamp_big_endian else 0,
+        (TIMESTAMP_BIG_ENDIAN if run.timestamp_big_endian else 0) | (SPARSE if run.sparse else 0),
         position,
         rows_before,
         run.count,

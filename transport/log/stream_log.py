@@ -348,8 +348,7 @@ class StreamLog:
             ):
                 return
             if kind == RUN:
-                writer, first_sn = read_writer(data, at)
-                self._remember(writer, first_sn + count - 1)
+                self._remember(*read_writer(data, at))
                 self._rows += count
             self._position += align(length)
 

@@ -12,7 +12,10 @@ from ..errors import TransportError
 
 _SIOCGIFFLAGS: Final = 0x8913
 _SIOCGIFADDR: Final = 0x8915
+_SIOCGIFMTU: Final = 0x8921
 _IFF_UP: Final = 0x1
+#: IPv4 and UDP headers.
+HEADERS: Final = 28
 
 
 class Interface(NamedTuple):
@@ -20,6 +23,8 @@ class Interface(NamedTuple):
 
     name: str
     address: str
+    #: Bytes of an IP packet that is not fragmented.
+    mtu: int = 1500
 
     @property
     def is_loopback(self) -> bool:
@@ -35,11 +40,17 @@ def interfaces() -> list[Interface]:
             try:
                 flags = struct.unpack_from("<H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)[0]
                 address = socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, request)[20:24])
+                mtu = struct.unpack_from("<i", fcntl.ioctl(probe, _SIOCGIFMTU, request), 16)[0]
             except OSError:  # no IPv4 address
                 continue
             if flags & _IFF_UP:
-                found.append(Interface(name, address))
+                found.append(Interface(name, address, mtu))
     return found
+
+
+def unfragmented(chosen: list[Interface]) -> int:
+    """Bytes of the largest UDP payload that none of the interfaces fragments."""
+    return min(i.mtu for i in chosen) - HEADERS
 
 
 def select(wanted: str | None) -> list[Interface]:
@@ -57,7 +68,7 @@ def select(wanted: str | None) -> list[Interface]:
         return chosen
     chosen = [i for i in up if wanted in (i.name, i.address)]
     if not chosen and _is_loopback_address(wanted):
-        chosen = [Interface(i.name, wanted) for i in up if i.is_loopback]  # all of 127/8 is ours
+        chosen = [i._replace(address=wanted) for i in up if i.is_loopback]  # all of 127/8 is ours
     if not chosen:
         known = ", ".join(f"{i.name} ({i.address})" for i in up) or "none"
         raise TransportError(f"interface {wanted!r} is not up with an IPv4 address; those that are: {known}")

@@ -16,16 +16,19 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..protocol.events import Event
+from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..protocol.events import Event, MessageTooLarge
 from ..protocol.participant import Participant, ParticipantConfig
+from ..protocol.policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
 from ..protocol.reader import StatefulReader
 from ..qos import Qos
-from ..structure import NANOSECONDS, VENDOR_ID, Guid
+from ..structure import NANOSECONDS, VENDOR_ID, Guid, Locator
 from . import interfaces, peers
+from .interceptors import load_interceptor
 from .publishing import PublishingWriter
 from .sockets import Sockets
 
@@ -36,6 +39,8 @@ _NAP_SECONDS: Final = 0.0002
 _SMALL_BYTES: Final = 4096
 _IDLE_SECONDS_MAX: Final = 1.0
 _EVENTS_KEPT: Final = 10_000
+#: Senders of too large messages that are named in the log, each once.
+_SENDERS_NAMED_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,10 @@ class NodeConfig:
     multicast: bool = True
     lease_duration: int = 10 * NANOSECONDS
     receive_buffer: int = 32 << 20
+    #: Bytes of an IP packet to fill at most; None: what the interfaces take unfragmented.
+    mtu: int | None = None
+    #: A longer RTPS message is dropped.
+    message_size_max: int = UDP_PAYLOAD_MAX
     guid_prefix: bytes | None = None
 
 
@@ -75,6 +84,7 @@ class Node:
         self._unsteered = threading.Event()
         self._unsteered.set()
         self._closing = False
+        self._too_large_from: set[str] = set()
 
     def open(self) -> Node:
         """Bind sockets and make the participant; raises TransportError."""
@@ -91,6 +101,7 @@ class Node:
                 self.sockets.granted_receive_buffer,
                 self.config.receive_buffer,
             )
+        self.message_size = self._message_size()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -107,12 +118,31 @@ class Node:
                 peers=peers.resolve(c.peers, c.domain),
                 announce_multicast=self.sockets.multicast,
                 lease_duration=c.lease_duration,
+                message_size_max=c.message_size_max,
+                message_size=self.message_size,
             ),
             now=time.monotonic_ns(),
         )
         if peers.has_names(c.peers):
             threading.Thread(target=self._resolve_peers, name="rtps-peers", daemon=True).start()
         return self
+
+    def _message_size(self) -> int:
+        """Bytes of the RTPS messages to send: as many as no interface on the way out fragments, or as asked."""
+        unfragmented = interfaces.unfragmented(self.sockets.interfaces)
+        if self.config.mtu is None:
+            return min(MESSAGE_SIZE_MAX, unfragmented)
+        wanted = self.config.mtu - interfaces.HEADERS
+        if wanted > unfragmented:
+            narrow = min(self.sockets.interfaces, key=lambda i: i.mtu)
+            _log.warning(
+                "mtu %d: interface %s has an MTU of %d and fragments larger packets; the loss of one fragment loses "
+                "the whole datagram. Lower the option mtu, or leave it out",
+                self.config.mtu,
+                narrow.name,
+                narrow.mtu,
+            )
+        return min(MESSAGE_SIZE_MAX, wanted)
 
     def start(self) -> Node:
         """Run the duty cycle in a daemon thread until :meth:`close`."""
@@ -143,6 +173,7 @@ class Node:
         keyed: bool,
         entity_key: int | None = None,
         resume: Mapping[Guid, int] | None = None,
+        policy: ReaderPolicy | None = None,
     ) -> StatefulReader:
         with self.lock:
             reader = self.participant.create_reader(
@@ -152,21 +183,37 @@ class Node:
                 keyed=keyed,
                 entity_key=entity_key,
                 resume=resume,
+                policy=policy,
                 now=time.monotonic_ns(),
             )
             self.flush()
         self.wake()
         return reader
 
-    def create_writer(self, topic: str, type_name: str, qos: Qos, *, keyed: bool = False) -> PublishingWriter:
-        """A writer with a blocking surface; see :class:`PublishingWriter`."""
+    def create_writer(
+        self,
+        topic: str,
+        type_name: str,
+        qos: Qos,
+        *,
+        keyed: bool = False,
+        policy: PublicationPolicy = PUBLICATION_POLICY,
+    ) -> PublishingWriter:
+        """A writer with a blocking surface; see :class:`PublishingWriter`. Raises UsageError."""
+        interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
         with self.lock:
             writer = self.participant.create_writer(
-                topic, type_name, qos, keyed=keyed, now=time.monotonic_ns()
+                topic,
+                type_name,
+                qos,
+                keyed=keyed,
+                policy=policy,
+                interceptor=interceptor,
+                now=time.monotonic_ns(),
             )
             self.flush()
         self.wake()
-        return PublishingWriter(self, writer, topic)
+        return PublishingWriter(self, writer, topic, asynchronous=policy.flow_controller is not None)
 
     def delete_endpoint(self, guid: Guid) -> None:
         with self.lock:
@@ -242,6 +289,10 @@ class Node:
         except (BlockingIOError, OSError):
             pass  # it is awake
 
+    def send_failures(self, destinations: Iterable[Locator]) -> tuple[int, str]:
+        """How many datagrams to these could not be sent so far, and why the last of all could not."""
+        return self.sockets.failures_to(destinations), self.sockets.last_send_error
+
     def events(self) -> list[Event]:
         """Events since the last call, oldest first; at most 10,000 are kept."""
         with self.lock:
@@ -274,6 +325,15 @@ class Node:
     def _collect_events(self) -> None:
         while (event := self.participant.next_event()) is not None:
             self._events.append(event)
+            if isinstance(event, MessageTooLarge) and len(self._too_large_from) < _SENDERS_NAMED_MAX:
+                if event.sender not in self._too_large_from:
+                    self._too_large_from.add(event.sender)
+                    _log.warning(
+                        "a message of %d bytes from %s is larger than message_size_max, %d: such are dropped",
+                        event.size,
+                        event.sender,
+                        self.config.message_size_max,
+                    )
 
     def _resolve_peers(self) -> None:
         known = self.participant.config.peers

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -36,6 +37,8 @@ _SO_SNDBUFFORCE: Final = 32
 DRAIN_BYTES: Final = 1 << 20
 _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
 _SEND_BUFFER: Final = 4 << 20
+#: Addresses whose failures are counted apart.
+_FAILING_DESTINATIONS_MAX: Final = 4_096
 
 Span = tuple[int, int, str]
 
@@ -55,7 +58,12 @@ class Sockets:
         self.buffer: U8 = np.empty(DRAIN_BYTES, np.uint8)
         self._view = memoryview(self.buffer)
         self.participant_index = 0
+        #: Datagrams sent.
+        self.sent = 0
         self.send_errors = 0
+        #: The last of them, as a sentence.
+        self.last_send_error = ""
+        self._failures: Counter[Locator] = Counter()
         self.multicast = multicast
         self.granted_receive_buffer = 0
         self._last_error = 0
@@ -135,7 +143,12 @@ class Sockets:
                         sent += 1
                     except OSError as error:
                         self._send_failed(error, to)
+        self.sent += sent
         return sent
+
+    def failures_to(self, destinations: Iterable[Locator]) -> int:
+        """Datagrams to these that could not be sent so far."""
+        return sum(self._failures[to] for to in destinations)
 
     def _receive_failed(self, error: OSError) -> None:
         # An ICMP "port unreachable" for something sent earlier shows up here; nothing was received.
@@ -144,9 +157,12 @@ class Sockets:
 
     def _send_failed(self, error: OSError, to: Locator) -> None:
         self.send_errors += 1
+        if to in self._failures or len(self._failures) < _FAILING_DESTINATIONS_MAX:
+            self._failures[to] += 1
+        self.last_send_error = f"sending to {to} failed: {error}"
         if error.errno not in (self._last_error, errno.ECONNREFUSED):
             self._last_error = error.errno or 0
-            _log.warning("sending to %s failed: %s", to, error)
+            _log.warning("%s", self.last_send_error)
 
     def _bind_unicast(self) -> tuple[socket.socket, socket.socket]:
         """The metatraffic and user sockets of the lowest participant index that is free."""

@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from ..limits import UDP_PAYLOAD_MAX
 from ..structure import Guid, Locator
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What our own endpoints say of themselves, with what is true of all others."""
+
+    #: A reader that reads DATA_BATCH, and which codecs of compressed submessages it knows.
+    batches: bool = False
+    codecs: frozenset[str] = frozenset()
+    #: The largest RTPS message it takes.
+    message_size_max: int = UDP_PAYLOAD_MAX
+    #: A reader that sends no positive acknowledgements, a writer that wants none.
+    no_positive_acks: bool = False
+
+
+NO_ABILITIES: Final = Abilities()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +40,21 @@ class EndpointInfo:
         return self.unicast or self.multicast
 
 
+@dataclass(frozen=True, slots=True)
 class ReaderInfo(EndpointInfo):
-    """A remote reader."""
+    """A remote reader; what only ours say of themselves has the default of all others."""
 
-    __slots__ = ()
+    #: It reads DATA_BATCH, and which codecs of compressed submessages.
+    batches: bool = False
+    codecs: frozenset[str] = frozenset()
+    #: The largest RTPS message it takes.
+    message_size_max: int = UDP_PAYLOAD_MAX
+    no_positive_acks: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class WriterInfo(EndpointInfo):
     """A remote writer."""
 
-    __slots__ = ()
+    #: It asks not to be sent positive acknowledgements.
+    no_positive_acks: bool = False

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..structure import Guid, Locator
+from ..structure import VENDOR_RTI, Guid, Locator
 from . import events
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
 from .discovery.matching import mismatches, usable_multicast, usable_unicast
 from .discovery.participant_data import ParticipantData
 from .discovery.spdp import RemoteParticipant
+from .policies import BatchWire
 from .reader import StatefulReader, WriterInfo
 from .writer import ReaderInfo, StatefulWriter
 
@@ -103,6 +104,11 @@ class LocalEndpoints:
         for local in self._locals.values():
             self._drop(local, guid)
 
+    def own(self, guid: Guid) -> EndpointData | None:
+        """One of ours."""
+        local = self._locals.get(guid)
+        return None if local is None else local.data
+
     def topic_of(self, writer: Guid) -> str:
         """The topic a matched writer writes."""
         for reader in self.routes.get(writer, ()):
@@ -138,14 +144,26 @@ class LocalEndpoints:
         self, local: _Local, other: EndpointData, unicast: _Locators, multicast: _Locators, now: int
     ) -> None:
         """Match them, or tell a matched one that its counterpart changed."""
-        known, qos, guid = local.matched.get(other.guid), other.qos, other.guid
+        known, qos, guid, can = local.matched.get(other.guid), other.qos, other.guid, other.abilities
         if isinstance(local.endpoint, StatefulWriter):
-            reader = ReaderInfo(guid, unicast, multicast, qos.is_reliable, qos.is_transient_local)
+            reader = ReaderInfo(
+                guid,
+                unicast,
+                multicast,
+                qos.is_reliable,
+                qos.is_transient_local,
+                can.batches or self._is_known_to_batch(local.endpoint, guid),
+                can.codecs,
+                can.message_size_max,
+                can.no_positive_acks,
+            )
             if reader != known:
                 local.endpoint.match_reader(reader, now=now)
             local.matched[guid] = reader
             return
-        writer = WriterInfo(guid, unicast, multicast, qos.is_reliable, qos.is_transient_local)
+        writer = WriterInfo(
+            guid, unicast, multicast, qos.is_reliable, qos.is_transient_local, can.no_positive_acks
+        )
         if writer != known:
             local.endpoint.match_writer(writer, now=now)
         if known is None:
@@ -155,6 +173,12 @@ class LocalEndpoints:
             self.hears_itself = True
         else:
             self._liveliness.track(other, now=now)
+
+    def _is_known_to_batch(self, writer: StatefulWriter, reader: Guid) -> bool:
+        """Whether it is one of RTI Connext's readers, and the writer is told to send them batches."""
+        remote = self._remotes.get(reader.prefix)
+        asked = writer.batch.wire is BatchWire.DATA_BATCH
+        return asked and remote is not None and remote.data.vendor == VENDOR_RTI
 
     def _drop(self, local: _Local, other: Guid) -> None:
         local.incompatible.pop(other, None)

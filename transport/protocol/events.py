@@ -78,6 +78,14 @@ class LivelinessGained:
     topic: str
 
 
+@dataclass(frozen=True, slots=True)
+class MessageTooLarge:
+    """A message of ``size`` bytes was dropped; ``sender``: addresses and GUID prefix, as text."""
+
+    sender: str
+    size: int
+
+
 Event = (
     ParticipantDiscovered
     | ParticipantLost
@@ -88,4 +96,5 @@ Event = (
     | IncompatibleQos
     | LivelinessLost
     | LivelinessGained
+    | MessageTooLarge
 )

@@ -4,26 +4,40 @@ A :class:`Change` is a stretch of samples already framed for the wire, or one sa
 
 Invariants: changes are sorted, disjoint, and hold only numbers that may be sent; a number at or below
 ``last_sn`` that no change holds is irrelevant (a GAP). What a matched reliable reader has not acknowledged is
-never dropped, replaced or not: KEEP_LAST decides what late joiners find, the send window what is in flight.
+never dropped, replaced or not, before its LIFESPAN is over: KEEP_LAST decides what late joiners find, the send
+window what is in flight. Nothing whose LIFESPAN is over is found.
 A change cut down to little is copied out of its block, so at most four times the live bytes are held.
 """
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ..qos import LENGTH_UNLIMITED, HistoryKind, Qos
-from ..structure import ENTITYID_UNKNOWN
+from ..structure import ENTITYID_UNKNOWN, INFINITE
 from ..wire.framing import Block
-from ..wire.parameters import PID_KEY_HASH, PID_STATUS_INFO, ParameterList, encode_status_info
-from ..wire.samples import DISPOSED, FILTERED, KEY_ONLY, U8, UNREGISTERED
+from ..wire.numbers import SequenceNumberSet
+from ..wire.parameters import (
+    PID_COHERENT_SET,
+    PID_KEY_HASH,
+    PID_STATUS_INFO,
+    ParameterList,
+    encode_sequence_number,
+    encode_status_info,
+)
+from ..wire.samples import DISPOSED, FILTERED, KEY_ONLY, NO_TIMESTAMP, U8, UNREGISTERED
 from ..wire.submessages import DataFrag
+from .batch_content import BatchContent, MissingSamples
 from .intervals import IntervalSet
+
+U32 = npt.NDArray[np.uint32]
 
 _COMPACT_BELOW: Final = 4
 #: Of readerId in a DATA submessage (RTPS 2.5 §9.4.5.4).
@@ -38,6 +52,7 @@ class LargeSample:
     fragment_size: int
     flags: int
     key_hash: bytes | None
+    coherent_set: int = 0
 
     @property
     def fragments(self) -> int:
@@ -67,13 +82,15 @@ class LargeSample:
         status = self.flags & (DISPOSED | UNREGISTERED | FILTERED)
         if status:
             parameters.append((PID_STATUS_INFO, encode_status_info(status)))
+        if self.coherent_set:
+            parameters.append((PID_COHERENT_SET, encode_sequence_number(self.coherent_set)))
         return ParameterList(tuple(parameters)) if parameters else None
 
 
 def addressed_to(reader_id: bytes, block: Block, first: int, last: int) -> U8:
     """A copy of the submessages first..last with ``reader_id`` in them.
 
-    History is for who asks for it, not for the volatile readers of the same participant.
+    A repair is for who asks for it, not for volatile readers of the same participant that were matched later.
     """
     data = np.array(np.frombuffer(block.slice(first, last), np.uint8))
     if isinstance(block.ends, int):
@@ -92,24 +109,36 @@ class Change:
     first_sn: int
     last_sn: int
     timestamp: int
-    content: Block | LargeSample
+    content: Block | LargeSample | BatchContent
+    #: The last batch up to and including this change; 0: there is none.
+    batch_sn: int = 0
 
     @property
     def count(self) -> int:
         return self.last_sn - self.first_sn + 1
 
     @property
+    def units(self) -> int:
+        """Samples, but a batch is one: it is acknowledged as one."""
+        return 1 if isinstance(self.content, BatchContent) else self.count
+
+    @property
     def nbytes(self) -> int:
-        if isinstance(self.content, LargeSample):
-            return self.content.payload.nbytes
-        return self.content.end_of(self.last_sn) - self.content.end_of(self.first_sn - 1)
+        content = self.content
+        if isinstance(content, LargeSample):
+            return content.payload.nbytes
+        if isinstance(content, BatchContent):
+            return content.nbytes
+        if content.count == self.last_sn - self.first_sn + 1:
+            return content.data.nbytes
+        return content.end_of(self.last_sn) - content.end_of(self.first_sn - 1)
 
     def cut(self, first: int, last: int) -> Change:
         """The part first..last, with memory of its own once it is small."""
         block = self.content
-        if isinstance(block, LargeSample) or (first == self.first_sn and last == self.last_sn):
+        if isinstance(block, LargeSample | BatchContent) or (first == self.first_sn and last == self.last_sn):
             return self
-        part = Change(first, last, self.timestamp, block)
+        part = Change(first, last, self.timestamp, block, self.batch_sn)
         if part.nbytes * _COMPACT_BELOW >= block.nbytes:
             return part
         before = block.end_of(first - 1)
@@ -117,7 +146,7 @@ class Change:
         if not isinstance(ends, int):
             ends = [block.end_of(sn) - before for sn in range(first, last + 1)]
         data = np.array(block.data[before : block.end_of(last)])
-        return Change(first, last, self.timestamp, Block(first, last - first + 1, data, ends))
+        return Change(first, last, self.timestamp, Block(first, last - first + 1, data, ends), self.batch_sn)
 
 
 class WriterHistory:
@@ -127,10 +156,18 @@ class WriterHistory:
         self.last_sn = first_sn - 1
         self.samples = 0
         self.nbytes = 0
+        #: Batches held, and the number of the newest one.
+        self.batches = 0
+        self.last_batch_sn = first_sn - 1
         self._for_late_joiners = qos.is_transient_local
         self._keep_last = qos.history is HistoryKind.KEEP_LAST
         self._depth = max(1, qos.history_depth)
         self._max_samples = qos.max_samples
+        self._lifespan = qos.lifespan
+        self.is_mortal = qos.lifespan < INFINITE
+        #: Source timestamps minus ``now``, as of the newest one; those up to _expired are over.
+        self._wall_offset: int | None = None
+        self._expired = NO_TIMESTAMP
         self._changes: list[Change] = []
         # KEEP_LAST by instance: newest numbers of each key hash, and numbers replaced but not dropped yet
         self._keyed = False
@@ -153,11 +190,57 @@ class WriterHistory:
         """Add the next samples; ``change`` starts after ``last_sn``."""
         self._changes.append(change)
         self.last_sn = change.last_sn
-        self.samples += change.count
-        self.nbytes += change.nbytes
+        self._account(change, 1)
 
-    def note_instances(self, first_sn: int, key_hashes: U8, flags: int) -> None:
+    def _account(self, change: Change, sign: int) -> None:
+        """A change came, or goes."""
+        content = change.content
+        is_batch = isinstance(content, BatchContent)
+        self.samples += sign * (content.live if isinstance(content, BatchContent) else change.count)
+        self.nbytes += sign * change.nbytes
+        self.batches += sign * is_batch
+
+    def batch(self, batch_sn: int) -> Change | None:
+        """The change that holds a batch, or the next one; None if there is none."""
+        i = bisect_left(self._changes, batch_sn, key=_batch_sn)
+        while i < len(self._changes) and not isinstance(self._changes[i].content, BatchContent):
+            i += 1
+        return self._changes[i] if i < len(self._changes) else None
+
+    @property
+    def first_batch_sn(self) -> int:
+        """The lowest batch that can be sent; last_batch_sn + 1 if there is none."""
+        first = self.batch(0)
+        return self.last_batch_sn + 1 if first is None else first.batch_sn
+
+    def samples_of(self, batches: SequenceNumberSet, acked: int) -> MissingSamples:
+        """What an ACKNACK_BATCH says in numbers of samples; ``acked`` is what its reader has at least."""
+        # All that is known to have come is the batch before: samples behind it may have gone without a batch.
+        before = self.batch(batches.base - 1)
+        known = before is not None and before.batch_sn == batches.base - 1
+        next_sn = before.last_sn + 1 if before is not None and known else acked + 1
+        newest = self._changes[-1].content if self._changes else None
+        if batches.base > self.last_batch_sn and (newest is None or isinstance(newest, BatchContent)):
+            next_sn = self.last_sn + 1
+        spans: list[tuple[int, int]] = []
+        for first, last in batches.ranges():
+            while (change := self.batch(first)) is not None and change.batch_sn <= last:
+                spans.append((change.first_sn, change.last_sn))
+                first = change.batch_sn + 1
+        return MissingSamples(max(next_sn, acked + 1), tuple(spans))
+
+    @property
+    def expired_before(self) -> int:
+        """Samples with this source timestamp or an older one have outlived their LIFESPAN."""
+        return self._expired
+
+    def note_instances(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
         """Which instances the newest samples, from ``first_sn`` on, belong to; costs by instance."""
+        if not isinstance(flags, int):
+            edges = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
+            for start, stop in itertools.pairwise(edges):
+                self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
+            return
         if not (self._for_late_joiners and self._keep_last):
             return
         self._keyed = True
@@ -204,14 +287,48 @@ class WriterHistory:
             if self._max_samples != LENGTH_UNLIMITED and excess > 0:
                 self._drop_oldest(excess, acknowledged)
 
+    def note_time(self, timestamp: int, now: int) -> None:
+        """A source timestamp, ns since the epoch, was given at ``now``: so the wall clock is known."""
+        if timestamp != NO_TIMESTAMP:
+            self._wall_offset = timestamp - now
+
+    def expire(self, now: int) -> int:
+        """Drop what has outlived its LIFESPAN, oldest first; returns how many samples that was.
+
+        What lies behind a sample with a later timestamp waits for it, but is found no more.
+        """
+        if not self.is_mortal or self._wall_offset is None:
+            return 0
+        self._expired = now + self._wall_offset - self._lifespan
+        over, samples = 0, self.samples
+        while over < len(self._changes) and self._is_over(self._changes[over]):
+            self._account(self._changes[over], -1)
+            over += 1
+        del self._changes[:over]
+        return samples - self.samples
+
+    def get_timer(self) -> int | None:
+        """When the LIFESPAN of the oldest change is over."""
+        if not self.is_mortal or self._wall_offset is None or not self._changes:
+            return None
+        timestamp = self._changes[0].timestamp
+        return None if timestamp == NO_TIMESTAMP else timestamp + self._lifespan - self._wall_offset
+
+    def _is_over(self, change: Change) -> bool:
+        return NO_TIMESTAMP != change.timestamp <= self._expired
+
     def _drop(self, first: int, last: int) -> None:
         changes = self._changes
         i = low = bisect_left(changes, first, key=_last_sn)
         kept: list[Change] = []
         while i < len(changes) and changes[i].first_sn <= last:
             change = changes[i]
-            self.samples -= change.count
-            self.nbytes -= change.nbytes
+            self._account(change, -1)
+            if isinstance(change.content, BatchContent):
+                if change.content.remove(first, last):
+                    kept.append(change)
+                i += 1
+                continue
             if change.first_sn < first:
                 kept.append(change.cut(change.first_sn, first - 1))
             if change.last_sn > last:
@@ -220,12 +337,15 @@ class WriterHistory:
         if i > low:
             changes[low:i] = kept
             for change in kept:
-                self.samples += change.count
-                self.nbytes += change.nbytes
+                self._account(change, 1)
 
     def _drop_oldest(self, excess: int, acknowledged: int) -> None:
         while excess > 0 and self._changes and self._changes[0].first_sn <= acknowledged:
             oldest = self._changes[0]
+            if isinstance(oldest.content, BatchContent):
+                excess -= oldest.content.live
+                self._drop(oldest.first_sn, oldest.last_sn)
+                continue
             last = min(oldest.last_sn, oldest.first_sn + excess - 1, acknowledged)
             excess -= last - oldest.first_sn + 1
             self._drop(oldest.first_sn, last)
@@ -233,6 +353,8 @@ class WriterHistory:
     def find(self, sn: int) -> Change | None:
         """The change that holds ``sn``, or the next higher one; None if there is none."""
         i = bisect_left(self._changes, sn, key=_last_sn)
+        while i < len(self._changes) and self._is_over(self._changes[i]):
+            i += 1
         return self._changes[i] if i < len(self._changes) else None
 
     def changes(self) -> Iterator[Change]:
@@ -241,3 +363,7 @@ class WriterHistory:
 
 def _last_sn(change: Change) -> int:
     return change.last_sn
+
+
+def _batch_sn(change: Change) -> int:
+    return change.batch_sn

@@ -10,24 +10,28 @@ and skipped; one whose length is wrong ends its message (§8.3.4.1).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
 
 import numpy as np
 
 from ..errors import DecodeError, DropReason
 from ..limits import UDP_PAYLOAD_MAX
-from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, Guid
+from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid
+from ..wire.batch import DATA_BATCH, Batch, scan_batch
+from ..wire.compressed import COMPRESSED, decompress
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
-from ..wire.message import HEADER_SIZE, MAGIC
+from ..wire.message import FLAG_E, HEADER_SIZE, MAGIC
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
 from ..wire.submessages import (
     AckNack,
+    AckNackBatch,
     Data,
     DataFrag,
     Gap,
     Heartbeat,
+    HeartbeatBatch,
     HeartbeatFrag,
     InfoDestination,
     InfoSource,
@@ -46,6 +50,8 @@ _LOOKAHEAD_MIN: Final = 1024
 _HEARTBEAT_SIZE: Final = 32
 #: Datagrams up to this size on average are looked at together; larger ones hold many samples each.
 _SMALL_BYTES: Final = 4096
+#: What the COMPRESSED of one message may come to.
+_INFLATED_MAX: Final = 64 * UDP_PAYLOAD_MAX
 _DATA: Final = Data.KIND
 _INFO_TS: Final = InfoTimestamp.KIND
 _INFO_DST: Final = InfoDestination.KIND
@@ -61,7 +67,8 @@ class MessageReceiver:
 
     ``endpoints.routes`` (readers matched with a writer), ``writers`` (ours, by entity id) and ``remotes`` are
     the participant's own, which changes them as endpoints come and go. SPDP samples are handed back in
-    ``announcements``; ``builtin_touched`` says that built-in readers have something to take.
+    ``announcements``; ``builtin_touched`` says that built-in readers have something to take. A datagram
+    larger than ``message_size_max`` is dropped, and ``on_oversized`` told its sender and size.
     """
 
     def __init__(
@@ -74,6 +81,8 @@ class MessageReceiver:
     ) -> None:
         self.announcements: list[Run] = []
         self.builtin_touched = False
+        self.message_size_max = UDP_PAYLOAD_MAX
+        self.on_oversized: Callable[[str, int], None] | None = None
         self._prefix = prefix
         self._endpoints = endpoints
         self._routes = endpoints.routes
@@ -83,6 +92,8 @@ class MessageReceiver:
 
     def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Sequence[Span]:
         """Take in what `wire.datagrams` finds in small datagrams all at once; returns the datagrams left."""
+        if self.message_size_max < UDP_PAYLOAD_MAX:
+            spans = [span for span in spans if self._admits(data, span)]
         if len(spans) < DATAGRAMS_MIN or spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES:
             return spans
         bounds = np.array([span[:2] for span in spans], np.int64)
@@ -104,9 +115,23 @@ class MessageReceiver:
                     self._drops[error.reason] += 1
         return [spans[i] for i in found.rest]
 
+    def _admits(self, data: U8, span: Span) -> bool:
+        start, stop, source_ip = span
+        size = stop - start
+        if size <= self.message_size_max:
+            return True
+        self._drops[DropReason.MESSAGE_TOO_LARGE] += 1
+        if self.on_oversized is not None:
+            prefix = data[start + 8 : start + HEADER_SIZE].tobytes()
+            remote = self._remotes.get(prefix)
+            known = () if remote is None else remote.addresses
+            self.on_oversized(f"{source_ip or ', '.join(sorted(known)) or 'unknown'} ({prefix.hex()})", size)
+        return False
+
     def receive(self, data: U8, view: memoryview, start: int, stop: int, source_ip: str, *, now: int) -> None:
-        """Take in the datagram ``data[start:stop]``; ``view`` is a memoryview of all of ``data``."""
-        if stop - start < HEADER_SIZE:
+        """Take in the datagram ``data[start:stop]``, one of those :meth:`receive_runs` left; ``view`` is a
+        memoryview of all of ``data``."""
+        if stop - start < HEADER_SIZE:  # RTI's keep-alives are 16 bytes
             self._drops[DropReason.SHORT_MESSAGE] += 1
             return
         if bytes(view[start : start + 4]) != MAGIC:
@@ -134,6 +159,9 @@ class MessageReceiver:
         timestamp = NO_TIMESTAMP
         stamped = -1  # where an INFO_TS ended
         lookahead = UDP_PAYLOAD_MAX
+        header = pos - HEADER_SIZE
+        vendor: bytes | None = None  # of INFO_SRC; else the header's
+        room = _INFLATED_MAX
         while pos < stop:
             body = pos + 4
             if body > stop:
@@ -164,6 +192,17 @@ class MessageReceiver:
                         lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
                         for run in runs:
                             self._on_run(run, now)
+                elif kind == DATA_BATCH:
+                    if for_us:
+                        self._on_batch(scan_batch(data, pos, end, source, timestamp), now)
+                elif kind == COMPRESSED:
+                    ours = (vendor or bytes(view[header + 6 : header + 8])) == VENDOR_ID
+                    if for_us and ours:
+                        order: Literal["little", "big"] = "little" if flags & FLAG_E else "big"
+                        room -= int.from_bytes(view[body + 4 : body + 8], order)
+                        if room < 0:
+                            raise DecodeError(DropReason.OVER_LIMIT, "a message that grows too large")
+                        self._on_compressed(flags, view[body:end], source, timestamp, now)
                 elif for_us or kind in (_INFO_DST, _INFO_SRC, _INFO_TS):
                     submessage = decode_submessage(kind, flags, view[body:end])
                     if isinstance(submessage, InfoTimestamp):
@@ -177,6 +216,7 @@ class MessageReceiver:
                     elif isinstance(submessage, InfoSource):
                         # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
                         source, timestamp = submessage.prefix, NO_TIMESTAMP
+                        vendor = submessage.vendor
                     elif isinstance(submessage, Heartbeat):
                         self._on_heartbeat(source, submessage, now)
                     elif isinstance(submessage, AckNack):
@@ -207,6 +247,29 @@ class MessageReceiver:
         for reader in readers:
             if run.reader_id == ENTITYID_UNKNOWN or run.reader_id == reader.guid.entity:
                 reader.on_run(run, now=now)
+
+    def _on_batch(self, batch: Batch, now: int) -> None:
+        readers = self._addressed(batch.writer, batch.reader_id)
+        if not readers and batch.writer.prefix != self._prefix:
+            self._drops[DropReason.UNKNOWN_WRITER] += sum(run.count for run in batch.runs)
+        for reader in readers:
+            reader.on_batch(batch, now=now)
+
+    def _on_compressed(self, flags: int, body: memoryview, source: bytes, timestamp: int, now: int) -> None:
+        """Handle what a COMPRESSED holds, as if it stood there."""
+        inner = decompress(body, little_endian=bool(flags & FLAG_E))
+        data = np.frombuffer(inner, np.uint8)
+        kind, flags, size = inner[0], inner[1], len(inner)
+        if kind == DATA_BATCH:
+            self._on_batch(scan_batch(data, 0, size, source, timestamp), now)
+        elif kind == _DATA:
+            for run in scan(data, 0, size, source, timestamp).runs:
+                self._on_run(run, now)
+        elif kind == DataFrag.KIND:
+            submessage = decode_submessage(kind, flags, memoryview(inner)[4:])
+            self._on_other(source, submessage, timestamp, now)
+        else:  # nobody compresses the small ones
+            raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
 
     def _addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
         readers = self._routes.get(writer)
@@ -239,6 +302,14 @@ class MessageReceiver:
             writer = Guid(source, submessage.writer_id)
             for reader in self._addressed(writer, submessage.reader_id):
                 reader.on_gap(writer, submessage, now=now)
+        elif isinstance(submessage, HeartbeatBatch):
+            writer = Guid(source, submessage.writer_id)
+            for reader in self._addressed(writer, submessage.reader_id):
+                reader.on_heartbeat_batch(writer, submessage, now=now)
+        elif isinstance(submessage, AckNackBatch):
+            local = self._writers.get(submessage.writer_id)
+            if local is not None:
+                local.on_acknack_batch(Guid(source, submessage.reader_id), submessage, now=now)
         elif isinstance(submessage, NackFrag):
             local = self._writers.get(submessage.writer_id)
             if local is not None:

@@ -13,8 +13,10 @@ Buffer = bytes | memoryview | U8
 
 #: What the participant puts in front: RTPS header, INFO_DST, INFO_TS.
 HEADER_ROOM: Final = 20 + 16 + 12
-#: A HEARTBEAT that follows the data.
-HEARTBEAT_ROOM: Final = 32
+#: A HEARTBEAT or HEARTBEAT_BATCH that follows the data.
+HEARTBEAT_ROOM: Final = 48
+#: What is not for samples in a datagram.
+DATAGRAM_ROOM: Final = HEADER_ROOM + HEARTBEAT_ROOM
 _INFO_TS_SIZE: Final = 12
 
 
@@ -29,6 +31,8 @@ class Outgoing:
     dest_prefix: bytes | None
     timestamp: int | None
     submessages: list[Buffer]
+    #: Others to the same addresses may be put behind it.
+    shareable: bool = True
 
 
 @dataclass(slots=True)
@@ -46,11 +50,16 @@ class Packer:
     message_size: int
     destinations: tuple[Locator, ...]
     dest_prefix: bytes | None
+    shareable: bool = True
     packed: list[Outgoing] = field(default_factory=list)
     #: Bytes of submessages packed.
     nbytes: int = 0
     _room: int = 0
     _timestamp: int = NO_TIMESTAMP
+
+    def begin_datagram(self) -> None:
+        """What is added next is not put behind what is there."""
+        self._room = 0
 
     def add(self, buffer: Buffer, timestamp: int | None = None, *, reserve: int = 0) -> None:
         """Append a submessage, or several in one buffer.
@@ -64,7 +73,7 @@ class Packer:
         self.nbytes += len(buffer)
         if not self.packed or need + reserve > self._room or (changes and stamp == NO_TIMESTAMP):
             own = None if timestamp is None or timestamp == NO_TIMESTAMP else timestamp
-            self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, [buffer]))
+            self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, [buffer], self.shareable))
             self._room = self.message_size - HEADER_ROOM - len(buffer)
             self._timestamp = NO_TIMESTAMP if own is None else own
             return

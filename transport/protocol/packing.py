@@ -26,7 +26,7 @@ def pack(prefix: bytes, outgoing: Iterable[Outgoing]) -> list[Datagram]:
             continue
         key = (each.destinations, each.dest_prefix)
         size = sum(len(buffer) for buffer in each.submessages) + 12
-        datagram, filled = shared.get(key, (None, 0))
+        datagram, filled = shared.get(key, (None, 0)) if each.shareable else (None, 0)
         if datagram is None or filled + size > _SHARED_SIZE_MAX:
             buffers: list[Buffer] = [header]
             if each.dest_prefix is not None:
@@ -39,5 +39,8 @@ def pack(prefix: bytes, outgoing: Iterable[Outgoing]) -> list[Datagram]:
             # Also when it has none: the timestamp of what lies before it is still in force.
             datagram.buffers.append(InfoTimestamp(each.timestamp).encode())
         datagram.buffers.extend(each.submessages)
-        shared[key] = (datagram, filled + size)
+        if each.shareable:
+            shared[key] = (datagram, filled + size)
+        else:
+            shared.pop(key, None)  # what comes later stays behind it
     return datagrams

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..limits import EVENTS_MAX, MESSAGE_SIZE_MAX
+from ..limits import EVENTS_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..qos import DataRepresentation, Qos
 from ..structure import (
     ENTITYID_P2P_MESSAGE_READER,
@@ -32,20 +32,25 @@ from ..structure import (
     Locator,
     spdp_multicast_port,
 )
+from ..wire.compressed import CODECS
 from ..wire.samples import U8, Run
 from . import events
+from .asynchronous import AsynchronousPublishing
+from .batching import Interceptor
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
 from .discovery.participant_data import ParticipantData
 from .discovery.sedp import Sedp
 from .discovery.spdp import Change, RemoteParticipant, Spdp
+from .endpoint_info import Abilities
 from .endpoints import LocalEndpoints
 from .events import Event
 from .message_receiver import MessageReceiver
 from .outgoing import Datagram, Outgoing
 from .packing import pack
-from .reader import ReaderPolicy, StatefulReader
-from .writer import StatefulWriter, WriterPolicy
+from .policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
+from .reader import StatefulReader
+from .writer import StatefulWriter
 
 _ENTITY_KEY_MAX: Final = (1 << 24) - 1
 _READER_REPRESENTATIONS: Final = (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
@@ -68,6 +73,9 @@ class ParticipantConfig:
     peers: tuple[Locator, ...] = ()
     announce_multicast: bool = True
     lease_duration: int = 10 * NANOSECONDS
+    #: A longer RTPS message is dropped; our writers send none that is longer than ``message_size``.
+    message_size_max: int = UDP_PAYLOAD_MAX
+    message_size: int = MESSAGE_SIZE_MAX
     properties: tuple[tuple[str, str], ...] = ()
 
 
@@ -134,6 +142,7 @@ class Participant:
         self._writers: dict[bytes, StatefulWriter] = {
             writer.guid.entity: writer for writer, _ in self._builtin_writers
         }
+        self._flow = AsynchronousPublishing()
         self._keys: set[int] = set()
         self._events: deque[Event] = deque()
         self._farewell: Outgoing | None = None
@@ -141,6 +150,8 @@ class Participant:
         self._receiver = MessageReceiver(
             self.prefix, self._endpoints, self._writers, self._spdp.remotes, self.drops
         )
+        self._receiver.message_size_max = config.message_size_max
+        self._receiver.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
     # --- endpoints of ours ------------------------------------------------------------------------
 
@@ -161,9 +172,16 @@ class Participant:
         if not qos.data_representation:
             qos = replace(qos, data_representation=_READER_REPRESENTATIONS)
         guid = self._new_guid(KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY, entity_key)
-        reader = StatefulReader(guid, qos, policy=policy or ReaderPolicy(), resume=resume)
+        policy = policy or ReaderPolicy()
+        reader = StatefulReader(guid, qos, policy=policy, resume=resume)
         self._readers.append(reader)
-        data = EndpointData(guid, topic, type_name, qos)
+        abilities = Abilities(
+            batches=True,
+            codecs=CODECS,
+            message_size_max=self.config.message_size_max,
+            no_positive_acks=policy.disable_positive_acks,
+        )
+        data = EndpointData(guid, topic, type_name, qos, abilities=abilities)
         self._sedp.announce(data, now=now)
         self._endpoints.add(data, reader, self._sedp.endpoints(), now=now)
         return reader
@@ -177,16 +195,27 @@ class Participant:
         keyed: bool,
         now: int,
         entity_key: int | None = None,
-        policy: WriterPolicy | None = None,
-        message_size: int = MESSAGE_SIZE_MAX,
+        policy: PublicationPolicy = PUBLICATION_POLICY,
+        interceptor: Interceptor | None = None,
     ) -> StatefulWriter:
         """A writer of a topic. Raises UsageError."""
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
         guid = self._new_guid(KIND_WRITER_WITH_KEY if keyed else KIND_WRITER_NO_KEY, entity_key)
-        writer = StatefulWriter(guid, qos, policy=policy or WriterPolicy(), message_size=message_size)
+        writer = StatefulWriter(
+            guid,
+            qos,
+            policy=policy.writer,
+            batch=policy.batch,
+            coalescing=policy.coalescing,
+            interceptor=interceptor,
+            message_size=self.config.message_size,
+        )
         self._writers[guid.entity] = writer
-        data = EndpointData(guid, topic, type_name, qos)
+        if policy.flow_controller is not None:
+            self._flow.add(guid, policy.flow_controller, policy.transport_priority, qos.latency_budget)
+        abilities = Abilities(no_positive_acks=policy.writer.disable_positive_acks)
+        data = EndpointData(guid, topic, type_name, qos, abilities=abilities)
         self._liveliness.add_local(data, now=now)
         self._sedp.announce(data, now=now)
         self._endpoints.add(data, writer, self._sedp.endpoints(), now=now)
@@ -200,6 +229,7 @@ class Participant:
         self._sedp.withdraw(data, now=now)
         if data.is_writer:
             del self._writers[guid.entity]
+            self._flow.forget(guid)
             self._liveliness.remove_local(guid)
         else:
             self._readers = [reader for reader in self._readers if reader.guid != guid]
@@ -213,6 +243,14 @@ class Participant:
             raise UsageError(f"entity key {key} is taken or not in 1..{_ENTITY_KEY_MAX}")
         self._keys.add(key)
         return Guid(self.prefix, key.to_bytes(3, "big") + bytes((kind,)))
+
+    def assert_liveliness(self, now: int, writer: Guid | None = None) -> None:
+        """Our MANUAL_BY_PARTICIPANT writers live, or this MANUAL_BY_TOPIC one does."""
+        if writer is None:
+            self._liveliness.assert_participant(now)
+        else:
+            self._liveliness.on_data(writer, now)
+            self._writers[writer.entity].assert_liveliness(now)
 
     # --- datagrams --------------------------------------------------------------------------------
 
@@ -240,8 +278,9 @@ class Participant:
         """Everything that is due now."""
         outgoing: Iterator[Outgoing] = chain(
             self._spdp.outgoing(),
-            *(writer.outgoing() for writer in self._writers.values()),
+            *(self._flow.pass_on(writer, now) for writer in self._writers.values()),
             *(reader.outgoing() for reader in self._readers),
+            self._flow.release(now),
         )
         datagrams = pack(self.prefix, outgoing)
         if self._farewell is not None:
@@ -255,7 +294,7 @@ class Participant:
         """When :meth:`handle_timer` wants to be called; None: never."""
         if self._closed:
             return None
-        timers = [self._spdp.get_timer(), self._liveliness.get_timer()]
+        timers = [self._spdp.get_timer(), self._liveliness.get_timer(), self._flow.get_timer()]
         timers += [reader.get_timer() for reader in self._readers]
         timers += [writer.get_timer() for writer in self._writers.values()]
         return min((timer for timer in timers if timer is not None), default=None)
@@ -318,6 +357,11 @@ class Participant:
             )
         return found
 
+    def qos_of(self, guid: Guid) -> Qos | None:
+        """The QoS of an endpoint, remote or ours; None if it is unknown."""
+        data = self._sedp.endpoint(guid) or self._endpoints.own(guid)
+        return None if data is None else data.qos
+
     def _emit(self, event: Event) -> None:
         if len(self._events) < EVENTS_MAX:
             self._events.append(event)
@@ -375,7 +419,7 @@ class Participant:
         self._emit(events.ParticipantLost(remote.data, expired))
 
     def _on_builtin_samples(self, now: int) -> None:
-        self._liveliness.reader.take()  # that it came is all it says
+        self._liveliness.take(self.drops, now=now)
         for change in self._sedp.take(self.drops):
             if change.known:
                 self._emit(events.EndpointDiscovered(change.data))

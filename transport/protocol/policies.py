@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from ..qos import LENGTH_UNLIMITED
 from ..structure import INFINITE
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderPolicy:
-    """When a reader answers; nanoseconds. An ACKNACK that requests nothing is never delayed."""
+    """When a reader answers, and what it accepts; nanoseconds. RTI: DATA_READER_PROTOCOL rtps_reliable_reader."""
 
-    #: From a HEARTBEAT that proves a loss to the request: late datagrams may still drop in.
-    heartbeat_response_delay: int = 1_000_000
+    #: From a HEARTBEAT to what answers it, drawn evenly between the two: many readers do not answer at once.
+    min_heartbeat_response_delay: int = 0
+    max_heartbeat_response_delay: int = 0
+    #: HEARTBEATs within this time after one that was answered are not answered.
+    heartbeat_suppression_duration: int = 0
+    #: A request is repeated after round_trip_time at the earliest; the time doubles up to nack_period while
+    #: nothing comes.
+    round_trip_time: int = 20_000_000
+    nack_period: int = 320_000_000
+    #: Samples (batches count as one) kept ahead of a missing one, per writer; -1: as many as memory bounds allow.
+    receive_window_size: int = LENGTH_UNLIMITED
+    #: Acknowledge nothing; only request what is missing.
+    disable_positive_acks: bool = False
+    #: From what proves a loss to the request: late datagrams may still drop in.
+    nack_delay: int = 1_000_000
     #: The same where nothing proves it but a hole, or the end of what was announced: it may be on its way.
     reorder_delay: int = 10_000_000
-    #: From a request to its repetition; doubles up to the maximum while nothing comes.
-    nack_period: int = 20_000_000
-    nack_period_max: int = 320_000_000
     #: Pre-emptive ACKNACKs from the match to the first HEARTBEAT; doubles up to the maximum.
     preemptive_period: int = 50_000_000
     preemptive_period_max: int = 3_000_000_000
@@ -26,21 +38,139 @@ class ReaderPolicy:
 
 @dataclass(frozen=True, slots=True)
 class WriterPolicy:
-    """How much a writer has in flight and when it speaks; bytes and nanoseconds."""
+    """How much a writer has in flight and when it speaks; samples, bytes and nanoseconds.
 
-    send_window_bytes: int = 4 << 20
-    #: A HEARTBEAT rides along so many times per send window.
-    heartbeats_per_window: int = 8
-    #: While something is unacknowledged; doubles up to the maximum for a reader that stays silent.
+    RTI: DATA_WRITER_PROTOCOL rtps_reliable_writer. Where batches are sent, a batch counts as one sample.
+    """
+
+    #: While something is unacknowledged.
     heartbeat_period: int = 100_000_000
-    heartbeat_period_max: int = 3_000_000_000
-    #: Instead of heartbeat_period while the window is full: a lost ACKNACK must not stall the flow.
+    #: Instead of it from high_watermark unacknowledged samples up, until they are low_watermark again, and while
+    #: the send window is full.
     fast_heartbeat_period: int = 10_000_000
-    #: A turn: within it, a sample is sent again to a reader at most once.
-    nack_suppression: int = 5_000_000
+    #: Instead of it to a reader that has not caught up with the history it found.
+    late_joiner_heartbeat_period: int = 20_000_000
+    low_watermark: int = 0
+    high_watermark: int = LENGTH_UNLIMITED
+    #: A HEARTBEAT rides along so many times per send window (of samples and of bytes); 0: never.
+    heartbeats_per_max_samples: int = 8
+    #: HEARTBEATs a reader may leave unanswered before it is inactive; -1: any number.
+    max_heartbeat_retries: int = LENGTH_UNLIMITED
+    inactivate_nonprogressing_readers: bool = False
+    #: Unacknowledged samples at most; between the two the window moves with what is lost. -1: bytes alone decide.
+    min_send_window_size: int = LENGTH_UNLIMITED
+    max_send_window_size: int = LENGTH_UNLIMITED
+    send_window_update_period: int = 3_000_000_000
+    #: Percent.
+    send_window_increase_factor: int = 105
+    send_window_decrease_factor: int = 70
+    #: Unacknowledged bytes at most.
+    send_window_bytes: int = 4 << 20
+    #: A request is answered so much later, with what was requested meanwhile.
+    min_nack_response_delay: int = 0
+    #: What was sent again is not sent again to the same reader within the longer one of these.
+    max_nack_response_delay: int = 5_000_000
+    nack_suppression_duration: int = 0
+    #: One answer; it holds at least one sample, and at most max_samples_per_repair a datagram.
     max_bytes_per_nack_response: int = 256 << 10
-    #: To one reader in one turn, whatever it asks.
+    max_samples_per_repair: int = 32
+    #: To one reader within one suppression time, whatever it asks.
     max_repair_bytes: int = 4 << 20
+    #: What was sent counts as acknowledged after the keep duration, which adapts between the two.
+    disable_positive_acks: bool = False
+    disable_positive_acks_min_sample_keep_duration: int = 1_000_000
+    disable_positive_acks_max_sample_keep_duration: int = 1_000_000_000
+    disable_positive_acks_enable_adaptive_sample_keep_duration: bool = True
+    #: Percent.
+    disable_positive_acks_decrease_sample_keep_duration_factor: int = 95
+    disable_positive_acks_increase_sample_keep_duration_factor: int = 150
+
+    @property
+    def repair_suppression(self) -> int:
+        """What was sent again is not sent again to the same reader within this time."""
+        return max(self.max_nack_response_delay, self.nack_suppression_duration)
+
+
+class BatchWire(enum.Enum):
+    """How batches travel, see ``batch.wire``."""
+
+    #: DATA_BATCH to readers that say they read it (ours), coalesced DATA to all others.
+    AUTO = "auto"
+    #: DATA_BATCH also to RTI Connext's readers.
+    DATA_BATCH = "data_batch"
+    #: Coalesced DATA to all.
+    DATA = "data"
+
+
+class Compression(enum.Enum):
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPolicy:
+    """RTI's BATCH QoS, and what Ice's batches add. Bytes, samples, nanoseconds; -1 is LENGTH_UNLIMITED."""
+
+    enable: bool = False
+    #: Serialized bytes of all samples, encapsulation and padding included, metadata not.
+    max_data_bytes: int = 1024
+    max_samples: int = LENGTH_UNLIMITED
+    max_flush_delay: int = INFINITE
+    source_timestamp_resolution: int = INFINITE
+    thread_safe_write: bool = True
+    #: Batches are sized by how fast the user writes; ignored with ``enable``.
+    turbo_mode: bool = False
+    wire: BatchWire = BatchWire.AUTO
+    disable_inline_keyhash: bool = False
+    #: Bytes at which a batch is flushed however large max_data_bytes is; the smaller one counts.
+    auto_flush_size: int = LENGTH_UNLIMITED
+    compression: Compression = Compression.NONE
+    compression_level: int | None = None
+    #: Batches of fewer bytes are not compressed.
+    compression_threshold: int = 512
+    #: Batches a writer keeps; this or RESOURCE_LIMITS max_samples, whichever is reached first.
+    max_batches: int = LENGTH_UNLIMITED
+
+    @property
+    def batches(self) -> bool:
+        return self.enable or self.turbo_mode
+
+
+class Scheduling(enum.Enum):
+    """Which writer of a flow controller sends next."""
+
+    ROUND_ROBIN = "round_robin"
+    EARLIEST_DEADLINE_FIRST = "earliest_deadline_first"
+    HIGHEST_PRIORITY_FIRST = "highest_priority_first"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowControllerPolicy:
+    """A token bucket that asynchronous writers of one name share; -1 is unlimited."""
+
+    name: str = "default"
+    scheduling: Scheduling = Scheduling.EARLIEST_DEADLINE_FIRST
+    max_tokens: int = LENGTH_UNLIMITED
+    tokens_added_per_period: int = LENGTH_UNLIMITED
+    tokens_leaked_per_period: int = 0
+    period: int = 1_000_000_000
+    bytes_per_token: int = LENGTH_UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationPolicy:
+    """All that decides how one writer sends, but for its QoS."""
+
+    writer: WriterPolicy = WriterPolicy()
+    batch: BatchPolicy = BatchPolicy()
+    #: Asynchronous publishing; None: in the writing thread.
+    flow_controller: FlowControllerPolicy | None = None
+    transport_priority: int = 0
+    #: Unbatched samples that are written together share datagrams.
+    coalescing: bool = True
+    #: ``module:callable``, see `batching.Interceptor`.
+    interceptor: str | None = None
 
 
 @dataclass(slots=True)
@@ -56,13 +186,20 @@ class ReaderCounters:
     window_closed: int = 0
     held_samples: int = 0
     reorder_overflow: int = 0
+    #: Of those, what was beyond receive_window_size.
+    receive_window_overflow: int = 0
     unknown_writer: int = 0
+    received_batches: int = 0
+    #: Coherent sets of which nothing was handed out; their samples are among the lost ones.
+    coherent_sets_lost: int = 0
     fragments: int = 0
     duplicate_fragments: int = 0
     bad_fragments: int = 0
     fragment_overflow: int = 0
     heartbeats: int = 0
     bad_heartbeats: int = 0
+    #: Not answered: they came too soon after one that was.
+    suppressed_heartbeats: int = 0
     stale_counts: int = 0
     gaps: int = 0
     gap_overflow: int = 0
@@ -91,7 +228,25 @@ class WriterCounters:
     repaired_fragments: int = 0
     repaired_bytes: int = 0
     repairs_bounded: int = 0
+    #: Samples, and fragments, that were requested again before the suppression time was over.
+    repairs_suppressed: int = 0
     gaps_sent: int = 0
+    #: RELIABLE_WRITER_CACHE_CHANGED: how often the unacknowledged samples fell to none and to low_watermark,
+    #: and rose to high_watermark and to what the send window takes.
+    empty_reached: int = 0
+    low_watermark_reached: int = 0
+    high_watermark_reached: int = 0
+    full_reached: int = 0
+    unacknowledged_samples: int = 0
+    unacknowledged_samples_peak: int = 0
+    #: RELIABLE_READER_ACTIVITY_CHANGED.
+    active_readers: int = 0
+    inactive_readers: int = 0
+    reader_activity_changes: int = 0
+    #: OFFERED_DEADLINE_MISSED: periods without a write, of all instances.
+    offered_deadline_missed: int = 0
+    #: LIFESPAN was over before everybody had acknowledged it, or while it was kept for late joiners.
+    expired_samples: int = 0
 
     def snapshot(self) -> dict[str, int]:
         return asdict(self)
@@ -99,3 +254,5 @@ class WriterCounters:
 
 READER_POLICY: Final = ReaderPolicy()
 WRITER_POLICY: Final = WriterPolicy()
+BATCH_POLICY: Final = BatchPolicy()
+PUBLICATION_POLICY: Final = PublicationPolicy()

@@ -7,10 +7,13 @@ Invariants:
 * per writer, the runs handed out have strictly rising sequence numbers, without a hole unless it is counted
   in ``lost_samples`` or ``irrelevant_samples``;
 * nothing is acknowledged that the owner did not :meth:`~StatefulReader.take` (or is lost, or irrelevant), nor
-  anything while it holds acknowledgements back;
+  anything while it holds acknowledgements back; but for an open coherent set that is longer than what one
+  ACKNACK reaches: of that, what lies before a hole is acknowledged when the hole is requested;
 * a run that does not fit ``window`` is not taken; its writer counts as *closed* until a window is set into
   which that run fits, and a closed writer is asked for nothing;
-* a sample larger than ``sample_size_max`` is passed over, as if it were irrelevant.
+* a sample larger than ``sample_size_max`` is passed over, as if it were irrelevant;
+* a batch is handed out whole, or cut where a part of it came before as DATA;
+* with coherent access, a coherent set is handed out whole or not at all (:mod:`.coherent`).
 
 When and what the reader answers is the :mod:`.responder`'s.
 
@@ -27,17 +30,21 @@ A transient-local reader starts at 1; any reader starts after what ``resume`` sa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
 import numpy as np
 
-from ..errors import DecodeError
 from ..limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX
 from ..qos import Qos
 from ..structure import INFINITE, Guid, is_builtin
+from ..wire.batch import Batch
 from ..wire.samples import Run
-from ..wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatFrag
+from ..wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
+from .batch_numbers import BatchNumbers
+from .coherent import sets_of
+from .delivery import Delivery
 from .endpoint_info import WriterInfo
-from .fragments import FragmentBudget, FragmentedSample
+from .fragments import FragmentBudget, Reassembly
 from .outgoing import Outgoing
 from .policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .reorder import ReorderBudget
@@ -57,7 +64,9 @@ class StatefulReader:
         *,
         policy: ReaderPolicy = READER_POLICY,
         resume: Mapping[Guid, int] | None = None,
+        random: Random | None = None,
     ) -> None:
+        """``random`` draws the heartbeat response delays; by default a generator seeded by the GUID."""
         self.guid = guid
         self.qos = qos
         self.policy = policy
@@ -65,16 +74,19 @@ class StatefulReader:
         self.counters = ReaderCounters()
         #: Set by an owner whose samples are not safe yet: nothing is acknowledged or requested meanwhile.
         self.hold_acknowledgments = False
-        #: Bytes of the largest sample the owner can take, encapsulation header included; it may lower it.
-        self.sample_size_max = FRAGMENTED_SAMPLE_MAX
         self._delivered_before: dict[Guid, int] = dict(resume or {})
-        self._window = INFINITE
-        self._ready: list[Run] = []
         self._budget = FragmentBudget()
+        self._reassembly = Reassembly(self._budget, self.writers, self.counters)
         self._reorder_budget = ReorderBudget()
-        #: Writers one of whose runs did not fit, with the bytes it needs.
-        self._closed: dict[Guid, int] = {}
-        self._responder = Responder(guid.entity, policy, self.counters, self.writers, self._closed)
+        self._delivery = Delivery(self.counters, self._reassembly)
+        self._responder = Responder(
+            guid.entity,
+            policy,
+            self.counters,
+            self.writers,
+            self._delivery.closed,
+            random or Random(guid.to_bytes()),
+        )
 
     # --- matching --------------------------------------------------------------------------------
 
@@ -93,7 +105,14 @@ class StatefulReader:
             expected = resumed + 1
         elif reliable and self.qos.is_transient_local and info.transient_local:
             expected = 1
-        proxy = WriterProxy(info, self._reorder_budget, reliable=reliable, expected=expected)
+        proxy = WriterProxy(
+            info,
+            self._reorder_budget,
+            reliable=reliable,
+            expected=expected,
+            receive_window=self.policy.receive_window_size,
+            coherent=self.qos.coherent_access,
+        )
         self.writers[info.guid] = proxy
         if reliable:
             self._responder.introduce(proxy, now)
@@ -108,10 +127,11 @@ class StatefulReader:
         if proxy is None:
             return
         self.counters.lost_samples += proxy.undelivered
-        for sample in proxy.fragments.values():
-            self._budget.release(sample)
+        if proxy.sets is not None:
+            self.counters.coherent_sets_lost += sets_of(proxy.held)
+        self._reassembly.discard_below(proxy, INFINITE + 1)
         proxy.held.clear()
-        self._closed.pop(guid, None)
+        self._delivery.closed.pop(guid, None)
         self._responder.forget(guid)
         if proxy.synced and not is_builtin(self.guid.entity):
             self._delivered_before[guid] = proxy.expected - 1
@@ -123,19 +143,30 @@ class StatefulReader:
     @property
     def window(self) -> int:
         """Bytes of runs the owner can take from now on; shrinks with each run put into :meth:`take`."""
-        return self._window
+        return self._delivery.window
 
     @window.setter
     def window(self, nbytes: int) -> None:
-        self._window = nbytes
-        for guid in [guid for guid, needed in self._closed.items() if needed <= nbytes]:
+        delivery = self._delivery
+        delivery.window = nbytes
+        for guid in [guid for guid, needed in delivery.closed.items() if needed <= nbytes]:
             proxy = self.writers[guid]
-            if self._closed.get(guid, INFINITE) > self._window:
+            if delivery.closed.get(guid, INFINITE) > delivery.window:
                 continue  # what another writer had waiting took the room
-            del self._closed[guid]
-            self._drain(proxy)
-            if guid not in self._closed:
+            del delivery.closed[guid]
+            delivery.drain(proxy)
+            if guid not in delivery.closed:
                 self._responder.ask_at_once(proxy)
+
+    @property
+    def sample_size_max(self) -> int:
+        """Bytes of the largest sample the owner can take, encapsulation header included, and of the largest
+        coherent set; the owner may lower it."""
+        return self._delivery.sample_size_max
+
+    @sample_size_max.setter
+    def sample_size_max(self, nbytes: int) -> None:
+        self._delivery.sample_size_max = nbytes
 
     def take(self) -> list[Run]:
         """Runs ready since the last call, in order per writer.
@@ -143,7 +174,8 @@ class StatefulReader:
         They may view the receive buffer: valid until the next receive. Nothing is acknowledged while there
         are any.
         """
-        ready, self._ready = self._ready, []
+        delivery = self._delivery
+        ready, delivery.ready = delivery.ready, []
         return ready
 
     # --- data ------------------------------------------------------------------------------------
@@ -154,23 +186,66 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += run.count
             return
+        delivery, nbytes = self._delivery, run.data.nbytes
         if (
             run.first_sn == proxy.expected
             and proxy.synced
-            and run.data.nbytes <= self._window
-            and run.data.nbytes <= self.sample_size_max
+            and nbytes <= delivery.window
+            and nbytes <= delivery.sample_size_max
+            and not run.coherent_set
             and not proxy.held
             and not proxy.fragments
         ):
             proxy.expected += run.count
-            self._window -= run.data.nbytes
+            delivery.window -= nbytes
             self.counters.received_samples += run.count
-            self._ready.append(run)
+            delivery.ready.append(run)
             return
-        if run.data.nbytes > self.sample_size_max:
+        if nbytes > delivery.sample_size_max:
             self._accept_small(proxy, run, now)
         else:
             self._accept(proxy, run, now)
+
+    def on_batch(self, batch: Batch, *, now: int) -> None:
+        """A DATA_BATCH arrived; its runs have memory of their own."""
+        proxy = self.writers.get(batch.writer)
+        runs = batch.runs
+        if proxy is None:
+            self.counters.unknown_writer += sum(run.count for run in runs)
+            return
+        self.counters.received_batches += 1
+        if proxy.reliable:
+            if proxy.batches is None:
+                proxy.batches = BatchNumbers()
+            waits = batch.first_sn > proxy.expected or proxy.sets is not None
+            proxy.batches.on_batch(batch.batch_sn, batch.first_sn, batch.last_sn, waits=waits)
+        if len(runs) == 1 and runs[0].count == batch.last_sn + 1 - batch.first_sn:
+            self.on_run(runs[0], now=now)
+        else:
+            self._accept_pieces(proxy, batch, now)
+
+    def _accept_pieces(self, proxy: WriterProxy, batch: Batch, now: int) -> None:
+        """A batch in which numbers are left out: they will never come."""
+        delivery, counters = self._delivery, self.counters
+        count, nbytes = sum(run.count for run in batch.runs), sum(run.nbytes for run in batch.runs)
+        if not proxy.synced:
+            self._sync_at_data(proxy, batch.first_sn)
+        if batch.last_sn < proxy.expected:
+            counters.duplicate_samples += count
+            return
+        if nbytes > delivery.window and (not proxy.reliable or batch.first_sn <= proxy.expected):
+            delivery.refuse(proxy, count, nbytes, batch.last_sn)
+            return
+        overflow, at = counters.reorder_overflow, batch.first_sn
+        for run in batch.runs:
+            delivery.skip(proxy, at, run.first_sn - 1)
+            self.on_run(run, now=now)
+            at = run.last_sn + 1
+        delivery.skip(proxy, at, batch.last_sn)
+        if counters.reorder_overflow > overflow:
+            counters.reorder_overflow += proxy.held.give_up_batch(batch.batch_sn)
+        if proxy.synced:
+            delivery.drain(proxy)
 
     def _accept_small(self, proxy: WriterProxy, run: Run, now: int) -> None:
         """Accept the samples of a run that are not too large, and pass over the others."""
@@ -187,104 +262,26 @@ class StatefulReader:
         """A sample is larger than we take: it would hold up its writer for ever."""
         if not proxy.synced:
             self._sync_at_data(proxy, sn)
-        if sn < proxy.expected or sn in proxy.held:
-            self.counters.duplicate_samples += 1
-            return
-        self.counters.oversized_samples += 1
-        if not proxy.reliable:
-            self.counters.lost_samples += sn - proxy.expected
-            proxy.expected = sn
-        self._pass(proxy, sn, sn)
-        if proxy.synced:
-            self._drain(proxy)
-            self._responder.after_repair(proxy, now)
-            if proxy.expected < sn:
-                self._responder.suspect(proxy, sn, now + self.policy.reorder_delay)
+        before = proxy.expected
+        if self._delivery.pass_over(proxy, sn, sn):
+            self.counters.oversized_samples += 1
+            self._after(proxy, sn, before, now)
 
     def _accept(self, proxy: WriterProxy, run: Run, now: int, *, owned: bool = False) -> None:
         """A run that is not simply the next one."""
         if not proxy.synced:
             self._sync_at_data(proxy, run.first_sn)
-        if run.last_sn < proxy.expected:
-            self.counters.duplicate_samples += run.count
-            return
-        if run.first_sn < proxy.expected:
-            known = proxy.expected - run.first_sn
-            self.counters.duplicate_samples += known
-            run = run.take(known, run.count)
-        if not proxy.reliable:
-            self._deliver_best_effort(proxy, run)
-        elif proxy.synced and run.first_sn == proxy.expected:
-            if run.nbytes <= self._window:
-                self._deliver(run)
-                proxy.expected = run.last_sn + 1
-                self._drain(proxy)
+        before = proxy.expected
+        self._delivery.accept(proxy, run, owned=owned)
+        self._after(proxy, run.first_sn, before, now)
+
+    def _after(self, proxy: WriterProxy, sn: int, before: int, now: int) -> None:
+        """What arrived at ``sn`` may end a repair, or show a hole; ``before`` is what was expected then."""
+        if proxy.reliable and proxy.synced:
+            if proxy.expected > before or (proxy.sets is not None and sn <= proxy.nacked):
                 self._responder.after_repair(proxy, now)
-                return
-            self._close(proxy, run)
-            proxy.last_sn = max(proxy.last_sn, run.last_sn)
-            if owned:  # a reassembled sample is too dear to be sent again
-                self._hold(proxy, run, owned=True)
-        else:
-            self._hold(proxy, run, owned=owned)
-            if proxy.synced:
-                self._responder.suspect(proxy, run.first_sn, now + self.policy.reorder_delay)
-
-    def _deliver(self, run: Run) -> None:
-        self._window -= run.nbytes
-        self.counters.received_samples += run.count
-        self._ready.append(run)
-
-    def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
-        if run.nbytes > self._window:
-            self.counters.window_closed += run.count
-            return
-        self.counters.lost_samples += run.first_sn - proxy.expected
-        self._deliver(run)
-        proxy.expected = run.last_sn + 1
-        self._discard_fragments(proxy)
-
-    def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool) -> None:
-        new, kept, lost = proxy.held.add(run, owned=owned)
-        self.counters.duplicate_samples += run.count - new
-        self.counters.held_samples += kept
-        self.counters.reorder_overflow += lost
-        if lost:
-            # Given up, not forgotten: it was announced, so it will be requested.
-            proxy.last_sn = max(proxy.last_sn, run.last_sn)
-
-    def _close(self, proxy: WriterProxy, run: Run) -> None:
-        self.counters.window_closed += run.count
-        self._closed[proxy.guid] = run.nbytes
-
-    def _drain(self, proxy: WriterProxy) -> None:
-        """Hand out what is held as far as it goes on from ``expected``; pass what will never come."""
-        held, counters = proxy.held, self.counters
-        while True:
-            # First, so that what is held lies above ``expected``: each turn of the loop moves it up.
-            counters.duplicate_samples += held.discard_below(proxy.expected)
-            step = held.peek(proxy.expected)
-            if step is None:
-                if proxy.expected >= proxy.first_sn:
-                    break
-                # The writer no longer has what is missing before first_sn (RTPS 2.5 §8.4.12.2.6).
-                skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
-                if proxy.counts_losses:
-                    counters.lost_samples += skipped_to - proxy.expected
-                proxy.expected = skipped_to
-                continue
-            after, run = step
-            if run is None:
-                counters.irrelevant_samples += after - proxy.expected
-            elif run.nbytes > self._window:
-                self._close(proxy, run)
-                break
-            else:
-                counters.irrelevant_samples += after - proxy.expected - run.count
-                self._deliver(run)
-                held.pop()
-            proxy.expected = after
-        self._discard_fragments(proxy)
+            if proxy.expected < sn and proxy.is_missing:
+                self._responder.on_hole(proxy, sn, now)
 
     # --- fragments -------------------------------------------------------------------------------
 
@@ -303,55 +300,11 @@ class StatefulReader:
         if frag.sample_size > min(self.sample_size_max, FRAGMENTED_SAMPLE_MAX):
             self._pass_oversized(proxy, frag.sn, now)
             return
-        sample = proxy.fragments.get(frag.sn) or self._start_fragmented(proxy, frag, timestamp, now)
-        if sample is None:
-            self.counters.fragment_overflow += 1
-            return
-        try:
-            fits = sample.add(frag, now)
-        except DecodeError:
-            fits = False
-        if not fits:
-            self.counters.bad_fragments += 1
-            if not sample.received:
-                self._give_up_fragmented(proxy, frag.sn)
-        elif sample.is_complete:
-            self._give_up_fragmented(proxy, frag.sn)
-            self._accept(proxy, sample.to_run(), now, owned=True)
-        elif proxy.reliable and proxy.synced:
-            # A request is being answered: what is missing when that falls silent is to be requested anew.
-            proxy.nacked = min(proxy.nacked, frag.sn - 1)
-            self._responder.suspect(proxy, frag.sn, now + self.policy.reorder_delay)
-
-    def _start_fragmented(
-        self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int
-    ) -> FragmentedSample | None:
-        while self._budget.admits(frag):
-            sample, evicted = self._budget.start(proxy.guid, frag, timestamp, now)
-            for old in evicted:
-                self.writers[old.writer].fragments.pop(old.sn, None)
-                self.counters.fragment_overflow += 1
-            if sample is not None:
-                proxy.fragments[frag.sn] = sample
-                return sample
-            # No room. A best-effort writer's oldest is the least likely to be finished; from a reliable one
-            # the lowest is needed first.
-            victim = None
-            if proxy.fragments:
-                victim = max(proxy.fragments) if proxy.reliable else min(proxy.fragments)
-            if victim is None or (victim > frag.sn) != proxy.reliable:
-                return None
-            self._give_up_fragmented(proxy, victim)
-            self.counters.fragment_overflow += 1
-        return None
-
-    def _give_up_fragmented(self, proxy: WriterProxy, sn: int) -> None:
-        self._budget.release(proxy.fragments.pop(sn))
-
-    def _discard_fragments(self, proxy: WriterProxy) -> None:
-        if proxy.fragments:
-            for sn in [sn for sn in proxy.fragments if sn < proxy.expected]:
-                self._give_up_fragmented(proxy, sn)
+        run = self._reassembly.add(proxy, frag, timestamp, now)
+        if run is not None:
+            self._accept(proxy, run, now, owned=True)
+        elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
+            self._responder.on_fragment(proxy, frag.sn, now)
 
     def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:
         """The writer says how much of a fragmented sample it has sent (RTPS 2.5 §8.3.8.7)."""
@@ -365,11 +318,11 @@ class StatefulReader:
             return
         sample = proxy.fragments.get(heartbeat.sn)
         if sample is None:
-            self._responder.suspect(proxy, heartbeat.sn, now + self.policy.reorder_delay)
+            self._responder.on_hole(proxy, heartbeat.sn, now)
             proxy.last_sn = max(proxy.last_sn, heartbeat.sn)
         else:
             sample.announced = max(sample.announced, min(heartbeat.last_fragment, sample.fragments))
-            self._responder.suspect(proxy, heartbeat.sn, now + self.policy.heartbeat_response_delay)
+            self._responder.on_hole(proxy, heartbeat.sn, now, announced=True)
 
     # --- what the writer says about its history --------------------------------------------------
 
@@ -384,24 +337,42 @@ class StatefulReader:
         if not proxy.heartbeats.accept(heartbeat.count, now):
             self.counters.stale_counts += 1
             return
-        self.counters.heartbeats += 1
         if heartbeat.last_sn < min(proxy.last_sn, proxy.expected - 1) and is_builtin(self.guid.entity):
             # A participant restarted under its old GUID counts from the beginning again: so do we with it.
             self.unmatch_writer(writer)
             self.match_writer(proxy.info, now=now)
             proxy = self.writers[writer]
             proxy.heartbeats.accept(heartbeat.count, now)
+        self._on_heartbeat(proxy, heartbeat.first_sn, heartbeat.last_sn, now, final=heartbeat.final)
+
+    def on_heartbeat_batch(self, writer: Guid, heartbeat: HeartbeatBatch, *, now: int) -> None:
+        """The same of a writer of batches, which tells their numbers, too."""
+        proxy = self.writers.get(writer)
+        if proxy is None or not proxy.reliable:
+            return
+        if not proxy.heartbeat_batches.accept(heartbeat.count, now):
+            self.counters.stale_counts += 1
+            return
+        if proxy.batches is None:
+            proxy.batches = BatchNumbers()
+        first, last = heartbeat.first_sn, heartbeat.last_sn
+        proxy.batches.on_heartbeat(heartbeat.first_batch_sn, heartbeat.last_batch_sn, first, last)
+        self._on_heartbeat(proxy, first, last, now, final=heartbeat.final)
+
+    def _on_heartbeat(
+        self, proxy: WriterProxy, first_sn: int, last_sn: int, now: int, *, final: bool
+    ) -> None:
+        self.counters.heartbeats += 1
         # Not the maximum: what a forged HEARTBEAT announced is taken back by the next true one.
-        proxy.last_sn = heartbeat.last_sn
+        proxy.last_sn = last_sn
         if not proxy.synced:
-            volatile = not proxy.info.transient_local
-            self._sync(proxy, heartbeat.first_sn if volatile else heartbeat.last_sn + 1)
-        if heartbeat.first_sn > proxy.first_sn:
-            proxy.first_sn = heartbeat.first_sn
+            self._delivery.sync(proxy, last_sn + 1 if proxy.info.transient_local else first_sn)
+        if first_sn > proxy.first_sn:
+            proxy.first_sn = first_sn
         if proxy.expected < proxy.first_sn or proxy.held:
-            self._drain(proxy)
+            self._delivery.drain(proxy)
         proxy.counts_losses = True
-        self._responder.on_heartbeat(proxy, final=heartbeat.final, now=now)
+        self._responder.on_heartbeat(proxy, final=final, now=now)
 
     def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
         """Some sequence numbers will never come (RTPS 2.5 §8.3.8.4)."""
@@ -413,33 +384,14 @@ class StatefulReader:
         if gap.start_sn < gap.irrelevant.base:
             ranges.insert(0, (gap.start_sn, gap.irrelevant.base - 1))
         for first, last in ranges:
-            self._pass(proxy, first, last)
+            self._delivery.skip(proxy, first, last)
         if proxy.synced:
-            self._drain(proxy)
+            self._delivery.drain(proxy)
             self._responder.after_repair(proxy, now)
-
-    def _pass(self, proxy: WriterProxy, first: int, last: int) -> None:
-        """first..last will never come."""
-        first = max(first, proxy.expected)
-        if first > last:
-            return
-        if proxy.synced and first == proxy.expected and not proxy.held:
-            self.counters.irrelevant_samples += last + 1 - first
-            proxy.expected = last + 1
-        elif proxy.reliable and not proxy.held.add_irrelevant(first, last):
-            self.counters.gap_overflow += 1
-            if proxy.synced and first == proxy.expected:
-                proxy.expected = last + 1
 
     def _sync_at_data(self, proxy: WriterProxy, sn: int) -> None:
         if not proxy.reliable or (proxy.info.transient_local and not self.qos.is_transient_local):
-            self._sync(proxy, sn)
-
-    def _sync(self, proxy: WriterProxy, expected: int) -> None:
-        proxy.synced = True
-        proxy.expected = expected
-        proxy.held.discard_below(expected)
-        self._discard_fragments(proxy)
+            self._delivery.sync(proxy, sn)
 
     # --- time and answers ------------------------------------------------------------------------
 
@@ -452,4 +404,4 @@ class StatefulReader:
 
     def outgoing(self) -> list[Outgoing]:
         """ACKNACKs and NACK_FRAGs to send now; what would acknowledge runs not taken, or held back, waits."""
-        return self._responder.outgoing(hold=self.hold_acknowledgments or bool(self._ready))
+        return self._responder.outgoing(hold=self.hold_acknowledgments or bool(self._delivery.ready))

@@ -4,16 +4,19 @@ Invariants: ``_covered`` holds every sequence number that need not come any more
 of ``_runs`` lies wholly in it, sorted, none overlapping another; ``nbytes`` is the memory the runs own, at
 most ``bytes_max`` (one run alone may exceed it), and that of all buffers of a :class:`ReorderBudget` together
 stays within that budget (one run alone may exceed it, too); intervals and runs number at most ``runs_max``
-each. When full, the highest sequence numbers are given up: the lower ones are needed first. A buffer that is
-thrown away is to be cleared before, for the budget's sake.
+each; ``units`` counts samples, and batches as one each, and stays within ``units_max`` if that is not
+unlimited. When full, the highest sequence numbers are given up: the lower ones are needed first. A batch is
+given up whole. A buffer that is thrown away is to be cleared before, for the budget's sake.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from ..limits import REORDER_BYTES_MAX, REORDER_RUNS_MAX, REORDER_WRITER_BYTES_MAX
+from ..qos import LENGTH_UNLIMITED
 from ..wire.samples import Run
 from .intervals import IntervalSet
 
@@ -34,12 +37,27 @@ class ReorderBudget:
 class ReorderBuffer:
     """Runs and irrelevant ranges above the next expected sequence number."""
 
-    __slots__ = ("_budget", "_covered", "_firsts", "_runs", "bytes_max", "nbytes", "runs_max")
+    __slots__ = (
+        "_batches",
+        "_budget",
+        "_covered",
+        "_firsts",
+        "_runs",
+        "bytes_max",
+        "nbytes",
+        "runs_max",
+        "units",
+        "units_max",
+    )
 
-    def __init__(self, budget: ReorderBudget) -> None:
+    def __init__(self, budget: ReorderBudget, *, units_max: int = LENGTH_UNLIMITED) -> None:
         self.bytes_max = REORDER_WRITER_BYTES_MAX
         self.runs_max = REORDER_RUNS_MAX
+        self.units_max = units_max
         self.nbytes = 0
+        self.units = 0
+        #: How many runs of each batch there are.
+        self._batches: Counter[int] = Counter()
         self._budget = budget
         self._covered = IntervalSet()
         self._runs: list[Run] = []
@@ -62,9 +80,30 @@ class ReorderBuffer:
         return self._covered.lowest[0]
 
     @property
+    def runs(self) -> Sequence[Run]:
+        """The runs, ascending."""
+        return self._runs
+
+    @property
     def samples(self) -> int:
         """How many samples the runs have."""
         return sum(run.count for run in self._runs)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether ``units_max`` is reached."""
+        return self.units >= self.units_max != LENGTH_UNLIMITED
+
+    @property
+    def first_hole(self) -> int:
+        """The number behind the lowest stretch that is held; there must be one."""
+        return self._covered.lowest[1] + 1
+
+    @property
+    def last_before_hole(self) -> Run | None:
+        """The last run of the lowest stretch, if it has one."""
+        i = bisect_right(self._firsts, self._covered.lowest[1]) if self._covered else 0
+        return self._runs[i - 1] if i else None
 
     def __contains__(self, sn: int) -> bool:
         return sn in self._covered
@@ -72,6 +111,10 @@ class ReorderBuffer:
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """What of first..last is still missing, as inclusive ranges."""
         return self._covered.holes(first, last)
+
+    def within(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """What of first..last is held, as inclusive ranges."""
+        return self._covered.within(first, last)
 
     def add(self, run: Run, *, owned: bool = False) -> tuple[int, int, int]:
         """Keep what is new of ``run``: (samples new, kept, given up for lack of room).
@@ -85,16 +128,22 @@ class ReorderBuffer:
             part = run.take(first - run.first_sn, last - run.first_sn + 1)
             lost += self._make_room(part)
             if not self._fits(part):
-                lost += part.count
-                break  # what follows is higher still
+                room = self.units_max - self.units
+                if part.batch_sn or not 0 < room < part.count or not self._fits(part.take(0, room)):
+                    lost += new - kept
+                    break  # what follows is higher still
+                part = part.take(0, room)  # the rest is beyond the receive window
             # The receive buffer is reused: here ownership passes on.
             part = part if owned and part is run else part.copy()
             i = bisect_right(self._firsts, first)
             self._runs.insert(i, part)
             self._firsts.insert(i, first)
-            self._covered.add(first, last)
-            self._account(part.nbytes)
+            self._covered.add(first, part.last_sn)
+            self._account(part, 1)
             kept += part.count
+            if part.last_sn < last:
+                lost += new - kept
+                break
         return new, kept, lost
 
     def add_irrelevant(self, first: int, last: int) -> bool:
@@ -122,10 +171,35 @@ class ReorderBuffer:
             return run.last_sn + 1, run.take(max(expected - run.first_sn, 0), run.count)
         return last + 1, None
 
-    def pop(self) -> None:
-        """Drop the first run: it was delivered."""
-        self._account(-self._runs[0].nbytes)
-        del self._runs[0], self._firsts[0]
+    def group(self, expected: int, *, coherent: bool) -> list[Run]:
+        """What is to be handed out together: the first run from ``expected`` on, and what comes right behind
+        it of the same batch, or if ``coherent`` of the same coherent set."""
+        runs = self._runs
+        first, last = runs[0], self._covered.lowest[1]
+        stop = 1
+        if coherent and first.coherent_set:
+            while stop < len(runs) and self._firsts[stop] <= last:
+                if runs[stop].coherent_set != first.coherent_set:
+                    break
+                stop += 1
+        elif first.batch_sn:
+            while stop < len(runs) and self._firsts[stop] <= last and runs[stop].batch_sn == first.batch_sn:
+                stop += 1
+        return [first.take(max(expected - first.first_sn, 0), first.count), *runs[1:stop]]
+
+    def pop(self, count: int = 1) -> None:
+        """Drop the first runs: they were delivered."""
+        for run in self._runs[:count]:
+            self._account(run, -1)
+        del self._runs[:count], self._firsts[:count]
+
+    def give_up_batch(self, batch_sn: int) -> int:
+        """Drop what there is of a batch that did not fit; returns how many samples that costs."""
+        lost = 0
+        for run in [run for run in self._runs if run.batch_sn == batch_sn]:
+            self._remove(run)
+            lost += run.count
+        return lost
 
     def discard_below(self, sn: int) -> int:
         """Forget everything below ``sn``; returns how many samples of runs that were thrown away."""
@@ -139,18 +213,35 @@ class ReorderBuffer:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._account(-self.nbytes)
+        self.pop(len(self._runs))
         self._covered = IntervalSet()
-        self._runs.clear()
-        self._firsts.clear()
 
-    def _account(self, nbytes: int) -> None:
-        self.nbytes += nbytes
-        self._budget.nbytes += nbytes
+    def _account(self, run: Run, sign: int) -> None:
+        """A run was put in (1) or taken out (-1)."""
+        self.nbytes += sign * run.nbytes
+        self._budget.nbytes += sign * run.nbytes
+        if not run.batch_sn:
+            self.units += sign * run.count
+            return
+        before = self._batches[run.batch_sn]
+        self._batches[run.batch_sn] = before + sign
+        if not before:
+            self.units += 1
+        elif before + sign == 0:
+            self.units -= 1
+            del self._batches[run.batch_sn]
+
+    def _remove(self, run: Run) -> None:
+        i = bisect_right(self._firsts, run.first_sn) - 1
+        del self._runs[i], self._firsts[i]
+        self._account(run, -1)
+        self._covered.remove(run.first_sn, run.last_sn)
 
     def _fits(self, part: Run) -> bool:
+        units = part.count if not part.batch_sn else part.batch_sn not in self._batches
         return (
-            len(self._runs) < self.runs_max
+            (self.units_max == LENGTH_UNLIMITED or self.units + units <= self.units_max)
+            and len(self._runs) < self.runs_max
             and len(self._covered) < self.runs_max
             and (not self._runs or self.nbytes + part.nbytes <= self.bytes_max)
             and self._budget.has_room(part.nbytes)
@@ -160,9 +251,10 @@ class ReorderBuffer:
         """Give up runs above ``part`` until it fits; returns how many samples that cost."""
         lost = 0
         while not self._fits(part) and self._runs and self._runs[-1].first_sn > part.first_sn:
-            run = self._runs.pop()
-            self._firsts.pop()
-            self._account(-run.nbytes)
-            self._covered.remove(run.first_sn, run.last_sn)
+            run = self._runs[-1]
+            if run.batch_sn and run.batch_sn != part.batch_sn:
+                lost += self.give_up_batch(run.batch_sn)
+                continue
+            self._remove(run)
             lost += run.count
         return lost

@@ -1,19 +1,51 @@
 """What a writer sends again: samples, fragments, and GAPs for what is no more (RTPS 2.5 §8.4.9.2).
 
-Invariant: one response stays within the policy's max_bytes_per_nack_response, one turn to one reader within
-max_repair_bytes, and nothing is sent twice to a reader within a turn (:mod:`.reader_proxy`); a reader that
-still lacks something asks again.
+Invariant: one answer stays within the policy's max_bytes_per_nack_response but for its first sample, a datagram
+of it within max_samples_per_repair; what goes to one reader within repair_suppression stays within
+max_repair_bytes, and nothing goes to it twice (:mod:`.reader_proxy`). A reader that still lacks something asks
+again.
 """
 
 from __future__ import annotations
 
-from ..structure import ENTITYID_UNKNOWN
-from ..wire.numbers import FragmentNumberSet, SequenceNumberSet
+from dataclasses import dataclass
+
+from ..wire.framing import Block
+from ..wire.numbers import SequenceNumberSet
 from ..wire.submessages import Gap
+from .batch_content import DATA, BatchContent
 from .history import Change, LargeSample, WriterHistory, addressed_to
-from .outgoing import HEARTBEAT_ROOM, Buffer, Packer
+from .intervals import IntervalSet
+from .outgoing import DATAGRAM_ROOM, HEARTBEAT_ROOM, Buffer, Packer
 from .policies import WriterCounters, WriterPolicy
-from .reader_proxy import ReaderProxy
+from .reader_proxy import ReaderProxy, Requested
+
+
+@dataclass(slots=True)
+class Answer(Packer):
+    """The datagrams of one answer."""
+
+    samples_max: int = 0
+    #: Bytes of samples and fragments.
+    repaired: int = 0
+    #: Samples in the last datagram.
+    _samples: int = 0
+
+    @property
+    def free(self) -> int:
+        """Samples that the last datagram takes, or the next one if it is full."""
+        return max(self.samples_max - self._samples, 0) or self.samples_max
+
+    def add_samples(self, data: Buffer, timestamp: int, count: int) -> None:
+        if self._samples + count > self.samples_max:
+            self.begin_datagram()
+        datagrams = len(self.packed)
+        self.add_repair(data, timestamp)
+        self._samples = count if len(self.packed) > datagrams else self._samples + count
+
+    def add_repair(self, data: Buffer, timestamp: int) -> None:
+        self.add(data, timestamp, reserve=HEARTBEAT_ROOM)
+        self.repaired += len(data)
 
 
 class Repairs:
@@ -25,124 +57,209 @@ class Repairs:
         history: WriterHistory,
         policy: WriterPolicy,
         counters: WriterCounters,
+        *,
+        message_size: int,
         budget: int,
     ) -> None:
         self.policy = policy
         self.counters = counters
         self._writer_id = writer_id
         self._history = history
+        self._message_size = message_size
         self._budget = budget
 
-    def send(self, packer: Packer, proxy: ReaderProxy, missing: SequenceNumberSet, now: int) -> None:
-        """Send again what is requested; GAP for what is no more (RTPS 2.5 §8.4.9.2.6 ff.)."""
-        proxy.begin_repair(now, self.policy.nack_suppression)
+    def answer(self, proxy: ReaderProxy, now: int) -> Answer:
+        """Send again what the reader has asked for; GAP for what is no more (RTPS 2.5 §8.4.9.2.6 ff.)."""
+        requested, proxy.requested = proxy.requested, Requested()
+        proxy.recent.forget(now - self.policy.repair_suppression)
+        answer = Answer(
+            min(self._message_size, proxy.info.message_size_max),
+            proxy.info.destinations,
+            proxy.guid.prefix,
+            samples_max=self.policy.max_samples_per_repair,
+        )
+        self._send_samples(answer, proxy, requested, now)
+        for sn, fragments in requested.fragments.items():
+            self._send_fragments(answer, proxy, sn, fragments, now)
+        return answer
+
+    # --- samples ---------------------------------------------------------------------------------
+
+    def _send_samples(self, answer: Answer, proxy: ReaderProxy, requested: Requested, now: int) -> None:
         done = 0
-        for first, last in missing.ranges():
+        for first, last in requested.samples:
             first, last = max(first, done + 1), min(last, self._history.last_sn)
             if first < proxy.first_relevant:
-                self._gap(packer, proxy, first, proxy.first_relevant - 1)
+                self._gap(answer, proxy, first, proxy.first_relevant - 1)
                 first = proxy.first_relevant
-            done = self._resend(packer, proxy, first, last, at_end=last == missing.base + 255)
+            done = self._resend(answer, proxy, first, last, now, at_end=last == requested.full_at)
             if done < last:
                 self.counters.repairs_bounded += 1
                 break
 
-    def _resend(self, packer: Packer, proxy: ReaderProxy, first: int, last: int, *, at_end: bool) -> int:
+    def _resend(
+        self, answer: Answer, proxy: ReaderProxy, first: int, last: int, now: int, *, at_end: bool
+    ) -> int:
         """Send first..last; returns the last number dealt with: less than ``last`` where bounds were reached.
 
         ``at_end``: the request fills its bitmap, so the reader could not say that it lacks more. The rest of
         the last block follows, and as much of the history before a late joiner's time as the bounds allow.
         """
-        sn = first
+        sn, asked = first, last
         while sn <= last:
             change = self._history.find(sn)
             if change is None or change.first_sn > sn:
                 next_sn = self._history.last_sn + 1 if change is None else change.first_sn
-                self._gap(packer, proxy, sn, next_sn - 1)
+                self._gap(answer, proxy, sn, next_sn - 1)
                 sn = next_sn
                 continue
             if at_end and change.last_sn >= last:
                 last = change.last_sn
                 following = self._history.find(last + 1)
-                if following is not None and following.last_sn <= proxy.joined_sn:
+                if (
+                    following is not None
+                    and last >= proxy.history_sent
+                    and following.last_sn <= proxy.joined_sn
+                ):
                     last = following.last_sn
             stop = min(change.last_sn, last)
-            for a, b in proxy.unsent(sn, stop):
-                if not self._resend_change(packer, proxy, change, a, b):
+            unsent = proxy.recent.unsent(sn, stop)
+            if sn <= asked:
+                due = sum(min(b, asked) - a + 1 for a, b in unsent if a <= asked)
+                self.counters.repairs_suppressed += min(stop, asked) - sn + 1 - due
+            for a, b in unsent:
+                if not proxy.recent.unsent(a, b):
+                    continue  # it went with its batch
+                if not self._resend_change(answer, proxy, change, a, b, now):
                     return a - 1
             sn = stop + 1
         return sn - 1
 
     def _resend_change(
-        self, packer: Packer, proxy: ReaderProxy, change: Change, first: int, last: int
+        self, answer: Answer, proxy: ReaderProxy, change: Change, first: int, last: int, now: int
     ) -> bool:
         content = change.content
         if isinstance(content, LargeSample):
             # Whoever asks for the whole again, and not by NACK_FRAG, goes on where the bounds stopped us.
             sn, start = proxy.fragment_cursor
             start = start if sn == first and start <= content.fragments else 1
-            after = self._resend_fragments(packer, proxy, change, start, content.fragments)
+            after = self._resend_fragments(answer, proxy, change, start, content.fragments, now)
             proxy.fragment_cursor = (first, after)
             if after > content.fragments:
-                proxy.note_sent(first, last)
+                proxy.recent.note(first, last, 0, now=now)
             return after > content.fragments
-        while first <= last:
-            room = self._room_for_repair(packer, proxy)
-            if room <= 0:
+        if isinstance(content, BatchContent):
+            return self._resend_batch(answer, proxy, change, content, first, last, now)
+        return self._resend_block(answer, proxy, content, change.timestamp, first, last, now)
+
+    def _resend_batch(
+        self,
+        answer: Answer,
+        proxy: ReaderProxy,
+        change: Change,
+        content: BatchContent,
+        first: int,
+        last: int,
+        now: int,
+    ) -> bool:
+        """All of a batch to who reads batches of its size, else the samples that are asked for."""
+        if proxy.form != DATA and content.nbytes <= proxy.info.message_size_max - DATAGRAM_ROOM:
+            if content.nbytes > self._room(answer, proxy) and not self._may_begin(answer, proxy):
                 return False
-            stop = min(max(content.fitting(first, min(room, self._budget)), first), last)
-            data: Buffer = content.slice(first, stop)
-            if first <= proxy.joined_sn:
-                data = addressed_to(proxy.guid.entity, content, first, stop)
-            packer.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
-            proxy.note_sent(first, stop)
-            self._count_repair(proxy, len(data), samples=stop - first + 1)
+            data = content.encoded(proxy.form, proxy.guid.entity)
+            answer.add_samples(data, change.timestamp, 1)
+            proxy.recent.note(change.first_sn, change.last_sn, len(data), now=now)
+            proxy.history_sent = max(proxy.history_sent, change.last_sn)
+            self.counters.repaired_samples += change.count
+            self.counters.repaired_bytes += len(data)
+            return True
+        for stretch in content.stretches():
+            a, b = max(first, stretch.first), min(last, stretch.last)
+            if a > b:
+                continue
+            if stretch.block is None:
+                self._gap(answer, proxy, a, b)
+            elif not self._resend_block(answer, proxy, stretch.block, stretch.timestamp, a, b, now):
+                return False
+        return True
+
+    def _resend_block(
+        self,
+        answer: Answer,
+        proxy: ReaderProxy,
+        content: Block,
+        timestamp: int,
+        first: int,
+        last: int,
+        now: int,
+    ) -> bool:
+        while first <= last:
+            room = min(self._room(answer, proxy), self._budget, proxy.info.message_size_max - DATAGRAM_ROOM)
+            stop = min(content.fitting(first, room), first + answer.free - 1, last)
+            if stop < first:
+                if not self._may_begin(answer, proxy):
+                    return False
+                stop = first
+            data = addressed_to(proxy.guid.entity, content, first, stop)
+            answer.add_samples(data, timestamp, stop - first + 1)
+            proxy.recent.note(first, stop, len(data), now=now)
+            proxy.history_sent = max(proxy.history_sent, stop)
+            self.counters.repaired_samples += stop - first + 1
+            self.counters.repaired_bytes += len(data)
             first = stop + 1
         return True
 
+    # --- fragments -------------------------------------------------------------------------------
+
+    def _send_fragments(
+        self, answer: Answer, proxy: ReaderProxy, sn: int, fragments: IntervalSet, now: int
+    ) -> None:
+        """Send fragments of one sample again; GAP if it is no more."""
+        change = self._history.find(sn)
+        if change is None or change.first_sn > sn or sn < proxy.first_relevant:
+            self._gap(answer, proxy, sn, sn)
+        elif isinstance(change.content, LargeSample):
+            for first, last in fragments:
+                self._resend_fragments(answer, proxy, change, first, last, now)
+
     def _resend_fragments(
-        self, packer: Packer, proxy: ReaderProxy, change: Change, first: int, last: int
+        self, answer: Answer, proxy: ReaderProxy, change: Change, first: int, last: int, now: int
     ) -> int:
         """Send fragments first..last of a large sample; returns the one to go on with."""
         large, sn = change.content, change.first_sn
         if not isinstance(large, LargeSample):
             return last + 1
-        reader_id = proxy.guid.entity if sn <= proxy.joined_sn else ENTITYID_UNKNOWN
-        for a, b in proxy.unsent_fragments(sn, first, min(last, large.fragments)):
+        last = min(last, large.fragments)
+        reader_id = proxy.guid.entity
+        unsent = proxy.recent.unsent(first, last, of=sn)
+        self.counters.repairs_suppressed += max(last - first + 1, 0) - sum(b - a + 1 for a, b in unsent)
+        for a, b in unsent:
             for number in range(a, b + 1):
-                if self._room_for_repair(packer, proxy) <= 0:
+                data = large.encode(self._writer_id, sn, number, reader_id)
+                if self._room(answer, proxy) < len(data) and not self._may_begin(answer, proxy):
                     self.counters.repairs_bounded += 1
                     return number
-                data = large.encode(self._writer_id, sn, number, reader_id)
-                packer.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
-                proxy.note_sent_fragments(sn, number, number)
-                self._count_repair(proxy, len(data), fragments=1)
+                answer.add_repair(data, change.timestamp)
+                proxy.recent.note(number, number, len(data), now=now, of=sn)
+                self.counters.repaired_fragments += 1
+                self.counters.repaired_bytes += len(data)
         return last + 1
 
-    def send_fragments(
-        self, packer: Packer, proxy: ReaderProxy, sn: int, missing: FragmentNumberSet, now: int
-    ) -> None:
-        """Send fragments of one sample again; GAP if it is no more."""
-        proxy.begin_repair(now, self.policy.nack_suppression)
-        change = self._history.find(sn)
-        if change is None or change.first_sn > sn or sn < proxy.first_relevant:
-            self._gap(packer, proxy, sn, sn)
-        elif isinstance(change.content, LargeSample):
-            for first, last in missing.ranges():
-                self._resend_fragments(packer, proxy, change, first, last)
+    # --- both ------------------------------------------------------------------------------------
 
-    def _gap(self, packer: Packer, proxy: ReaderProxy, first: int, last: int) -> None:
+    def _gap(self, answer: Answer, proxy: ReaderProxy, first: int, last: int) -> None:
         """Tell one reader that first..last will never come."""
         gap = Gap(proxy.guid.entity, self._writer_id, first, SequenceNumberSet(last + 1))
-        packer.add(gap.encode(), reserve=HEARTBEAT_ROOM)
+        answer.add(gap.encode(), reserve=HEARTBEAT_ROOM)
         self.counters.gaps_sent += 1
 
-    def _room_for_repair(self, packer: Packer, proxy: ReaderProxy) -> int:
-        in_response = self.policy.max_bytes_per_nack_response - packer.nbytes
-        return min(in_response, self.policy.max_repair_bytes - proxy.repaired_bytes)
+    def _room(self, answer: Answer, proxy: ReaderProxy) -> int:
+        """Bytes."""
+        in_answer = self.policy.max_bytes_per_nack_response - answer.repaired
+        room = min(in_answer, self.policy.max_repair_bytes - proxy.recent.nbytes)
+        return 0 if proxy.recent.is_full else max(room, 0)
 
-    def _count_repair(self, proxy: ReaderProxy, nbytes: int, *, samples: int = 0, fragments: int = 0) -> None:
-        proxy.repaired_bytes += nbytes
-        self.counters.repaired_bytes += nbytes
-        self.counters.repaired_samples += samples
-        self.counters.repaired_fragments += fragments
+    def _may_begin(self, answer: Answer, proxy: ReaderProxy) -> bool:
+        """Whether the answer may hold one sample, whatever its size."""
+        used_up = proxy.recent.is_full or proxy.recent.nbytes >= self.policy.max_repair_bytes
+        return not answer.repaired and not used_up

@@ -1,7 +1,8 @@
 """What a reader says to its writers, and when (RTPS 2.5 §8.4.12.2).
 
 Says that it is there until the writer is heard, acknowledges at once, requests what is missing a little later,
-and again with growing patience while nothing comes.
+and again with growing patience while nothing comes. With heartbeat response delays, both come that much later;
+with positive acknowledgements disabled, requests are all it says.
 
 Invariants:
 * ``_timers`` says when each writer with something due wants :meth:`Responder.handle_timer`;
@@ -12,15 +13,20 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from random import Random
+from typing import Final
 
-from ..limits import MESSAGE_SIZE_MAX, NUMBER_SET_BITS
+from ..limits import MESSAGE_SIZE_MAX
 from ..structure import INFINITE, Guid
 from ..wire.numbers import SequenceNumberSet
-from ..wire.submessages import AckNack, NackFrag
+from ..wire.submessages import AckNack, AckNackBatch, NackFrag
 from .counts import next_count
 from .outgoing import Outgoing, Packer
 from .policies import ReaderCounters, ReaderPolicy
 from .writer_proxy import WriterProxy
+
+#: A request is not repeated sooner, whatever the policy says.
+_REPETITION_MIN: Final = 1_000_000
 
 
 class Responder:
@@ -33,12 +39,14 @@ class Responder:
         counters: ReaderCounters,
         writers: Mapping[Guid, WriterProxy],
         closed: Container[Guid],
+        random: Random,
     ) -> None:
         self.policy = policy
         self.counters = counters
         self._reader_id = reader_id
         self._writers = writers
         self._closed = closed
+        self._random = random
         self._timers: dict[Guid, int] = {}
         self._responding: dict[Guid, WriterProxy] = {}
 
@@ -46,7 +54,7 @@ class Responder:
 
     def introduce(self, proxy: WriterProxy, now: int) -> None:
         """A writer was matched."""
-        proxy.nack_interval = self.policy.nack_period
+        proxy.nack_interval = self._first_interval
         self._preempt(proxy, now)
 
     def forget(self, writer: Guid) -> None:
@@ -55,25 +63,80 @@ class Responder:
         self._responding.pop(writer, None)
 
     def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
-        """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later."""
+        """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later.
+
+        Or as much later as the policy says, and not what came too soon after one that was answered.
+        """
         is_first, proxy.heard = not proxy.heard, True
         if is_first:
             proxy.preemptive_at = INFINITE
             self._set_timer(proxy)
+        policy = self.policy
         hole = next(proxy.missing_changes(proxy.expected, proxy.announced), None)
-        if proxy.guid in self._closed or hole is None:
-            if not final:
-                self._respond(proxy, now).wants_ack = True
+        nothing_to_ask = proxy.guid in self._closed or hole is None
+        if nothing_to_ask and (final or self._keeps_silent(proxy)):
             return
+        if now < proxy.answered_at + policy.heartbeat_suppression_duration:
+            self.counters.suppressed_heartbeats += 1
+            return
+        proxy.answered_at = now
+        at = self._answer_at(proxy, now)
+        if hole is None or nothing_to_ask:
+            self._acknowledge(proxy, at, now)
+            return
+        if proxy.nacked_head >= hole[0] and now >= proxy.nacked_at + self._first_interval:
+            # The writer is there, and so is the hole: no more patience than for the first repetition.
+            proxy.nack_interval = self._first_interval
+            proxy.nacked_base = 0
         if hole[0] <= proxy.held.highest or hole[0] in proxy.fragments:
             limit = max(proxy.held.highest, hole[0])
-            self.suspect(proxy, limit, now + self.policy.heartbeat_response_delay)
+            self.suspect(proxy, limit, max(at, now + policy.nack_delay))
         elif is_first:  # written before we were known: none of it is on its way
-            self.suspect(proxy, proxy.announced, now + self.policy.heartbeat_response_delay)
+            self.suspect(proxy, proxy.announced, max(at, now + policy.nack_delay))
         else:
-            self.suspect(proxy, proxy.announced, now + self.policy.reorder_delay)
+            self.suspect(proxy, proxy.announced, max(at, now + policy.reorder_delay))
         if not final and proxy.expected != proxy.acked_base:
+            self._acknowledge(proxy, at, now)
+
+    def _answer_at(self, proxy: WriterProxy, now: int) -> int:
+        """When to answer a HEARTBEAT: several that come before the answer get one."""
+        if proxy.answer_at <= now:
+            proxy.answer_at = now + self._draw()
+        return proxy.answer_at
+
+    def _draw(self) -> int:
+        low, high = self.policy.min_heartbeat_response_delay, self.policy.max_heartbeat_response_delay
+        return self._random.randint(min(low, high), high) if high else 0
+
+    def _keeps_silent(self, proxy: WriterProxy) -> bool:
+        """Whether nothing is acknowledged to this writer, only requested."""
+        return self.policy.disable_positive_acks or proxy.info.no_positive_acks
+
+    def _acknowledge(self, proxy: WriterProxy, at: int, now: int) -> None:
+        if self._keeps_silent(proxy):
+            return
+        if at <= now:
             self._respond(proxy, now).wants_ack = True
+        elif at < proxy.ack_at:
+            proxy.ack_at = at
+            self._set_timer(proxy)
+
+    def on_hole(self, proxy: WriterProxy, limit: int, now: int, *, announced: bool = False) -> None:
+        """What arrived shows that something before it, up to ``limit``, has not; ``announced``: the writer says
+        that it was sent."""
+        wait = self.policy.nack_delay if announced else self.policy.reorder_delay
+        if proxy.nack_at == INFINITE:
+            wait += self._draw()  # all readers of a multicast see the hole at once
+        else:
+            wait += self.policy.max_heartbeat_response_delay
+        self.suspect(proxy, limit, now + wait)
+
+    def on_fragment(self, proxy: WriterProxy, sn: int, now: int) -> None:
+        """Fragments of ``sn`` came: if they answer a request, what is missing when they fall silent is soon to
+        be requested anew."""
+        if proxy.nacked >= sn:
+            proxy.nack_interval = self._first_interval
+        self.on_hole(proxy, sn, now)
 
     def suspect(self, proxy: WriterProxy, limit: int, at: int) -> None:
         """Have what is missing up to ``limit`` requested at ``at``, or sooner if that is due already.
@@ -81,23 +144,21 @@ class Responder:
         A later suspicion never moves the limit of one that waits: else a steady stream, whose end is always
         on its way, would be requested without need.
         """
-        if proxy.nack_at == INFINITE:
+        if proxy.nack_at == INFINITE or at < proxy.nack_at:
             proxy.nack_limit, proxy.nack_at = limit, at
-        elif at < proxy.nack_at:
-            proxy.nack_limit, proxy.nack_at = max(limit, proxy.nack_limit), at
         else:
             return
         self._set_timer(proxy)
 
     def after_repair(self, proxy: WriterProxy, now: int) -> None:
         """All that was requested has come: go on with the rest without waiting for the repetition."""
-        if proxy.nacked and proxy.expected > proxy.nacked and proxy.held:
+        if proxy.nacked and proxy.held and proxy.first_missing > proxy.nacked:
             proxy.nacked = 0
-            self.suspect(proxy, proxy.held.highest, now + self.policy.heartbeat_response_delay)
+            self.suspect(proxy, proxy.held.highest, now + self.policy.nack_delay)
 
     def ask_at_once(self, proxy: WriterProxy) -> None:
         """The writer's closed way is open again: acknowledge, and request all that is missing."""
-        proxy.nacked, proxy.wants_ack = 0, True
+        proxy.nacked, proxy.wants_ack = 0, not self._keeps_silent(proxy)
         proxy.nack_limit, proxy.nack_at = proxy.announced, 0  # a timer in the past: there is no clock here
         self._set_timer(proxy)
 
@@ -119,6 +180,9 @@ class Responder:
             proxy = self._writers[guid]
             if proxy.preemptive_at <= now:
                 self._preempt(proxy, now)
+            if proxy.ack_at <= now:
+                proxy.ack_at = INFINITE
+                self._respond(proxy, now).wants_ack = True
             if proxy.nack_at <= now:
                 self._nack(proxy, now)
             self._set_timer(proxy)
@@ -139,26 +203,48 @@ class Responder:
         if proxy.guid in self._closed or not proxy.is_missing:
             return
         policy = self.policy
-        first = proxy.expected
-        last = min(limit, proxy.announced, first + NUMBER_SET_BITS - 1)
+        lowest = first = proxy.first_missing
+        last = min(limit, proxy.announced)
+        if proxy.held.is_full:  # what lies beyond would be dropped
+            last = min(last, proxy.held.highest)
+        last = proxy.requestable(first, last)
+        repeats = False
+        if proxy.nacked >= first > proxy.nacked_head:  # the older request is answered: on with the later one
+            proxy.nacked_head, proxy.nacked_at = proxy.nacked, proxy.nacked_tail_at
         if proxy.nacked < first:
-            proxy.nack_interval = policy.nack_period
+            proxy.nack_interval = self._first_interval
         elif now < proxy.nacked_at + proxy.nack_interval:
             first = proxy.nacked + 1  # the rest is requested, and may be on its way
-        elif proxy.nacked_base == proxy.expected:
-            proxy.nack_interval = min(proxy.nack_interval * 2, policy.nack_period_max)
+        else:
+            repeats = True
+            longer = min(proxy.nack_interval * 2, policy.nack_period) if proxy.nacked_base == lowest else 0
+            proxy.nack_interval = max(longer, self._first_interval)
+            last = min(last, proxy.nacked_head)
         if next(proxy.missing_changes(first, last), None) is not None and self._request(
             proxy, first, last, now
         ):
             # Together with what is still to be said.
             begin = min(first, proxy.requested[0]) if proxy.requested[1] else first
-            self._respond(proxy, now).requested = (begin, last)
-            proxy.nacked, proxy.nacked_at, proxy.nacked_base = last, now, proxy.expected
-        if proxy.nacked < proxy.expected:
-            again = now + policy.reorder_delay
+            self._respond(proxy, now).requested = (begin, max(last, proxy.requested[1]))
+            if first == lowest:
+                proxy.nacked_at, proxy.nacked_base = now, lowest
+                if not repeats:
+                    proxy.nacked_head = proxy.nacked = last
+            else:  # what is requested in addition does not put off the repetition of the rest
+                proxy.nacked, proxy.nacked_tail_at = last, now
+        if proxy.nacked < lowest:
+            again = now + max(policy.reorder_delay + self._draw(), _REPETITION_MIN)
+        elif repeats and limit > proxy.nacked:
+            self.suspect(proxy, limit, now + _REPETITION_MIN)
+            return
         else:
-            again = max(proxy.nacked_at + proxy.nack_interval, now + policy.heartbeat_response_delay)
+            again = max(proxy.nacked_at + proxy.nack_interval, now + max(policy.nack_delay, _REPETITION_MIN))
         self.suspect(proxy, proxy.announced, again)
+
+    @property
+    def _first_interval(self) -> int:
+        """From a request to its first repetition."""
+        return max(self.policy.round_trip_time, _REPETITION_MIN)
 
     def _request(self, proxy: WriterProxy, first: int, last: int, now: int) -> bool:
         """Note the fragments to request; False when all that is missing are fragments still on their way."""
@@ -170,7 +256,7 @@ class Responder:
         for sn, sample in proxy.fragments.items():
             if first <= sn <= last:
                 sent = sn <= proxy.last_sn
-                quiet = policy.heartbeat_response_delay if sent else policy.reorder_delay
+                quiet = policy.nack_delay if sent else policy.reorder_delay
                 up_to = sample.fragments if now - sample.touched >= quiet else sample.announced
                 if sample.missing(up_to) is not None:
                     proxy.requested_fragments[sn] = up_to
@@ -210,9 +296,14 @@ class Responder:
             packer.add(AckNack(me, it, SequenceNumberSet(base), count, final=False).encode())
             counters.acknacks_sent += 1
         elif proxy.synced:
-            state = proxy.reader_sn_state()
+            batches = proxy.reader_batch_state()
+            state = proxy.reader_sn_state() if batches is None else batches
             if proxy.wants_ack or not state.is_empty:
-                packer.add(AckNack(me, it, state, count, final=state.is_empty).encode())
+                kind = AckNack if batches is None else AckNackBatch
+                packer.add(kind(me, it, state, count, final=state.is_empty).encode())
+                if proxy.ack_at != INFINITE:
+                    proxy.ack_at = INFINITE  # that was it
+                    self._set_timer(proxy)
                 proxy.acked_base = proxy.expected
                 counters.acknacks_sent += 1
                 counters.nacks_sent += not state.is_empty

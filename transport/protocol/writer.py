@@ -4,13 +4,10 @@ Sans I/O: samples in by :meth:`StatefulWriter.write`, ACKNACKs in by ``on_acknac
 :meth:`StatefulWriter.outgoing`. Costs are per block of samples (about a datagram), never per sample.
 
 Invariants:
-* ``_in_flight`` holds, in order, what was written and is not acknowledged by every matched reliable reader;
-  ``unacknowledged_bytes`` is its sum. ``write`` adds only while that is within the send window;
-* what is in flight is in the history;
-* ``_waiting`` holds the reliable readers that have not acknowledged everything, or were never heard: only
-  they have heartbeats due;
-* what an ACKNACK makes us send goes to the reader's announced locators, and is bounded per turn
-  (:mod:`.repairs`).
+* ``write`` adds only what the send window (:mod:`.send_window`) has room for;
+* what an ACKNACK makes us send goes to the reader's announced locators, and is bounded (:mod:`.repairs`).
+
+What readers have, and what follows from it, is in :mod:`.acknowledgments`.
 
 Sequence numbers start at ``first_sn``: a writer that may be restarted under the same GUID begins above what it
 used before.
@@ -18,32 +15,48 @@ used before.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import UsageError
-from ..limits import FRAGMENT_SIZE, MESSAGE_SIZE_MAX
-from ..qos import Qos
-from ..structure import ENTITYID_UNKNOWN, INFINITE, Guid, Locator
-from ..wire.framing import frame
-from ..wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
-from ..wire.submessages import AckNack, Heartbeat, NackFrag
-from .counts import next_count
+from ..limits import (
+    COHERENT_SET_BYTES_MAX,
+    COHERENT_SET_MESSAGES_MAX,
+    FRAGMENT_SIZE,
+    MESSAGE_SIZE_MAX,
+)
+from ..qos import LENGTH_UNLIMITED, HistoryKind, Qos
+from ..structure import ENTITYID_UNKNOWN, Guid
+from ..wire.framing import Block, frame_end_of_coherent_set
+from ..wire.samples import NO_TIMESTAMP, U8, Samples
+from ..wire.submessages import AckNack, AckNackBatch, Heartbeat, HeartbeatBatch, NackFrag
+from .acknowledgments import Acknowledgments
+from .batch_content import BATCH, DATA
+from .batching import Batcher, FlushReason, Interceptor, PendingBatch
+from .broadcast import Broadcast
+from .changes import Framing, batch_change, data_changes, overhead, part
+from .counts import CountFilter, next_count
 from .endpoint_info import ReaderInfo
-from .history import Change, LargeSample, WriterHistory
-from .outgoing import HEADER_ROOM, HEARTBEAT_ROOM, Outgoing, Packer, union_of
-from .policies import WRITER_POLICY, WriterCounters, WriterPolicy
-from .reader_proxy import ReaderProxy
+from .history import Change, WriterHistory
+from .instances import Groups
+from .offered_deadline import OfferedDeadline
+from .outgoing import DATAGRAM_ROOM, Outgoing, Packer, union_of
+from .policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, BatchWire, WriterCounters, WriterPolicy
+from .reader_activity import ReaderActivityChanged
+from .reader_proxy import Missing, ReaderProxy
 from .repairs import Repairs
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
 
-_DATA_HEADER = 24
 #: DATA_FRAG header, and its inline QoS with key hash, status info and sentinel.
 _DATA_FRAG_ROOM = 36 + 32
 _FRAGMENT_SIZE_MIN = 64
+#: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
+_BATCH_ROOM = 48 + 16
+
+Bools = npt.NDArray[np.bool_]
 
 
 class StatefulWriter:
@@ -55,36 +68,63 @@ class StatefulWriter:
         qos: Qos,
         *,
         policy: WriterPolicy = WRITER_POLICY,
+        batch: BatchPolicy = BATCH_POLICY,
+        coalescing: bool = True,
+        interceptor: Interceptor | None = None,
         message_size: int = MESSAGE_SIZE_MAX,
         first_sn: int = 1,
     ) -> None:
         self.guid = guid
         self.qos = qos
         self.policy = policy
+        self._batch = batch
         self.message_size = message_size
         self.readers: dict[Guid, ReaderProxy] = {}
         self.counters = WriterCounters()
-        self.unacknowledged_bytes = 0
-        self.last_sn = first_sn - 1
         #: What the last :meth:`write` could not take all for: "send window", "resource_limits.max_samples" or "".
-        self.blocked_by = ""
+        self.blocked_by = self._stopped_by = ""
         self._first_sn = first_sn
-        #: Largest DATA submessage that leaves room for headers and a HEARTBEAT.
-        self._budget = message_size - HEADER_ROOM - HEARTBEAT_ROOM
-        self._fragment_size = min(FRAGMENT_SIZE, self._budget - _DATA_FRAG_ROOM) & ~3
-        if self._fragment_size < _FRAGMENT_SIZE_MIN:
-            raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
         self._history = WriterHistory(qos, first_sn)
-        self._reliable: dict[Guid, ReaderProxy] = {}
-        self._waiting: dict[Guid, ReaderProxy] = {}
-        self._in_flight: deque[tuple[int, int]] = deque()  # (last SN of a change, its bytes)
-        self._repairs = Repairs(guid.entity, self._history, policy, self.counters, self._budget)
+        self._acks = Acknowledgments(policy, self.counters, self._history)
+        self.window = self._acks.window
+        #: Readers that have to acknowledge what is written.
+        self._awaited = self._acks.activity.active
+        self._deadline = OfferedDeadline(qos.deadline)
+        self._broadcast = Broadcast(guid.entity, message_size, coalescing=coalescing)
+        self._batcher: Batcher | None = None
+        if batch.batches:
+            self._batcher = Batcher(
+                batch,
+                limit=message_size,
+                interceptor=interceptor,
+                max_samples=qos.max_samples,
+                max_samples_per_instance=qos.max_samples_per_instance,
+            )
+        self._redirect()
+        budget = self._framing.budget
+        if self._framing.fragment_size < _FRAGMENT_SIZE_MIN:
+            raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
+        self._repairs = Repairs(
+            guid.entity, self._history, policy, self.counters, message_size=message_size, budget=budget
+        )
+        #: Readers whose request is to be answered later.
+        self._asking: dict[Guid, ReaderProxy] = {}
         self._heartbeat_count = 0
-        self._bytes_since_heartbeat = 0
+        self._asserts_liveliness = False
+        #: Source timestamp of the newest write, and when that was; the first number of the open coherent set.
+        self._time_written = (NO_TIMESTAMP, 0)
+        self._coherent_set = 0
         self._out: list[Outgoing] = []
-        #: Datagrams to all readers that more may be added to, and where they go: None until asked for.
-        self._open: Packer | None = None
-        self._destinations: tuple[Locator, ...] | None = None
+
+    @property
+    def batch(self) -> BatchPolicy:
+        """BATCH cannot be changed once the writer is enabled, which it is from the beginning."""
+        return self._batch
+
+    @property
+    def last_sn(self) -> int:
+        """Of the newest sample; below ``first_sn`` if there is none."""
+        return self._history.last_sn
 
     # --- matching --------------------------------------------------------------------------------
 
@@ -92,8 +132,9 @@ class StatefulWriter:
         """Begin, or go on with new locators, with a reader."""
         known = self.readers.get(info.guid)
         reliable = self.qos.is_reliable and info.reliable
-        if known is not None and known.reliable == reliable:
-            known.info = info
+        positive_acks = not (self.policy.disable_positive_acks or info.no_positive_acks)
+        if known is not None and known.reliable == reliable and known.positive_acks == positive_acks:
+            known.info, known.form = info, self._form_for(info)
             self._redirect()
             return
         if known is not None:
@@ -105,23 +146,23 @@ class StatefulWriter:
             first_relevant=self._first_sn if wants_history else self.last_sn + 1,
             joined_sn=self.last_sn,
             may_skip=self.qos.is_transient_local and not wants_history,
+            positive_acks=positive_acks,
+            form=self._form_for(info),
         )
         self.readers[info.guid] = proxy
         self._redirect()
         if reliable:
-            self._reliable[info.guid] = self._waiting[info.guid] = proxy
-            proxy.heartbeat_interval = self._heartbeat_interval
-            proxy.heartbeat_at = now + proxy.heartbeat_interval
+            self._acks.add(proxy, now)
+            self._expire(now)
             self._heartbeat_to(proxy, now)
 
     def unmatch_reader(self, guid: Guid) -> None:
         """The reader is gone: nothing waits for it any more."""
-        if self.readers.pop(guid, None) is None:
+        if (proxy := self.readers.pop(guid, None)) is None:
             return
         self._redirect()
-        self._waiting.pop(guid, None)
-        if self._reliable.pop(guid, None) is not None:
-            self._on_acknowledged()
+        self._asking.pop(guid, None)
+        self._acks.remove(proxy)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -138,309 +179,392 @@ class StatefulWriter:
 
         ``timestamp`` (ns since the epoch) is the source timestamp of all, ``flags`` the sample flags of all,
         ``key_hashes`` (n, 16) their instances. Fewer than all: back-pressure, the rest is to be offered again
-        after acknowledgements. Raises UsageError for a payload whose length is not a multiple of 4.
+        after acknowledgements. With batching, what is taken may wait in the batch in progress. Raises
+        UsageError for a payload whose length is not a multiple of 4, and for a coherent set that is too large.
         """
-        if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
-            raise UsageError("payloads have to be padded to a multiple of 4 bytes")
-        overhead = _framing(flags, key_hashes is not None)
-        was_blocked = self.blocked_by
-        count, self.blocked_by = self._acceptable(samples, overhead)
-        if count:
-            self._write(_part(samples, 0, count), overhead, timestamp, now, flags, key_hashes)
-        if self.blocked_by:
-            self.counters.back_pressured += 1
-            if count and self._bytes_since_heartbeat:
-                self._piggyback(now)
-            if not was_blocked:
-                for proxy in self._waiting.values():
-                    proxy.heartbeat_interval = self._heartbeat_interval
-                    proxy.heartbeat_at = min(proxy.heartbeat_at, now + proxy.heartbeat_interval)
+        count, batches = self.queue(samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes)
+        self.send(batches, now=now)
         return count
 
-    def _acceptable(self, samples: Samples, overhead: int) -> tuple[int, str]:
+    def queue(
+        self,
+        samples: Samples,
+        *,
+        timestamp: int,
+        now: int,
+        flags: int = 0,
+        key_hashes: U8 | None = None,
+    ) -> tuple[int, list[PendingBatch]]:
+        """The first half of :meth:`write`: how many were taken, and what is to be handed to :meth:`send`."""
+        if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
+            raise UsageError("payloads have to be padded to a multiple of 4 bytes")
+        self._time_written = (timestamp, now)
+        in_set = self._coherent_set != 0
+        framing = overhead(flags, with_key_hash=key_hashes is not None, in_coherent_set=in_set)
+        count, self._stopped_by = self._acceptable(samples, framing, now)
+        if self._stopped_by and in_set and not count and self.window.is_full_of_one_set:
+            raise UsageError(
+                f"the coherent set begun at sample {self._coherent_set} is too large, at "
+                f"{self.unacknowledged_bytes >> 10} KiB: readers hold no more back; end it sooner (in Spark: more "
+                "partitions, or presentation.coherent_access=false)"
+            )
+        taken = part(samples, 0, count)
+        hashes = None if key_hashes is None else key_hashes[:count]
+        if self._batcher is None:
+            one = PendingBatch(taken, timestamp, None, flags, hashes, True, FlushReason.FLUSH)
+            return count, [one] if count else []
+        self._batcher.blocked = bool(self._stopped_by)
+        batches = self._batcher.add(taken, timestamp=timestamp, now=now, flags=flags, key_hashes=hashes)
+        if self._stopped_by and not batches:
+            batches = self._batcher.flush(FlushReason.RESOURCE_LIMITS)  # it cannot grow
+        return count, batches
+
+    def send(self, batches: Iterable[PendingBatch], *, now: int) -> None:
+        """Send what :meth:`queue` returned."""
+        if self._history.is_mortal:
+            self._history.note_time(*self._time_written)
+            self._expire(now)
+        wrote = False
+        for pending in batches:
+            self._send_pending(pending, now)
+            wrote = True
+        self._note_blocked(self._stopped_by, now, wrote=wrote)
+
+    def flush(self, *, now: int, reason: FlushReason = FlushReason.FLUSH) -> None:
+        """Send the batch in progress."""
+        if self._batcher is not None and (batches := self._batcher.flush(reason)):
+            self.send(batches, now=now)
+
+    @property
+    def queued(self) -> int:
+        """Samples in the batch in progress."""
+        return 0 if self._batcher is None else self._batcher.count
+
+    def get_flush_timer(self) -> int | None:
+        """When the batch in progress has waited for as long as it may."""
+        return None if self._batcher is None else self._batcher.get_timer()
+
+    def begin_coherent_set(self, *, now: int) -> None:
+        """What is written until :meth:`end_coherent_set` becomes visible together (RTPS 2.5 §8.7.5)."""
+        if self._coherent_set:
+            raise UsageError("a coherent set is open already")
+        self.flush(now=now, reason=FlushReason.COHERENT_SET)
+        self._coherent_set = self.last_sn + 1
+        self.window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * self._framing.budget))
+
+    def end_coherent_set(self, *, now: int) -> None:
+        if not self._coherent_set:
+            raise UsageError("no coherent set is open")
+        self.flush(now=now, reason=FlushReason.COHERENT_SET)
+        begun, self._coherent_set = self._coherent_set, 0
+        if self.last_sn >= begun:
+            sn = self.last_sn + 1
+            end = frame_end_of_coherent_set(self.guid.entity, sn)
+            change = Change(sn, sn, self._time_written[0], end, self._history.last_batch_sn)
+            self._write([change], 1, now)
+            self._acks.written(now)
+        self.window.end_set()
+
+    def _send_pending(self, pending: PendingBatch, now: int) -> None:
+        """Number, frame, keep and send samples that go together."""
+        history, first_sn = self._history, self.last_sn + 1
+        if pending.alone or not self._broadcast.wants_batches:
+            framed: Iterable[Change] = data_changes(
+                pending,
+                first_sn,
+                self._framing,
+                batch_sn=history.last_batch_sn,
+                coherent_set=self._coherent_set,
+            )
+        else:
+            removed = self._removed(pending, now)
+            if removed is not None and removed.all():
+                framed = ()
+                self._broadcast.gap(first_sn, first_sn + pending.count - 1)
+            else:
+                history.last_batch_sn += 1
+                framed = (
+                    batch_change(
+                        pending,
+                        first_sn,
+                        self._framing,
+                        batch_sn=history.last_batch_sn,
+                        coherent_set=self._coherent_set,
+                        removed=removed,
+                    ),
+                )
+        self._write(framed, pending.count, now)
+        if pending.key_hashes is not None and self._keeps:
+            history.note_instances(first_sn, pending.key_hashes, pending.flags)
+        if self._deadline.is_finite:
+            self._deadline.written(pending.key_hashes, pending.flags, now)
+        self._acks.written(now)
+
+    def _removed(self, pending: PendingBatch, now: int) -> Bools | None:
+        """Which samples of a batch HISTORY or LIFESPAN has removed before it was sent."""
+        removed: Bools | None = None
+        qos = self.qos
+        if qos.history is HistoryKind.KEEP_LAST and qos.history_depth < pending.count:
+            groups = Groups.of(np.arange(pending.count), pending.key_hashes)
+            removed = np.zeros(pending.count, np.bool_)
+            removed[groups.positions] = groups.ranks_from_end() >= qos.history_depth
+        over = self._history.expired_before
+        if over != NO_TIMESTAMP:
+            stamps = pending.timestamps if pending.timestamps is not None else np.array([pending.timestamp])
+            expired = np.broadcast_to((stamps != NO_TIMESTAMP) & (stamps <= over), pending.count)
+            removed = expired if removed is None else removed | expired
+        return removed if removed is not None and removed.any() else None
+
+    def _acceptable(self, samples: Samples, framing: int, now: int) -> tuple[int, str]:
         """How many samples from the front resource limits and the send window let in; what stops the rest."""
         count, stopped_by = samples.count, ""
-        if self._reliable or self.qos.is_transient_local:
+        queued = 0 if self._batcher is None else self._batcher.nbytes
+        if self._keeps:
             room = self._history.room
-            if room is not None and room < count:
-                count, stopped_by = room, "resource_limits.max_samples"
-        if not self._reliable or not count:
+            if room is not None and room - self.queued < count:
+                count, stopped_by = max(room - self.queued, 0), "resource_limits.max_samples"
+            if self.batch.max_batches not in (LENGTH_UNLIMITED, 0) and self._batcher is not None:
+                if self._history.batches >= self.batch.max_batches:
+                    count, stopped_by = 0, "max_batches"
+        if not self._awaited or not count:
             return count, stopped_by
-        free = self.policy.send_window_bytes - self.unacknowledged_bytes
-        if samples.is_uniform:
-            size = samples.size + overhead
-            fitting = max(free, 0) // size
-            fitting_bytes = fitting * size
-        else:
-            total = np.cumsum(samples.all_lengths()[:count] + overhead)
-            fitting = int(np.searchsorted(total, free, side="right"))
-            fitting_bytes = int(total[fitting - 1]) if fitting else 0
-        if fitting >= count:
-            return count, stopped_by
-        if not self._in_flight:
-            fitting = max(fitting, 1)  # a sample larger than the window goes alone
-        elif fitting_bytes < min(self._budget, self.policy.send_window_bytes // 4):
-            fitting = 0  # not in dribbles: wait until a datagram can be filled
+        unit = None if self._batcher is None else self._batcher.largest
+        fitting = self.window.fitting(
+            samples, count, framing, self._framing.budget, now, queued=queued, unit=unit
+        )
         return fitting, stopped_by if fitting == count else "send window"
 
-    def _write(
-        self, samples: Samples, overhead: int, timestamp: int, now: int, flags: int, key_hashes: U8 | None
-    ) -> None:
-        self.counters.written_samples += samples.count
-        first_sn = self.last_sn + 1
-        keep = bool(self._reliable) or self.qos.is_transient_local
-        if keep or self.readers:
-            for change in self._changes(samples, overhead, timestamp, flags, key_hashes):
-                self.last_sn = change.last_sn
-                if keep:
-                    self._history.append(change)
-                self._send(change, now)
-        self.last_sn = self._history.last_sn = first_sn + samples.count - 1
-        if keep and key_hashes is not None:
-            self._history.note_instances(first_sn, key_hashes[: samples.count], flags)
-        if not self._reliable:
-            self._history.trim(self.last_sn)
-        elif len(self._waiting) < len(self._reliable):
-            for guid, proxy in self._reliable.items():
-                if guid not in self._waiting:
-                    self._waiting[guid] = proxy
-                    proxy.heartbeat_at = now + proxy.heartbeat_interval
+    def _note_blocked(self, blocked_by: str, now: int, *, wrote: bool) -> None:
+        if blocked_by:
+            self.counters.back_pressured += 1
+            if wrote and self.window.has_unannounced and self.policy.heartbeats_per_max_samples:
+                self._piggyback(now)
+        if blocked_by or self.blocked_by:
+            self._acks.blocked(bool(blocked_by), now)
+        self.blocked_by = blocked_by
 
-    def _changes(
-        self, samples: Samples, overhead: int, timestamp: int, flags: int, key_hashes: U8 | None
-    ) -> Iterator[Change]:
-        """Frame samples: blocks for what fits a datagram, large samples one by one."""
-        sn = self.last_sn + 1
-        for first, last, is_large in _segments(samples, self._budget - overhead):
-            hashes = None if key_hashes is None else key_hashes[first:last]
-            if is_large:
-                # Ownership passes on here: the caller's buffer is the caller's again.
-                payload = np.array(np.frombuffer(samples.payload(first), np.uint8))
-                key_hash = None if hashes is None else hashes[0].tobytes()
-                large = LargeSample(payload, self._fragment_size, flags, key_hash)
-                yield Change(sn + first, sn + first, timestamp, large)
-                continue
-            part = _part(samples, first, last)
-            blocks = frame(
-                part, self.guid.entity, sn + first, budget=self._budget, flags=flags, key_hashes=hashes
-            )
-            for block in blocks:
-                yield Change(block.first_sn, block.last_sn, timestamp, block)
+    def _write(self, changes: Iterable[Change], count: int, now: int) -> None:
+        """Send and keep the next ``count`` samples, as far as somebody wants them."""
+        self.counters.written_samples += count
+        history, keep = self._history, self._keeps
+        last_sn = history.last_sn + count
+        if keep or self.readers:
+            for change in changes:
+                if keep:
+                    history.append(change)
+                history.last_sn = change.last_sn
+                self._send(change, now)
+        history.last_sn = last_sn
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether somebody may ask again for what is written."""
+        return bool(self._awaited) or self.qos.is_transient_local
 
     def _send(self, change: Change, now: int) -> None:
-        """Queue a change's first and only sending to all."""
-        nbytes = change.nbytes
-        self.counters.written_bytes += nbytes
-        if self._reliable:
-            self._in_flight.append((change.last_sn, nbytes))
-            self.unacknowledged_bytes += nbytes
+        """Queue a change's first and only sending to all; HEARTBEATs ride along where they are due."""
+        self.counters.written_bytes += change.nbytes
+        if self._awaited:
+            self.window.add(change)
         if not self.readers:
             return
-        content = change.content
-        if isinstance(content, LargeSample):
-            for number in range(1, content.fragments + 1):
-                fragment = content.encode(self.guid.entity, change.first_sn, number)
-                self._data.add(fragment, change.timestamp, reserve=HEARTBEAT_ROOM)
-        else:
-            data = content.slice(change.first_sn, change.last_sn)
-            self._data.add(data, change.timestamp, reserve=HEARTBEAT_ROOM)
-        self._bytes_since_heartbeat += nbytes
-        policy = self.policy
-        if self._reliable and (
-            self._bytes_since_heartbeat * policy.heartbeats_per_window >= policy.send_window_bytes
-        ):
-            self._piggyback(now)
+        if not isinstance(change.content, Block):
+            self._broadcast.samples(change, change.first_sn, change.last_sn)
+            self._sent(change.units, change.nbytes, change.last_sn, now)
+            return
+        first = change.first_sn
+        while first <= change.last_sn:
+            last = min(change.last_sn, first + self.window.until_heartbeat - 1)
+            self._broadcast.samples(change, first, last)
+            nbytes = change.content.end_of(last) - change.content.end_of(first - 1)
+            self._sent(last - first + 1, nbytes, last, now)
+            first = last + 1
+
+    def _sent(self, count: int, nbytes: int, last_sn: int, now: int) -> None:
+        if self.window.sent(count, nbytes) and self._acks.readers:
+            self._piggyback(now, last_sn)
 
     # --- heartbeats ------------------------------------------------------------------------------
 
     def request_acknowledgment(self, now: int) -> None:
         """Ask every reader that is behind to acknowledge, now."""
-        if self._waiting:
+        if self._acks.schedule.waiting:
             self._piggyback(now)
 
-    def _piggyback(self, now: int) -> None:
+    def _piggyback(self, now: int, last_sn: int | None = None) -> None:
         """A HEARTBEAT to all readers, behind the data queued so far."""
-        self._data.add(self._heartbeat(ENTITYID_UNKNOWN, now))
-        self._bytes_since_heartbeat = 0
-        for proxy in self._waiting.values():
-            proxy.heartbeat_at = now + proxy.heartbeat_interval
+        number = self._next_heartbeat(now)
+        self._broadcast.heartbeat(lambda form: self._heartbeat(ENTITYID_UNKNOWN, form, number, last_sn))
+        self.window.announced()
+        self._acks.schedule.all_told(self.last_sn, now)
 
     def _heartbeat_to(self, proxy: ReaderProxy, now: int) -> None:
         """A HEARTBEAT to one reader."""
-        packer = self._packer_for(proxy)
-        packer.add(self._heartbeat(proxy.guid.entity, now))
+        packer = Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
+        packer.add(self._heartbeat(proxy.guid.entity, proxy.form, self._next_heartbeat(now)))
         self._queue(packer)
 
-    def _heartbeat(self, reader_id: bytes, now: int) -> bytes:
+    def _next_heartbeat(self, now: int) -> int:
         self._heartbeat_count = next_count(self._heartbeat_count, now)
         self.counters.heartbeats_sent += 1
-        first = min(self._history.first_sn, self.last_sn + 1)
-        return Heartbeat(reader_id, self.guid.entity, first, self.last_sn, self._heartbeat_count).encode()
+        return self._heartbeat_count
 
-    @property
-    def _heartbeat_interval(self) -> int:
-        """Between HEARTBEATs to a reader that answers them."""
-        return self.policy.fast_heartbeat_period if self.blocked_by else self.policy.heartbeat_period
+    def _heartbeat(self, reader_id: bytes, form: str, count: int, last_sn: int | None = None) -> bytes:
+        """HEARTBEAT, or HEARTBEAT_BATCH to readers that are sent batches."""
+        history, me, liveliness = self._history, self.guid.entity, self._asserts_liveliness
+        last = self.last_sn if last_sn is None else last_sn
+        first = min(history.first_sn, last + 1)
+        if form == DATA:
+            return Heartbeat(reader_id, me, first, last, count, liveliness=liveliness).encode()
+        batches = history.first_batch_sn, history.last_batch_sn
+        return HeartbeatBatch(reader_id, me, *batches, first, last, count, liveliness=liveliness).encode()
+
+    # --- time ------------------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
-        return min((proxy.heartbeat_at for proxy in self._waiting.values()), default=None)
+        timers = [self._acks.schedule.get_timer(), self._acks.get_timer()]
+        timers += [self._deadline.get_timer(), self._history.get_timer(), self.get_flush_timer()]
+        timers += [proxy.answer_at for proxy in self._asking.values()]
+        return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        due = [proxy for proxy in self._waiting.values() if proxy.heartbeat_at <= now]
-        for proxy in due:
-            proxy.heartbeat_at = now + proxy.heartbeat_interval
-            proxy.heartbeat_interval = min(proxy.heartbeat_interval * 2, self.policy.heartbeat_period_max)
+        self._expire(now)
+        self.counters.offered_deadline_missed += self._deadline.missed(now)
+        self._acks.handle_timer(now)
+        if self._batcher is not None and (batches := self._batcher.handle_timer(now)):
+            self.send(batches, now=now)
+        for proxy in [proxy for proxy in self._asking.values() if proxy.answer_at <= now]:
+            self._answer(proxy, now)
+        due = self._acks.due(now)
         if len(due) == 1:
             self._heartbeat_to(due[0], now)
         elif due:
-            packer = Packer(self.message_size, union_of([proxy.info.destinations for proxy in due]), None)
-            packer.add(self._heartbeat(ENTITYID_UNKNOWN, now))
-            self._queue(packer)
+            number = self._next_heartbeat(now)
+            for form in dict.fromkeys(proxy.form for proxy in due):
+                destinations = [proxy.info.destinations for proxy in due if proxy.form == form]
+                packer = Packer(self.message_size, union_of(destinations), None)
+                packer.add(self._heartbeat(ENTITYID_UNKNOWN, form, number))
+                self._queue(packer)
+
+    def _expire(self, now: int) -> None:
+        """Nobody is sent again, or waited for to have, what has outlived its LIFESPAN."""
+        if over := self._history.expire(now):
+            self.counters.expired_samples += over
+            self.window.acknowledge(self._history.first_sn - 1)
 
     # --- acknowledgements ------------------------------------------------------------------------
 
     def on_acknack(self, reader: Guid, acknack: AckNack, *, now: int) -> None:
         """A reader says what it has and what it lacks (RTPS 2.5 §8.3.8.1, §8.4.9.2)."""
-        proxy = self._reliable.get(reader)
-        if proxy is None:
-            self.counters.unknown_reader += 1
+        proxy = self._reader(reader)
+        if proxy is None or not self._is_new(proxy.acknacks, acknack.count, now):
             return
-        if not proxy.acknacks.accept(acknack.count, now):
-            self.counters.stale_counts += 1
+        self._on_acknack(proxy, acknack.missing, now, final=acknack.final)
+
+    def on_acknack_batch(self, reader: Guid, acknack: AckNackBatch, *, now: int) -> None:
+        """The same in numbers of batches."""
+        proxy = self._reader(reader)
+        if proxy is None or not self._is_new(proxy.batch_acknacks, acknack.count, now):
             return
+        self._on_acknack(
+            proxy, self._history.samples_of(acknack.missing, proxy.acked), now, final=acknack.final
+        )
+
+    def _on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
         self.counters.acknacks += 1
-        proxy.acknacks_heard += 1
-        if acknack.final or acknack.missing.base > 1 or not acknack.missing.is_empty:
-            proxy.settled = True
-        proxy.heartbeat_interval = self._heartbeat_interval
-        # Nobody can have what was never written.
-        acked = min(acknack.missing.base - 1, self.last_sn)
-        if acked > proxy.acked:
-            proxy.acked = acked
-            self._on_acknowledged()
-        else:
-            self._update_waiting(proxy)
-        if not acknack.missing.is_empty:
-            packer = self._packer_for(proxy)
-            self._repairs.send(packer, proxy, acknack.missing, now)
-            self._finish_repair(packer, proxy, now)
-        elif not acknack.final:
+        self._acks.on_acknack(proxy, missing, now, final=final)
+        proxy.requested.add(missing)
+        if not missing.is_empty:
+            self._acks.on_loss(proxy, missing.ranges()[-1][1], now)
+            self._answer_soon(proxy, now)
+        elif not final:
             self._heartbeat_to(proxy, now)
 
-    def _on_acknowledged(self) -> None:
-        for proxy in list(self._waiting.values()):
-            self._update_waiting(proxy)
-        acked = min((proxy.acked for proxy in self._reliable.values()), default=self.last_sn)
-        while self._in_flight and self._in_flight[0][0] <= acked:
-            self.unacknowledged_bytes -= self._in_flight.popleft()[1]
-        if not self._reliable:
-            self._in_flight.clear()
-            self.unacknowledged_bytes = 0
-        self._history.trim(acked)
+    def _reader(self, guid: Guid) -> ReaderProxy | None:
+        proxy = self._acks.readers.get(guid)
+        self.counters.unknown_reader += proxy is None
+        return proxy
 
-    def _update_waiting(self, proxy: ReaderProxy) -> None:
-        if proxy.heard and proxy.acked >= self.last_sn:
-            self._waiting.pop(proxy.guid, None)
-            proxy.heartbeat_at = INFINITE
+    def _is_new(self, counts: CountFilter, count: int, now: int) -> bool:
+        accepted = counts.accept(count, now)
+        self.counters.stale_counts += not accepted
+        return accepted
 
     def unacknowledged(self, sn: int | None = None) -> dict[Guid, int]:
-        """Reliable readers that lack something up to ``sn`` (default: all written), each with the highest
-        sequence number it has acknowledged."""
-        target = self.last_sn if sn is None else sn
-        return {guid: proxy.acked for guid, proxy in self._reliable.items() if proxy.acked < target}
+        """Reliable, active readers that lack something up to ``sn`` (default: all written), each with the
+        highest sequence number it has acknowledged."""
+        return self._acks.unacknowledged(self.last_sn if sn is None else sn)
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self.window.nbytes
+
+    def take_events(self) -> list[ReaderActivityChanged]:
+        """Which readers became inactive, or active again, since the last call."""
+        return self._acks.activity.take_events()
 
     # --- repairs ---------------------------------------------------------------------------------
 
     def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
         """A reader lacks fragments of one sample (RTPS 2.5 §8.3.8.10)."""
-        proxy = self._reliable.get(reader)
-        if proxy is None:
-            self.counters.unknown_reader += 1
-            return
-        if not proxy.nack_frags.accept(nack.count, now):
-            self.counters.stale_counts += 1
+        proxy = self._reader(reader)
+        if proxy is None or not self._is_new(proxy.nack_frags, nack.count, now):
             return
         self.counters.nack_frags += 1
-        if not 1 <= nack.sn <= self.last_sn:
+        if not 1 <= nack.sn <= self.last_sn or nack.missing.is_empty:
             return
-        proxy.heartbeat_interval = self._heartbeat_interval
-        packer = self._packer_for(proxy)
-        self._repairs.send_fragments(packer, proxy, nack.sn, nack.missing, now)
-        self._finish_repair(packer, proxy, now)
+        self._acks.on_loss(proxy, nack.sn, now)
+        proxy.requested.add_fragments(nack.sn, nack.missing)
+        self._answer_soon(proxy, now)
 
-    def _finish_repair(self, packer: Packer, proxy: ReaderProxy, now: int) -> None:
-        """A HEARTBEAT behind the repairs, so that the reader says at once what it still lacks."""
-        if packer.packed:
-            packer.add(self._heartbeat(proxy.guid.entity, now))
-            self._queue(packer)
+    def _answer_soon(self, proxy: ReaderProxy, now: int) -> None:
+        if not self.policy.min_nack_response_delay:
+            self._answer(proxy, now)
+        elif proxy.guid not in self._asking:
+            proxy.answer_at = now + self.policy.min_nack_response_delay
+            self._asking[proxy.guid] = proxy
+
+    def _answer(self, proxy: ReaderProxy, now: int) -> None:
+        """The repairs, and a HEARTBEAT behind them, so that the reader says at once what it still lacks."""
+        self._asking.pop(proxy.guid, None)
+        self._expire(now)
+        answer = self._repairs.answer(proxy, now)
+        if answer.packed:
+            answer.add(self._heartbeat(proxy.guid.entity, proxy.form, self._next_heartbeat(now)))
+            self._queue(answer)
 
     # --- out -------------------------------------------------------------------------------------
 
     def outgoing(self) -> list[Outgoing]:
         """What to send now."""
-        self._close_datagrams()
         out, self._out = self._out, []
-        return out
+        return out + self._broadcast.take()
+
+    def assert_liveliness(self, now: int) -> None:
+        """Tell all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""
+        self._asserts_liveliness = True
+        self._piggyback(now)
+        self._asserts_liveliness = False
 
     def _redirect(self) -> None:
-        """Who is matched changed: the datagrams of data so far are closed, the next go to the others."""
-        self._close_datagrams()
-        self._destinations = None
-
-    def _close_datagrams(self) -> None:
-        if self._open is not None:
-            self._queue(self._open)
-            self._open = None
+        """Who is matched changed: what is packed goes to those before, and all fits the smallest of those now."""
+        sizes = [proxy.info.message_size_max for proxy in self.readers.values()]
+        message_size = min([self.message_size, *sizes])
+        self._broadcast.redirect(self.readers.values(), message_size)
+        budget = message_size - DATAGRAM_ROOM
+        fragment_size = min(FRAGMENT_SIZE, budget - _DATA_FRAG_ROOM) & ~3
+        self._framing = Framing(self.guid.entity, budget, fragment_size, self.batch)
+        if self._batcher is not None:
+            self._batcher.limit = budget - _BATCH_ROOM
 
     def _queue(self, packer: Packer) -> None:
         if packer.destinations:
             self._out += packer.packed
 
-    @property
-    def _data(self) -> Packer:
-        """Packs what goes to all readers."""
-        if self._open is None:
-            if self._destinations is None:
-                self._destinations = union_of([proxy.info.destinations for proxy in self.readers.values()])
-            self._open = Packer(self.message_size, self._destinations, None)
-        return self._open
-
-    def _packer_for(self, proxy: ReaderProxy) -> Packer:
-        return Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
-
-
-def _framing(flags: int, with_key_hash: bool) -> int:
-    """Bytes a DATA submessage adds to its payload."""
-    qos = (20 if with_key_hash else 0) + (8 if flags & (DISPOSED | UNREGISTERED | FILTERED) else 0)
-    return _DATA_HEADER + (qos + 4 if qos else 0)
-
-
-def _part(samples: Samples, first: int, last: int) -> Samples:
-    """Samples [first, last); also of samples without payload, which are neither uniform nor ragged."""
-    if first == 0 and last == samples.count:
-        return samples
-    if samples.is_uniform:
-        return samples.take(first, last)
-    return Samples.ragged(samples.data, samples.all_offsets()[first:last], samples.all_lengths()[first:last])
-
-
-def _segments(samples: Samples, largest: int) -> Iterator[tuple[int, int, bool]]:
-    """[first, last) stretches of samples of at most ``largest`` bytes, and single larger ones (True)."""
-    count = samples.count
-    if samples.is_uniform:
-        if samples.size <= largest:
-            yield 0, count, False
-        else:
-            for i in range(count):
-                yield i, i + 1, True
-        return
-    lengths: I64 = samples.all_lengths()
-    start = 0
-    for i in np.flatnonzero(lengths > largest).tolist():
-        if start < i:
-            yield start, i, False
-        yield i, i + 1, True
-        start = i + 1
-    if start < count:
-        yield start, count, False
+    def _form_for(self, info: ReaderInfo) -> str:
+        """How a reader is sent batches."""
+        if not (self.batch.batches and info.batches) or self.batch.wire is BatchWire.DATA:
+            return DATA
+        codec = self.batch.compression.value
+        return codec if codec in info.codecs else BATCH

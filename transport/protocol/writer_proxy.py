@@ -4,7 +4,9 @@ Invariants:
 * every sequence number below ``expected`` was delivered, is irrelevant, or is lost for good: only these are
   ever acknowledged;
 * ``held`` and ``fragments`` hold numbers at or above ``expected`` only;
-* nothing is requested beyond ``announced``: the highest number the writer spoke of.
+* nothing is requested beyond ``announced``: the highest number the writer spoke of;
+* ``expected`` is missing, or nothing is, but for two cases: what is held there waits for the owner's room, or
+  for the end of its coherent set.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..limits import NUMBER_SET_BITS
+from ..qos import LENGTH_UNLIMITED
 from ..structure import INFINITE, Guid
-from ..wire.numbers import SequenceNumberSet
+from ..wire.numbers import SEQUENCE_NUMBER_MAX, SequenceNumberSet
+from .batch_numbers import BatchNumbers
+from .coherent import CoherentSets
 from .counts import CountFilter
 from .endpoint_info import WriterInfo
 from .fragments import FragmentedSample
@@ -24,13 +29,18 @@ class WriterProxy:
     """State of one writer; the rules that move it are in :mod:`.reader`."""
 
     __slots__ = (
+        "ack_at",
         "acked_base",
         "acknack_count",
+        "answer_at",
+        "answered_at",
+        "batches",
         "counts_losses",
         "expected",
         "first_sn",
         "fragments",
         "heard",
+        "heartbeat_batches",
         "heartbeat_frags",
         "heartbeats",
         "held",
@@ -43,18 +53,28 @@ class WriterProxy:
         "nacked",
         "nacked_at",
         "nacked_base",
+        "nacked_head",
+        "nacked_tail_at",
         "preemptive_at",
         "preemptive_tries",
         "reliable",
         "requested",
         "requested_fragments",
+        "sets",
         "synced",
         "wants_ack",
         "wants_preemptive",
     )
 
     def __init__(
-        self, info: WriterInfo, budget: ReorderBudget, *, reliable: bool, expected: int | None
+        self,
+        info: WriterInfo,
+        budget: ReorderBudget,
+        *,
+        reliable: bool,
+        expected: int | None,
+        receive_window: int = LENGTH_UNLIMITED,
+        coherent: bool = False,
     ) -> None:
         self.info = info
         #: Both sides are reliable: heartbeats are answered, what is missing is requested.
@@ -64,7 +84,11 @@ class WriterProxy:
         self.synced = expected is not None
         #: Jumps of the writer's first number are losses only once we had something to lose.
         self.counts_losses = expected is not None and expected > 1
-        self.held = ReorderBuffer(budget)
+        self.held = ReorderBuffer(budget, units_max=receive_window)
+        #: Of a reader with coherent access.
+        self.sets = CoherentSets() if coherent else None
+        #: Of a writer that was seen to send batches.
+        self.batches: BatchNumbers | None = None
         self.fragments: dict[int, FragmentedSample] = {}
         # what the writer says it has
         self.heard = False
@@ -72,16 +96,23 @@ class WriterProxy:
         self.last_sn = 0
         self.heartbeats = CountFilter()
         self.heartbeat_frags = CountFilter()
+        self.heartbeat_batches = CountFilter()
         # what we say, and when
         self.acknack_count = 0
         self.nack_frag_count = 0
         self.acked_base = 0
+        self.ack_at = INFINITE
+        #: When the last HEARTBEAT that was answered came, and when its answer was, or is, due.
+        self.answered_at = -INFINITE
+        self.answer_at = -INFINITE
         self.nack_at = INFINITE
         self.nack_limit = 0
         self.nack_interval = 0
         self.nacked = 0
         self.nacked_at = 0
         self.nacked_base = 0
+        self.nacked_head = 0
+        self.nacked_tail_at = 0
         self.preemptive_at = INFINITE
         self.preemptive_tries = 0
         # what the next outgoing() is to say
@@ -102,7 +133,7 @@ class WriterProxy:
 
     @property
     def timer(self) -> int:
-        return min(self.nack_at, self.preemptive_at)
+        return min(self.nack_at, self.preemptive_at, self.ack_at)
 
     def missing_changes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Ranges of first..last that did not arrive whole; never below ``expected``."""
@@ -112,6 +143,34 @@ class WriterProxy:
     def is_missing(self) -> bool:
         """Whether anything the writer spoke of has not arrived whole."""
         return next(self.missing_changes(self.expected, self.announced), None) is not None
+
+    @property
+    def first_missing(self) -> int:
+        """The lowest number that has not arrived whole."""
+        hole = next(self.missing_changes(self.expected, self.announced + 1), None)
+        return self.expected if hole is None else hole[0]
+
+    @property
+    def request_base(self) -> int:
+        """The base of a set that requests something.
+
+        A set reaches no further than its base + 255. Where what waits unacknowledged for the end of its
+        coherent set is longer than that, it has to be acknowledged for the sake of what is missing behind it.
+        """
+        if self.sets is None or not self.held:
+            return self.expected
+        first = self.first_missing
+        return self.expected if first < self.expected + NUMBER_SET_BITS else first
+
+    def requestable(self, first: int, limit: int) -> int:
+        """The last number up to ``limit`` that one ACKNACK, or ACKNACK_BATCH, from ``first`` on can request."""
+        last = self.request_base + NUMBER_SET_BITS - 1
+        if limit <= last:
+            return limit
+        if self.batches is not None and not self.fragments:
+            if self.batches.missing(self.expected, self.missing_changes(first, limit)) is not None:
+                return limit
+        return last
 
     @property
     def undelivered(self) -> int:
@@ -127,11 +186,22 @@ class WriterProxy:
         A sample of which fragments have arrived is requested by NACK_FRAG instead (RTPS 2.5 §8.4.14.1.2).
         """
         first, last = self.requested
-        last = min(last, self.expected + NUMBER_SET_BITS - 1)
+        base = min(self.expected if first > last else self.request_base, SEQUENCE_NUMBER_MAX)
+        last = min(last, base + NUMBER_SET_BITS - 1)
         numbers = (
             sn
             for a, b in self.missing_changes(first, last)
             for sn in range(a, b + 1)
             if sn not in self.fragments
         )
-        return SequenceNumberSet.from_numbers(self.expected, numbers)
+        return SequenceNumberSet.from_numbers(base, numbers)
+
+    def reader_batch_state(self) -> SequenceNumberSet | None:
+        """The same in batch numbers; None where batch numbers cannot say it."""
+        if self.batches is None:
+            return None
+        self.batches.forget_below(self.expected)
+        first, last = self.requested
+        if any(first <= sn <= last for sn in self.fragments):
+            return None
+        return self.batches.missing(self.expected, self.missing_changes(first, last))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..net.node import NodeConfig
+from ..protocol.policies import ReaderPolicy
 from ..qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -41,6 +42,11 @@ class ReceiverConfig:
     type_name: str
     keyed: bool
     qos: Qos = field(default_factory=Qos)
+    policy: ReaderPolicy = field(default_factory=ReaderPolicy)
+    #: IDL and name of the topic's struct, for QoS policies that look at instances; None: the wire's key hashes
+    #: are all there is to tell them apart.
+    key_type: tuple[str, str] | None = None
+    accept_writer_removed_batch_samples: bool = False
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
     log_segment_bytes: int = 64 << 20
@@ -66,6 +72,8 @@ class ReceiverConfig:
             qos[name] = bytes.fromhex(qos[name])
         for name in _TUPLES:
             qos[name] = tuple(qos[name])
+        raw["policy"] = ReaderPolicy(**raw["policy"])
+        raw["key_type"] = None if raw["key_type"] is None else tuple(raw["key_type"])
         node = raw["node"]
         node["peers"] = tuple(node["peers"])
         node["guid_prefix"] = None if node["guid_prefix"] is None else bytes.fromhex(node["guid_prefix"])

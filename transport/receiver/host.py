@@ -25,9 +25,12 @@ from ..errors import LogError, LogFullError, RtpsError
 from ..log.counters import Counters
 from ..log.stream_log import StreamLog
 from ..net.node import Node, new_guid_prefix
-from ..protocol.events import IncompatibleQos, Matched, Unmatched
+from ..protocol.events import IncompatibleQos, LivelinessLost, Matched, Unmatched
+from ..protocol.reader_cache import ReaderCache
+from ..protocol.statuses import ReaderStatuses
 from ..wire.samples import Run
 from .config import ReceiverConfig
+from .keys import InstanceKeys
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -85,15 +88,24 @@ class Host:
             keyed=self.config.keyed,
             entity_key=READER_ENTITY_KEY,
             resume=dict(self.log.writers),
+            policy=self.config.policy,
+        )
+        self.cache = ReaderCache(
+            self.config.qos,
+            keys=InstanceKeys(self.config.key_type) if self.config.keyed else None,
+            writer_qos=self.node.participant.qos_of,
+            accept_writer_removed_batch_samples=self.config.accept_writer_removed_batch_samples,
         )
         # Half a log may wait for Spark to commit it; a sample must find room in the other half.
         self.reader.sample_size_max = min(self.reader.sample_size_max, self.log.max_bytes // _SAMPLE_PART)
+        self._statuses = ReaderStatuses(self.reader.guid)
         self.counters = Counters.create(self.directory / COUNTERS_FILE)
         c = self.counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
         self._consumer = c("log.consumer")
         self._consumer.set(self.log.base)
         c("receiver.pid").set(os.getpid())
+        c("receiver.domain").set(self.config.node.domain)
         self._heartbeat = c("receiver.heartbeat_ns")
         self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
         self._publish_position()
@@ -163,7 +175,11 @@ class Host:
         reception = time.time_ns()
         while self._pending and self._append(self._pending[0], reception):
             self._pending.popleft()
-        for run in self.reader.take():
+        now = time.monotonic_ns()
+        for delivered in self.reader.take():
+            run = self.cache.accept(delivered, reception=reception, now=now)
+            if run is None:
+                continue
             if self._pending or not self._append(run, reception):
                 self._pending.append(run.copy())
         self.reader.hold_acknowledgments = bool(self._pending)
@@ -196,11 +212,16 @@ class Host:
         self._append_delivered()
         self._heartbeat.set(now)
         self._matched.set(len(self.reader.writers))
-        for name, value in self.reader.counters.snapshot().items():
+        timer = self.cache.get_timer()
+        if timer is not None and timer <= now:
+            self.cache.handle_timer(now)
+        counts, cached = self.reader.counters.snapshot(), self.cache.counters.snapshot()
+        for name, value in counts.items():
             self.counters.counter(f"reader.{name}").set(value)
         for reason, count in self.node.participant.drops.items():
             self.counters.counter(f"drop.{reason.value}").set(count)
         for event in self.node.events():
+            self._statuses.on_event(event)
             if isinstance(event, IncompatibleQos):
                 self._mismatched.add(1)
                 self._say_mismatch(event)
@@ -208,6 +229,12 @@ class Host:
                 _log.info("topic %r: matched %s", self.config.topic, event.remote)
             elif isinstance(event, Unmatched):
                 _log.info("topic %r: lost %s", self.config.topic, event.remote)
+                self.cache.writer_lost(event.remote)
+            elif isinstance(event, LivelinessLost):
+                _log.warning("topic %r: liveliness of %s lost", self.config.topic, event.writer)
+                self.cache.writer_lost(event.writer)
+        for label, value in self._statuses.snapshot(counts, cached).items():
+            self.counters.counter(label).set(value)
         lost = self.reader.counters.lost_samples
         if lost > self._lost_said:
             _log.warning(

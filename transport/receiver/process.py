@@ -26,7 +26,7 @@ class ReceiverProcess:
 
     def __init__(self, child: subprocess.Popen[bytes], directory: Path) -> None:
         self._child = child
-        self._directory = directory
+        self.directory = directory
         self._counters = Counters.open(directory / COUNTERS_FILE)
         self._position = self._counters.counter("log.position")
         self._consumer = self._counters.counter("log.consumer")
@@ -83,7 +83,7 @@ class ReceiverProcess:
         status = self._child.poll()
         if status is None:
             return
-        error = self._directory / ERROR_FILE
+        error = self.directory / ERROR_FILE
         reason = error.read_text() if error.exists() else f"exit status {status}"
         raise RtpsError(f"the receiver process {self.pid} ended: {reason}")
 

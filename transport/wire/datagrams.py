@@ -27,6 +27,7 @@ _HEARTBEAT: Final = 0x07
 _HEARTBEAT_SIZE: Final = 32
 _HEARTBEAT_FINAL: Final = 0x02
 _VENDOR_SPECIFIC: Final = 0x80
+_COMPRESSED: Final = 0xB0
 #: Below this many datagrams the plain way is as quick.
 DATAGRAMS_MIN: Final = 8
 
@@ -108,7 +109,7 @@ def _tails(data: U8, stops: I64, data_ends: I64, plain: npt.NDArray[np.bool_]) -
         kinds = data[data_ends[tailed]]
         beats = (kinds == _HEARTBEAT) & (left == _HEARTBEAT_SIZE)
         heartbeat[tailed] = beats
-        plain[tailed] = beats | (kinds >= _VENDOR_SPECIFIC)
+        plain[tailed] = beats | ((kinds >= _VENDOR_SPECIFIC) & (kinds != _COMPRESSED))
     return heartbeat
 
 

@@ -12,19 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..structure import NANOSECONDS
+from .ntp import TIME_INVALID
+from .parameters import SEQUENCENUMBER_UNKNOWN
 from .runs import (
     DATA,
     FLAG_D,
     FLAG_E,
     FLAG_K,
     FLAG_Q,
+    PID_COHERENT_SET,
     PID_KEY_HASH,
     PID_SENTINEL,
     PID_STATUS_INFO,
     STATUS_MASK,
     Words,
 )
-from .samples import KEY_ONLY, U8, Samples
+from .samples import I64, KEY_ONLY, NO_TIMESTAMP, U8, Samples
 
 
 @dataclass(slots=True)
@@ -74,16 +78,18 @@ def frame(
     budget: int,
     flags: int = 0,
     key_hashes: U8 | None = None,
+    coherent_set: int = 0,
 ) -> list[Block]:
     """Wrap serialized samples into DATA submessages, cut into blocks of at most ``budget`` bytes.
 
     Payload lengths must be multiples of 4 (the codec pads). ``flags``: sample flags that hold for all;
     DISPOSED and UNREGISTERED go on the wire as inline QoS, with the (n, 16) ``key_hashes`` if given;
-    KEY_ONLY says that the payloads are serialized keys. Raises UsageError if a sample does not fit.
+    KEY_ONLY says that the payloads are serialized keys; ``coherent_set`` is the first sequence number of the
+    set they belong to, 0: of none. Raises UsageError if a sample does not fit.
     """
     if samples.count == 0:
         return []
-    tail = _inline_qos_words(flags, key_hashes is not None)
+    tail = inline_qos_words(flags, key_hashes is not None, coherent_set)
     fixed = 24 + 4 * len(tail)
     n = samples.count
     numbers = np.arange(first_sn, first_sn + n, dtype=np.int64)
@@ -99,7 +105,7 @@ def frame(
         _headers(out, kind, writer_id, numbers, tail, key_hashes)
         out[:, 0] = DATA | kind << 8 | (stride - 4) << 16
         if size:
-            out[:, fixed // 4 :] = _word_rows(samples)
+            out[:, fixed // 4 :] = word_rows(samples)
         flat = out.view(np.uint8).reshape(-1)
         per_block = budget // stride
         return [
@@ -109,7 +115,8 @@ def frame(
     return _frame_ragged(samples, writer_id, first_sn, budget, flags, key_hashes, tail, kind, numbers)
 
 
-def _word_rows(samples: Samples) -> Words:
+def word_rows(samples: Samples) -> Words:
+    """The (count, size / 4) words of uniform samples; a view where they lie end to end."""
     start, count = samples.start, samples.count
     if samples.stride == samples.size and start % 4 == 0:
         return samples.data[start : start + count * samples.size].view(np.uint32).reshape(count, -1)
@@ -136,7 +143,7 @@ def _headers(
         out[:, 7:11] = np.ascontiguousarray(key_hashes).view(np.uint32)
 
 
-def _inline_qos_words(flags: int, with_key_hash: bool) -> list[int]:
+def inline_qos_words(flags: int, with_key_hash: bool, coherent_set: int) -> list[int]:
     """The inline QoS as little-endian words, key hash left zero; empty when there is none."""
     words: list[int] = []
     if with_key_hash:
@@ -144,7 +151,18 @@ def _inline_qos_words(flags: int, with_key_hash: bool) -> list[int]:
     status = flags & STATUS_MASK
     if status:
         words += [PID_STATUS_INFO | 4 << 16, status << 24]  # StatusInfo_t is big-endian
+    if coherent_set:
+        words += [PID_COHERENT_SET | 8 << 16, coherent_set >> 32 & 0xFFFF_FFFF, coherent_set & 0xFFFF_FFFF]
     return [*words, PID_SENTINEL] if words else []
+
+
+def frame_end_of_coherent_set(writer_id: bytes, sn: int) -> Block:
+    """The sample without payload that ends a coherent set (RTPS 2.5 §8.7.5): the set it names is unknown."""
+    tail = inline_qos_words(0, False, SEQUENCENUMBER_UNKNOWN)
+    out = np.empty((1, 6 + len(tail)), np.uint32)
+    _headers(out, 0, writer_id, np.array([sn], np.int64), tail, None)
+    out[:, 0] = DATA | (FLAG_E | FLAG_Q) << 8 | (out.nbytes - 4) << 16
+    return Block(sn, 1, out.view(np.uint8).reshape(-1), out.nbytes)
 
 
 def _frame_ragged(
@@ -173,14 +191,10 @@ def _frame_ragged(
     carries = np.where(lengths > 0, FLAG_K if flags & KEY_ONLY else FLAG_D, 0)
     head[:, 0] = DATA | (kind | carries) << 8 | (total * 4 - 4) << 16
     out[starts[:, None] + np.arange(header_words)] = head
-    # payload words: where each goes, and from where it comes, as one gather and one scatter
-    moved = int(lengths.sum())
-    if moved:
-        source = samples.data[: samples.data.nbytes // 4 * 4].view(np.uint32)
-        before = np.cumsum(lengths) - lengths
-        counting = np.arange(moved)
-        to = counting + np.repeat(starts + header_words - before, lengths)
-        out[to] = source[counting + np.repeat(samples.all_offsets() // 4 - before, lengths)]
+    if lengths.any():
+        out[spread(starts + header_words, lengths)] = gather(
+            samples.data, samples.all_offsets() // 4, lengths
+        )
     flat = out.view(np.uint8)
     byte_ends = ends * 4
     blocks = []
@@ -191,3 +205,33 @@ def _frame_ragged(
         blocks.append(Block(first_sn + i, j - i, flat[start:stop], (byte_ends[i:j] - start).tolist()))
         i, start = j, stop
     return blocks
+
+
+def ntp_words(stamps: I64, *, checked: bool = True) -> Words:
+    """Time_t of ns since the epoch: (n, 2) seconds and fractions, rounded up as `ntp.to_ntp` does.
+
+    NO_TIMESTAMP is TIME_INVALID; what Time_t cannot carry raises UsageError or, not ``checked``, is that too.
+    """
+    seconds, rest = np.divmod(stamps, NANOSECONDS)
+    good = (seconds >= 0) & (seconds <= 0xFFFF_FFFF)
+    words = np.empty((len(stamps), 2), np.uint32)
+    words[:, 0] = seconds & 0xFFFF_FFFF
+    words[:, 1] = -(-(rest << 32) // NANOSECONDS)
+    if not good.all():
+        if checked and (good | (stamps == NO_TIMESTAMP)).sum() < len(stamps):
+            raise UsageError("a timestamp is outside what RTPS can carry (1970 to 2106)")
+        words[~good] = TIME_INVALID
+    return words
+
+
+def spread(starts: I64, lengths: I64) -> I64:
+    """The positions [starts[i], starts[i] + lengths[i]) of all i, one after another."""
+    before = np.cumsum(lengths) - lengths
+    positions: I64 = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    return positions
+
+
+def gather(data: U8, starts: I64, lengths: I64) -> Words:
+    """The words [starts[i], starts[i] + lengths[i]) of ``data``, one after another."""
+    words: Words = data[: data.nbytes // 4 * 4].view(np.uint32)[spread(starts, lengths)]
+    return words

@@ -97,6 +97,10 @@ _I16: Final = pair("h")
 _U32: Final = pair("I")
 _U32_U32: Final = pair("II")
 _LOCATOR: Final = pair("iI16s")
+_SEQUENCE_NUMBER: Final = pair("iI")
+
+#: Of an unknown sample (RTPS 2.5 §9.3.2.9); in PID_COHERENT_SET: of no set.
+SEQUENCENUMBER_UNKNOWN: Final = -1 << 32
 
 
 # --- parameter lists ----------------------------------------------------------------------------------
@@ -239,6 +243,17 @@ def decode_i32(value: bytes, little_endian: bool) -> int:
 
 def encode_i32(number: int, little_endian: bool = True) -> bytes:
     return _U32[little_endian].pack(number & 0xFFFFFFFF)
+
+
+def decode_sequence_number(value: bytes, little_endian: bool) -> int:
+    _need(value, 8, "sequence number")
+    high, low = _SEQUENCE_NUMBER[little_endian].unpack_from(value)
+    number: int = high << 32 | low
+    return number
+
+
+def encode_sequence_number(number: int, little_endian: bool = True) -> bytes:
+    return _SEQUENCE_NUMBER[little_endian].pack(number >> 32, number & 0xFFFFFFFF)
 
 
 def decode_duration(value: bytes, little_endian: bool) -> int:

@@ -47,7 +47,7 @@ _INFO_TS_SIZE: Final = 12
 _HEADER = {1: struct.Struct("<HHH4s4siI"), 0: struct.Struct(">HHH4s4siI")}  # from octetsToNextHeader on
 _SEQUENCE_NUMBER = {1: struct.Struct("<iI"), 0: struct.Struct(">iI")}
 _PARAMETER = {1: struct.Struct("<HH"), 0: struct.Struct(">HH")}
-PID_KEY_HASH, PID_STATUS_INFO, PID_SENTINEL = 0x0070, 0x0071, 0x0001
+PID_KEY_HASH, PID_STATUS_INFO, PID_COHERENT_SET, PID_SENTINEL = 0x0070, 0x0071, 0x0056, 0x0001
 
 Words = npt.NDArray[np.uint32]
 
@@ -72,6 +72,16 @@ class _First:
     payload_offset: int
     key_hash_offset: int
     sample_flags: int
+    coherent_set: int
+
+
+class InlineQos(NamedTuple):
+    """What we read of an inline QoS, and where it ends."""
+
+    stop: int
+    status: int  # StatusInfo_t
+    key_hash_at: int  # -1: there is none
+    coherent_set: int  # as in Run
 
 
 def scan(
@@ -124,9 +134,9 @@ def _parse(data: U8, pos: int, stop: int) -> _First:
     at = pos + 8 + to_qos
     if to_qos < 16 or to_qos % 4 or at > end:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"octetsToInlineQos {to_qos}")
-    status, key_hash_offset = 0, -1
+    status, key_hash_offset, coherent_set = 0, -1, 0
     if flags & FLAG_Q:
-        at, status, key_hash_at = _inline_qos(data, at, end, flags & FLAG_E)
+        at, status, key_hash_at, coherent_set = scan_inline_qos(data, at, end, flags & FLAG_E)
         if key_hash_at >= 0:
             key_hash_offset = key_hash_at - pos
             status |= HAS_KEY_HASH
@@ -140,12 +150,13 @@ def _parse(data: U8, pos: int, stop: int) -> _First:
             status |= KEY_ONLY
     else:
         at = end
-    return _First(flags, end - pos, reader_id, writer_id, sn, at - pos, key_hash_offset, status)
+    size = end - pos
+    return _First(flags, size, reader_id, writer_id, sn, at - pos, key_hash_offset, status, coherent_set)
 
 
-def _inline_qos(data: U8, at: int, end: int, little: int) -> tuple[int, int, int]:
-    """Walk the parameter list at ``at``: (where the payload starts, status flags, where the key hash is)."""
-    status, key_hash_at = 0, -1
+def scan_inline_qos(data: U8, at: int, end: int, little: int) -> InlineQos:
+    """Walk the parameter list at ``at``."""
+    status, key_hash_at, coherent_set = 0, -1, 0
     parameter = _PARAMETER[little]
     while True:
         if end - at < 4:
@@ -153,13 +164,18 @@ def _inline_qos(data: U8, at: int, end: int, little: int) -> tuple[int, int, int
         pid, length = parameter.unpack_from(data, at)
         at += 4
         if pid == PID_SENTINEL:
-            return at, status, key_hash_at
+            return InlineQos(at, status, key_hash_at, coherent_set)
         if length > end - at or length % 4:
             raise DecodeError(DropReason.BAD_PARAMETER_LIST, f"parameter {pid:#06x} of {length} bytes")
         if pid == PID_KEY_HASH and length >= 16:
             key_hash_at = at
         elif pid == PID_STATUS_INFO and length >= 4:
             status = int(data[at + 3]) & STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.4.9
+        elif pid == PID_COHERENT_SET and length >= 8:
+            high, low = _SEQUENCE_NUMBER[little].unpack_from(data, at)
+            first = (high << 32) | low
+            # RTPS 2.5 §8.7.5: SEQUENCENUMBER_UNKNOWN ends a set; a number below 1 cannot begin one
+            coherent_set = first if first > 0 else -1
         at += length
 
 
@@ -208,6 +224,7 @@ def _run(
         first.sample_flags,
         None,
         first.reader_id,
+        coherent_set=first.coherent_set,
     )
 
 
@@ -319,6 +336,7 @@ def _ragged(
         index=index,
         flags=first.sample_flags,
         reader_id=first.reader_id,
+        coherent_set=first.coherent_set,
     )
     return run, end, int(stamps[-1])
 

@@ -6,7 +6,7 @@ follows it. Data is touched once per run, never once per sample.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ SAMPLE_INDEX: Final = np.dtype(
         ("length", "<u4"),  # of the payload, encapsulation header included; 0 = no payload
         ("timestamp", "<i8"),  # source timestamp, ns since the epoch; NO_TIMESTAMP if absent
         ("flags", "<u4"),
-        ("reserved", "<u4"),
+        ("sn_offset", "<u4"),  # of a sparse run: sequence number minus the first one's
         ("key_hash", "V16"),
     ]
 )
@@ -45,6 +45,7 @@ UNREGISTERED: Final = 0x2
 FILTERED: Final = 0x4
 KEY_ONLY: Final = 0x100  # the payload is the serialized key, not the sample
 HAS_KEY_HASH: Final = 0x200
+REMOVED: Final = 0x400  # the writer removed it from its batch: replaced, or its LIFESPAN ran out
 
 
 @dataclass(slots=True)
@@ -140,10 +141,24 @@ class Run:
     index: npt.NDArray[Any] | None = None
     #: Which reader the submessages are addressed to; ENTITYID_UNKNOWN means every matched one.
     reader_id: bytes = ENTITYID_UNKNOWN
+    #: The batch it came in, 0: none.
+    batch_sn: int = 0
+    #: Samples are missing in between: ``index["sn_offset"]`` tells the numbers.
+    sparse: bool = False
+    #: First sequence number of the coherent set they belong to; 0: of none; -1: of none, and it says so.
+    coherent_set: int = 0
 
     @property
     def last_sn(self) -> int:
+        if self.sparse and self.index is not None:
+            return self.first_sn + int(self.index["sn_offset"][-1])
         return self.first_sn + self.count - 1
+
+    def sequence_numbers(self) -> I64:
+        """(count,) int64."""
+        if self.sparse and self.index is not None:
+            return self.first_sn + self.index["sn_offset"].astype(np.int64)
+        return np.arange(self.first_sn, self.first_sn + self.count, dtype=np.int64)
 
     @property
     def nbytes(self) -> int:
@@ -176,53 +191,55 @@ class Run:
         """Samples [first, last) of this run; no copy of payloads."""
         if first == 0 and last == self.count:
             return self
-        part = Run(
-            self.writer,
-            self.first_sn + first,
-            last - first,
-            self.data,
-            self.stride,
-            self.payload_offset,
-            self.payload_length,
-            self.timestamp,
-            self.timestamp_offset,
-            self.timestamp_big_endian,
-            self.key_hash_offset,
-            self.flags,
-            reader_id=self.reader_id,
-        )
         if self.stride:
-            part.data = self.data[first * self.stride : last * self.stride]
-        else:
-            assert self.index is not None
-            index = self.index[first:last].copy()
-            low = int(index["offset"].min())
-            high = int((index["offset"].astype(np.int64) + index["length"]).max())
-            # keep payloads 4-aligned in the shortened buffer
-            low -= low % 4
-            index["offset"] -= low
-            part.data, part.index = self.data[low:high], index
-        return part
+            data = self.data[first * self.stride : last * self.stride]
+            return replace(self, first_sn=self.first_sn + first, count=last - first, data=data)
+        assert self.index is not None
+        index, first_sn = self.index[first:last].copy(), self.first_sn + first
+        if self.sparse:
+            first_sn = self.first_sn + int(index["sn_offset"][0])
+            index["sn_offset"] -= index["sn_offset"][0]
+        return self._indexed(index, first_sn)
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Run | None:
+        """The samples where ``keep`` is true, None if there are none; no copy of payloads but to fill holes."""
+        kept = np.flatnonzero(keep)
+        if not len(kept):
+            return None
+        first, last = int(kept[0]), int(kept[-1])
+        if len(kept) == last + 1 - first and not self.sparse:
+            return self.take(first, last + 1)
+        index = (self._to_index() if self.index is None else self.index)[kept]
+        numbers = self.sequence_numbers()[kept]
+        index["sn_offset"] = numbers - numbers[0]
+        return replace(self._indexed(index, int(numbers[0])), sparse=True)
+
+    def _indexed(self, index: npt.NDArray[Any], first_sn: int) -> Run:
+        """A run of the samples in ``index``, which becomes its own, with no more data than they need."""
+        low = int(index["offset"].min())
+        high = int((index["offset"].astype(np.int64) + index["length"]).max())
+        low -= low % 4  # payloads stay 4-aligned in the shortened buffer
+        index["offset"] -= low
+        return replace(
+            self, first_sn=first_sn, count=len(index), data=self.data[low:high], stride=0, index=index
+        )
+
+    def _to_index(self) -> npt.NDArray[Any]:
+        """The index of a uniform run."""
+        index = np.zeros(self.count, SAMPLE_INDEX)
+        index["offset"] = self.payload_offset + self.stride * np.arange(self.count)
+        index["length"] = self.payload_length
+        index["timestamp"] = self.timestamps()
+        index["flags"] = self.flags
+        hashes = self.key_hashes()
+        if hashes is not None:
+            index["flags"] |= HAS_KEY_HASH
+            index["key_hash"] = hashes.view("V16").reshape(self.count)
+        return index
 
     def copy(self) -> Run:
         """The same run with memory of its own."""
-        twin = self.take(0, self.count)
-        return Run(
-            twin.writer,
-            twin.first_sn,
-            twin.count,
-            twin.data.copy(),
-            twin.stride,
-            twin.payload_offset,
-            twin.payload_length,
-            twin.timestamp,
-            twin.timestamp_offset,
-            twin.timestamp_big_endian,
-            twin.key_hash_offset,
-            twin.flags,
-            None if twin.index is None else twin.index.copy(),
-            twin.reader_id,
-        )
+        return replace(self, data=self.data.copy(), index=None if self.index is None else self.index.copy())
 
     def samples(self) -> Samples:
         """The payloads; no copy."""

@@ -1,9 +1,9 @@
-"""Every submessage of RTPS 2.5 §9.4.5, one at a time: decode from a body, encode whole.
+"""Every submessage of RTPS 2.5 §9.4.5, and those of batches, one at a time: decode from a body, encode whole.
 
 ``decode(flags, body)`` takes what lies between this submessage's header and the next one's; what a later
 minor version may have added at the end is ignored (RTPS 2.5 §8.6.1). Wrong bytes raise DecodeError.
 ``encode`` gives the submessage with its header, padded to 4. Runs of DATA take the fast road instead, see
-``runs``; the INFO_* ones are in ``info`` and can be had from here.
+``runs``, and so does DATA_BATCH, see ``batch``; the INFO_* ones are in ``info`` and can be had from here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from .parameters import ParameterList, decode_parameters
 __all__ = [
     "SUBMESSAGES",
     "AckNack",
+    "AckNackBatch",
     "Data",
     "DataFrag",
     "Gap",
     "Heartbeat",
+    "HeartbeatBatch",
     "HeartbeatFrag",
     "InfoDestination",
     "InfoReply",
@@ -43,6 +45,7 @@ _DATA: Final = pair("HH4s4siI")
 _DATA_FRAG: Final = pair("HH4s4siIIHHI")
 _HEARTBEAT: Final = pair("4s4siIiII")
 _HEARTBEAT_FRAG: Final = pair("4s4siIII")
+_HEARTBEAT_BATCH: Final = pair("4s4siIiIiIiII")
 
 # octetsToInlineQos: from behind that field to the inline QoS (RTPS 2.5 §9.4.5.4.2, §9.4.5.5.3)
 _DATA_OCTETS_TO_INLINE_QOS: Final = 16
@@ -328,7 +331,84 @@ class Gap:
         return cls(reader_id, writer_id, _sn(high, low), irrelevant)
 
 
-_Entity = Data | DataFrag | Heartbeat | HeartbeatFrag | AckNack | NackFrag | Gap
+@dataclass(frozen=True, slots=True)
+class HeartbeatBatch:
+    """HEARTBEAT_BATCH (RTI): a HEARTBEAT that tells the batches the writer holds beside the samples."""
+
+    KIND: ClassVar[int] = 0x19
+    FLAG_F: ClassVar[int] = 0x02
+    FLAG_L: ClassVar[int] = 0x04
+
+    reader_id: bytes
+    writer_id: bytes
+    first_batch_sn: int
+    last_batch_sn: int
+    first_sn: int
+    last_sn: int
+    count: int
+    final: bool = False
+    liveliness: bool = False
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        flags = (self.FLAG_F if self.final else 0) | (self.FLAG_L if self.liveliness else 0)
+        body = _HEARTBEAT_BATCH[little_endian].pack(
+            self.reader_id,
+            self.writer_id,
+            *_halves(self.first_batch_sn),
+            *_halves(self.last_batch_sn),
+            *_halves(self.first_sn),
+            *_halves(self.last_sn),
+            self.count & 0xFFFFFFFF,
+        )
+        return encode_submessage(self.KIND, flags, little_endian, body)
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        if len(body) < 44:
+            raise short_submessage("HEARTBEAT_BATCH")
+        reader_id, writer_id, *halves, count = _HEARTBEAT_BATCH[flags & FLAG_E].unpack_from(body)
+        first_batch, last_batch, first_sn, last_sn = (
+            (high << 32) + low for high, low in zip(halves[::2], halves[1::2], strict=True)
+        )
+        for first, last in ((first_batch, last_batch), (first_sn, last_sn)):
+            if first < 1 or last < first - 1:  # as RTPS 2.5 §8.3.8.6.3
+                raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"HEARTBEAT_BATCH {first}..{last}")
+        final, liveliness = bool(flags & cls.FLAG_F), bool(flags & cls.FLAG_L)
+        return cls(reader_id, writer_id, first_batch, last_batch, first_sn, last_sn, count, final, liveliness)
+
+
+@dataclass(frozen=True, slots=True)
+class AckNackBatch:
+    """ACKNACK_BATCH (RTI): an ACKNACK whose numbers are those of batches."""
+
+    KIND: ClassVar[int] = 0x17
+    FLAG_F: ClassVar[int] = 0x02
+
+    reader_id: bytes
+    writer_id: bytes
+    missing: SequenceNumberSet
+    count: int
+    final: bool = False
+
+    def encode(self, little_endian: bool = True) -> bytes:
+        flags = self.FLAG_F if self.final else 0
+        ids = _IDS[little_endian].pack(self.reader_id, self.writer_id)
+        count = _COUNT[little_endian].pack(self.count & 0xFFFFFFFF)
+        return encode_submessage(
+            self.KIND, flags, little_endian, ids, self.missing.encode(little_endian), count
+        )
+
+    @classmethod
+    def decode(cls, flags: int, body: memoryview) -> Self:
+        little_endian = flags & FLAG_E
+        missing, at = SequenceNumberSet.decode(body, 8, little_endian, allow_base_zero=True)
+        reader_id, writer_id = _IDS[little_endian].unpack_from(body)
+        return cls(reader_id, writer_id, missing, _count(body, at, little_endian), bool(flags & cls.FLAG_F))
+
+
+_Entity = (
+    Data | DataFrag | Heartbeat | HeartbeatFrag | HeartbeatBatch | AckNack | AckNackBatch | NackFrag | Gap
+)
 _Interpreter = InfoTimestamp | InfoDestination | InfoSource | InfoReply | InfoReplyIp4 | Pad
 Submessage = _Entity | _Interpreter
 

@@ -17,7 +17,7 @@ from .spdp import RemoteParticipant
 BUILTIN_QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
 
 #: What we announce is never held back, and every announcement asks to be acknowledged.
-BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_window=INFINITE)
+BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_max_samples=INFINITE)
 #: Sequence numbers start where the clock is, which runs faster (about 1,000 a second) than we announce: for
 #: peers that still know us from before a restart under the same GUID, what we announce then is new.
 _SN_CLOCK_SHIFT: Final = 20

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ...errors import DecodeError, DropReason
+from ...limits import MESSAGE_SIZE_LEAST, UDP_PAYLOAD_MAX
 from ...qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -27,7 +28,13 @@ from ...structure import (
     is_writer,
 )
 from ...wire import parameters as p
+from ..endpoint_info import NO_ABILITIES, Abilities
 from .participant_data import locators_of, refuse_not_understood, required
+
+#: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max. Other vendors skip it.
+_PID_ABILITIES: Final = 0x8A01
+_BATCHES, _NO_POSITIVE_ACKS = 0x1, 0x8
+_CODECS: Final = {0x2: "lz4", 0x4: "zstd"}
 
 _UNDERSTOOD: Final = frozenset(
     {
@@ -85,6 +92,7 @@ class EndpointData:
     qos: Qos
     unicast: tuple[Locator, ...] = ()  # none: the participant's default ones
     multicast: tuple[Locator, ...] = ()
+    abilities: Abilities = NO_ABILITIES
 
     @property
     def is_writer(self) -> bool:
@@ -137,6 +145,8 @@ def encode_endpoint(data: EndpointData) -> bytes:
         parameters.append((p.PID_OWNERSHIP_STRENGTH, p.encode_i32(qos.ownership_strength)))
     else:
         parameters.append((p.PID_TIME_BASED_FILTER, p.encode_duration(qos.time_based_filter)))
+    if data.abilities != NO_ABILITIES:
+        parameters.append((_PID_ABILITIES, _encode_abilities(data.abilities)))
     return p.encode_parameter_payload(parameters)
 
 
@@ -155,6 +165,7 @@ def decode_endpoint(payload: bytes | memoryview, *, writer: bool) -> EndpointDat
         _decode_qos(parameters, writer),
         locators_of(parameters, p.PID_UNICAST_LOCATOR),
         locators_of(parameters, p.PID_MULTICAST_LOCATOR),
+        _decode_abilities(parameters),
     )
 
 
@@ -166,6 +177,29 @@ def encode_endpoint_key(guid: Guid) -> bytes:
 def decode_endpoint_key(payload: bytes | memoryview) -> Guid:
     """Which endpoint a dispose means. Raises DecodeError."""
     return p.decode_guid(required(p.decode_parameter_payload(memoryview(payload)), p.PID_ENDPOINT_GUID))
+
+
+# --- what only ours say ---------------------------------------------------------------------------
+
+
+def _encode_abilities(abilities: Abilities) -> bytes:
+    flags = (_BATCHES if abilities.batches else 0) | (_NO_POSITIVE_ACKS if abilities.no_positive_acks else 0)
+    flags |= sum(bit for bit, codec in _CODECS.items() if codec in abilities.codecs)
+    return p.encode_u32(flags) + p.encode_u32(abilities.message_size_max)
+
+
+def _decode_abilities(parameters: p.ParameterList) -> Abilities:
+    value, little = parameters.get(_PID_ABILITIES), parameters.little_endian
+    vendor = parameters.get(p.PID_VENDOR_ID)
+    if value is None or len(value) < 8 or vendor is None or bytes(vendor[:2]) != VENDOR_ID:
+        return NO_ABILITIES
+    flags = p.decode_u32(value, little)
+    return Abilities(
+        bool(flags & _BATCHES),
+        frozenset(codec for bit, codec in _CODECS.items() if flags & bit),
+        max(MESSAGE_SIZE_LEAST, min(p.decode_u32(value[4:8], little), UDP_PAYLOAD_MAX)),
+        bool(flags & _NO_POSITIVE_ACKS),
+    )
 
 
 # --- QoS ------------------------------------------------------------------------------------------

@@ -1,17 +1,30 @@
-"""The writer liveliness protocol: our AUTOMATIC writers live, do theirs? (RTPS 2.5 §8.4.13)
+"""The writer liveliness protocol: do our writers live, do theirs? (RTPS 2.5 §8.4.13, DDS 1.4 §2.2.3.11)
 
-Any message of a participant shows that its stack runs, so it asserts all its AUTOMATIC writers; a
-ParticipantMessageData is then only the message that comes when there is nothing else to say. The MANUAL
-kinds are not tracked: no reader here asks for them.
+What shows that a writer lives depends on its LIVELINESS kind:
 
-Invariant: a tracked writer is in exactly one of ``_alive`` and ``_lost``.
+* AUTOMATIC: any message of its participant, for it shows that its stack runs. A ParticipantMessageData is then
+  only the message that comes when there is nothing else to say;
+* MANUAL_BY_PARTICIPANT: a write of any such writer of its participant, or a ParticipantMessageData of that kind;
+* MANUAL_BY_TOPIC: a write of its own, or a HEARTBEAT of its own with the liveliness flag.
+
+Ours are asserted accordingly: AUTOMATIC ones here, three times per lease; MANUAL ones by the user, and by what
+the user writes. Those of the second kind are then asserted to others by a ParticipantMessageData, for not every
+reader sees the writer that was written: at most three times per lease, however often the user asserts. A MANUAL
+writer of ours that was not asserted in time lost its liveliness, and is in ``lost`` like any other.
+
+Invariants
+* A watched writer is in exactly one of ``_alive`` and ``_lost``.
+* Before ``_next_check`` no writer's lease ends.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from ...errors import DecodeError, DropReason
 from ...qos import LivelinessKind
 from ...structure import (
     ENTITYID_P2P_MESSAGE_READER,
@@ -19,6 +32,7 @@ from ...structure import (
     INFINITE,
     Guid,
 )
+from ...wire.samples import DISPOSED, UNREGISTERED
 from .builtin import builtin_reader, builtin_writer, match_reader, match_writer, write_one
 from .endpoint_data import EndpointData
 from .participant_data import PARTICIPANT_MESSAGE_READER, PARTICIPANT_MESSAGE_WRITER
@@ -26,24 +40,53 @@ from .spdp import RemoteParticipant
 
 #: ParticipantMessageData.kind (RTPS 2.5 §9.6.3.1)
 KIND_AUTOMATIC: Final = b"\x00\x00\x00\x01"
+KIND_MANUAL: Final = b"\x00\x00\x00\x02"
 _ASSERTIONS_PER_LEASE: Final = 3
 #: Assertions a reader may leave unacknowledged.
 _BEHIND_MAX: Final = 64
+_ENCAPSULATION_SIZE: Final = 4
+_MESSAGE_MIN: Final = _ENCAPSULATION_SIZE + 12 + 4
+
+
+@dataclass(slots=True, eq=False)
+class _Signs:
+    """When who keeps a MANUAL writer alive was last asserted: the writer, or all such of its participant."""
+
+    last_heard: int
+    writers: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A writer with a lease; without signs of its own it lives as long as its participant is heard."""
+
+    lease: int
+    kind: LivelinessKind
+    signs: _Signs | None
 
 
 class Liveliness:
-    """The ParticipantMessage endpoints, our assertions and the matched remote AUTOMATIC writers."""
+    """The ParticipantMessage endpoints, our assertions, and the writers whose liveliness is watched: matched
+    remote ones, and our own MANUAL ones."""
 
     def __init__(self, prefix: bytes, remotes: Mapping[bytes, RemoteParticipant], *, now: int) -> None:
         self.reader = builtin_reader(prefix, ENTITYID_P2P_MESSAGE_READER)
         self.writer = builtin_writer(prefix, ENTITYID_P2P_MESSAGE_WRITER, now=now)
         self._prefix = prefix
         self._remotes = remotes
+        #: Leases of our AUTOMATIC and MANUAL_BY_PARTICIPANT writers, and when the next assertion of each kind is
+        #: due; the second kind's is not due while nobody asserts.
         self._own_leases: dict[Guid, int] = {}
         self._next_assertion: int | None = None
-        self._alive: dict[Guid, int] = {}  # lease durations
-        self._lost: dict[Guid, int] = {}
+        self._own_manual_leases: dict[Guid, int] = {}
+        self._next_manual: int | None = None
+        self._last_manual: int | None = None
+        self._alive: dict[Guid, _Watched] = {}
+        self._lost: dict[Guid, _Watched] = {}
         self._next_check: int | None = None
+        #: Of each watched MANUAL writer; those MANUAL_BY_PARTICIPANT share their participant's.
+        self._signs: dict[Guid, _Signs] = {}
+        self._participants: dict[bytes, _Signs] = {}
 
     # --- participants -----------------------------------------------------------------------------
 
@@ -53,43 +96,104 @@ class Liveliness:
         if remote.data.builtin_endpoints & PARTICIPANT_MESSAGE_READER:
             match_reader(self.writer, remote, ENTITYID_P2P_MESSAGE_READER, now=now)
 
+    def take(self, drops: Counter[DropReason], *, now: int) -> None:
+        """Heed the ParticipantMessageData received since the last call; broken ones are counted in ``drops``."""
+        for run in self.reader.take():
+            samples, flags = run.samples(), run.sample_flags()
+            for i in range(run.count):
+                if flags[i] & (DISPOSED | UNREGISTERED):
+                    continue
+                try:
+                    prefix, kind = decode_assertion(samples.payload(i))
+                    if prefix != run.writer.prefix:
+                        raise DecodeError(DropReason.BAD_PARAMETER, "an assertion of another participant")
+                except DecodeError as error:
+                    drops[error.reason] += 1
+                else:
+                    self.on_message(prefix, kind, now)
+
+    def on_message(self, prefix: bytes, kind: bytes, now: int) -> None:
+        """A participant asserts its writers of a kind. AUTOMATIC: that it spoke at all has been noted."""
+        signs = self._participants.get(prefix)
+        if kind == KIND_MANUAL and signs is not None:
+            signs.last_heard = now
+
+    def on_data(self, writer: Guid, now: int) -> None:
+        """A writer, remote or ours, wrote, or said that it lives; cheap for writers that are not MANUAL."""
+        signs = self._signs.get(writer)
+        if signs is not None:
+            signs.last_heard = now
+            if writer in self._own_manual_leases:
+                self._schedule_manual(now)
+
     # --- our writers ------------------------------------------------------------------------------
 
     def add_local(self, writer: EndpointData, *, now: int) -> None:
-        """Assert this writer of ours as often as its lease wants."""
-        qos = writer.qos
-        if qos.liveliness is LivelinessKind.AUTOMATIC and qos.liveliness_lease_duration < INFINITE:
-            self._own_leases[writer.guid] = qos.liveliness_lease_duration
+        """Assert this writer of ours as often as its lease wants, or watch whether the user does."""
+        guid, kind, lease = writer.guid, writer.qos.liveliness, writer.qos.liveliness_lease_duration
+        if lease >= INFINITE:
+            return
+        if kind is LivelinessKind.AUTOMATIC:
+            self._own_leases[guid] = lease
             self._next_assertion = now
+            return
+        self._watch(guid, kind, lease, now)
+        if kind is LivelinessKind.MANUAL_BY_PARTICIPANT:
+            self._own_manual_leases[guid] = lease
 
     def remove_local(self, guid: Guid) -> None:
         self._own_leases.pop(guid, None)
         if not self._own_leases:
             self._next_assertion = None
+        self._own_manual_leases.pop(guid, None)
+        if not self._own_manual_leases:
+            self._next_manual = None
+        self._unwatch(guid)
 
-    # --- remote writers ---------------------------------------------------------------------------
+    def assert_participant(self, now: int) -> None:
+        """The user says that its MANUAL_BY_PARTICIPANT writers live (DDS 1.4 §2.2.2.2.1.11)."""
+        self.on_message(self._prefix, KIND_MANUAL, now)
+        if self._own_manual_leases:
+            self._schedule_manual(now)
+            self._send_manual(now)
+
+    def _schedule_manual(self, now: int) -> None:
+        if self._next_manual is None:
+            pause = min(self._own_manual_leases.values()) // _ASSERTIONS_PER_LEASE
+            last = self._last_manual
+            self._next_manual = now if last is None else max(now, last + pause)
+
+    def _send_manual(self, now: int) -> None:
+        if self._next_manual is not None and now >= self._next_manual:
+            self._next_manual, self._last_manual = None, now
+            self._send(KIND_MANUAL, now)
+
+    def _send(self, kind: bytes, now: int) -> None:
+        # Who has not acknowledged for so long is dead or means ill; the history is not kept for it.
+        for guid in self.writer.unacknowledged(self.writer.last_sn - _BEHIND_MAX):
+            self.writer.unmatch_reader(guid)
+        write_one(self.writer, encode_assertion(self._prefix, kind), self._prefix + kind, now=now)
+
+    # --- watched writers --------------------------------------------------------------------------
 
     def track(self, writer: EndpointData, *, now: int) -> None:
         """Watch a matched remote writer; again, when its QoS may have changed."""
-        qos, guid = writer.qos, writer.guid
-        lease = qos.liveliness_lease_duration if qos.liveliness is LivelinessKind.AUTOMATIC else INFINITE
-        if lease == INFINITE:
-            self.forget(guid)
-        elif guid in self._lost:
-            self._lost[guid] = lease
+        qos = writer.qos
+        if qos.liveliness_lease_duration >= INFINITE:
+            self.forget(writer.guid)
         else:
-            self._alive[guid] = lease
-            self._next_check = now
+            self._watch(writer.guid, qos.liveliness, qos.liveliness_lease_duration, now)
 
     def forget(self, guid: Guid) -> None:
-        self._alive.pop(guid, None)
-        self._lost.pop(guid, None)
+        """Nobody here is matched with this remote writer any more. Our own are watched all the same."""
+        if guid.prefix != self._prefix:
+            self._unwatch(guid)
 
     def lost(self, *, now: int) -> list[Guid]:
-        """Writers whose liveliness was lost just now."""
+        """Writers whose liveliness was lost just now, ours included."""
         if self._next_check is None or now < self._next_check:
             return []
-        lost = [guid for guid, lease in self._alive.items() if self._expiry(guid, lease) <= now]
+        lost = [guid for guid, watched in self._alive.items() if self._expiry(guid, watched) <= now]
         for guid in lost:
             self._lost[guid] = self._alive.pop(guid)
         self._next_check = min((self._expiry(*each) for each in self._alive.items()), default=None)
@@ -99,36 +203,73 @@ class Liveliness:
         """Writers that were lost and live again; cheap while none is lost."""
         if not self._lost:
             return []
-        back = [guid for guid, lease in self._lost.items() if self._expiry(guid, lease) > now]
+        back = [guid for guid, watched in self._lost.items() if self._expiry(guid, watched) > now]
         for guid in back:
-            lease = self._alive[guid] = self._lost.pop(guid)
-            expiry = self._expiry(guid, lease)
+            watched = self._alive[guid] = self._lost.pop(guid)
+            expiry = self._expiry(guid, watched)
             self._next_check = expiry if self._next_check is None else min(self._next_check, expiry)
         return back
 
-    def _expiry(self, guid: Guid, lease: int) -> int:
+    def _watch(self, guid: Guid, kind: LivelinessKind, lease: int, now: int) -> None:
+        known = self._alive.get(guid) or self._lost.get(guid)
+        if known is not None and known.kind is kind:
+            known.lease = lease
+        else:
+            self._unwatch(guid)
+            signs: _Signs | None = None
+            if kind is LivelinessKind.MANUAL_BY_PARTICIPANT:
+                signs = self._participants.setdefault(guid.prefix, _Signs(now))
+            elif kind is LivelinessKind.MANUAL_BY_TOPIC:
+                signs = _Signs(now)
+            if signs is not None:
+                signs.writers += 1
+                self._signs[guid] = signs
+            self._alive[guid] = _Watched(lease, kind, signs)
+        if guid in self._alive:
+            self._next_check = now
+
+    def _unwatch(self, guid: Guid) -> None:
+        self._alive.pop(guid, None)
+        self._lost.pop(guid, None)
+        signs = self._signs.pop(guid, None)
+        if signs is not None:
+            signs.writers -= 1
+            if not signs.writers and self._participants.get(guid.prefix) is signs:
+                del self._participants[guid.prefix]
+
+    def _expiry(self, guid: Guid, watched: _Watched) -> int:
+        if watched.signs is not None:
+            return watched.lease + watched.signs.last_heard
         remote = self._remotes.get(guid.prefix)
-        return lease + (0 if remote is None else remote.last_heard)
+        return watched.lease + (0 if remote is None else remote.last_heard)
 
     # --- timers -----------------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
-        if self._next_assertion is None or self._next_check is None:
-            return self._next_check if self._next_assertion is None else self._next_assertion
-        return min(self._next_assertion, self._next_check)
+        """When :meth:`handle_timer`, then :meth:`lost`, want to be called."""
+        timers = (self._next_assertion, self._next_manual, self._next_check)
+        return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
         if self._next_assertion is not None and now >= self._next_assertion:
             self._next_assertion = now + min(self._own_leases.values()) // _ASSERTIONS_PER_LEASE
-            # Who has not acknowledged for so long is dead or means ill; the history is not kept for it.
-            for guid in self.writer.unacknowledged(self.writer.last_sn - _BEHIND_MAX):
-                self.writer.unmatch_reader(guid)
-            write_one(self.writer, encode_assertion(self._prefix), self._prefix + KIND_AUTOMATIC, now=now)
+            self._send(KIND_AUTOMATIC, now)
+        self._send_manual(now)
 
 
-def encode_assertion(prefix: bytes) -> bytes:
-    """ParticipantMessageData: the AUTOMATIC writers of this participant live.
+def encode_assertion(prefix: bytes, kind: bytes = KIND_AUTOMATIC) -> bytes:
+    """ParticipantMessageData: the writers of that kind of this participant live.
 
     CDR_LE: prefix, kind, and a sequence of one octet, as Cyclone DDS sends it (an empty one would do).
     """
-    return b"\x00\x01\x00\x00" + prefix + KIND_AUTOMATIC + b"\x01\x00\x00\x00" + bytes(4)
+    return b"\x00\x01\x00\x00" + prefix + kind + b"\x01\x00\x00\x00" + bytes(4)
+
+
+def decode_assertion(payload: bytes | memoryview) -> tuple[bytes, bytes]:
+    """Prefix and kind of a ParticipantMessageData; they are octets, so byte order is nothing to them.
+
+    Raises DecodeError.
+    """
+    if len(payload) < _MESSAGE_MIN:
+        raise DecodeError(DropReason.BAD_PARAMETER, "ParticipantMessageData")
+    return bytes(payload[4:16]), bytes(payload[16:20])

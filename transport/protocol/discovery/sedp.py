@@ -100,6 +100,10 @@ class Sedp:
         """All remote endpoints known now."""
         return [each.data for known in self._remote.values() for each in known.values()]
 
+    def endpoint(self, guid: Guid) -> EndpointData | None:
+        known = self._remote.get(guid.prefix, {}).get(guid)
+        return None if known is None else known.data
+
     def take(self, drops: Counter[DropReason]) -> list[Announced]:
         """What the SEDP readers received since the last call; broken samples are counted in ``drops``."""
         changes: list[Announced] = []

@@ -1,0 +1,8 @@
+"""The options of ``format("rtps")``: one table, parsed once into frozen settings."""
+
+from __future__ import annotations
+
+from .settings import OnNoReader, Payload, Settings, default_log_dir, parse_options
+from .spec import AppliesTo
+
+__all__ = ["AppliesTo", "OnNoReader", "Payload", "Settings", "default_log_dir", "parse_options"]

@@ -1,0 +1,163 @@
+"""What can be, but is hardly meant: sentences for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...transport.qos import LENGTH_UNLIMITED, DurabilityKind
+from ...transport.structure import INFINITE
+from .rules import durability, keeps_all
+from .spec import AppliesTo, duration_text
+from .table import OPTIONS
+from .values import Values
+
+
+def advice(values: Values, role: AppliesTo) -> tuple[str, ...]:
+    """One sentence for each thing that looks wrong; it names the options."""
+    found = [] if role is AppliesTo.WRITE else [check(values) for check in _OF_READERS]
+    if role is not AppliesTo.READ:
+        found += [check(values) for check in _OF_WRITERS]
+    found.append(_unused_protocol(values))
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _unused_protocol(values: Values) -> str:
+    if values.word("reliability") == "reliable":
+        return ""
+    names = [s.name for s in OPTIONS if s.name.startswith(("reliable_writer.", "reliable_reader."))]
+    unused = [name for name in names if values.has(name)]
+    return f"{', '.join(unused)}: of no effect with reliability=best_effort" if unused else ""
+
+
+# --- readers ----------------------------------------------------------------------------------------
+
+
+def _suppressed_heartbeats(values: Values) -> str:
+    suppression = values.integer("reliable_reader.heartbeat_suppression_duration")
+    period = values.integer("reliable_writer.heartbeat_period")
+    if suppression < period:
+        return ""
+    return (
+        f"reliable_reader.heartbeat_suppression_duration={duration_text(suppression)} is not less than "
+        f"reliable_writer.heartbeat_period={duration_text(period)}, which our writers have unless it is set: "
+        "HEARTBEATs of such writers are lost"
+    )
+
+
+def _history_for_best_effort(values: Values) -> str:
+    if values.word("reliability") == "reliable" or durability(values) < DurabilityKind.TRANSIENT_LOCAL:
+        return ""
+    name = (
+        "startingOffsets=earliest"
+        if values.has("startingOffsets")
+        else f"durability={values.word('durability')}"
+    )
+    return f"{name} with reliability=best_effort: writers send their history to reliable readers only"
+
+
+# --- writers ----------------------------------------------------------------------------------------
+
+
+def _short_lifespan(values: Values) -> str:
+    lifespan, delay = values.integer("lifespan"), values.integer("batch.max_flush_delay")
+    if not values.boolean("batch.enable") or lifespan >= delay:
+        return ""
+    return (
+        f"lifespan={duration_text(lifespan)} is less than batch.max_flush_delay={duration_text(delay)}: samples "
+        "of a batch that does not fill up in time are dropped without having been sent"
+    )
+
+
+def _missed_deadline(values: Values) -> str:
+    deadline, delay = values.integer("deadline"), values.integer("batch.max_flush_delay")
+    if not values.boolean("batch.enable") or delay == INFINITE or deadline >= delay:
+        return ""
+    return (
+        f"deadline={duration_text(deadline)} is less than batch.max_flush_delay={duration_text(delay)}: samples "
+        "that wait in a batch miss it"
+    )
+
+
+def _shallow_history(values: Values) -> str:
+    samples, depth = values.integer("batch.max_samples"), values.integer("history.depth")
+    batch = INFINITE if samples == LENGTH_UNLIMITED else samples
+    if not values.boolean("batch.enable") or keeps_all(values) or depth >= batch:
+        return ""
+    return (
+        f"history.depth={depth} is less than batch.max_samples={values.given('batch.max_samples') or 'unlimited'}: "
+        "samples that others replace in the same batch are marked as removed, and readers drop them"
+    )
+
+
+def _ignored_turbo_mode(values: Values) -> str:
+    if not (values.boolean("turbo_mode") and values.boolean("batch.enable")):
+        return ""
+    return "turbo_mode=true is ignored with batch.enable=true"
+
+
+def _unused_batch_limits(values: Values) -> str:
+    names = ("max_batches", "disable_inline_keyhash", "async_publisher.disable_asynchronous_batch")
+    unused = [name for name in names if values.has(name)]
+    if not unused or values.boolean("batch.enable") or values.boolean("turbo_mode"):
+        return ""
+    return f"{', '.join(unused)}: of no effect without batch.enable=true"
+
+
+def _fragmented_batches(values: Values) -> str:
+    most, mtu = values.integer_or_none("batch.max_data_bytes"), values.integer_or_none("mtu")
+    if not values.boolean("batch.enable") or most is None or mtu is None or LENGTH_UNLIMITED < most <= mtu:
+        return ""
+    shown = values.given("batch.max_data_bytes")
+    return (
+        f"batch.max_data_bytes={shown} is more than mtu={mtu}: batches are no larger than what fits the mtu"
+    )
+
+
+def _strength_of_shared(values: Values) -> str:
+    if not values.has("ownership.strength") or values.word("ownership") == "exclusive":
+        return ""
+    return f"ownership.strength={values.given('ownership.strength')} has no effect with ownership=shared"
+
+
+def _manual_liveliness(values: Values) -> str:
+    kind, lease = values.word("liveliness"), values.integer("liveliness.lease_duration")
+    if kind == "automatic" or lease == INFINITE:
+        return ""
+    return (
+        f"liveliness={kind} with liveliness.lease_duration={duration_text(lease)}: a sink is alive only while it "
+        "writes; between micro-batches readers take it for dead"
+    )
+
+
+def _no_acknowledgments(values: Values) -> str:
+    if not values.boolean("reliable_writer.disable_positive_acks"):
+        return ""
+    return (
+        "reliable_writer.disable_positive_acks=true: a task ends when its samples' keep duration "
+        "(reliable_writer.disable_positive_acks_min_sample_keep_duration and up) is over, not when readers have them"
+    )
+
+
+def _overflowing_bucket(values: Values) -> str:
+    bucket = "flow_controller.token_bucket."
+    most, added = values.integer(f"{bucket}max_tokens"), values.integer(f"{bucket}tokens_added_per_period")
+    if most == LENGTH_UNLIMITED or LENGTH_UNLIMITED < added <= most:
+        return ""
+    shown = "unlimited" if added == LENGTH_UNLIMITED else str(added)
+    return f"{bucket}tokens_added_per_period={shown} is more than {bucket}max_tokens={most}: the rest is lost"
+
+
+_OF_READERS: Final[tuple[Callable[[Values], str], ...]] = (_suppressed_heartbeats, _history_for_best_effort)
+_OF_WRITERS: Final[tuple[Callable[[Values], str], ...]] = (
+    _short_lifespan,
+    _missed_deadline,
+    _shallow_history,
+    _ignored_turbo_mode,
+    _unused_batch_limits,
+    _fragmented_batches,
+    _strength_of_shared,
+    _manual_liveliness,
+    _no_acknowledgments,
+    _overflowing_bucket,
+)

@@ -1,0 +1,123 @@
+"""Parsed options to the values that the protocol is handed: ``Qos`` and the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from ...transport.protocol.policies import (
+    BATCH_POLICY,
+    READER_POLICY,
+    WRITER_POLICY,
+    BatchPolicy,
+    BatchWire,
+    Compression,
+    FlowControllerPolicy,
+    ReaderPolicy,
+    Scheduling,
+    WriterPolicy,
+)
+from ...transport.qos import (
+    LENGTH_UNLIMITED,
+    DataRepresentation,
+    DestinationOrderKind,
+    HistoryKind,
+    LivelinessKind,
+    OwnershipKind,
+    PresentationScope,
+    Qos,
+    ReliabilityKind,
+)
+from .rules import durability, heartbeats_per_window, keeps_all
+from .spec import AppliesTo
+from .table import OPTIONS
+from .values import Origin, Values
+
+_NAMES: Final = frozenset(spec.name for spec in OPTIONS)
+
+
+def option_names(policy: type[Any], *prefixes: str) -> Mapping[str, str]:
+    """The option of each field of a policy that has one: its name with one of the prefixes."""
+    found = {
+        field.name: [p + field.name for p in prefixes if p + field.name in _NAMES] for field in fields(policy)
+    }
+    return {field: names[0] for field, names in found.items() if names}
+
+
+READER_FIELDS: Final = option_names(ReaderPolicy, "reliable_reader.")
+WRITER_FIELDS: Final = option_names(WriterPolicy, "reliable_writer.")
+BATCH_FIELDS: Final = option_names(BatchPolicy, "batch.", "")
+FLOW_FIELDS: Final = option_names(FlowControllerPolicy, "flow_controller.", "flow_controller.token_bucket.")
+
+#: Texts that stand for more than themselves.
+_CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "batch.max_data_bytes": lambda size: LENGTH_UNLIMITED if size is None else size,  # the datagram bounds it
+    "batch.wire": BatchWire,
+    "batch.compression": Compression,
+    "flow_controller.scheduling": Scheduling,
+}
+
+
+def _of(values: Values, names: Mapping[str, str]) -> dict[str, Any]:
+    plain: Callable[[Any], object] = lambda value: value  # noqa: E731
+    return {field: _CONVERSIONS.get(name, plain)(values.value(name)) for field, name in names.items()}
+
+
+def reader_policy(values: Values) -> ReaderPolicy:
+    return replace(READER_POLICY, **_of(values, READER_FIELDS))
+
+
+def writer_policy(values: Values) -> WriterPolicy:
+    policy = replace(WRITER_POLICY, **_of(values, WRITER_FIELDS))
+    return replace(policy, heartbeats_per_max_samples=heartbeats_per_window(values))
+
+
+def batch_policy(values: Values) -> BatchPolicy:
+    return replace(BATCH_POLICY, **_of(values, BATCH_FIELDS))
+
+
+def flow_controller_policy(values: Values) -> FlowControllerPolicy | None:
+    """None: what is written is sent by who writes it."""
+    if values.word("publish_mode") == "synchronous":
+        return None
+    from ...transport.protocol.flow_controller import PREDEFINED  # registration must not load NumPy
+
+    base = PREDEFINED.get(values.text("flow_controller.name") or "", FlowControllerPolicy())
+    set_here = {f: name for f, name in FLOW_FIELDS.items() if values.origin(name) is not Origin.DEFAULT}
+    return replace(base, **_of(values, set_here))
+
+
+def qos(values: Values, role: AppliesTo) -> Qos:
+    both = Qos(
+        reliability=ReliabilityKind[values.word("reliability").upper()],
+        durability=durability(values),
+        history=HistoryKind.KEEP_ALL if keeps_all(values) else HistoryKind.KEEP_LAST,
+        history_depth=values.integer("history.depth"),
+        max_samples=values.integer("resource_limits.max_samples"),
+        max_instances=values.integer("resource_limits.max_instances"),
+        max_samples_per_instance=values.integer("resource_limits.max_samples_per_instance"),
+        deadline=values.integer("deadline"),
+        latency_budget=values.integer("latency_budget"),
+        liveliness=LivelinessKind[values.word("liveliness").upper()],
+        liveliness_lease_duration=values.integer("liveliness.lease_duration"),
+        ownership=OwnershipKind[values.word("ownership").upper()],
+        destination_order=DestinationOrderKind[values.word("destination_order").upper()],
+        presentation_scope=PresentationScope[values.word("presentation.access_scope").upper()],
+        coherent_access=values.boolean("presentation.coherent_access"),
+        ordered_access=values.boolean("presentation.ordered_access"),
+        partition=values.names("partition"),
+        user_data=values.octets("user_data"),
+        topic_data=values.octets("topic_data"),
+        group_data=values.octets("group_data"),
+    )
+    if role is AppliesTo.WRITE:
+        return replace(
+            both,
+            max_blocking_time=values.integer("max_blocking_time"),
+            lifespan=values.integer("lifespan"),
+            ownership_strength=values.integer("ownership.strength"),
+            data_representation=(DataRepresentation[values.word("data_representation").upper()],),
+        )
+    decoded = (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
+    return replace(both, time_based_filter=values.integer("time_based_filter"), data_representation=decoded)

@@ -1,0 +1,252 @@
+"""Options that contradict each other: an OptionError names both, and the way out."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...transport.errors import OptionError, TransportError
+from ...transport.limits import MESSAGE_SIZE_MAX, STRING_MAX
+from ...transport.net.peers import split_peer
+from ...transport.protocol.policies import WRITER_POLICY, Compression
+from ...transport.qos import LENGTH_UNLIMITED, DurabilityKind
+from ...transport.structure import INFINITE
+from .spec import AppliesTo, duration_text
+from .table import BY_KEY, OPTIONS
+from .values import Origin, Values
+
+#: What a datagram with one batch holds besides the batch's data, rounded up: RTPS header, INFO_DST, INFO_TS, the
+#: headers of DATA_BATCH and one sample's metadata, HEARTBEAT_BATCH.
+_BATCH_HEADERS: Final = 256
+BATCH_DATA_MAX: Final = MESSAGE_SIZE_MAX - _BATCH_HEADERS
+
+_PARTITIONS_BYTES_MAX: Final = (1 << 16) - 8
+_CALLABLE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+#: (smaller, larger): the first must not exceed the second, unless one of them is no bound at all.
+_ORDERED: Final = (
+    ("reliable_reader.min_heartbeat_response_delay", "reliable_reader.max_heartbeat_response_delay"),
+    ("reliable_writer.min_nack_response_delay", "reliable_writer.max_nack_response_delay"),
+    ("reliable_writer.min_send_window_size", "reliable_writer.max_send_window_size"),
+    ("reliable_writer.heartbeats_per_max_samples", "reliable_writer.max_send_window_size"),
+    (
+        "reliable_writer.disable_positive_acks_min_sample_keep_duration",
+        "reliable_writer.disable_positive_acks_max_sample_keep_duration",
+    ),
+    ("reliable_writer.low_watermark", "reliable_writer.high_watermark"),
+    ("resource_limits.max_samples_per_instance", "resource_limits.max_samples"),
+    ("time_based_filter", "deadline"),
+    ("log.segment_bytes", "log.max_bytes"),
+)
+
+#: What only batches have.
+_OF_BATCHES: Final = tuple(
+    spec.name for spec in OPTIONS if spec.name.startswith("batch.") and spec.name != "batch.enable"
+)
+_OF_COMPRESSION: Final = ("batch.compression_level", "batch.compression_threshold")
+_LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
+
+
+def check_options(values: Values, role: AppliesTo) -> None:
+    """OptionError for the first contradiction found."""
+    _check_payload(values)
+    _check_peers(values)
+    _check_partitions(values)
+    _check_needed(values)
+    for low, high in _ORDERED:
+        _check_order(values, low, high)
+    _check_history(values, role)
+    _check_batch(values)
+    _check_compression(values)
+    _check_flow_controller(values)
+
+
+def durability(values: Values) -> DurabilityKind:
+    """DURABILITY, as ``durability`` or ``startingOffsets`` say it."""
+    kind = DurabilityKind[values.word("durability").upper()]
+    starting = values.text("startingOffsets")
+    if starting is None:
+        return kind
+    wanted = DurabilityKind.TRANSIENT_LOCAL if starting == "earliest" else DurabilityKind.VOLATILE
+    if (kind >= DurabilityKind.TRANSIENT_LOCAL) is (wanted >= DurabilityKind.TRANSIENT_LOCAL):
+        return kind
+    if values.has("durability"):
+        means = f"means durability={wanted.name.lower()}, but durability={kind.name.lower()}"
+        raise OptionError("startingOffsets", starting, f"{means}; give one of the two")
+    return wanted
+
+
+def keeps_all(values: Values) -> bool:
+    """HISTORY: a depth says KEEP_LAST unless a kind of the same origin, or a greater one, says KEEP_ALL."""
+    if values.word("history") == "keep_last":
+        return False
+    return values.origin("history.depth") <= values.origin("history")
+
+
+def heartbeats_per_window(values: Values) -> int:
+    """The default is at most a HEARTBEAT a sample."""
+    name = "reliable_writer.heartbeats_per_max_samples"
+    window = values.integer("reliable_writer.max_send_window_size")
+    if values.origin(name) is Origin.DEFAULT and window != LENGTH_UNLIMITED:
+        return min(WRITER_POLICY.heartbeats_per_max_samples, window)
+    return values.integer(name)
+
+
+# --- what, and from where ---------------------------------------------------------------------------
+
+
+def _check_payload(values: Values) -> None:
+    payload = values.word("payload")
+    if payload == "binary" and values.boolean("metadata"):
+        raise OptionError("metadata", "true", "payload=binary has these columns already; remove the option")
+    if values.has("key") and values.has("type.file"):
+        raise OptionError("key", values.given("key"), "type.file says what the key is; remove one of the two")
+    if values.has("key") and payload != "cdr":
+        fix = "only for payload=cdr: there the columns are the type's members; remove it"
+        raise OptionError("key", values.given("key"), fix)
+    if values.has("keyed") and (payload != "binary" or values.has("type.file")):
+        fix = "only for payload=binary without type.file; use key=<columns>"
+        raise OptionError("keyed", values.given("keyed"), fix)
+    if values.has("type.extensibility") and not values.has("type.file"):
+        fix = "says what structs of type.file are; remove it, or give type.file"
+        raise OptionError("type.extensibility", values.given("type.extensibility"), fix)
+
+
+def _check_peers(values: Values) -> None:
+    for peer in values.names("peers"):
+        try:
+            split_peer(peer)
+        except TransportError:
+            raise OptionError("peers", peer, "must be host or host:port, separated by commas") from None
+
+
+def _check_partitions(values: Values) -> None:
+    for name in values.names("partition"):
+        if len(name.encode()) >= STRING_MAX:
+            raise OptionError(
+                "partition", f"{name[:16]}...", f"a name has fewer than {STRING_MAX} bytes of UTF-8"
+            )
+    # each has a length, and a NUL, and padding
+    if sum(len(name.encode()) + 8 for name in values.names("partition")) > _PARTITIONS_BYTES_MAX:
+        fix = f"must be at most {_PARTITIONS_BYTES_MAX} bytes in all: peers are told in one parameter"
+        raise OptionError("partition", f"{values.names('partition')[0][:16]}...", fix)
+
+
+# --- options that need another ----------------------------------------------------------------------
+
+
+def _check_needed(values: Values) -> None:
+    if not values.has("batch.enable") and not values.boolean("turbo_mode"):
+        _need(values, _OF_BATCHES, values.boolean("batch.enable"), "batch.enable=true")
+    asynchronous = values.word("publish_mode") == "asynchronous"
+    flow = tuple(spec.name for spec in OPTIONS if spec.name.startswith("flow_controller."))
+    _need(values, flow, asynchronous, "publish_mode=asynchronous")
+    compressed = values.word("batch.compression") != Compression.NONE.value
+    codecs = " or ".join(sorted(_LEVELS))
+    _need(values, _OF_COMPRESSION, compressed, f"batch.compression={codecs}")
+
+
+def _need(values: Values, names: tuple[str, ...], there: bool, needed: str) -> None:
+    for name in names:
+        if values.has(name) and not there:
+            raise OptionError(name, values.given(name), f"has no effect without {needed}; set that too")
+
+
+# --- order ------------------------------------------------------------------------------------------
+
+
+def _check_order(values: Values, low: str, high: str) -> None:
+    heartbeats = low == "reliable_writer.heartbeats_per_max_samples"
+    smaller = heartbeats_per_window(values) if heartbeats else values.integer(low)
+    larger = values.integer(high)
+    if LENGTH_UNLIMITED in (smaller, larger) or smaller <= larger:
+        return
+    # blame what the user wrote
+    if values.origin(high) > values.origin(low):
+        fix = f"must be at least {low}, {_shown(values, low)}; raise it, or lower {low}"
+        raise OptionError(high, _shown(values, high), fix)
+    fix = f"must not be greater than {high}, {_shown(values, high)}; lower it, or raise {high}"
+    raise OptionError(low, _shown(values, low), fix)
+
+
+def _shown(values: Values, name: str) -> str:
+    return values.given(name) or BY_KEY[name.lower()].default or ""
+
+
+# --- history ----------------------------------------------------------------------------------------
+
+
+def _check_history(values: Values, role: AppliesTo) -> None:
+    depth, samples = "history.depth", "resource_limits.max_samples"
+    if keeps_all(values):
+        if values.has(depth):
+            raise OptionError(depth, values.given(depth), "has no meaning with history=keep_all; remove one")
+        late = durability(values) >= DurabilityKind.TRANSIENT_LOCAL
+        # a history that nothing empties reaches the bound once and for all
+        if role is AppliesTo.WRITE and late and values.integer(samples) != LENGTH_UNLIMITED:
+            fix = (
+                f"with durability={durability(values).name.lower()} and history=keep_all writing would stop for "
+                "ever when it is reached; set history=keep_last"
+            )
+            raise OptionError(samples, values.given(samples), fix)
+        return
+    _check_order(values, depth, "resource_limits.max_samples_per_instance")
+    _check_order(values, depth, samples)
+
+
+# --- batches ----------------------------------------------------------------------------------------
+
+
+def _check_batch(values: Values) -> None:
+    size, samples = "batch.max_data_bytes", "batch.max_samples"
+    most, enabled = values.integer_or_none(size), values.boolean("batch.enable")
+    if enabled and most == values.integer(samples) == LENGTH_UNLIMITED:
+        fix = f"not together with {samples}=unlimited; set one of the two, or {size}=auto"
+        raise OptionError(size, "unlimited", fix)
+    if most is not None and most > BATCH_DATA_MAX and (enabled or values.has(size)):
+        fix = (
+            f"must be at most {BATCH_DATA_MAX}: a batch travels in one UDP datagram, and is not fragmented; "
+            "auto is what fits"
+        )
+        raise OptionError(size, values.given(size), fix)
+    if enabled or values.boolean("turbo_mode"):
+        _check_flushing(values)
+    interceptor = values.text("batch.interceptor")
+    if interceptor is not None and not _CALLABLE.fullmatch(interceptor):
+        fix = "must be module:callable, such as my.package:my_function"
+        raise OptionError("batch.interceptor", interceptor, fix)
+
+
+def _check_flushing(values: Values) -> None:
+    delay = values.integer("batch.max_flush_delay")
+    resolution = values.integer("batch.source_timestamp_resolution")
+    disabled = "async_publisher.disable_asynchronous_batch"
+    if delay != INFINITE and values.boolean(disabled):
+        fix = f"needs {disabled}=false: it is the publisher's thread that flushes then"
+        raise OptionError("batch.max_flush_delay", duration_text(delay), fix)
+    if values.boolean("batch.thread_safe_write"):
+        return
+    safe = "batch.thread_safe_write"
+    if resolution != INFINITE:
+        fix = f"needs batch.source_timestamp_resolution=infinite, not {duration_text(resolution)}"
+        raise OptionError(safe, "false", fix)
+    if delay != INFINITE:
+        fix = f"needs batch.max_flush_delay=infinite, not {duration_text(delay)}: another thread would flush"
+        raise OptionError(safe, "false", fix)
+    if values.origin(disabled) is not Origin.DEFAULT and not values.boolean(disabled):
+        raise OptionError(safe, "false", f"needs {disabled}=true: another thread would flush; remove one")
+
+
+def _check_compression(values: Values) -> None:
+    level, codec = values.integer_or_none("batch.compression_level"), values.word("batch.compression")
+    most = _LEVELS.get(codec)
+    if level is not None and most is not None and level > most:
+        fix = f"batch.compression={codec} has levels 1 to {most}"
+        raise OptionError("batch.compression_level", level, fix)
+
+
+def _check_flow_controller(values: Values) -> None:
+    name = values.text("flow_controller.name")
+    if name == "on_demand":  # predefined, see transport.protocol.flow_controller
+        fix = "sends when it is told to, and nothing here tells it; name another"
+        raise OptionError("flow_controller.name", name, fix)

@@ -1,0 +1,182 @@
+"""Option strings to frozen settings: parsed once, checked here, nowhere else."""
+
+from __future__ import annotations
+
+import enum
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from ...transport.errors import OptionError
+from ...transport.protocol.policies import (
+    BatchPolicy,
+    FlowControllerPolicy,
+    ReaderPolicy,
+    WriterPolicy,
+)
+from ...transport.qos import DataRepresentation, Qos
+from ...transport.types.model import Extensibility
+from ..qos_profiles import NO_PROFILE, Profile, find_profile
+from .advice import advice
+from .policies import batch_policy, flow_controller_policy, qos, reader_policy, writer_policy
+from .rules import check_options
+from .spec import AppliesTo
+from .table import BY_KEY
+from .values import Values, given_options, parse_value
+
+
+class Payload(enum.Enum):
+    CDR = "cdr"
+    BINARY = "binary"
+    ARROW = "arrow"
+
+
+class OnNoReader(enum.Enum):
+    WAIT = "wait"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All options of one reader or writer. Durations in nanoseconds, sizes in bytes."""
+
+    topic: str
+    domain: int
+    type: str | None
+    type_file: str | None
+    type_name: str | None
+    type_extensibility: Extensibility
+    key: tuple[str, ...]
+    keyed: bool
+    payload: Payload
+    metadata: bool
+    qos: Qos
+    representation: DataRepresentation
+    # network
+    interface: str | None
+    peers: tuple[str, ...]
+    multicast: bool
+    participant_name: str
+    participant_lease_duration: int
+    receive_buffer: int
+    #: Bytes of an IP packet to fill at most; None: what the interfaces take unfragmented.
+    mtu: int | None
+    message_size_max: int
+    # reading
+    max_rows_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    min_partitions: int
+    fail_on_data_loss: bool
+    read_max_rows: int | None
+    read_timeout: int
+    log_dir: Path
+    log_max_bytes: int
+    log_segment_bytes: int
+    log_retention: int
+    reader_policy: ReaderPolicy
+    accept_writer_removed_batch_samples: bool
+    # writing
+    on_no_reader: OnNoReader
+    connect_timeout: int
+    acknowledgment_timeout: int
+    writer_policy: WriterPolicy
+    batch: BatchPolicy
+    #: ``module:callable``, for the worker to import.
+    interceptor: str | None
+    coalescing: bool
+    #: None: synchronous publishing.
+    flow_controller: FlowControllerPolicy | None
+    transport_priority: int
+    #: What can be, but is hardly meant; to be logged once.
+    warnings: tuple[str, ...]
+
+
+def parse_options(options: Mapping[str, str], role: AppliesTo) -> Settings:
+    """Settings for reading (``AppliesTo.READ``) or writing (``AppliesTo.WRITE``).
+
+    With ``AppliesTo.BOTH`` keys and values are checked, but not whether they suit one of the two, and no file
+    is read.
+
+    Raises:
+        OptionError: an unknown key, a value that cannot be, or two options that contradict each other.
+    """
+    given = given_options(options, role)
+    unread = role is AppliesTo.BOTH and "qos.file" in given
+    profile = NO_PROFILE if unread else _profile(given, role)
+    values = Values(given, role, profile)
+    topic = values.text("topic")
+    if topic is None:
+        raise OptionError("topic", None, 'name the topic: .option("topic", "Square") or .load("Square")')
+    if not unread:  # what contradicts an option's default may suit what the file says
+        check_options(values, role)
+    return _settings(topic, values, role, (*profile.warnings, *values.warnings, *advice(values, role)))
+
+
+def _profile(given: Mapping[str, str], role: AppliesTo) -> Profile:
+    name, file = (
+        cast(str, parse_value(BY_KEY[key], given[key])) if key in given else None
+        for key in ("qos.profile", "qos.file")
+    )
+    return find_profile(name, file, writes=role is AppliesTo.WRITE)
+
+
+def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, ...]) -> Settings:
+    return Settings(
+        topic=topic,
+        domain=values.integer("domain"),
+        type=values.text("type"),
+        type_file=values.text("type.file"),
+        type_name=values.text("type.name"),
+        type_extensibility=Extensibility(values.word("type.extensibility")),
+        key=values.names("key"),
+        keyed=values.boolean("keyed"),
+        payload=Payload(values.word("payload")),
+        metadata=values.boolean("metadata"),
+        qos=qos(values, role),
+        representation=DataRepresentation[values.word("data_representation").upper()],
+        interface=values.text("interface"),
+        peers=values.names("peers"),
+        multicast=values.boolean("multicast"),
+        participant_name=values.text("participant.name") or "",
+        participant_lease_duration=values.integer("participant.lease_duration"),
+        receive_buffer=values.integer("receive_buffer"),
+        mtu=values.integer_or_none("mtu"),
+        message_size_max=values.integer("message_size_max"),
+        max_rows_per_trigger=values.integer_or_none("maxRowsPerTrigger"),
+        max_bytes_per_trigger=values.integer_or_none("maxBytesPerTrigger"),
+        min_partitions=values.integer("minPartitions"),
+        fail_on_data_loss=values.boolean("failOnDataLoss"),
+        read_max_rows=values.integer_or_none("read.max_rows"),
+        read_timeout=values.integer("read.timeout"),
+        log_dir=_log_dir(values),
+        log_max_bytes=values.integer("log.max_bytes"),
+        log_segment_bytes=values.integer("log.segment_bytes"),
+        log_retention=values.integer("log.retention"),
+        reader_policy=reader_policy(values),
+        accept_writer_removed_batch_samples=values.boolean("accept_writer_removed_batch_samples"),
+        on_no_reader=OnNoReader(values.word("on_no_reader")),
+        connect_timeout=values.integer("connect_timeout"),
+        acknowledgment_timeout=values.integer("acknowledgment_timeout"),
+        writer_policy=writer_policy(values),
+        batch=batch_policy(values),
+        interceptor=values.text("batch.interceptor"),
+        coalescing=values.boolean("coalescing"),
+        flow_controller=flow_controller_policy(values),
+        transport_priority=values.integer("transport_priority"),
+        warnings=warnings,
+    )
+
+
+def default_log_dir() -> Path:
+    """Where logs lie without ``log.dir``: a name that anybody can guess, and make before we do."""
+    return Path(tempfile.gettempdir()) / f"spark-rtps-{os.getuid()}"
+
+
+def _log_dir(values: Values) -> Path:
+    given = values.text("log.dir")
+    if given is None:
+        return default_log_dir()
+    return Path(given.removeprefix("file://")).expanduser().absolute()

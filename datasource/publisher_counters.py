@@ -1,0 +1,184 @@
+"""Counters files of sinks: what the writers in this Python worker did, for ``spark-rtps stat`` to read.
+
+A writer has two files in ``<default log dir>/publishers/``::
+
+    <pid>-<start>-<n>.json        topic, type, domain and GUID prefix; there before the counters are
+    <pid>-<start>-<n>.counters    labels writer.<counter>, status.<status>.<field>, matched.<i>.<field>
+
+``start`` is when the process began, since process ids are used again. ``matched.<i>`` is the i-th matched
+reader; its GUID is two int64, big-endian, zeros where there is none (any more).
+
+Spark ends workers without notice, so nobody tidies up behind itself: whoever comes next removes the files of
+processes that are no more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ..transport.errors import RtpsError
+from ..transport.limits import READERS_SHOWN_MAX
+from ..transport.log.counters import Counters
+from ..transport.net.publishing import Driver, PublishingWriter
+from ..transport.protocol.events import Event
+from ..transport.protocol.reader_proxy import ReaderProxy
+from ..transport.protocol.statuses import WriterStatuses
+from ..transport.protocol.writer import StatefulWriter
+from ..transport.structure import INFINITE, Guid
+from .options import default_log_dir
+from .receiving import make_log_dir
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+FOLDER: Final = "publishers"
+COUNTERS_SUFFIX: Final = ".counters"
+METADATA_SUFFIX: Final = ".json"
+#: Writers' numbers are copied so often at most, but for the end of a task.
+_PERIOD_NS: Final = 100_000_000
+_NAME: Final = re.compile(r"(\d+)-(\d+)-\d+\.", re.ASCII)
+#: Fields of /proc/<pid>/stat behind the process's name (proc(5)): its state, and when it began.
+_STATE, _START = 0, 19
+_ENDED: Final = (b"Z", b"X")
+
+
+class PublisherCounters:
+    """The files of all writers of this process. Nothing here fails a task: what cannot be written is warned of.
+
+    A writer's numbers are read under the lock of its node.
+    """
+
+    def __init__(self, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock = clock
+        self._files: dict[Driver, list[_WriterFile]] = {}
+        self._numbers = itertools.count()
+        self._given_up = False
+
+    def add(self, writer: PublishingWriter, *, type_name: str, domain: int) -> None:
+        """A new writer gets its files."""
+        if self._given_up:
+            return
+        try:
+            directory = _make_directory()
+            remove_stale(directory)
+            name = f"{os.getpid()}-{process_start(os.getpid())}-{next(self._numbers)}"
+            about = {"topic": writer.topic, "type": type_name, "domain": domain}
+            about["guid_prefix"] = writer.guid.prefix.hex()
+            (directory / (name + METADATA_SUFFIX)).write_text(json.dumps(about), encoding="utf-8")
+            file = _WriterFile(Counters.create(directory / (name + COUNTERS_SUFFIX)), writer.writer)
+        except (RtpsError, OSError) as error:
+            self._given_up = True
+            _log.warning("%s; `spark-rtps stat` will not show what this process writes", error)
+            return
+        with writer.node.lock:
+            self._files.setdefault(writer.node, []).append(file)
+        self.update(writer.node)
+
+    def update(self, node: Driver) -> None:
+        """Copy the numbers of the writers of ``node``, now."""
+        with node.lock:
+            now, files, events = self._clock(), self._files.get(node, ()), node.events()
+            for file in files:
+                file.update(now, events)
+
+    def update_if_due(self, node: Driver) -> None:
+        """The same, for writers whose numbers are older than a moment; cheap enough for every duty cycle."""
+        with node.lock:
+            if any(self._clock() >= file.due for file in self._files.get(node, ())):
+                self.update(node)
+
+
+class _WriterFile:
+    """One writer's counters."""
+
+    def __init__(self, counters: Counters, writer: StatefulWriter) -> None:
+        self.due = 0
+        self._counters = counters
+        self._writer = writer
+        self._statuses = WriterStatuses(writer.guid)
+        self._shown = 0
+        self._refused: set[str] = set()
+
+    def update(self, now: int, events: list[Event]) -> None:
+        self.due = now + _PERIOD_NS
+        for event in events:
+            self._statuses.on_event(event)
+        counts = self._writer.counters.snapshot()
+        for label, value in _counts(self._writer, counts):
+            self._set(label, value)
+        for label, value in self._statuses.snapshot(counts).items():
+            self._set(label, value)
+        readers = list(itertools.islice(self._writer.readers.values(), READERS_SHOWN_MAX))
+        for i, reader in enumerate(readers):
+            self._show(i, reader.guid, reader)
+        for i in range(len(readers), self._shown):
+            self._show(i, Guid(bytes(12), bytes(4)), None)
+        self._shown = len(readers)
+        self._set("writer.updated_ns", now)
+
+    def _show(self, i: int, guid: Guid, reader: ReaderProxy | None) -> None:
+        raw = guid.to_bytes()
+        self._set(f"matched.{i}.guid_high", int.from_bytes(raw[:8], "big", signed=True))
+        self._set(f"matched.{i}.guid_low", int.from_bytes(raw[8:], "big", signed=True))
+        self._set(f"matched.{i}.reliable", reader is not None and reader.reliable)
+        self._set(f"matched.{i}.active", reader is not None and reader.active)
+        self._set(f"matched.{i}.acked_sn", 0 if reader is None else reader.acked)
+
+    def _set(self, label: str, value: int) -> None:
+        if label in self._refused:
+            return
+        try:
+            self._counters.counter(label).set(min(int(value), INFINITE))
+        except RtpsError as error:  # too long, or no room
+            self._refused.add(label)
+            _log.warning("%s; `spark-rtps stat` will not show it", error)
+
+
+def _counts(writer: StatefulWriter, counts: dict[str, int]) -> Iterator[tuple[str, int]]:
+    waited_for = [reader.acked for reader in writer.readers.values() if reader.reliable and reader.active]
+    yield "writer.matched_readers", len(writer.readers)
+    yield "writer.last_sn", writer.last_sn
+    yield "writer.behind_samples", writer.last_sn - min(waited_for, default=writer.last_sn)
+    yield "writer.unacknowledged_bytes", writer.unacknowledged_bytes
+    for name, value in counts.items():
+        yield f"writer.{name}", value
+
+
+def _make_directory() -> Path:
+    root = default_log_dir()
+    make_log_dir(root)
+    directory = root / FOLDER
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+def remove_stale(directory: Path) -> None:
+    """Remove the files of processes that are no more."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return  # nobody has written yet
+    for name in names:
+        match = _NAME.match(name)
+        if match and process_start(int(match[1])) != int(match[2]):
+            try:
+                (directory / name).unlink()
+            except OSError:
+                pass  # somebody else was quicker, or it is theirs
+
+
+def process_start(pid: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; None if it is not running."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat.rpartition(b")")[2].split()
+    return None if fields[_STATE] in _ENDED else int(fields[_START])

@@ -1,0 +1,236 @@
+"""What the streams of this host count, read from outside: sources' receivers and sinks' writers.
+
+A source is a stream log with the counters file of its receiver, a sink a writer's two files (see
+:mod:`.publisher_counters`). Both may appear and vanish while they are looked at.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..transport.errors import RtpsError
+from ..transport.limits import READERS_SHOWN_MAX
+from ..transport.log.counters import Counters
+from ..transport.log.log_view import LogView
+from ..transport.receiver.host import COUNTERS_FILE
+from ..transport.structure import NANOSECONDS, Guid
+from .publisher_counters import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX, process_start
+
+#: A receiver that has not shown a sign of life for so long is stalled; it does twenty times a second.
+_STALLED_NS: Final = 3 * NANOSECONDS
+
+
+class Kind(enum.Enum):
+    SOURCE = "source"
+    SINK = "sink"
+
+
+class State(enum.Enum):
+    ALIVE = "alive"
+    #: Its process is there, but does not get round to anything.
+    STALLED = "stalled"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedReader:
+    """What a sink knows of a reader; ``acked_sn`` is None for one that does not acknowledge."""
+
+    guid: Guid
+    acked_sn: int | None
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One source or sink, as it was when it was looked at."""
+
+    kind: Kind
+    path: Path
+    topic: str
+    type: str
+    domain: int | None
+    #: Of its participant, as ``spark-rtps ls`` shows it.
+    guid_prefix: str
+    pid: int
+    state: State
+    counters: dict[str, int]
+
+    @property
+    def samples(self) -> int:
+        """In, of a source: since its log began; out, of a sink."""
+        return self._count("log.rows" if self.kind is Kind.SOURCE else "writer.written_samples")
+
+    @property
+    def behind_samples(self) -> int | None:
+        """Written, but not acknowledged by all; None for a source, whose log is measured in bytes."""
+        return None if self.kind is Kind.SOURCE else self._count("writer.behind_samples")
+
+    @property
+    def behind_bytes(self) -> int:
+        """In the log but not yet committed by Spark; or written, but not acknowledged by all."""
+        if self.kind is Kind.SINK:
+            return self._count("writer.unacknowledged_bytes")
+        consumed = max(self._count("log.consumer"), self._count("log.base"))
+        return max(0, self._count("log.position") - consumed)
+
+    @property
+    def peers(self) -> int:
+        """Matched writers of a source, matched readers of a sink."""
+        return self._count("reader.matched_writers" if self.kind is Kind.SOURCE else "writer.matched_readers")
+
+    @property
+    def lost(self) -> int:
+        return lost(self.counters)
+
+    @property
+    def rejected(self) -> int:
+        return rejected(self.counters)
+
+    @property
+    def repairs(self) -> int:
+        """Requests for repair by a source; samples and fragments sent again by a sink."""
+        if self.kind is Kind.SOURCE:
+            return self._count("reader.nacks_sent") + self._count("reader.nack_frags_sent")
+        return self._count("writer.repaired_samples") + self._count("writer.repaired_fragments")
+
+    @property
+    def back_pressure(self) -> int:
+        """Samples a source had no room for yet; writes of a sink that had to wait."""
+        return self._count("reader.window_closed" if self.kind is Kind.SOURCE else "writer.back_pressured")
+
+    @property
+    def statuses(self) -> dict[str, dict[str, int]]:
+        return statuses(self.counters)
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """Messages dropped, by reason."""
+        return {
+            label.removeprefix("drop."): n for label, n in self.counters.items() if label.startswith("drop.")
+        }
+
+    @property
+    def readers(self) -> list[MatchedReader]:
+        """A sink's matched readers, at most ``READERS_SHOWN_MAX``."""
+        return list(_readers(self.counters))
+
+    def _count(self, label: str) -> int:
+        return self.counters.get(label, 0)
+
+
+def lost(counters: Mapping[str, int]) -> int:
+    """Samples a source never got, or had no room for in its history: SAMPLE_LOST, where that is counted."""
+    counted = counters.get("reader.lost_samples", 0) + counters.get("cache.lost_by_history", 0)
+    return counters.get("status.sample_lost.total_count", counted)
+
+
+def rejected(counters: Mapping[str, int]) -> int:
+    """Samples a source got and turned down: SAMPLE_REJECTED, where that is counted."""
+    counted = sum(n for label, n in counters.items() if label.startswith("cache.rejected_"))
+    return counters.get("status.sample_rejected.total_count", counted)
+
+
+def statuses(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """DDS's statuses by their names, each with all its fields: labels ``status.<name>.<field>``."""
+    found: dict[str, dict[str, int]] = {}
+    for label, value in counters.items():
+        prefix, _, rest = label.partition(".")
+        name, _, field = rest.partition(".")
+        if prefix == "status" and field:
+            found.setdefault(name.upper(), {})[field] = value
+    return found
+
+
+def raised(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """The same without zeros."""
+    fields = {
+        name: {f: n for f, n in every.items() if n and not f.endswith("_change")}
+        for name, every in statuses(counters).items()
+    }
+    return {name: some for name, some in fields.items() if some}
+
+
+def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
+    """All streams below the directories of logs ``roots``; ``now`` is CLOCK_MONOTONIC in ns.
+
+    What vanishes meanwhile, is half made, or is none of ours is passed over.
+    """
+    found = []
+    for root in dict.fromkeys(roots):
+        for directory in _listed(root):
+            found.append(_source(directory, now))
+        for path in _listed(root / FOLDER):
+            if path.suffix == COUNTERS_SUFFIX:
+                found.append(_sink(path))
+    return sorted(
+        (stream for stream in found if stream is not None),
+        key=lambda s: (s.state is State.ENDED, s.kind.value, s.topic, s.pid, s.path),
+    )
+
+
+def _source(directory: Path, now: int) -> Stream | None:
+    try:
+        counters = Counters.open(directory / COUNTERS_FILE).snapshot()
+        metadata = LogView(directory).metadata
+        about = [str(metadata[name]) for name in ("topic", "type", "guid_prefix")]
+    except (RtpsError, OSError, ValueError, LookupError, TypeError):
+        return None
+    pid = counters.get("receiver.pid", 0)
+    state = _receiver_state(pid, counters.get("receiver.heartbeat_ns", 0), now)
+    topic, type_name, prefix = about
+    domain = counters.get("receiver.domain")
+    return Stream(Kind.SOURCE, directory, topic, type_name, domain, prefix, pid, state, counters)
+
+
+def _sink(path: Path) -> Stream | None:
+    try:
+        pid, start = map(int, path.stem.split("-")[:2])
+        about: dict[str, Any] = json.loads(path.with_suffix(METADATA_SUFFIX).read_text(encoding="utf-8"))
+        counters = Counters.open(path).snapshot()
+        topic, type_name, prefix = (str(about[name]) for name in ("topic", "type", "guid_prefix"))
+        domain = int(about["domain"])
+    except (RtpsError, OSError, ValueError, LookupError, TypeError):
+        return None
+    state = State.ALIVE if process_start(pid) == start else State.ENDED
+    return Stream(Kind.SINK, path, topic, type_name, domain, prefix, pid, state, counters)
+
+
+def _receiver_state(pid: int, heartbeat: int, now: int) -> State:
+    start = process_start(pid)
+    if start is None:
+        return State.ENDED
+    # A process that began after the last sign of life only has the same number. Ticks go on while the machine
+    # sleeps, the monotonic clock does not: the difference makes it older than it is, never younger.
+    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    began = start * NANOSECONDS // os.sysconf("SC_CLK_TCK") - slept
+    if not heartbeat:
+        return State.ALIVE  # it is starting
+    if not began <= heartbeat <= now + _STALLED_NS:
+        return State.ENDED
+    return State.STALLED if now - heartbeat > _STALLED_NS else State.ALIVE
+
+
+def _readers(counters: Mapping[str, int]) -> Iterator[MatchedReader]:
+    for i in range(READERS_SHOWN_MAX):
+        high, low = (counters.get(f"matched.{i}.guid_{half}", 0) for half in ("high", "low"))
+        if high or low:
+            raw = high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True)
+            acked = counters.get(f"matched.{i}.acked_sn", 0)
+            reliable = counters.get(f"matched.{i}.reliable", 0)
+            active = counters.get(f"matched.{i}.active", 1)
+            yield MatchedReader(Guid.from_bytes(raw), acked if reliable else None, bool(active))
+
+
+def _listed(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []

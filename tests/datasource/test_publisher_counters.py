@@ -1,0 +1,358 @@
+"""What sinks leave for `spark-rtps stat`: real files, a real writer, no network."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StructType
+from stream_logs import encoded, points
+
+from spark_rtps.datasource import publisher_counters
+from spark_rtps.datasource.options import AppliesTo, parse_options
+from spark_rtps.datasource.publisher_counters import PublisherCounters, process_start, remove_stale
+from spark_rtps.datasource.publishing import Publication, Publishers
+from spark_rtps.datasource.schema import plan_writing
+from spark_rtps.datasource.stream_counters import Kind, State, Stream, read_streams
+from spark_rtps.transport.limits import READERS_SHOWN_MAX
+from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.events import Event, Matched
+from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter
+from spark_rtps.transport.qos import Qos, ReliabilityKind
+from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.wire.numbers import SequenceNumberSet
+from spark_rtps.transport.wire.submessages import AckNack
+
+PREFIX = bytes(range(12))
+DEAD = 1 << 30  # above the largest process id there can be
+
+
+class Node:
+    """A node without network: nothing comes in, nothing goes out."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.happened: list[Event] = []
+
+    @contextlib.contextmanager
+    def steering(self) -> Iterator[None]:
+        yield
+
+    def run_once(self, timeout: float) -> int:
+        return 0
+
+    def do_work(self) -> int:
+        return 0
+
+    def flush(self) -> int:
+        return 0
+
+    def wake(self) -> None:
+        pass
+
+    def events(self) -> list[Event]:
+        happened, self.happened = self.happened, []
+        return happened
+
+    def send_failures(self, destinations: Iterable[Locator]) -> tuple[int, str]:
+        return 0, ""
+
+
+class Clock:
+    now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "logs"
+    monkeypatch.setattr(publisher_counters, "default_log_dir", lambda: root)
+    return root
+
+
+@pytest.fixture
+def writer() -> PublishingWriter:
+    return writer_of("Square")
+
+
+def writer_of(topic: str, node: Node | None = None) -> PublishingWriter:
+    qos = Qos(reliability=ReliabilityKind.RELIABLE)
+    return PublishingWriter(node or Node(), StatefulWriter(Guid(PREFIX, b"\0\0\1\3"), qos), topic)
+
+
+def guid(number: int) -> Guid:
+    return Guid(bytes([255 - number]) * 12, b"\0\0\1\4")
+
+
+def join(writer: PublishingWriter, number: int, *, reliable: bool = True) -> None:
+    writer.writer.match_reader(ReaderInfo(guid(number), (), (), reliable, False), now=0)
+    writer.node.happened.append(Matched(writer.guid, guid(number), writer.topic, (), ()))
+
+
+def acknowledge(writer: PublishingWriter, number: int, last: int, count: int = 1) -> None:
+    acknack = AckNack(bytes(4), bytes(4), SequenceNumberSet(last + 1, 0, ()), count, True)
+    writer.writer.on_acknack(guid(number), acknack, now=0)
+
+
+def streams(root: Path) -> list[Stream]:
+    return read_streams([root], now=time.monotonic_ns())
+
+
+def only(root: Path) -> Stream:
+    (stream,) = streams(root)
+    return stream
+
+
+class TestFiles:
+    def test_a_writer_has_its_counters_and_who_it_is(self, root, writer):
+        PublisherCounters().add(writer, type_name="ShapeType", domain=7)
+        stream = only(root)
+        name = f"{os.getpid()}-{process_start(os.getpid())}-0"
+        assert sorted(p.name for p in (root / "publishers").iterdir()) == [f"{name}.counters", f"{name}.json"]
+        assert (stream.kind, stream.topic, stream.type, stream.domain) == (
+            Kind.SINK,
+            "Square",
+            "ShapeType",
+            7,
+        )
+        assert (stream.pid, stream.state, stream.guid_prefix) == (os.getpid(), State.ALIVE, PREFIX.hex())
+        assert (stream.samples, stream.peers, stream.behind_samples) == (0, 0, 0)
+
+    def test_all_that_the_writer_counts(self, root, writer):
+        counters = PublisherCounters()
+        counters.add(writer, type_name="T", domain=0)
+        join(writer, 1)
+        writer.write(encoded(points(0, 10)))
+        counters.update(writer.node)
+        stream = only(root)
+        assert (stream.samples, stream.peers, stream.behind_samples) == (10, 1, 10)
+        assert stream.behind_bytes == writer.writer.unacknowledged_bytes > 0
+        for name, value in writer.writer.counters.snapshot().items():
+            assert stream.counters[f"writer.{name}"] == value
+
+    def test_statuses(self, root, writer):
+        counters = PublisherCounters()
+        counters.add(writer, type_name="T", domain=0)
+        join(writer, 1)
+        writer.writer.counters.inactive_readers = 3
+        writer.writer.counters.offered_deadline_missed = 4
+        counters.update(writer.node)
+        found = only(root).statuses
+        assert found["PUBLICATION_MATCHED"] == {
+            "current_count": 1,
+            "current_count_peak": 1,
+            "total_count": 1,
+        }
+        assert found["OFFERED_DEADLINE_MISSED"] == {"total_count": 4}
+        assert found["RELIABLE_READER_ACTIVITY_CHANGED"]["inactive_count"] == 3
+        assert set(found["RELIABLE_WRITER_CACHE_CHANGED"]) >= {"full", "unacknowledged_peak"}
+
+    def test_writers_have_files_of_their_own(self, root):
+        counters = PublisherCounters()
+        for topic in ("A", "B"):
+            counters.add(writer_of(topic), type_name="T", domain=0)
+        assert [stream.topic for stream in streams(root)] == ["A", "B"]
+
+    def test_what_each_reader_has_acknowledged(self, root, writer):
+        counters = PublisherCounters()
+        counters.add(writer, type_name="T", domain=0)
+        join(writer, 1)
+        join(writer, 2)
+        join(writer, 3, reliable=False)
+        writer.write(encoded(points(0, 10)))
+        acknowledge(writer, 1, 10)
+        acknowledge(writer, 2, 4)
+        counters.update(writer.node)
+        stream = only(root)
+        assert [(r.guid, r.acked_sn) for r in stream.readers] == [
+            (guid(1), 10),
+            (guid(2), 4),
+            (guid(3), None),
+        ]
+        assert stream.behind_samples == 6
+        writer.writer.unmatch_reader(guid(2))
+        counters.update(writer.node)
+        stream = only(root)
+        assert [r.guid for r in stream.readers] == [guid(1), guid(3)]
+        assert (stream.peers, stream.behind_samples) == (2, 0)
+
+    def test_the_readers_shown_are_bounded(self, root, writer):
+        counters = PublisherCounters()
+        counters.add(writer, type_name="T", domain=0)
+        for number in range(READERS_SHOWN_MAX + 5):
+            join(writer, number)
+        counters.update(writer.node)
+        assert len(only(root).readers) == READERS_SHOWN_MAX
+        assert only(root).peers == READERS_SHOWN_MAX + 5
+
+
+class TestWhen:
+    def test_not_at_every_call(self, root, writer):
+        clock = Clock()
+        counters = PublisherCounters(clock=clock)
+        counters.add(writer, type_name="T", domain=0)
+        writer.write(encoded(points(0, 10)))
+        clock.now = 99_000_000
+        counters.update_if_due(writer.node)
+        assert only(root).samples == 0
+        clock.now = 100_000_000
+        counters.update_if_due(writer.node)
+        assert only(root).samples == 10
+        writer.write(encoded(points(0, 10)))
+        counters.update(writer.node)
+        assert only(root).samples == 20
+
+    def test_only_the_writers_of_the_node(self, root):
+        counters = PublisherCounters()
+        one, two = writer_of("1"), writer_of("2")
+        for writer in (one, two):
+            counters.add(writer, type_name="T", domain=0)
+            writer.write(encoded(points(0, 10)))
+        counters.update(two.node)
+        assert [stream.samples for stream in streams(root)] == [0, 10]
+
+    def test_a_task_says_what_it_wrote(self, root, writer):
+        settings = parse_options({"topic": "T"}, AppliesTo.WRITE)
+        clock = Clock()
+        counters = PublisherCounters(clock=clock)
+        counters.add(writer, type_name="T", domain=0)
+        join(writer, 1)
+        acknowledge(writer, 1, 0)
+        task = Publication(writer, settings, look_around_until=0, counters=counters)
+        task.wait_for_reader()
+        clock.now = 100_000_000
+        task.write(encoded(points(0, 10)))
+        assert only(root).samples == 10
+        task.write(encoded(points(10, 10)))
+        acknowledge(writer, 1, 20, count=2)
+        task.wait_for_acknowledgments()
+        assert (only(root).samples, only(root).behind_samples) == (20, 0)
+
+    def test_publishers_have_them(self, root):
+        settings = parse_options({"topic": "T", "interface": "lo", "domain": "63"}, AppliesTo.WRITE)
+        plan = plan_writing(settings, StructType().add("id", "integer"))
+        publishers = Publishers()
+        publishers.publication(settings, plan)
+        publishers.publication(settings, plan)
+        try:
+            stream = only(root)
+            assert (stream.topic, stream.domain, stream.type) == ("T", 63, plan.type_name)
+        finally:
+            for node, _ in publishers._nodes.values():
+                node.close()
+
+
+class TestStale:
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> Path:
+        return tmp_path
+
+    def test_of_processes_that_are_no_more(self, directory):
+        mine = f"{os.getpid()}-{process_start(os.getpid())}-0"
+        kept = [f"{mine}.counters", f"{mine}.json", "readme", "1-x.json"]
+        reborn = f"{os.getpid()}-1-0.counters"  # somebody had our process id before
+        for name in (*kept, reborn, f"{DEAD}-5-0.counters", f"{DEAD}-5-0.json", f"{DEAD}-5-1.counters.new"):
+            (directory / name).touch()
+        remove_stale(directory)
+        assert sorted(p.name for p in directory.iterdir()) == sorted(kept)
+
+    def test_nothing_there(self, directory):
+        remove_stale(directory / "none")
+
+    def test_the_next_start_removes_them(self, root, writer):
+        (root / "publishers").mkdir(parents=True)
+        left = root / "publishers" / f"{DEAD}-5-0.counters"
+        left.touch()
+        PublisherCounters().add(writer, type_name="T", domain=0)
+        assert not left.exists()
+
+    def test_a_process_that_nobody_has_waited_for_has_ended(self):
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+            began = process_start(child.pid)
+            assert began is not None and began >= process_start(os.getpid())
+            assert child.stdin is not None
+            child.stdin.close()
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+            assert process_start(child.pid) is None
+        assert process_start(DEAD) is None
+
+
+class TestNeverFails:
+    def test_a_directory_that_cannot_be_written(self, root, writer, caplog):
+        root.write_text("a file in the way")
+        counters = PublisherCounters()
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                counters.add(writer, type_name="T", domain=0)
+                counters.update(writer.node)
+        (record,) = caplog.records
+        assert "will not show what this process writes" in record.message
+
+    def test_a_publishers_directory_that_cannot_be_made(self, root, writer, caplog):
+        root.mkdir(mode=0o700)
+        (root / "publishers").write_text("a file in the way")
+        with caplog.at_level(logging.WARNING):
+            PublisherCounters().add(writer, type_name="T", domain=0)
+        assert len(caplog.records) == 1
+
+    def test_more_counters_than_there_is_room_for(self, root, writer, caplog, monkeypatch):
+        create = Counters.create
+        monkeypatch.setattr(Counters, "create", lambda path: create(path, capacity=3))
+        counters = PublisherCounters()
+        with caplog.at_level(logging.WARNING):
+            counters.add(writer, type_name="T", domain=0)
+            said = len(caplog.records)
+            counters.update(writer.node)
+        assert said == len(caplog.records) > 0
+        assert len(only(root).counters) == 3
+
+    def test_numbers_beyond_64_bits(self, root, writer):
+        counters = PublisherCounters()
+        counters.add(writer, type_name="T", domain=0)
+        writer.writer.counters.written_samples = 1 << 70
+        counters.update(writer.node)
+        assert only(root).samples == (1 << 63) - 1
+
+
+class TestReading:
+    def test_what_is_no_sink(self, root, writer):
+        PublisherCounters().add(writer, type_name="T", domain=0)
+        folder = root / "publishers"
+        (whole,) = folder.glob("*.counters")
+        about = whole.with_suffix(".json").read_text()
+        for i, (counters, metadata) in enumerate(
+            [
+                (b"", about),
+                (b"x" * 100, about),
+                (whole.read_bytes(), ""),
+                (whole.read_bytes(), "[]"),
+                (whole.read_bytes(), "{}"),
+                (whole.read_bytes(), json.dumps({**json.loads(about), "domain": None})),
+                (whole.read_bytes(), None),
+            ]
+        ):
+            name = f"{whole.stem}{i + 1}"
+            (folder / f"{name}.counters").write_bytes(counters)
+            if metadata is not None:
+                (folder / f"{name}.json").write_text(metadata)
+        (folder / "x.counters").write_bytes(whole.read_bytes())
+        (folder / "x.json").write_text(about)
+        assert only(root).path == whole
+
+    def test_a_dead_sink_has_ended(self, root, writer):
+        PublisherCounters().add(writer, type_name="T", domain=0)
+        for path in (root / "publishers").iterdir():
+            path.rename(path.with_name(f"{DEAD}-5-0{path.suffix}"))
+        assert only(root).state is State.ENDED

@@ -1,0 +1,23 @@
+"""Interceptors of batches: the user's own code, named by an option and called before each sample is queued."""
+
+from __future__ import annotations
+
+import importlib
+
+from ..errors import OptionError
+from ..protocol.batching import Interceptor
+
+
+def load_interceptor(name: str) -> Interceptor:
+    """The callable that ``module:callable`` names. Raises OptionError when there is none."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        found: object = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        fix = f"cannot be loaded where the task runs: {error}; ship its module to the workers (--py-files)"
+        raise OptionError("batch.interceptor", name, fix) from None
+    if not callable(found):
+        raise OptionError("batch.interceptor", name, "is no callable")
+    return found

@@ -1,0 +1,144 @@
+"""Which reader has what, and what follows: what is in flight, what is kept, who is sent HEARTBEATs.
+
+Invariants:
+* the send window holds what was written and is not acknowledged by every *active* reader
+  (:mod:`.reader_activity`); what is in it is in the history, unless its LIFESPAN is over;
+* a reader waits (:mod:`.heartbeat_schedule`) until it has everything and was heard;
+* what was sent to a reader without positive acknowledgements counts as acknowledged when the keep duration is
+  over (:mod:`.keep_duration`).
+"""
+
+from __future__ import annotations
+
+from ..structure import Guid
+from .heartbeat_schedule import HeartbeatSchedule
+from .history import WriterHistory
+from .keep_duration import KeepDuration
+from .policies import WriterCounters, WriterPolicy
+from .reader_activity import ReaderActivity
+from .reader_proxy import Missing, ReaderProxy
+from .send_window import SendWindow
+
+
+class Acknowledgments:
+    """The reliable readers of one writer."""
+
+    def __init__(self, policy: WriterPolicy, counters: WriterCounters, history: WriterHistory) -> None:
+        self.readers: dict[Guid, ReaderProxy] = {}
+        self.window = SendWindow(policy, counters)
+        self.activity = ReaderActivity(policy, counters)
+        self._keep = KeepDuration(policy)
+        self.schedule = HeartbeatSchedule(policy, self._keep)
+        self._history = history
+        self._blocked = False
+
+    # --- readers ---------------------------------------------------------------------------------
+
+    def add(self, proxy: ReaderProxy, now: int) -> None:
+        self.readers[proxy.guid] = proxy
+        self.activity.add(proxy)
+        if not proxy.positive_acks:
+            self._keep.sent(self._history.last_sn, now)
+        self.schedule.begin(proxy, now)
+
+    def remove(self, proxy: ReaderProxy) -> None:
+        """Nothing waits for it any more."""
+        if self.readers.pop(proxy.guid, None) is not None:
+            self.schedule.end(proxy)
+            self.activity.remove(proxy.guid)
+            self._progress()
+
+    def unacknowledged(self, sn: int) -> dict[Guid, int]:
+        """Active readers that lack something up to ``sn``, and the highest number each has acknowledged."""
+        return {guid: proxy.acked for guid, proxy in self.activity.active.items() if proxy.acked < sn}
+
+    # --- what moves them -------------------------------------------------------------------------
+
+    def written(self, now: int) -> None:
+        """There is more: drop it if nobody waits for it, or begin to wait."""
+        if not self.activity.active:
+            self._history.trim(self._history.last_sn)
+        elif self.activity.unacknowledging:
+            self._keep.sent(self._history.last_sn, now)
+        if len(self.schedule.waiting) < len(self.readers):
+            for proxy in self.readers.values():
+                self.schedule.begin(proxy, now)
+        self._leave_silent(now)
+        self._set_pace(now)
+
+    def blocked(self, blocked: bool, now: int) -> None:
+        """Whether more could not be written."""
+        self._blocked = blocked
+        self._set_pace(now)
+
+    def on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
+        """RTPS 2.5 §8.4.7.5 acked_changes_set."""
+        last_sn = self._history.last_sn
+        proxy.acknacks_heard += 1
+        if final or missing.base > 1 or not missing.is_empty:
+            proxy.settled = True
+        self.activity.heard(proxy, missing, last_sn)
+        # Nobody can have what was never written.
+        acked = min(missing.base - 1, last_sn)
+        if acked > proxy.acked:
+            proxy.acked = acked
+            self._progress()
+            self._set_pace(now)
+        else:
+            self._release(proxy)
+        self.schedule.heard(proxy, now)
+
+    def on_loss(self, proxy: ReaderProxy, sn: int, now: int) -> None:
+        """It lacks ``sn``, which is no loss where it is history."""
+        if proxy.joined_sn < sn <= self._history.last_sn:
+            self.window.on_loss(sn, self._history.last_sn, now)
+            if not proxy.positive_acks:
+                self._keep.on_nack(now)
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called; the schedule has a timer of its own."""
+        return self._keep.get_timer()
+
+    def handle_timer(self, now: int) -> None:
+        if given_up := self._keep.expired(now):
+            for proxy in self.readers.values():
+                if not proxy.positive_acks:
+                    proxy.acked = max(proxy.acked, given_up)
+            self._progress()
+            self._set_pace(now)
+
+    def due(self, now: int) -> list[ReaderProxy]:
+        """Who is to be sent a HEARTBEAT now."""
+        due = self.schedule.due(self._history.last_sn, now)
+        self._leave_silent(now)
+        return due
+
+    # --- what follows ----------------------------------------------------------------------------
+
+    def _leave_silent(self, now: int) -> None:
+        """Wait no longer for readers that do not answer."""
+        if self.activity.gives_up and self.activity.silent():
+            self._progress()
+            self._set_pace(now)
+
+    def _progress(self) -> None:
+        """What every active reader has leaves the window and, as QoS says, the history."""
+        for waiting in list(self.schedule.waiting.values()):
+            self._release(waiting)
+        active = self.activity.active.values()
+        acked = min((proxy.acked for proxy in active), default=self._history.last_sn)
+        self.window.acknowledge(acked)
+        self._history.trim(acked)
+        if not self.window.samples:
+            self._blocked = False
+        if not self.activity.unacknowledging:
+            self._keep.forget()
+
+    def _release(self, proxy: ReaderProxy) -> None:
+        if proxy.heard and proxy.acked >= self._history.last_sn:
+            self.schedule.end(proxy)
+
+    def _set_pace(self, now: int) -> None:
+        fast = self._blocked or self.window.is_high
+        if fast != self.schedule.fast:
+            self.schedule.set_fast(fast, now)

@@ -1,0 +1,129 @@
+"""A batch as a writer keeps it: one DATA_BATCH, and DATA for those that read nothing else.
+
+Each form is made when it is first asked for, and kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ..structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
+from ..wire.batch import BatchBlock
+from ..wire.compressed import compress
+from ..wire.framing import Block, frame
+from ..wire.samples import HAS_KEY_HASH, REMOVED, U8, Run
+from .outgoing import Buffer
+from .policies import BatchPolicy
+
+#: Forms of a batch on the wire; any other one is the name of a codec.
+DATA: Final = "data"
+BATCH: Final = "batch"
+
+#: Of readerId and writerId in a DATA_BATCH.
+_READER_ID: Final = slice(8, 12)
+_WRITER_ID: Final = slice(12, 16)
+_NOT_ON_THE_WIRE: Final = np.uint32(HAS_KEY_HASH | REMOVED)
+
+
+class Stretch(NamedTuple):
+    """Samples first..last as DATA, with their source timestamp; no block: they are removed."""
+
+    first: int
+    last: int
+    block: Block | None
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSamples:
+    """The samples of missing batches."""
+
+    base: int
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.spans
+
+    def ranges(self) -> list[tuple[int, int]]:
+        return list(self.spans)
+
+
+class BatchContent:
+    """One batch; ``timestamp`` is its first sample's, ``budget`` what DATA submessages share a datagram within."""
+
+    __slots__ = ("_budget", "_compressed", "_policy", "_stretches", "batch", "live", "timestamp")
+
+    def __init__(self, batch: BatchBlock, timestamp: int, policy: BatchPolicy, budget: int) -> None:
+        self.batch = batch
+        self.timestamp = timestamp
+        #: Samples that the history still holds.
+        self.live = batch.count
+        self._policy = policy
+        self._budget = budget
+        self._stretches: list[Stretch] | None = None
+        self._compressed: dict[str, Buffer] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return self.batch.nbytes
+
+    def encoded(self, form: str, reader_id: bytes = ENTITYID_UNKNOWN) -> Buffer:
+        """The DATA_BATCH, or the submessage that stands for it compressed if that is smaller."""
+        data = self.batch.data
+        if reader_id != ENTITYID_UNKNOWN:
+            data = data.copy()
+            data[_READER_ID] = np.frombuffer(reader_id, np.uint8)
+        if form == BATCH or self.nbytes < self._policy.compression_threshold:
+            return data
+        if reader_id != ENTITYID_UNKNOWN:
+            return self._compress(data, form)
+        if form not in self._compressed:
+            self._compressed[form] = self._compress(data, form)
+        return self._compressed[form]
+
+    def _compress(self, data: U8, codec: str) -> Buffer:
+        return compress(memoryview(data), codec, self._policy.compression_level) or data
+
+    def remove(self, first_sn: int, last_sn: int) -> bool:
+        """Those samples were replaced: readers of batches are told. False when none is left."""
+        for stretch in self.stretches():
+            if stretch.block is not None:
+                self.live -= max(0, min(stretch.last, last_sn) - max(stretch.first, first_sn) + 1)
+        self.batch.mark_removed(first_sn, last_sn)
+        self._compressed.clear()
+        self._stretches = None
+        return self.live > 0
+
+    def stretches(self) -> list[Stretch]:
+        """The samples as DATA submessages, in order and without a hole."""
+        if self._stretches is None:
+            runs = self.batch.to_run(PREFIX_UNKNOWN, self.timestamp)
+            self._stretches = [stretch for run in runs for stretch in self._of_run(run)]
+        return self._stretches
+
+    def _of_run(self, run: Run) -> Iterator[Stretch]:
+        writer_id = self.batch.data[_WRITER_ID].tobytes()
+        flags, stamps = run.sample_flags(), run.timestamps()
+        changed = (flags[1:] != flags[:-1]) | (stamps[1:] != stamps[:-1])
+        edges = [0, *(np.flatnonzero(changed) + 1).tolist(), run.count]
+        for start, stop in itertools.pairwise(edges):
+            part, timestamp = run.take(start, stop), int(stamps[start])
+            if flags[start] & REMOVED:
+                yield Stretch(part.first_sn, part.last_sn, None, timestamp)
+                continue
+            for block in frame(
+                part.samples(),
+                writer_id,
+                part.first_sn,
+                budget=self._budget,
+                flags=int(flags[start] & ~_NOT_ON_THE_WIRE),
+                key_hashes=part.key_hashes(),
+                coherent_set=run.coherent_set,
+            ):
+                yield Stretch(block.first_sn, block.last_sn, block, timestamp)

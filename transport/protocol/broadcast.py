@@ -1,0 +1,107 @@
+"""First sendings: what goes to all readers of a writer, in the form each of them reads.
+
+One stream of datagrams for every form that some matched reader takes: DATA for everybody, DATA_BATCH for those
+that say they read it, compressed for those that know the codec. Each stream has all changes in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..structure import ENTITYID_UNKNOWN, Locator
+from ..wire.numbers import SequenceNumberSet
+from ..wire.submessages import Gap
+from .batch_content import DATA, BatchContent
+from .history import Change, LargeSample
+from .outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
+from .reader_proxy import ReaderProxy
+
+
+class Broadcast:
+    """The open datagrams to all readers; ``coalescing``: samples share datagrams where they fit."""
+
+    def __init__(self, writer_id: bytes, message_size: int, *, coalescing: bool) -> None:
+        self.message_size = message_size
+        self._writer_id = writer_id
+        self._coalescing = coalescing
+        self._destinations: dict[str, tuple[Locator, ...]] = {}
+        self._open: dict[str, Packer] = {}
+        self._closed: list[Outgoing] = []
+
+    @property
+    def wants_batches(self) -> bool:
+        """Whether some reader takes more than DATA."""
+        return any(form != DATA for form in self._destinations)
+
+    def redirect(self, readers: Iterable[ReaderProxy], message_size: int) -> None:
+        """Who is matched changed: what was packed goes to those it was packed for."""
+        self._close()
+        self.message_size = message_size
+        by_form: dict[str, list[tuple[Locator, ...]]] = {}
+        for proxy in readers:
+            by_form.setdefault(proxy.form, []).append(proxy.info.destinations)
+        self._destinations = {form: union_of(locators) for form, locators in by_form.items()}
+
+    def samples(self, change: Change, first: int, last: int) -> None:
+        """Pack first..last of a change; of a batch that is all of it."""
+        content = change.content
+        for form in self._destinations:
+            packer = self._packer(form)
+            if isinstance(content, LargeSample):
+                for number in range(1, content.fragments + 1):
+                    fragment = content.encode(self._writer_id, first, number)
+                    packer.add(fragment, change.timestamp, reserve=HEARTBEAT_ROOM)
+            elif not isinstance(content, BatchContent):
+                self._add(packer, content.slice, first, last, change.timestamp)
+            elif form != DATA:
+                packer.begin_datagram()  # a batch is a packet; what is lost is one of them
+                packer.add(content.encoded(form), change.timestamp, reserve=HEARTBEAT_ROOM)
+            else:
+                for stretch in content.stretches():
+                    if stretch.block is None:
+                        packer.add(self._gap(stretch.first, stretch.last), reserve=HEARTBEAT_ROOM)
+                    else:
+                        self._add(packer, stretch.block.slice, stretch.first, stretch.last, stretch.timestamp)
+
+    def gap(self, first: int, last: int) -> None:
+        """Tell everybody that first..last will never come."""
+        for form in self._destinations:
+            self._packer(form).add(self._gap(first, last), reserve=HEARTBEAT_ROOM)
+
+    def _gap(self, first: int, last: int) -> bytes:
+        return Gap(ENTITYID_UNKNOWN, self._writer_id, first, SequenceNumberSet(last + 1)).encode()
+
+    def _add(
+        self, packer: Packer, data: Callable[[int, int], memoryview], first: int, last: int, timestamp: int
+    ) -> None:
+        if self._coalescing:
+            packer.add(data(first, last), timestamp, reserve=HEARTBEAT_ROOM)
+            return
+        for sn in range(first, last + 1):
+            packer.begin_datagram()
+            packer.add(data(sn, sn), timestamp, reserve=HEARTBEAT_ROOM)
+
+    def heartbeat(self, encode: Callable[[str], bytes]) -> None:
+        """Pack a HEARTBEAT, which ``encode`` makes for each form, behind what is packed so far."""
+        for form in self._destinations:
+            self._packer(form).add(encode(form))
+
+    def take(self) -> list[Outgoing]:
+        """The datagrams since the last call."""
+        self._close()
+        taken, self._closed = self._closed, []
+        return taken
+
+    def _close(self) -> None:
+        for packer in self._open.values():
+            if packer.destinations:
+                self._closed += packer.packed
+        self._open.clear()
+
+    def _packer(self, form: str) -> Packer:
+        packer = self._open.get(form)
+        if packer is None:
+            packer = self._open[form] = Packer(
+                self.message_size, self._destinations[form], None, shareable=self._coalescing
+            )
+        return packer

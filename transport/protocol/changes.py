@@ -1,0 +1,159 @@
+"""Samples as the changes a writer keeps and sends: blocks of a datagram at most, larger samples one by one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..wire.batch import frame_batch
+from ..wire.framing import frame
+from ..wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
+from .batch_content import BatchContent
+from .batching import PendingBatch
+from .history import Change, LargeSample
+from .policies import BatchPolicy
+
+Bools = npt.NDArray[np.bool_]
+
+_DATA_HEADER: Final = 24
+
+
+def overhead(flags: int, *, with_key_hash: bool, in_coherent_set: bool = False) -> int:
+    """Bytes a DATA submessage adds to its payload."""
+    qos = (20 if with_key_hash else 0) + (8 if flags & (DISPOSED | UNREGISTERED | FILTERED) else 0)
+    qos += 12 if in_coherent_set else 0
+    return _DATA_HEADER + (qos + 4 if qos else 0)
+
+
+def part(samples: Samples, first: int, last: int) -> Samples:
+    """Samples [first, last); also of samples without payload, which are neither uniform nor ragged."""
+    if first == 0 and last == samples.count:
+        return samples
+    if samples.is_uniform:
+        return samples.take(first, last)
+    return Samples.ragged(samples.data, samples.all_offsets()[first:last], samples.all_lengths()[first:last])
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How a writer frames: ``budget`` bytes of submessages a datagram, large samples in ``fragment_size`` ones."""
+
+    writer_id: bytes
+    budget: int
+    fragment_size: int
+    policy: BatchPolicy
+
+
+def data_changes(
+    pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int = 0, coherent_set: int = 0
+) -> Iterator[Change]:
+    """Samples as DATA, a change for each datagram, and for each sample that fits none."""
+    edges = [0, pending.count]
+    flags, stamps = pending.flags, pending.timestamps
+    if not isinstance(flags, int) or stamps is not None:
+        changed = np.zeros(pending.count - 1, np.bool_)
+        if not isinstance(flags, int):
+            changed |= flags[1:] != flags[:-1]
+        if stamps is not None:
+            changed |= stamps[1:] != stamps[:-1]
+        edges = [0, *(np.flatnonzero(changed) + 1).tolist(), pending.count]
+    for start, stop in itertools.pairwise(edges):
+        yield from _changes(
+            part(pending.samples, start, stop),
+            first_sn + start,
+            framing,
+            timestamp=pending.timestamp if stamps is None else int(stamps[start]),
+            flags=flags if isinstance(flags, int) else int(flags[start]),
+            key_hashes=None if pending.key_hashes is None else pending.key_hashes[start:stop],
+            batch_sn=batch_sn,
+            coherent_set=coherent_set,
+        )
+
+
+def batch_change(
+    pending: PendingBatch,
+    first_sn: int,
+    framing: Framing,
+    *,
+    batch_sn: int,
+    coherent_set: int = 0,
+    removed: Bools | None = None,
+) -> Change:
+    """Samples as one DATA_BATCH."""
+    keyless = framing.policy.disable_inline_keyhash
+    block = frame_batch(
+        pending.samples,
+        framing.writer_id,
+        batch_sn,
+        first_sn,
+        flags=pending.flags,
+        key_hashes=None if keyless else pending.key_hashes,
+        timestamps=pending.timestamps,
+        removed=removed,
+        coherent_set=coherent_set,
+    )
+    content = BatchContent(block, pending.timestamp, framing.policy, framing.budget)
+    return Change(first_sn, block.last_sn, pending.timestamp, content, batch_sn)
+
+
+def _changes(
+    samples: Samples,
+    first_sn: int,
+    framing: Framing,
+    *,
+    timestamp: int,
+    flags: int,
+    key_hashes: U8 | None,
+    batch_sn: int,
+    coherent_set: int,
+) -> Iterator[Change]:
+    writer_id, budget = framing.writer_id, framing.budget
+    largest = budget - overhead(
+        flags, with_key_hash=key_hashes is not None, in_coherent_set=coherent_set != 0
+    )
+    for first, last, is_large in _segments(samples, largest):
+        hashes = None if key_hashes is None else key_hashes[first:last]
+        if is_large:
+            # Ownership passes on here: the caller's buffer is the caller's again.
+            payload = np.array(np.frombuffer(samples.payload(first), np.uint8))
+            key_hash = None if hashes is None else hashes[0].tobytes()
+            large = LargeSample(payload, framing.fragment_size, flags, key_hash, coherent_set)
+            yield Change(first_sn + first, first_sn + first, timestamp, large, batch_sn)
+            continue
+        stretch = part(samples, first, last)
+        for block in frame(
+            stretch,
+            writer_id,
+            first_sn + first,
+            budget=budget,
+            flags=flags,
+            key_hashes=hashes,
+            coherent_set=coherent_set,
+        ):
+            yield Change(block.first_sn, block.last_sn, timestamp, block, batch_sn)
+
+
+def _segments(samples: Samples, largest: int) -> Iterator[tuple[int, int, bool]]:
+    """[first, last) stretches of samples of at most ``largest`` bytes, and single larger ones (True)."""
+    count = samples.count
+    if samples.is_uniform:
+        if samples.size <= largest:
+            yield 0, count, False
+        else:
+            for i in range(count):
+                yield i, i + 1, True
+        return
+    lengths: I64 = samples.all_lengths()
+    start = 0
+    for i in np.flatnonzero(lengths > largest).tolist():
+        if start < i:
+            yield start, i, False
+        yield i, i + 1, True
+        start = i + 1
+    if start < count:
+        yield start, count, False

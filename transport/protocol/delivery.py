@@ -1,0 +1,253 @@
+"""What a reader hands out: in order per writer, complete, and no more than its owner has room for.
+
+Runs come in by :meth:`Delivery.accept`; those whose turn it is are ``ready``, the others are held. Batches and
+coherent sets are handed out whole. Sequence numbers that will never come are passed.
+
+The invariants are the :mod:`.reader`'s, and what belongs to one writer is in its :mod:`.writer_proxy`.
+"""
+
+from __future__ import annotations
+
+from ..limits import FRAGMENTED_SAMPLE_MAX
+from ..structure import INFINITE, Guid
+from ..wire.samples import Run
+from .coherent import Verdict, is_end_marker
+from .fragments import Reassembly
+from .policies import ReaderCounters
+from .writer_proxy import WriterProxy
+
+
+class Delivery:
+    """The way from arrival to the owner, for all writers of one reader."""
+
+    __slots__ = ("_reassembly", "closed", "counters", "ready", "sample_size_max", "window")
+
+    def __init__(self, counters: ReaderCounters, reassembly: Reassembly) -> None:
+        self.counters = counters
+        #: Bytes the owner can take.
+        self.window = INFINITE
+        self.sample_size_max = FRAGMENTED_SAMPLE_MAX
+        self.ready: list[Run] = []
+        #: Writers something of which did not fit, with the bytes it needs.
+        self.closed: dict[Guid, int] = {}
+        self._reassembly = reassembly
+
+    # --- what arrived ----------------------------------------------------------------------------
+
+    def accept(self, proxy: WriterProxy, run: Run, *, owned: bool = False) -> None:
+        """A run that is not simply the next one; ``owned``: it is a reassembled sample."""
+        if run.coherent_set < 0 and is_end_marker(run) and (proxy.sets is None or not proxy.held):
+            self.pass_over(proxy, run.first_sn, run.last_sn, lost=False)
+            return
+        if run.last_sn < proxy.expected:
+            self.counters.duplicate_samples += run.count
+            return
+        if run.first_sn < proxy.expected:
+            known = proxy.expected - run.first_sn
+            self.counters.duplicate_samples += known
+            run = run.take(known, run.count)
+        if proxy.sets is not None and (run.coherent_set > 0 or proxy.held):
+            self._accept_coherent(proxy, run, owned=owned)
+        elif not proxy.reliable:
+            self._deliver_best_effort(proxy, run)
+        elif not proxy.synced or run.first_sn != proxy.expected:
+            self._hold(proxy, run, owned=owned)
+        elif run.nbytes <= self.window:
+            self._deliver(run)
+            proxy.expected = run.last_sn + 1
+            self.drain(proxy)
+        else:
+            self.refuse(proxy, run.count, run.nbytes, run.last_sn)
+            if owned:  # too dear to be sent again
+                self._hold(proxy, run, owned=True)
+
+    def _accept_coherent(self, proxy: WriterProxy, run: Run, *, owned: bool) -> None:
+        """A run of a coherent set, or one that comes while a set is waiting for its end."""
+        held, sets = proxy.held, proxy.sets
+        if not proxy.reliable:
+            self._skip_to(proxy, run.first_sn)
+        if sets is not None and proxy.synced and proxy.expected in held and run.first_sn == held.first_hole:
+            if sets.end(held, run):
+                self.drain(proxy)
+                if not held and proxy.expected == run.first_sn and run.coherent_set <= 0:
+                    self.accept(proxy, run, owned=owned)
+                    return
+        fits = self._hold(proxy, run, owned=owned)
+        if proxy.synced:
+            if not fits and 0 < run.coherent_set <= proxy.expected:
+                self._give_up_set(proxy, run)
+            self.drain(proxy)
+
+    def _give_up_set(self, proxy: WriterProxy, run: Run) -> None:
+        """The set at ``expected``, of which ``run`` is too, is larger than the buffer: it would wait for ever."""
+        held, sets, counters = proxy.held, proxy.sets, self.counters
+        if sets is None:
+            return
+        sets.lose(run.coherent_set, run.coherent_set)
+        counters.coherent_sets_lost += sets.count(run.coherent_set)
+        known = sum(last + 1 - first for first, last in held.within(proxy.expected, run.last_sn))
+        irrelevant = known - held.discard_below(run.last_sn + 1)
+        counters.irrelevant_samples += irrelevant
+        counters.lost_samples += run.last_sn + 1 - proxy.expected - irrelevant
+        proxy.expected = run.last_sn + 1
+
+    def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
+        if run.nbytes > self.window:
+            self.counters.window_closed += run.count
+            return
+        self._skip_to(proxy, run.first_sn)
+        self._deliver(run)
+        proxy.expected = run.last_sn + 1
+        self._reassembly.discard_below(proxy, proxy.expected)
+
+    def _skip_to(self, proxy: WriterProxy, sn: int) -> None:
+        """A best-effort writer is at ``sn`` already: what it sent before will not come any more."""
+        held = proxy.held
+        behind = held.first_hole if held else proxy.expected
+        if sn <= behind:
+            return
+        if proxy.sets is not None:
+            proxy.sets.lose(behind, sn - 1)
+            last = held.last_before_hole
+            if last is not None:  # its set may have ended there, or gone on
+                proxy.sets.lose(last.coherent_set, last.coherent_set)
+            self.drain(proxy)
+        self.counters.lost_samples += sn - behind
+        proxy.expected = sn
+
+    def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool) -> bool:
+        """Keep a run until its turn; False if not all of it fits."""
+        new, kept, lost = proxy.held.add(run, owned=owned or run.batch_sn > 0)
+        self.counters.duplicate_samples += run.count - new
+        self.counters.held_samples += kept
+        if not lost:
+            return True
+        if proxy.held.is_full:
+            self.counters.receive_window_overflow += lost
+        self.counters.reorder_overflow += lost
+        # Given up, not forgotten: it was announced, so it will be requested.
+        proxy.last_sn = max(proxy.last_sn, run.last_sn)
+        return kept == new
+
+    def refuse(self, proxy: WriterProxy, count: int, nbytes: int, last_sn: int) -> None:
+        """What is next does not fit the window; a reliable writer sends it again once it does."""
+        self.counters.window_closed += count
+        if proxy.reliable:
+            self.closed[proxy.guid] = nbytes
+            proxy.last_sn = max(proxy.last_sn, last_sn)
+
+    # --- what will never come --------------------------------------------------------------------
+
+    def sync(self, proxy: WriterProxy, expected: int) -> None:
+        """Begin with a writer at ``expected``."""
+        proxy.synced = True
+        proxy.expected = expected
+        if proxy.sets is not None:  # of a set begun before we have only a part
+            proxy.sets.lose(1, expected - 1)
+        proxy.held.discard_below(expected)
+        self._reassembly.discard_below(proxy, expected)
+
+    def skip(self, proxy: WriterProxy, first: int, last: int) -> None:
+        """first..last will never come."""
+        first = max(first, proxy.expected)
+        if first > last:
+            return
+        if proxy.synced and first == proxy.expected and not proxy.held:
+            self.counters.irrelevant_samples += last + 1 - first
+            proxy.expected = last + 1
+        elif proxy.reliable or (proxy.held and first == proxy.held.first_hole):
+            if not proxy.held.add_irrelevant(first, last):
+                self.counters.gap_overflow += 1
+                if proxy.synced and first == proxy.expected:
+                    proxy.expected = last + 1
+
+    def pass_over(self, proxy: WriterProxy, first: int, last: int, *, lost: bool = True) -> bool:
+        """What arrived as first..last is nothing for the user; False if it is known already. ``lost``: and so is
+        the coherent set it is of."""
+        if first < proxy.expected or first in proxy.held:
+            self.counters.duplicate_samples += last + 1 - first
+            return False
+        if not proxy.reliable:
+            self._skip_to(proxy, first)
+        if proxy.sets is not None and lost:
+            proxy.sets.lose(first, last)
+        self.skip(proxy, first, last)
+        if proxy.synced:
+            self.drain(proxy)
+        return True
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def drain(self, proxy: WriterProxy) -> None:
+        """Hand out what is held as far as it goes on from ``expected``; pass what will never come."""
+        held, counters = proxy.held, self.counters
+        while True:
+            # First, so that what is held lies above ``expected``: each turn of the loop moves it up.
+            counters.duplicate_samples += held.discard_below(proxy.expected)
+            step = held.peek(proxy.expected)
+            if step is None:
+                if proxy.expected >= proxy.first_sn:
+                    break
+                # The writer no longer has what is missing before first_sn (RTPS 2.5 §8.4.12.2.6).
+                skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
+                if proxy.counts_losses:
+                    counters.lost_samples += skipped_to - proxy.expected
+                if proxy.sets is not None:
+                    proxy.sets.lose(proxy.expected, skipped_to - 1)
+                proxy.expected = skipped_to
+                continue
+            after, run = step
+            if run is None:
+                counters.irrelevant_samples += after - proxy.expected
+                proxy.expected = after
+                continue
+            verdict = self._judge(proxy, run)
+            if verdict is Verdict.OPEN:
+                break
+            if verdict is Verdict.WHOLE and not self._hand_out(proxy, run):
+                break
+            if verdict is Verdict.LOST:
+                counters.lost_samples += run.count
+                self._move_on(proxy, [run])
+        self._reassembly.discard_below(proxy, proxy.expected)
+
+    def _judge(self, proxy: WriterProxy, run: Run) -> Verdict:
+        sets = proxy.sets
+        if sets is None or run.coherent_set <= 0:
+            return Verdict.WHOLE
+        if self.closed.get(proxy.guid, 0) > self.window:
+            return Verdict.OPEN  # it was whole, and still does not fit
+        bytes_max = min(proxy.held.bytes_max, self.sample_size_max)
+        verdict = sets.judge(proxy.held, proxy.expected, first_sn=proxy.first_sn, bytes_max=bytes_max)
+        if verdict is Verdict.LOST:
+            self.counters.coherent_sets_lost += sets.count(run.coherent_set)
+        return verdict
+
+    def _hand_out(self, proxy: WriterProxy, run: Run) -> bool:
+        """Deliver the first run held, and what belongs to it; False if that does not fit the window."""
+        runs = proxy.held.group(proxy.expected, coherent=proxy.sets is not None)
+        if is_end_marker(run):
+            self.counters.irrelevant_samples += run.count
+        else:
+            nbytes = sum(each.nbytes for each in runs)
+            if nbytes <= self.window:
+                for each in runs:
+                    self._deliver(each)
+            else:
+                self.refuse(proxy, sum(each.count for each in runs), nbytes, runs[-1].last_sn)
+                if proxy.reliable:
+                    return False
+        self._move_on(proxy, runs)
+        return True
+
+    def _move_on(self, proxy: WriterProxy, runs: list[Run]) -> None:
+        """The first runs held are done with."""
+        after = runs[-1].last_sn + 1
+        self.counters.irrelevant_samples += after - proxy.expected - sum(run.count for run in runs)
+        proxy.held.pop(len(runs))
+        proxy.expected = after
+
+    def _deliver(self, run: Run) -> None:
+        self.window -= run.nbytes
+        self.counters.received_samples += run.count
+        self.ready.append(run)

@@ -1,0 +1,264 @@
+"""DATA_BATCH: many samples behind one submessage header, acknowledged as one unit (RTI; read by ours and RTI's).
+
+Layout (after the submessage header): extraFlags, octetsToInlineQos, reader id, writer id, the batch's sequence
+number, the first sample's, offset to the last sample's (u32), sample count (u32), inline QoS of the batch if
+Q, length of the sample-info list (u32), the sample infos, one encapsulation header, the payloads without
+theirs, each padded to 4. A sample info: flags (u16, big-endian whatever the E flag says), octetsToInlineQos
+(u16), length of the payload (u32), then what its flags say: timestamp, sequence number offset, inline QoS.
+
+Wireshark looks for a payload right behind the one before, whatever its length: so ours is told with the
+padding in it. How much of it is padding, which each encapsulation header said (XTypes 1.3 §7.6.3.1.2), is told
+by two of the flags that are reserved: the low ones of their first byte.
+
+:func:`frame_batch` writes sample infos by column, never one after the other; `batch_scan` reads them so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UsageError
+from ..structure import ENTITYID_UNKNOWN
+from .batch_scan import SAMPLE_INFO_FLAGS, Batch, scan_batch
+from .framing import gather, inline_qos_words, ntp_words, word_rows
+from .runs import FLAG_E, FLAG_Q, PID_KEY_HASH, PID_SENTINEL, PID_STATUS_INFO, STATUS_MASK, Words
+from .samples import DISPOSED, I64, KEY_ONLY, U8, UNREGISTERED, Run, Samples
+from .submessages import AckNackBatch, HeartbeatBatch
+
+__all__ = [
+    "ACKNACK_BATCH",
+    "DATA_BATCH",
+    "HEARTBEAT_BATCH",
+    "AckNackBatch",
+    "Batch",
+    "BatchBlock",
+    "HeartbeatBatch",
+    "frame_batch",
+    "scan_batch",
+]
+
+DATA_BATCH: Final = 0x18
+HEARTBEAT_BATCH: Final = HeartbeatBatch.KIND
+ACKNACK_BATCH: Final = AckNackBatch.KIND
+
+_T, _Q, _, _D, _I, _K = SAMPLE_INFO_FLAGS
+_OCTETS_TO_INLINE_QOS: Final = 32
+_SUBMESSAGE_MAX: Final = 0xFFFC
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class BatchBlock:
+    """A DATA_BATCH submessage, ready to send. Nothing changes in it but the removed samples' flags."""
+
+    batch_sn: int
+    first_sn: int
+    count: int
+    data: U8
+    #: Where each sample info starts in ``data``: the first, and how far apart they are, or all.
+    info_start: int
+    info_stride: int
+    info_starts: I64 | None = None
+
+    @property
+    def last_sn(self) -> int:
+        return self.first_sn + self.count - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    def mark_removed(self, first_sn: int, last_sn: int) -> None:
+        """Say of the samples first_sn..last_sn, as far as they are in the batch, that they are removed."""
+        low, high = max(first_sn - self.first_sn, 0), min(last_sn - self.first_sn + 1, self.count)
+        if low >= high:
+            return
+        if self.info_starts is None:
+            flags = self.data[self.info_start + 1 :: self.info_stride]
+            flags[low:high] |= _I
+        else:
+            self.data[self.info_starts[low:high] + 1] |= _I
+
+    def to_run(self, prefix: bytes, timestamp: int) -> list[Run]:
+        """Its samples again, with memory of their own; ``timestamp`` is the first one's."""
+        return scan_batch(self.data, 0, self.nbytes, prefix, timestamp).runs
+
+
+def frame_batch(
+    samples: Samples,
+    writer_id: bytes,
+    batch_sn: int,
+    first_sn: int,
+    *,
+    flags: int | npt.NDArray[np.uint32] = 0,
+    key_hashes: U8 | None = None,
+    timestamps: I64 | None = None,
+    removed: Bools | None = None,
+    coherent_set: int = 0,
+    reader_id: bytes = ENTITYID_UNKNOWN,
+) -> BatchBlock:
+    """Wrap serialized samples, all of one encapsulation, into one DATA_BATCH.
+
+    ``flags``: sample flags of all or (n,) of each. What is DISPOSED or UNREGISTERED goes without payload,
+    unless that is a serialized key (KEY_ONLY). ``key_hashes``: (n, 16). ``timestamps``: (n,) ns, of each its
+    own; the first one's is INFO_TS's, None means that all share it. ``removed``: (n,) bool; REMOVED among
+    the flags says nothing here. ``coherent_set``: as in `framing.frame`. Raises UsageError when the samples
+    do not make one submessage.
+    """
+    count = samples.count
+    if not count:
+        raise UsageError("a batch without samples")
+    if not isinstance(flags, int) and (flags == flags[0]).all():
+        flags = int(flags[0])
+    encapsulation, lengths, padding, payload = _payloads(samples, flags)
+    bits = padding | _bits(lengths, flags, removed) << 8
+    infos, starts = _sample_infos(count, bits, lengths, flags, key_hashes, timestamps)
+    qos = inline_qos_words(0, False, coherent_set)
+    head = [
+        DATA_BATCH | (FLAG_E | (FLAG_Q if qos else 0)) << 8,
+        _OCTETS_TO_INLINE_QOS << 16,
+        int.from_bytes(reader_id, "little"),
+        int.from_bytes(writer_id, "little"),
+        batch_sn >> 32,
+        batch_sn & 0xFFFF_FFFF,
+        first_sn >> 32,
+        first_sn & 0xFFFF_FFFF,
+        count - 1,
+        count,
+        *qos,
+        4 * infos.size,
+    ]
+    at = len(head)
+    body = at + infos.size
+    words = body + 1 + payload.size
+    if 4 * words - 4 > _SUBMESSAGE_MAX:
+        raise UsageError(f"a batch of {4 * words} bytes; a submessage has at most {_SUBMESSAGE_MAX + 4}")
+    head[0] |= (4 * words - 4) << 16
+    out = np.empty(words, np.uint32)
+    out[:at] = head
+    out[at:body] = infos.reshape(-1)
+    out[body] = encapsulation
+    out[body + 1 :].reshape(payload.shape)[:] = payload
+    stride = 4 * infos.size // count
+    return BatchBlock(
+        batch_sn,
+        first_sn,
+        count,
+        out.view(np.uint8),
+        4 * at,
+        stride,
+        None if starts is None else 4 * at + starts,
+    )
+
+
+def _payloads(
+    samples: Samples, flags: int | npt.NDArray[np.uint32]
+) -> tuple[int, int | I64, int | Words, Words]:
+    """The encapsulation header of all, the lengths behind it (-1: no payload), how much of them is padding,
+    and the bytes."""
+    if isinstance(flags, int):
+        bare = flags & (DISPOSED | UNREGISTERED) and not flags & KEY_ONLY
+        if bare or (samples.is_uniform and not samples.size):
+            return _NO_PAYLOAD, -1, 0, np.empty(0, np.uint32)
+    if samples.is_uniform and isinstance(flags, int):
+        if samples.size % 4:
+            raise UsageError(f"samples of {samples.size} bytes are not padded to 4")
+        rows = word_rows(samples)
+        headers, length = rows[:, 0], samples.size - 4
+        if (((headers ^ headers[0]) & _ID_AND_PADDING) == 0).all():
+            return int(headers[0] & _ID), length, int(headers[0]) >> 24 & 3, rows[:, 1:]
+        paddings: Words = (headers >> 24 & 3).astype(np.uint32)
+        return _encapsulation(headers), length, paddings, rows[:, 1:]
+    offsets, sizes = samples.all_offsets(), samples.all_lengths()
+    if (sizes % 4).any():
+        raise UsageError("samples are not padded to 4")
+    carries = sizes > 0
+    if not isinstance(flags, int):
+        carries &= (flags & (DISPOSED | UNREGISTERED) == 0) | (flags & KEY_ONLY != 0)
+    at, words = offsets[carries] // 4, sizes[carries] // 4
+    lengths = np.where(carries, sizes - 4, -1)
+    if not len(at):
+        return _NO_PAYLOAD, lengths, 0, np.empty(0, np.uint32)
+    headers = samples.data[: samples.data.nbytes // 4 * 4].view(np.uint32)[at]
+    padding = np.zeros(samples.count, np.uint32)
+    padding[carries] = headers >> 24 & 3
+    return _encapsulation(headers), lengths, padding, gather(samples.data, at + 1, words - 1)
+
+
+#: Of an encapsulation header read as a little-endian word: its id, and with it how many bytes are padding.
+_ID: Final = np.uint32(0x0000_FFFF)
+_ID_AND_PADDING: Final = np.uint32(0x0300_FFFF)
+_NO_PAYLOAD: Final = 0x0100  # CDR_LE
+
+
+def _encapsulation(headers: Words) -> int:
+    if ((headers ^ headers[0]) & _ID).any():
+        raise UsageError("samples of different encapsulations do not share a batch")
+    return int(headers[0] & _ID)
+
+
+def _bits(lengths: int | I64, flags: int | npt.NDArray[np.uint32], removed: Bools | None) -> Any:
+    """D or K where there is a payload, I where it is removed: (n,) or of all."""
+    bits: Any = 0
+    if isinstance(lengths, int) and isinstance(flags, int):
+        bits = (_K if flags & KEY_ONLY else _D) if lengths >= 0 else 0
+    else:
+        payload = np.where(np.asarray(flags) & KEY_ONLY, np.uint32(_K), np.uint32(_D))
+        bits = np.where(np.asarray(lengths) >= 0, payload, np.uint32(0))
+    if removed is not None:
+        bits = bits | np.where(removed, np.uint32(_I), np.uint32(0))
+    return bits
+
+
+def _sample_infos(
+    count: int,
+    bits: Any,
+    lengths: int | I64,
+    flags: int | npt.NDArray[np.uint32],
+    key_hashes: U8 | None,
+    timestamps: I64 | None,
+) -> tuple[Words, I64 | None]:
+    """The sample infos, as (count, words) if all are of one shape; else flat, and the byte each starts at."""
+    own: Bools | None = None
+    if timestamps is not None:
+        own = np.empty(count, np.bool_)
+        own[0] = False
+        np.not_equal(timestamps[1:], timestamps[:-1], out=own[1:])
+        if not own.any():
+            own = None
+    status: Any = flags & STATUS_MASK
+    some_status = not isinstance(status, int)  # some have it, some do not
+    with_qos: Any = True if key_hashes is not None else status != 0
+    head = bits | (with_qos * np.uint32(_Q << 8)) | np.uint32(4 << 16)
+    if own is not None:
+        head = head + own * np.uint32(_T << 8 | 8 << 16)
+    columns: list[Any] = [head, np.maximum(lengths, 0)]
+    shown: list[Any] = [True, True]
+    if own is not None and timestamps is not None:
+        columns += [*ntp_words(timestamps).T]
+        shown += [own, own]
+    if key_hashes is not None:
+        hashes = np.ascontiguousarray(key_hashes).view(np.uint32)
+        columns += [PID_KEY_HASH | 16 << 16, *hashes.T]
+        shown += [True] * 5
+    if some_status or status:
+        columns += [PID_STATUS_INFO | 4 << 16, status << 24]  # StatusInfo_t is big-endian
+        shown += [status != 0] * 2
+    if some_status or with_qos:
+        columns.append(PID_SENTINEL)
+        shown.append(with_qos)
+    infos = np.empty((count, len(columns)), np.uint32)
+    for i, column in enumerate(columns):
+        infos[:, i] = column
+    if own is None and not some_status:
+        return infos, None
+    there = np.empty(infos.shape, np.bool_)
+    for i, rows in enumerate(shown):
+        there[:, i] = rows
+    sizes = 4 * there.sum(axis=1, dtype=np.int64)
+    return infos[there], np.cumsum(sizes) - sizes

@@ -1,0 +1,378 @@
+"""Reading DATA_BATCH: sample infos are columns as long as neighbours look alike; see `batch` for the layout.
+
+Others may write what we do not: inline QoS of the whole batch, sequence number offsets, samples removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DecodeError, DropReason
+from ..structure import ENTITYID_UNKNOWN, Guid
+from .framing import ntp_words, spread
+from .numbers import SEQUENCE_NUMBER_MAX, pair
+from .runs import FLAG_E, FLAG_Q, Words, scan_inline_qos
+from .samples import HAS_KEY_HASH, I64, KEY_ONLY, REMOVED, SAMPLE_INDEX, U8, Run, source_timestamps
+
+#: Of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
+SAMPLE_INFO_FLAGS: Final = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20)
+_T, _Q, _O, _D, _I, _K = SAMPLE_INFO_FLAGS
+#: Where they are in the first word of a sample info, read in the submessage's byte order; where the padding.
+_SHIFT: Final = (16, 8)
+_PADDING_SHIFT: Final = (24, 0)
+
+#: From octetsToNextHeader on.
+_BATCH: Final = pair("HHH4s4siIiIII")
+_BATCH_SIZE: Final = 40
+_OCTETS_TO_INLINE_QOS: Final = 32
+_U32: Final = pair("I")
+_U16: Final = pair("H")
+
+
+class Batch(NamedTuple):
+    """A DATA_BATCH taken apart; its runs have memory of their own."""
+
+    batch_sn: int
+    first_sn: int
+    last_sn: int
+    runs: list[Run]  # consecutive sequence numbers each; removed samples stay in, flagged
+    end: int  # where the next submessage starts
+    reader_id: bytes
+    writer: Guid
+
+
+class _Infos(NamedTuple):
+    """The sample infos by column; words are as they lie on the wire, whatever their order of bytes."""
+
+    bits: U8
+    padding: U8  # as told in the reserved flags, see `batch`
+    lengths: I64
+    flags: npt.NDArray[np.uint32]
+    stamps: Words | None  # (n, 2), of the last T up to each sample
+    stamped: int  # the first sample with T: those before it have INFO_TS's
+    hashes: Words | None  # (n, 4), zero where there is none
+    numbers: I64  # offsets from the batch's first sequence number
+    sets: I64 | None  # coherent set of each, where infos name one
+
+
+def scan_batch(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int) -> Batch:
+    """Read the DATA_BATCH at ``data[pos]`` of a message that ends at ``stop``.
+
+    ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns). Raises
+    DecodeError when it is malformed.
+    """
+    if stop - pos < _BATCH_SIZE:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA_BATCH header")
+    flags = int(data[pos + 1])
+    little = flags & FLAG_E
+    length, _, to_qos, reader_id, writer_id, *numbers, to_last, _ = _BATCH[little].unpack_from(data, pos + 2)
+    end = pos + 4 + length if length else stop
+    at = pos + 8 + to_qos
+    if end > stop or to_qos < _OCTETS_TO_INLINE_QOS or to_qos % 4 or at > end:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"DATA_BATCH of {length} bytes, {stop - pos} left")
+    batch_sn, first_sn = numbers[0] << 32 | numbers[1], numbers[2] << 32 | numbers[3]
+    last_sn = first_sn + to_last
+    if batch_sn < 1 or first_sn < 1 or last_sn > SEQUENCE_NUMBER_MAX:
+        raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"batch {batch_sn}: {first_sn}..{last_sn}")
+    coherent_set = 0
+    if flags & FLAG_Q:
+        at, _, _, coherent_set = scan_inline_qos(data, at, end, little)
+    if end - at < 4:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA_BATCH without sample infos")
+    (list_bytes,) = _U32[little].unpack_from(data, at)
+    at += 4
+    # Not the sample count but the bytes say how many there are: removed samples may not be counted.
+    if list_bytes > end - at or list_bytes % 4 or not list_bytes:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{list_bytes} bytes of sample infos")
+    parts = _parts(data, at, at + list_bytes, little)
+    payloads = _Payloads(data, at + list_bytes, end, timestamp, little)
+    run = _plain(parts, payloads)
+    infos = None
+    if run is None:
+        infos = _columns(parts, little)
+        run = _mixed(infos, payloads)
+    run.writer, run.reader_id = Guid(prefix, writer_id), reader_id
+    run.batch_sn, run.first_sn, run.coherent_set = batch_sn, first_sn, coherent_set
+    runs = [run] if infos is None else _consecutive(run, infos)
+    if runs[-1].last_sn > last_sn:
+        raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"samples up to {runs[-1].last_sn} of {last_sn}")
+    return Batch(batch_sn, first_sn, last_sn, runs, end, reader_id, run.writer)
+
+
+class _Shape(NamedTuple):
+    """One sample info taken apart; positions count words."""
+
+    size: int
+    stamp: int
+    number: int
+    qos: int
+    key_hash: int
+    status: int
+    coherent_set: int
+
+
+def _shape(data: U8, at: int, stop: int, little: int) -> _Shape:
+    if stop - at < 8:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "sample info")
+    bits = int(data[at + 1])
+    (octets,) = _U16[little].unpack_from(data, at + 2)
+    qos = at + 4 + octets
+    stamp = 2 if bits & _T else -1
+    number = (4 if bits & _T else 2) if bits & _O else -1
+    if octets < 4 + (8 if bits & _T else 0) + (4 if bits & _O else 0) or octets % 4 or qos > stop:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"sample info: octetsToInlineQos {octets}")
+    if not bits & _Q:
+        return _Shape((qos - at) // 4, stamp, number, -1, -1, 0, 0)
+    end, status, hash_at, coherent_set = scan_inline_qos(data, qos, stop, little)
+    key_hash = -1
+    if hash_at >= 0:
+        status, key_hash = status | HAS_KEY_HASH, (hash_at - at) // 4
+    return _Shape((end - at) // 4, stamp, number, (qos - at) // 4, key_hash, status, coherent_set)
+
+
+_Part = tuple[_Shape, Words]
+
+
+def _parts(data: U8, at: int, stop: int, little: int) -> list[_Part]:
+    """The sample infos, cut where they do not look alike: (count, size) words each."""
+    words = data[at:stop].view("<u4" if little else ">u4")
+    parts: list[_Part] = []
+    w = 0
+    ahead = len(words)
+    while w < len(words):
+        shape = _shape(data, at + 4 * w, stop, little)
+        rows = _alike(words[w:], shape, ahead, little)
+        parts.append((shape, rows))
+        w += rows.size
+        # Usually all are alike, or all but the first; where they are not, little is looked at for the next,
+        # else a list of many shapes would be compared over and over.
+        if len(parts) > 1:
+            ahead = 4 * len(rows)
+    return parts
+
+
+def _alike(words: Words, shape: _Shape, ahead: int, little: int) -> Words:
+    """The infos at the start of ``words`` that look like the first: (count, size)."""
+    size = shape.size
+    count = min(len(words) // size, ahead)
+    rows = words[: count * size].reshape(count, size)
+    # whether there is data, and how it is padded, is each sample's own
+    mask = np.uint32(0xFFFF_FFFF ^ (_D | _I | _K) << _SHIFT[little] ^ 3 << _PADDING_SHIFT[little])
+    same = (rows[:, 0] ^ rows[0, 0]) & mask == 0
+    if shape.qos >= 0:
+        for column in range(shape.qos, size):
+            if not 0 <= column - shape.key_hash < 4 or shape.key_hash < 0:
+                same &= rows[:, column] == rows[0, column]
+    return rows if same.all() else rows[: int(same.argmin())]
+
+
+def _columns(parts: list[_Part], little: int) -> _Infos:
+    count = sum(len(rows) for _, rows in parts)
+    dtype = parts[0][1].dtype
+    bits, padding, lengths = np.empty(count, np.uint8), np.empty(count, np.uint8), np.empty(count, np.int64)
+    flags = np.empty(count, np.uint32)
+    stamps = np.zeros((count, 2), dtype) if any(shape.stamp >= 0 for shape, _ in parts) else None
+    hashes = np.zeros((count, 4), dtype) if any(shape.key_hash >= 0 for shape, _ in parts) else None
+    sets = np.zeros(count, np.int64) if any(shape.coherent_set for shape, _ in parts) else None
+    numbers = np.arange(count)
+    stamped, i = count, 0
+    for shape, rows in parts:
+        part = slice(i, i + len(rows))
+        bits[part] = rows[:, 0] >> _SHIFT[little] & 0xFF
+        padding[part] = rows[:, 0] >> _PADDING_SHIFT[little] & 3
+        lengths[part] = rows[:, 1]
+        flags[part] = shape.status
+        if stamps is not None:
+            if shape.stamp >= 0:
+                stamps[part] = rows[:, 2:4]
+                stamped = min(stamped, i)
+            elif i:
+                stamps[part] = stamps[i - 1]
+        if hashes is not None and shape.key_hash >= 0:
+            hashes[part] = rows[:, shape.key_hash : shape.key_hash + 4]
+        if sets is not None:
+            sets[part] = shape.coherent_set
+        if shape.number >= 0:
+            numbers[part] = rows[:, shape.number]
+        elif i:  # it follows the one before
+            numbers[part] += numbers[i - 1] + 1 - i
+        i += len(rows)
+    if (bits & (_D | _K) == _D | _K).any():
+        raise _both_data_and_key()
+    if (numbers[1:] <= numbers[:-1]).any():
+        raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, "samples of a batch out of order")
+    flags |= _SAMPLE_FLAGS[bits]
+    return _Infos(bits, padding, lengths, flags, stamps, stamped, hashes, numbers, sets)
+
+
+def _both_data_and_key() -> DecodeError:
+    return DecodeError(DropReason.BAD_ENCAPSULATION, "a sample of a batch with both data and key")
+
+
+#: Sample flags by the flags of a sample info.
+_SAMPLE_FLAGS: Final = np.array(
+    [(KEY_ONLY if bits & _K else 0) | (REMOVED if bits & _I else 0) for bits in range(256)], np.uint32
+)
+
+
+class _Payloads(NamedTuple):
+    """The encapsulation header at ``at``, what follows it up to ``end``, and what else makes runs of it."""
+
+    data: U8
+    at: int
+    end: int
+    timestamp: int
+    little: int
+
+    def words(self, count: int, lengths: int | I64, optional: bool) -> Words:
+        """The payloads, each padded to 4; ``optional``: none is needed, nor an encapsulation header."""
+        padded = lengths + 3 & -4
+        if isinstance(lengths, int):
+            total, least = count * (lengths + 3 & -4), count * lengths
+        else:
+            total, least = int(np.sum(padded)), int(lengths.sum())
+        start = self.at + 4
+        room = self.end - start
+        if total > room and least <= room:
+            return self._pad(np.broadcast_to(lengths, count), total, least)
+        if total > room and not (optional and total == 0):
+            raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"payloads of {total} bytes, {room} left")
+        return self._view(self.data[start : start + total])
+
+    def _pad(self, lengths: I64, total: int, least: int) -> Words:
+        """Payloads of a sender that leaves padding out: that of the last one, or of all."""
+        start = self.at + 4
+        padded = lengths + 3 & -4
+        found = np.zeros(total, np.uint8)
+        but_last = total - int(padded[-1] - lengths[-1])
+        if but_last <= self.end - start:
+            found[:but_last] = self.data[start : start + but_last]
+        else:
+            found[spread(np.cumsum(padded) - padded, lengths)] = self.data[start : start + least]
+        return self._view(found)
+
+    def _view(self, found: U8) -> Words:
+        return found.view("<u4" if self.little else ">u4")
+
+    def header(self, padding: Any) -> Any:
+        """The encapsulation header as a word, with the padding of a payload (or of each) in its options."""
+        raw = self.data[self.at : self.at + 4].tobytes()
+        if self.little:
+            return int.from_bytes(raw, "little") & 0xFCFF_FFFF | padding << 24
+        return int.from_bytes(raw, "big") & 0xFFFF_FFFC | padding
+
+
+def _plain(parts: list[_Part], payloads: _Payloads) -> Run | None:
+    """The uniform run of samples whose infos are all alike; None if they are not."""
+    shape, rows = parts[0]
+    if len(parts) > 1 or shape.number >= 0 or shape.coherent_set:
+        return None
+    if (rows[:, 0] != rows[0, 0]).any() or (rows[:, 1] != rows[0, 1]).any():
+        return None
+    stamps = rows[:, 2:4] if shape.stamp >= 0 else None
+    hashes = rows[:, shape.key_hash : shape.key_hash + 4] if shape.key_hash >= 0 else None
+    bits = int(rows[0, 0]) >> _SHIFT[payloads.little] & 0xFF
+    padding = int(rows[0, 0]) >> _PADDING_SHIFT[payloads.little] & 3
+    if bits & (_D | _K) == _D | _K:
+        raise _both_data_and_key()
+    return _uniform(payloads, len(rows), int(rows[0, 1]), padding, bits, shape.status, stamps, hashes)
+
+
+def _mixed(infos: _Infos, payloads: _Payloads) -> Run:
+    """All samples of a batch as if their numbers were consecutive."""
+    bits, lengths = infos.bits, infos.lengths
+    carries = bits & (_D | _K)
+    stamps = infos.stamps
+    if stamps is not None and infos.stamped:
+        stamps[: infos.stamped] = ntp_words(np.array([payloads.timestamp]), checked=False)
+    same = (lengths == lengths[0]) & (carries == carries[0]) & (infos.flags == infos.flags[0])
+    if (same & (infos.padding == infos.padding[0])).all():
+        first = int(lengths[0]), int(infos.padding[0]), int(bits[0]), int(infos.flags[0])
+        return _uniform(payloads, len(bits), *first, stamps, infos.hashes)
+    padded = lengths + 3 & -4
+    with_header = carries != 0
+    words = payloads.words(len(bits), lengths, not with_header.any())
+    index = np.zeros(len(bits), SAMPLE_INDEX)
+    starts = np.cumsum(padded) - padded
+    index["offset"] = starts + 4 * (np.cumsum(with_header) - with_header)
+    index["length"] = np.where(with_header, 4 + padded, 0)
+    if stamps is None:
+        index["timestamp"] = payloads.timestamp
+    else:
+        index["timestamp"] = source_timestamps(stamps[:, 0], stamps[:, 1])
+    index["flags"] = infos.flags
+    if infos.hashes is not None:
+        index["key_hash"] = infos.hashes.view("V16").reshape(-1)
+    if with_header.any():
+        padding = np.where(padded > lengths, padded - lengths, np.minimum(infos.padding, lengths))
+        headers = payloads.header(padding[with_header]).astype(np.uint32)
+        words = np.insert(words, starts[with_header] // 4, headers)
+    else:
+        words = words.copy()
+    return Run(_NOBODY, 1, len(bits), words.view(np.uint8), timestamp=payloads.timestamp, index=index)
+
+
+_NOBODY: Final = Guid(bytes(12), ENTITYID_UNKNOWN)
+
+
+def _uniform(
+    payloads: _Payloads,
+    count: int,
+    length: int,
+    padding: int,
+    bits: int,
+    status: int,
+    stamps: Words | None,
+    hashes: Words | None,
+) -> Run:
+    """Rows of timestamp and key hash, if any, encapsulation header and payload."""
+    carries = bits & (_D | _K)
+    width = (length + 3) // 4
+    words = payloads.words(count, length, not carries)
+    hash_at = 0 if stamps is None else 2
+    payload_at = hash_at if hashes is None else hash_at + 4
+    rows = np.empty((count, payload_at + 1 + width), words.dtype)
+    if stamps is not None:
+        rows[:, :2] = stamps
+    if hashes is not None:
+        rows[:, hash_at : hash_at + 4] = hashes
+    rows[:, payload_at] = payloads.header(-length & 3 or min(padding, length)) if carries else 0
+    rows[:, payload_at + 1 :] = words.reshape(count, width)
+    return Run(
+        _NOBODY,
+        1,
+        count,
+        rows.reshape(-1).view(np.uint8),
+        rows.shape[1] * 4,
+        payload_at * 4,
+        4 + width * 4 if carries else 0,
+        payloads.timestamp,
+        -1 if stamps is None else 0,
+        not payloads.little,
+        -1 if hashes is None else hash_at * 4,
+        status | int(_SAMPLE_FLAGS[bits]),
+    )
+
+
+def _consecutive(run: Run, infos: _Infos) -> list[Run]:
+    """The run cut where numbers are left out or the coherent set changes."""
+    numbers, sets = infos.numbers, infos.sets
+    if sets is None and int(numbers[-1]) == len(numbers) - 1:
+        return [run]
+    cut = numbers[1:] != numbers[:-1] + 1
+    if sets is not None:
+        cut |= sets[1:] != sets[:-1]
+    edges = [0, *(np.flatnonzero(cut) + 1).tolist(), len(numbers)]
+    return [
+        replace(
+            run.take(first, last),
+            first_sn=run.first_sn + int(numbers[first]),
+            coherent_set=run.coherent_set if sets is None or not sets[first] else int(sets[first]),
+        )
+        for first, last in pairwise(edges)
+    ]

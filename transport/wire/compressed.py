@@ -1,0 +1,97 @@
+"""COMPRESSED: our own submessage that stands for one other, compressed; only our own readers get it.
+
+Body: codec (u8), kind and flags of the submessage inside (u8 each), a zero, length of its body (u32), length of
+the compressed body (u32), and that, padded to 4. Other vendors skip it, as RTPS 2.5 §8.3.4.1 has it for kinds
+from 0x80 on.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ..errors import DecodeError, DropReason, UsageError
+from ..limits import UDP_PAYLOAD_MAX
+from .message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, Buffer, encode_submessage, short_submessage
+from .numbers import pair
+
+COMPRESSED: Final = 0xB0
+
+#: Codec numbers on the wire; lz4 is the block format, which needs no memory but the result's.
+_NUMBERS: Final = {"lz4": 1, "zstd": 2}
+#: What a reader of ours says that it knows.
+CODECS: Final = frozenset(_NUMBERS)
+_ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
+_HEAD: Final = pair("BBBBII")
+_SUBMESSAGE_HEADER: Final = pair("BBH")
+_BODY_MAX: Final = UDP_PAYLOAD_MAX - HEADER_SIZE - SUBMESSAGE_HEADER_SIZE
+
+
+@lru_cache(maxsize=64)
+def _codec(number: int, level: int | None = None) -> Any:
+    return pa.Codec(_ARROW_NAMES[number], compression_level=level)
+
+
+def compress(submessage: Buffer, codec: str, level: int | None = None) -> bytes | None:
+    """The COMPRESSED submessage that stands for ``submessage``; None when it would not be smaller.
+
+    ``codec``: lz4 or zstd; ``level``: the codec's own, None: its default.
+    """
+    number = _NUMBERS.get(codec)
+    if number is None:
+        raise UsageError(f"no codec {codec!r}; there are {', '.join(_NUMBERS)}")
+    view = memoryview(submessage)
+    body = view[SUBMESSAGE_HEADER_SIZE:]
+    if not 0 < len(body) <= _BODY_MAX:
+        return None
+    packed = _codec(number, level).compress(body, asbytes=True)
+    size = SUBMESSAGE_HEADER_SIZE + _HEAD[1].size + len(packed)
+    if size + (-size & 3) >= len(view):
+        return None
+    head = _HEAD[1].pack(number, view[0], view[1], 0, len(body), len(packed))
+    return encode_submessage(COMPRESSED, 0, True, head, packed)
+
+
+def decompress(body: Buffer, *, little_endian: bool = True) -> bytes:
+    """The submessage inside, with its header, of a COMPRESSED one's body; nothing larger than a datagram.
+
+    Raises DecodeError when it is not exactly what it says it is.
+    """
+    head = _HEAD[little_endian]
+    if len(body) < head.size:
+        raise short_submessage("COMPRESSED")
+    number, kind, flags, _, size, packed_size = head.unpack_from(body)
+    if not 0 < size <= _BODY_MAX:
+        raise DecodeError(DropReason.OVER_LIMIT, f"COMPRESSED: {size} bytes")
+    packed = memoryview(body)[head.size :][:packed_size]
+    if len(packed) < packed_size:
+        raise DecodeError(
+            DropReason.TRUNCATED_SUBMESSAGE, f"COMPRESSED: {len(packed)} bytes of {packed_size}"
+        )
+    if number not in _ARROW_NAMES or kind == COMPRESSED:
+        raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: codec {number}, kind {kind:#04x}")
+    try:
+        raw = _codec(number).decompress(packed, decompressed_size=size, asbytes=True)
+    except OSError as error:
+        raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: {error}") from None
+    if number == _NUMBERS["lz4"] and _ends_early(packed, raw):
+        raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: less than {size} bytes")
+    return b"".join((_SUBMESSAGE_HEADER[flags & FLAG_E].pack(kind, flags, size), raw))
+
+
+def _ends_early(packed: memoryview, raw: bytes) -> bool:
+    """Whether an LZ4 block has less in it than ``raw`` has room for: Arrow leaves the rest as memory was.
+
+    (Of zstd Arrow checks the size itself.) A block that fits into one byte less is too short, and one that
+    is as long as it says ends with five literals.
+    """
+    tail = raw[-5:]
+    if packed[-len(tail) :] != tail:
+        return True
+    try:
+        _codec(_NUMBERS["lz4"]).decompress(packed, decompressed_size=len(raw) - 1)
+    except OSError:
+        return False
+    return True
