@@ -29,9 +29,9 @@ from ..transport.limits import READERS_SHOWN_MAX
 from ..transport.log.counters import Counters
 from ..transport.net.publishing import Driver, PublishingWriter
 from ..transport.protocol.events import Event
-from ..transport.protocol.reader_proxy import ReaderProxy
 from ..transport.protocol.statuses import WriterStatuses
-from ..transport.protocol.writer import StatefulWriter
+from ..transport.protocol.writing.reader_proxy import ReaderProxy
+from ..transport.protocol.writing.writer import StatefulWriter
 from ..transport.structure import INFINITE, Guid
 from .options import default_log_dir
 from .receiving import make_log_dir

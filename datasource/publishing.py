@@ -18,7 +18,7 @@ from ..transport.errors import AcknowledgmentError, NoReaderError
 from ..transport.net.node import Node, NodeConfig
 from ..transport.net.publishing import PublishingWriter
 from ..transport.protocol.policies import PublicationPolicy
-from ..transport.protocol.reader_proxy import ReaderProxy
+from ..transport.protocol.writing.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
 from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.wire.samples import U8, Samples

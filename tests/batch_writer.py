@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from spark_rtps.transport.protocol.outgoing import Outgoing
-from spark_rtps.transport.protocol.writer import ReaderInfo
+from spark_rtps.transport.protocol.writing.writer import ReaderInfo
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.batch import BatchBlock, frame_batch

@@ -14,8 +14,8 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     ParticipantData,
     encode_participant,
 )
-from spark_rtps.transport.protocol.reader import StatefulReader
-from spark_rtps.transport.protocol.writer import StatefulWriter
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import (
     ENTITYID_SEDP_PUBLICATIONS_WRITER,

@@ -19,8 +19,8 @@ from batch_writer import BatchWriter
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.packing import pack
-from spark_rtps.transport.protocol.reader import StatefulReader, WriterInfo
-from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter
+from spark_rtps.transport.protocol.reading.reader import StatefulReader, WriterInfo
+from spark_rtps.transport.protocol.writing.writer import ReaderInfo, StatefulWriter
 from spark_rtps.transport.structure import ENTITYID_UNKNOWN, Guid, Locator
 from spark_rtps.transport.wire.batch import DATA_BATCH, scan_batch
 from spark_rtps.transport.wire.message import Header, iter_submessages

@@ -6,7 +6,7 @@ from typing import Any
 
 from runs_of_samples import WALL, Sample, keys_of, numbers, run_of, writer
 
-from spark_rtps.transport.protocol.reader_cache import ReaderCache
+from spark_rtps.transport.protocol.reading.reader_cache import ReaderCache
 from spark_rtps.transport.qos import HistoryKind, Qos
 from spark_rtps.transport.structure import Guid
 

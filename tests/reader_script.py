@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from spark_rtps.transport.protocol.outgoing import Outgoing
-from spark_rtps.transport.protocol.reader import ReaderPolicy, StatefulReader, WriterInfo, WriterProxy
+from spark_rtps.transport.protocol.reading.reader import ReaderPolicy, StatefulReader, WriterInfo, WriterProxy
 from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.batch import Batch

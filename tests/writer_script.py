@@ -8,7 +8,7 @@ import numpy as np
 
 from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
 from spark_rtps.transport.protocol.outgoing import HEADER_ROOM, Outgoing
-from spark_rtps.transport.protocol.writer import ReaderInfo, ReaderProxy, StatefulWriter
+from spark_rtps.transport.protocol.writing.writer import ReaderInfo, ReaderProxy, StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet

@@ -81,7 +81,7 @@ def flow_controller_policy(values: Values) -> FlowControllerPolicy | None:
     """None: what is written is sent by who writes it."""
     if values.word("publish_mode") == "synchronous":
         return None
-    from ...transport.protocol.flow_controller import PREDEFINED  # registration must not load NumPy
+    from ...transport.protocol.writing.flow_controller import PREDEFINED  # registration must not load NumPy
 
     base = PREDEFINED.get(values.text("flow_controller.name") or "", FlowControllerPolicy())
     set_here = {f: name for f, name in FLOW_FIELDS.items() if values.origin(name) is not Origin.DEFAULT}

@@ -10,7 +10,6 @@ from spark_rtps.datasource.options import AppliesTo, Settings, parse_options
 from spark_rtps.datasource.options.policies import BATCH_FIELDS, FLOW_FIELDS, READER_FIELDS, WRITER_FIELDS
 from spark_rtps.datasource.options.table import OPTIONS
 from spark_rtps.transport.limits import UDP_PAYLOAD_MAX
-from spark_rtps.transport.protocol.flow_controller import FIXED_RATE
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
@@ -20,6 +19,7 @@ from spark_rtps.transport.protocol.policies import (
     Scheduling,
     WriterPolicy,
 )
+from spark_rtps.transport.protocol.writing.flow_controller import FIXED_RATE
 from spark_rtps.transport.qos import (
     LENGTH_UNLIMITED,
     DestinationOrderKind,

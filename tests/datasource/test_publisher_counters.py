@@ -27,7 +27,7 @@ from spark_rtps.transport.limits import READERS_SHOWN_MAX
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.events import Event, Matched
-from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter
+from spark_rtps.transport.protocol.writing.writer import ReaderInfo, StatefulWriter
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.numbers import SequenceNumberSet

@@ -19,7 +19,7 @@ from spark_rtps.datasource.writer import RtpsArrowWriter
 from spark_rtps.transport.errors import AcknowledgmentError, NoReaderError
 from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.events import Event
-from spark_rtps.transport.protocol.writer import ReaderInfo, StatefulWriter
+from spark_rtps.transport.protocol.writing.writer import ReaderInfo, StatefulWriter
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.submessages import AckNack

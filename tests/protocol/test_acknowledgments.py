@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reader_script import IT, LASTING, MS, POLICY, WHERE, Script, started, submessages
 
-from spark_rtps.transport.protocol.reader import WriterInfo
+from spark_rtps.transport.protocol.reading.reader import WriterInfo
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.submessages import AckNack, NackFrag
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.protocol.batching import (
+from spark_rtps.transport.protocol.policies import BatchPolicy
+from spark_rtps.transport.protocol.writing.batching import (
     Batcher,
     FlushReason,
     PendingBatch,
     sample_metadata,
 )
-from spark_rtps.transport.protocol.policies import BatchPolicy
 from spark_rtps.transport.qos import LENGTH_UNLIMITED
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.batch import frame_batch

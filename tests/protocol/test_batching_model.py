@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from spark_rtps.transport.protocol.batching import Batcher, FlushReason, PendingBatch, sample_metadata
 from spark_rtps.transport.protocol.policies import BatchPolicy
-from spark_rtps.transport.protocol.turbo import BLOCKED_DELAY_MAX
+from spark_rtps.transport.protocol.writing.batching import Batcher, FlushReason, PendingBatch, sample_metadata
+from spark_rtps.transport.protocol.writing.turbo import BLOCKED_DELAY_MAX
 from spark_rtps.transport.qos import LENGTH_UNLIMITED
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.samples import DISPOSED, U8, Samples

@@ -10,7 +10,7 @@ import pytest
 from reader_script import ANY, IT, LASTING, MS, POLICY, RELIABLE, WHERE, Script, samples, started
 
 from spark_rtps.transport.protocol.policies import ReaderPolicy
-from spark_rtps.transport.protocol.reader import WriterInfo
+from spark_rtps.transport.protocol.reading.reader import WriterInfo
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.parameters import (
     PID_COHERENT_SET,

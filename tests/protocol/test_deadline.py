@@ -6,7 +6,7 @@ import pytest
 from reader_cache_scene import Scene
 from runs_of_samples import SECOND, WALL, Sample, key_hash, uniform_run, writer
 
-from spark_rtps.transport.protocol import reader_cache
+from spark_rtps.transport.protocol.reading import reader_cache
 from spark_rtps.transport.wire.samples import DISPOSED, UNREGISTERED
 
 

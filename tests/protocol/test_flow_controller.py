@@ -7,15 +7,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.flow_controller import (
+from spark_rtps.transport.protocol.outgoing import Outgoing
+from spark_rtps.transport.protocol.policies import FlowControllerPolicy, Scheduling
+from spark_rtps.transport.protocol.writing.flow_controller import (
     DEFAULT,
     FIXED_RATE,
     ON_DEMAND,
     PREDEFINED,
     FlowController,
 )
-from spark_rtps.transport.protocol.outgoing import Outgoing
-from spark_rtps.transport.protocol.policies import FlowControllerPolicy, Scheduling
 from spark_rtps.transport.qos import LENGTH_UNLIMITED
 from spark_rtps.transport.structure import INFINITE, NANOSECONDS, Guid, Locator
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.history import Change, LargeSample, WriterHistory, addressed_to
+from spark_rtps.transport.protocol.writing.history import Change, LargeSample, WriterHistory, addressed_to
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.wire.framing import frame
 from spark_rtps.transport.wire.runs import scan

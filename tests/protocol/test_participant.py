@@ -11,12 +11,12 @@ import pytest
 from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.errors import DropReason, UsageError
-from spark_rtps.transport.protocol import broadcast as broadcast_module
 from spark_rtps.transport.protocol import events
-from spark_rtps.transport.protocol import writer as writer_module
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
-from spark_rtps.transport.protocol.reader import StatefulReader
-from spark_rtps.transport.protocol.writer import StatefulWriter
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.writing import broadcast as broadcast_module
+from spark_rtps.transport.protocol.writing import writer as writer_module
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import (
     KIND_READER_NO_KEY,

@@ -10,8 +10,8 @@ import pytest
 from reader_cache_scene import Scene
 from runs_of_samples import SECOND, WALL, Sample, numbers, run_of, uniform_run, writer
 
-from spark_rtps.transport.protocol import reader_cache
-from spark_rtps.transport.protocol.reader_cache import ReaderCache
+from spark_rtps.transport.protocol.reading import reader_cache
+from spark_rtps.transport.protocol.reading.reader_cache import ReaderCache
 from spark_rtps.transport.qos import DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, REMOVED, UNREGISTERED

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runs_of_samples import SECOND, WALL, Sample, keys_of, numbers, run_of, timestamp, writer
 
 from spark_rtps.transport.protocol.instances import Groups, running_maximum, separated
-from spark_rtps.transport.protocol.reader_cache import ReaderCache
+from spark_rtps.transport.protocol.reading.reader_cache import ReaderCache
 from spark_rtps.transport.qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, REMOVED, UNREGISTERED

@@ -9,7 +9,7 @@ import pytest
 from reader_script import ANY, IT, MS, POLICY, WHERE, Script, started
 
 from spark_rtps.transport import limits
-from spark_rtps.transport.protocol.reader import WriterInfo
+from spark_rtps.transport.protocol.reading.reader import WriterInfo
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet

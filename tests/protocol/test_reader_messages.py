@@ -12,8 +12,8 @@ from virtual_network import SECOND, VirtualNetwork
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol import message_receiver
 from spark_rtps.transport.protocol.participant import Participant
-from spark_rtps.transport.protocol.reader import StatefulReader
-from spark_rtps.transport.protocol.writer import StatefulWriter
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import VENDOR_ID, VENDOR_RTI, Guid
 from spark_rtps.transport.wire.batch import BatchBlock, frame_batch

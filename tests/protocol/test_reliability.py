@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from lossy_link import MS, SECOND, LossyLink, Node
 
-from spark_rtps.transport.protocol.reader import ReaderPolicy, StatefulReader
-from spark_rtps.transport.protocol.writer import StatefulWriter, WriterPolicy
+from spark_rtps.transport.protocol.reading.reader import ReaderPolicy, StatefulReader
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter, WriterPolicy
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Samples

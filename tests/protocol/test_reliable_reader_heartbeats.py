@@ -90,7 +90,7 @@ def test_max_heartbeat_response_delay_gathers_heartbeats_into_one_answer() -> No
 def test_readers_without_a_generator_draw_differently() -> None:
     from reader_script import ME
 
-    from spark_rtps.transport.protocol.reader import StatefulReader
+    from spark_rtps.transport.protocol.reading.reader import StatefulReader
     from spark_rtps.transport.structure import Guid
 
     draws = {

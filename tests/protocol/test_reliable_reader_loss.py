@@ -11,7 +11,7 @@ from batch_writer import BatchWriter
 from lossy_link import MS, SECOND, LossyLink, Node
 
 from spark_rtps.transport.protocol.policies import ReaderPolicy
-from spark_rtps.transport.protocol.reader import StatefulReader
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.framing import frame_end_of_coherent_set

@@ -9,8 +9,8 @@ from lossy_link import MS, LossyLink, Node
 
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.policies import READER_POLICY, ReaderPolicy, WriterPolicy
-from spark_rtps.transport.protocol.reader import StatefulReader, WriterInfo
-from spark_rtps.transport.protocol.writer import StatefulWriter
+from spark_rtps.transport.protocol.reading.reader import StatefulReader, WriterInfo
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.message import iter_submessages

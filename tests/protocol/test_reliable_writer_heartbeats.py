@@ -6,7 +6,7 @@ import pytest
 from writer_script import LASTING, MS, Script, reader_guid, sns, times
 
 from spark_rtps.transport.protocol.policies import WRITER_POLICY, WriterPolicy
-from spark_rtps.transport.protocol.reader_activity import ReaderActivityChanged
+from spark_rtps.transport.protocol.writing.reader_activity import ReaderActivityChanged
 from spark_rtps.transport.qos import LENGTH_UNLIMITED
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat
 
@@ -350,7 +350,7 @@ def test_a_reader_that_has_all_is_active_whatever_it_repeats() -> None:
 
 
 def test_events_nobody_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_rtps.transport.protocol.reader_activity.EVENTS_MAX", 3)
+    monkeypatch.setattr("spark_rtps.transport.protocol.writing.reader_activity.EVENTS_MAX", 3)
     s = heard(policy=WriterPolicy(max_heartbeat_retries=0))
     s.write(1)
     for _ in range(10):

@@ -7,7 +7,7 @@ from writer_script import LASTING, MS, Script, reader_guid, sns, submessages, ti
 
 from spark_rtps.transport.limits import REORDER_RUNS_MAX
 from spark_rtps.transport.protocol.policies import WriterPolicy
-from spark_rtps.transport.protocol.reader_proxy import RecentRepairs, Requested
+from spark_rtps.transport.protocol.writing.reader_proxy import RecentRepairs, Requested
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, DataFrag, Gap, Heartbeat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from writer_script import LASTING, MS, Script, reader_guid, sns
 
 from spark_rtps.transport.protocol.policies import WriterPolicy
-from spark_rtps.transport.protocol.send_window import SendWindow
+from spark_rtps.transport.protocol.writing.send_window import SendWindow
 from spark_rtps.transport.wire.submessages import Heartbeat
 
 SECOND = 1_000 * MS

@@ -18,7 +18,7 @@ from spark_rtps.transport.protocol.events import (
     Unmatched,
 )
 from spark_rtps.transport.protocol.policies import ReaderCounters, WriterCounters
-from spark_rtps.transport.protocol.reader_cache import ReaderCacheCounters
+from spark_rtps.transport.protocol.reading.reader_cache import ReaderCacheCounters
 from spark_rtps.transport.protocol.statuses import POLICY_IDS, ReaderStatuses, WriterStatuses
 from spark_rtps.transport.qos import (
     DestinationOrderKind,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.batching import Batcher, FlushReason, PendingBatch
 from spark_rtps.transport.protocol.policies import BatchPolicy
-from spark_rtps.transport.protocol.turbo import BLOCKED_DELAY_MAX, DELAY_MAX, Turbo
+from spark_rtps.transport.protocol.writing.batching import Batcher, FlushReason, PendingBatch
+from spark_rtps.transport.protocol.writing.turbo import BLOCKED_DELAY_MAX, DELAY_MAX, Turbo
 from spark_rtps.transport.structure import NANOSECONDS
 from spark_rtps.transport.wire.samples import Samples
 

@@ -10,7 +10,7 @@ import pytest
 from writer_script import LASTING, ME, MS, RELIABLE, Script, reader_guid, sns, submessages, where
 
 from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.protocol.writer import ReaderInfo, WriterPolicy
+from spark_rtps.transport.protocol.writing.writer import ReaderInfo, WriterPolicy
 from spark_rtps.transport.qos import HistoryKind
 from spark_rtps.transport.structure import Locator
 from spark_rtps.transport.wire.numbers import FragmentNumberSet

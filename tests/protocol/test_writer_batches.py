@@ -20,8 +20,8 @@ from spark_rtps.transport.protocol.policies import (
     ReaderPolicy,
     WriterPolicy,
 )
-from spark_rtps.transport.protocol.reader import StatefulReader
-from spark_rtps.transport.protocol.writer import StatefulWriter
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import DISPOSED, REMOVED, Run, Samples

@@ -20,8 +20,8 @@ import numpy as np
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.packing import pack
-from spark_rtps.transport.protocol.reader import StatefulReader
-from spark_rtps.transport.protocol.writer import StatefulWriter
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Guid, Locator
 
 US: Final = 1_000

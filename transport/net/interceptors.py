@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from ..errors import OptionError
-from ..protocol.batching import Interceptor
+from ..protocol.writing.batching import Interceptor
 
 
 def load_interceptor(name: str) -> Interceptor:

@@ -24,7 +24,7 @@ from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..protocol.events import Event, MessageTooLarge
 from ..protocol.participant import Participant, ParticipantConfig
 from ..protocol.policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
-from ..protocol.reader import StatefulReader
+from ..protocol.reading.reader import StatefulReader
 from ..qos import Qos
 from ..structure import NANOSECONDS, VENDOR_ID, Guid, Locator
 from . import interfaces, peers

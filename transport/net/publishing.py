@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from ..errors import AcknowledgmentError, TransportError
-from ..protocol.batching import PendingBatch
 from ..protocol.events import Event
-from ..protocol.reader_proxy import ReaderProxy
-from ..protocol.writer import StatefulWriter
+from ..protocol.writing.batching import PendingBatch
+from ..protocol.writing.reader_proxy import ReaderProxy
+from ..protocol.writing.writer import StatefulWriter
 from ..structure import Guid, Locator
 from ..wire.samples import U8, Samples
 

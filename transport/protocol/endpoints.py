@@ -19,8 +19,8 @@ from .discovery.matching import mismatches, usable_multicast, usable_unicast
 from .discovery.participant_data import ParticipantData
 from .discovery.spdp import RemoteParticipant
 from .policies import BatchWire
-from .reader import StatefulReader, WriterInfo
-from .writer import ReaderInfo, StatefulWriter
+from .reading.reader import StatefulReader, WriterInfo
+from .writing.writer import ReaderInfo, StatefulWriter
 
 _Locators = tuple[Locator, ...]
 _NO_ADDRESS = ("LOCATOR: it names no IPv4 address that can be sent to",)

@@ -41,8 +41,8 @@ from ..wire.submessages import (
 )
 from .discovery.spdp import RemoteParticipant
 from .endpoints import LocalEndpoints
-from .reader import StatefulReader
-from .writer import StatefulWriter
+from .reading.reader import StatefulReader
+from .writing.writer import StatefulWriter
 
 _PAD: Final = 0x01
 _INFO_TS_SIZE: Final = 12

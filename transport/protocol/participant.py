@@ -35,8 +35,6 @@ from ..structure import (
 from ..wire.compressed import CODECS
 from ..wire.samples import U8, Run
 from . import events
-from .asynchronous import AsynchronousPublishing
-from .batching import Interceptor
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
 from .discovery.participant_data import ParticipantData
@@ -49,8 +47,10 @@ from .message_receiver import MessageReceiver
 from .outgoing import Datagram, Outgoing
 from .packing import pack
 from .policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
-from .reader import StatefulReader
-from .writer import StatefulWriter
+from .reading.reader import StatefulReader
+from .writing.asynchronous import AsynchronousPublishing
+from .writing.batching import Interceptor
+from .writing.writer import StatefulWriter
 
 _ENTITY_KEY_MAX: Final = (1 << 24) - 1
 _READER_REPRESENTATIONS: Final = (DataRepresentation.XCDR1, DataRepresentation.XCDR2)

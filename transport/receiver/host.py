@@ -26,7 +26,7 @@ from ..log.counters import Counters
 from ..log.stream_log import StreamLog
 from ..net.node import Node, new_guid_prefix
 from ..protocol.events import IncompatibleQos, LivelinessLost, Matched, Unmatched
-from ..protocol.reader_cache import ReaderCache
+from ..protocol.reading.reader_cache import ReaderCache
 from ..protocol.statuses import ReaderStatuses
 from ..wire.samples import Run
 from .config import ReceiverConfig

@@ -9,8 +9,8 @@ import numpy as np
 from ...qos import DurabilityKind, Qos, ReliabilityKind
 from ...structure import INFINITE, Guid
 from ...wire.samples import NO_TIMESTAMP, Samples
-from ..reader import StatefulReader, WriterInfo
-from ..writer import ReaderInfo, StatefulWriter, WriterPolicy
+from ..reading.reader import StatefulReader, WriterInfo
+from ..writing.writer import ReaderInfo, StatefulWriter, WriterPolicy
 from .spdp import RemoteParticipant
 
 #: RTPS 2.5 §8.5.4.2. KEEP_LAST 1 is per instance: late joiners get each endpoint once, as it is now.

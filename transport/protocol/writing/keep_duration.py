@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from .policies import WriterPolicy
+from ..policies import WriterPolicy
 
 
 class KeepDuration:

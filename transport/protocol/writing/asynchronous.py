@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..structure import Guid
+from ...structure import Guid
+from ..outgoing import Outgoing
+from ..policies import FlowControllerPolicy
 from .flow_controller import FlowController
-from .outgoing import Outgoing
-from .policies import FlowControllerPolicy
 from .writer import StatefulWriter
 
 

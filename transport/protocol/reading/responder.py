@@ -16,13 +16,13 @@ from collections.abc import Container, Mapping
 from random import Random
 from typing import Final
 
-from ..limits import MESSAGE_SIZE_MAX
-from ..structure import INFINITE, Guid
-from ..wire.numbers import SequenceNumberSet
-from ..wire.submessages import AckNack, AckNackBatch, NackFrag
-from .counts import next_count
-from .outgoing import Outgoing, Packer
-from .policies import ReaderCounters, ReaderPolicy
+from ...limits import MESSAGE_SIZE_MAX
+from ...structure import INFINITE, Guid
+from ...wire.numbers import SequenceNumberSet
+from ...wire.submessages import AckNack, AckNackBatch, NackFrag
+from ..counts import next_count
+from ..outgoing import Outgoing, Packer
+from ..policies import ReaderCounters, ReaderPolicy
 from .writer_proxy import WriterProxy
 
 #: A request is not repeated sooner, whatever the policy says.

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..structure import INFINITE
-from ..wire.samples import I64
-from .instances import NO_KEY, InstanceTable
+from ...structure import INFINITE
+from ...wire.samples import I64
+from ..instances import NO_KEY, InstanceTable
 
 
 class Deadlines:

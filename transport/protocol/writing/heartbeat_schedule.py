@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..structure import INFINITE, Guid
+from ...structure import INFINITE, Guid
+from ..policies import WriterPolicy
 from .keep_duration import KeepDuration
-from .policies import WriterPolicy
 from .reader_proxy import ReaderProxy
 
 #: Between HEARTBEATs to a reader that was never heard, at most; to one that does not answer any more.

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ..errors import DecodeError
-from ..limits import (
+from ...errors import DecodeError
+from ...limits import (
     FRAGMENTED_BYTES_MAX,
     FRAGMENTED_SAMPLE_MAX,
     FRAGMENTED_SAMPLES_MAX,
     NUMBER_SET_BITS,
     REORDER_RUNS_MAX,
 )
-from ..structure import Guid
-from ..wire.numbers import FragmentNumberSet
-from ..wire.samples import HAS_KEY_HASH, KEY_ONLY, U8, Run
-from ..wire.submessages import DataFrag
+from ...structure import Guid
+from ...wire.numbers import FragmentNumberSet
+from ...wire.samples import HAS_KEY_HASH, KEY_ONLY, U8, Run
+from ...wire.submessages import DataFrag
+from ..intervals import IntervalSet
+from ..policies import ReaderCounters
 from .coherent import coherent_set_of
-from .intervals import IntervalSet
-from .policies import ReaderCounters
 
 if TYPE_CHECKING:
     from .writer_proxy import WriterProxy

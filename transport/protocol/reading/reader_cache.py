@@ -30,12 +30,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..limits import INSTANCES_MAX
-from ..qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
-from ..structure import INFINITE, Guid
-from ..wire.samples import DISPOSED, I64, NO_TIMESTAMP, REMOVED, U8, UNREGISTERED, Run
+from ...limits import INSTANCES_MAX
+from ...qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
+from ...structure import INFINITE, Guid
+from ...wire.samples import DISPOSED, I64, NO_TIMESTAMP, REMOVED, U8, UNREGISTERED, Run
+from ..instances import NO_KEY, Bools, Groups, InstanceTable, running_maximum, separated
 from .deadline import Deadlines
-from .instances import NO_KEY, Bools, Groups, InstanceTable, running_maximum, separated
 from .ownership import NOBODY, Ownership
 
 _ROW: Final = np.dtype(

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..wire.batch import frame_batch
-from ..wire.framing import frame
-from ..wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
+from ...wire.batch import frame_batch
+from ...wire.framing import frame
+from ...wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
+from ..policies import BatchPolicy
 from .batch_content import BatchContent
 from .batching import PendingBatch
 from .history import Change, LargeSample
-from .policies import BatchPolicy
 
 Bools = npt.NDArray[np.bool_]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from ..limits import NUMBER_SET_BITS, REORDER_RUNS_MAX
-from ..structure import INFINITE, Guid
-from ..wire.numbers import FragmentNumberSet
+from ...limits import NUMBER_SET_BITS, REORDER_RUNS_MAX
+from ...structure import INFINITE, Guid
+from ...wire.numbers import FragmentNumberSet
+from ..counts import CountFilter
+from ..endpoint_info import ReaderInfo
+from ..intervals import IntervalSet
 from .batch_content import DATA
-from .counts import CountFilter
-from .endpoint_info import ReaderInfo
-from .intervals import IntervalSet
 
 
 class Missing(Protocol):

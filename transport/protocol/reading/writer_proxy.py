@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..limits import NUMBER_SET_BITS
-from ..qos import LENGTH_UNLIMITED
-from ..structure import INFINITE, Guid
-from ..wire.numbers import SEQUENCE_NUMBER_MAX, SequenceNumberSet
+from ...limits import NUMBER_SET_BITS
+from ...qos import LENGTH_UNLIMITED
+from ...structure import INFINITE, Guid
+from ...wire.numbers import SEQUENCE_NUMBER_MAX, SequenceNumberSet
+from ..counts import CountFilter
+from ..endpoint_info import WriterInfo
 from .batch_numbers import BatchNumbers
 from .coherent import CoherentSets
-from .counts import CountFilter
-from .endpoint_info import WriterInfo
 from .fragments import FragmentedSample
 from .reorder import ReorderBudget, ReorderBuffer
 

@@ -8,12 +8,12 @@ The invariants are the :mod:`.reader`'s, and what belongs to one writer is in it
 
 from __future__ import annotations
 
-from ..limits import FRAGMENTED_SAMPLE_MAX
-from ..structure import INFINITE, Guid
-from ..wire.samples import Run
+from ...limits import FRAGMENTED_SAMPLE_MAX
+from ...structure import INFINITE, Guid
+from ...wire.samples import Run
+from ..policies import ReaderCounters
 from .coherent import Verdict, is_end_marker
 from .fragments import Reassembly
-from .policies import ReaderCounters
 from .writer_proxy import WriterProxy
 
 

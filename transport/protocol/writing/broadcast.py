@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..structure import ENTITYID_UNKNOWN, Locator
-from ..wire.numbers import SequenceNumberSet
-from ..wire.submessages import Gap
+from ...structure import ENTITYID_UNKNOWN, Locator
+from ...wire.numbers import SequenceNumberSet
+from ...wire.submessages import Gap
+from ..outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
 from .batch_content import DATA, BatchContent
 from .history import Change, LargeSample
-from .outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
 from .reader_proxy import ReaderProxy
 
 

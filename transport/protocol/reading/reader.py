@@ -34,19 +34,19 @@ from random import Random
 
 import numpy as np
 
-from ..limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX
-from ..qos import Qos
-from ..structure import INFINITE, Guid, is_builtin
-from ..wire.batch import Batch
-from ..wire.samples import Run
-from ..wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
+from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX
+from ...qos import Qos
+from ...structure import INFINITE, Guid, is_builtin
+from ...wire.batch import Batch
+from ...wire.samples import Run
+from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
+from ..endpoint_info import WriterInfo
+from ..outgoing import Outgoing
+from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .batch_numbers import BatchNumbers
 from .coherent import sets_of
 from .delivery import Delivery
-from .endpoint_info import WriterInfo
 from .fragments import FragmentBudget, Reassembly
-from .outgoing import Outgoing
-from .policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .reorder import ReorderBudget
 from .responder import Responder
 from .writer_proxy import WriterProxy

@@ -13,11 +13,11 @@ from collections import deque
 
 import numpy as np
 
-from ..qos import LENGTH_UNLIMITED
-from ..structure import INFINITE
-from ..wire.samples import Samples
+from ...qos import LENGTH_UNLIMITED
+from ...structure import INFINITE
+from ...wire.samples import Samples
+from ..policies import WriterCounters, WriterPolicy
 from .history import Change
-from .policies import WriterCounters, WriterPolicy
 
 
 class SendWindow:

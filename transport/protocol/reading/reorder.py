@@ -15,10 +15,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..limits import REORDER_BYTES_MAX, REORDER_RUNS_MAX, REORDER_WRITER_BYTES_MAX
-from ..qos import LENGTH_UNLIMITED
-from ..wire.samples import Run
-from .intervals import IntervalSet
+from ...limits import REORDER_BYTES_MAX, REORDER_RUNS_MAX, REORDER_WRITER_BYTES_MAX
+from ...qos import LENGTH_UNLIMITED
+from ...wire.samples import Run
+from ..intervals import IntervalSet
 
 
 class ReorderBudget:

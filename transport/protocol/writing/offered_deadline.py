@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..structure import INFINITE
-from ..wire.samples import DISPOSED, U8, UNREGISTERED
+from ...structure import INFINITE
+from ...wire.samples import DISPOSED, U8, UNREGISTERED
 
 U32 = npt.NDArray[np.uint32]
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from ..limits import REORDER_RUNS_MAX
-from ..wire.numbers import pair
-from ..wire.parameters import PID_COHERENT_SET, ParameterList
-from ..wire.samples import DISPOSED, UNREGISTERED, Run
-from .intervals import IntervalSet
+from ...limits import REORDER_RUNS_MAX
+from ...wire.numbers import pair
+from ...wire.parameters import PID_COHERENT_SET, ParameterList
+from ...wire.samples import DISPOSED, UNREGISTERED, Run
+from ..intervals import IntervalSet
 from .reorder import ReorderBuffer
 
 _SEQUENCE_NUMBER: Final = pair("iI")

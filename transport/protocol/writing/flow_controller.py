@@ -19,10 +19,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..qos import LENGTH_UNLIMITED
-from ..structure import INFINITE, Guid
-from .outgoing import Outgoing
-from .policies import FlowControllerPolicy, Scheduling
+from ...qos import LENGTH_UNLIMITED
+from ...structure import INFINITE, Guid
+from ..outgoing import Outgoing
+from ..policies import FlowControllerPolicy, Scheduling
 
 #: Sends at once.
 DEFAULT: Final = FlowControllerPolicy()

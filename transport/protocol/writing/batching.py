@@ -17,10 +17,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import UsageError
-from ..qos import LENGTH_UNLIMITED
-from ..structure import INFINITE
-from ..wire.samples import DISPOSED, FILTERED, U8, UNREGISTERED, Samples
+from ...errors import UsageError
+from ...qos import LENGTH_UNLIMITED
+from ...structure import INFINITE
+from ...wire.samples import DISPOSED, FILTERED, U8, UNREGISTERED, Samples
+from ..policies import BatchPolicy
 from .batch_queue import (
     FlushReason,
     InstanceEnds,
@@ -32,7 +33,6 @@ from .batch_queue import (
     part_of,
     split,
 )
-from .policies import BatchPolicy
 from .turbo import BLOCKED_DELAY_MAX, Turbo
 
 __all__ = ["Batcher", "FlushReason", "Interceptor", "PendingBatch", "sample_metadata"]

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..wire.framing import Block
-from ..wire.numbers import SequenceNumberSet
-from ..wire.submessages import Gap
+from ...wire.framing import Block
+from ...wire.numbers import SequenceNumberSet
+from ...wire.submessages import Gap
+from ..intervals import IntervalSet
+from ..outgoing import DATAGRAM_ROOM, HEARTBEAT_ROOM, Buffer, Packer
+from ..policies import WriterCounters, WriterPolicy
 from .batch_content import DATA, BatchContent
 from .history import Change, LargeSample, WriterHistory, addressed_to
-from .intervals import IntervalSet
-from .outgoing import DATAGRAM_ROOM, HEARTBEAT_ROOM, Buffer, Packer
-from .policies import WriterCounters, WriterPolicy
 from .reader_proxy import ReaderProxy, Requested
 
 

@@ -20,30 +20,30 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
-from ..limits import (
+from ...errors import UsageError
+from ...limits import (
     COHERENT_SET_BYTES_MAX,
     COHERENT_SET_MESSAGES_MAX,
     FRAGMENT_SIZE,
     MESSAGE_SIZE_MAX,
 )
-from ..qos import LENGTH_UNLIMITED, HistoryKind, Qos
-from ..structure import ENTITYID_UNKNOWN, Guid
-from ..wire.framing import Block, frame_end_of_coherent_set
-from ..wire.samples import NO_TIMESTAMP, U8, Samples
-from ..wire.submessages import AckNack, AckNackBatch, Heartbeat, HeartbeatBatch, NackFrag
+from ...qos import LENGTH_UNLIMITED, HistoryKind, Qos
+from ...structure import ENTITYID_UNKNOWN, Guid
+from ...wire.framing import Block, frame_end_of_coherent_set
+from ...wire.samples import NO_TIMESTAMP, U8, Samples
+from ...wire.submessages import AckNack, AckNackBatch, Heartbeat, HeartbeatBatch, NackFrag
+from ..counts import CountFilter, next_count
+from ..endpoint_info import ReaderInfo
+from ..instances import Groups
+from ..outgoing import DATAGRAM_ROOM, Outgoing, Packer, union_of
+from ..policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, BatchWire, WriterCounters, WriterPolicy
 from .acknowledgments import Acknowledgments
 from .batch_content import BATCH, DATA
 from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
 from .changes import Framing, batch_change, data_changes, overhead, part
-from .counts import CountFilter, next_count
-from .endpoint_info import ReaderInfo
 from .history import Change, WriterHistory
-from .instances import Groups
 from .offered_deadline import OfferedDeadline
-from .outgoing import DATAGRAM_ROOM, Outgoing, Packer, union_of
-from .policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, BatchWire, WriterCounters, WriterPolicy
 from .reader_activity import ReaderActivityChanged
 from .reader_proxy import Missing, ReaderProxy
 from .repairs import Repairs

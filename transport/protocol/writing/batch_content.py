@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
-from ..wire.batch import BatchBlock
-from ..wire.compressed import compress
-from ..wire.framing import Block, frame
-from ..wire.samples import HAS_KEY_HASH, REMOVED, U8, Run
-from .outgoing import Buffer
-from .policies import BatchPolicy
+from ...structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
+from ...wire.batch import BatchBlock
+from ...wire.compressed import compress
+from ...wire.framing import Block, frame
+from ...wire.samples import HAS_KEY_HASH, REMOVED, U8, Run
+from ..outgoing import Buffer
+from ..policies import BatchPolicy
 
 #: Forms of a batch on the wire; any other one is the name of a codec.
 DATA: Final = "data"

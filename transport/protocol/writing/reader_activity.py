@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..limits import EVENTS_MAX
-from ..qos import LENGTH_UNLIMITED
-from ..structure import Guid
-from .policies import WriterCounters, WriterPolicy
+from ...limits import EVENTS_MAX
+from ...qos import LENGTH_UNLIMITED
+from ...structure import Guid
+from ..policies import WriterCounters, WriterPolicy
 from .reader_proxy import Missing, ReaderProxy
 
 

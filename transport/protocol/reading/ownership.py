@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from ..qos import Qos
-from ..structure import Guid
-from ..wire.samples import I64
-from .instances import Bools, InstanceTable
+from ...qos import Qos
+from ...structure import Guid
+from ...wire.samples import I64
+from ..instances import Bools, InstanceTable
 
 NOBODY: Final = -1
 

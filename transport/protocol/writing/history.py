@@ -20,11 +20,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..qos import LENGTH_UNLIMITED, HistoryKind, Qos
-from ..structure import ENTITYID_UNKNOWN, INFINITE
-from ..wire.framing import Block
-from ..wire.numbers import SequenceNumberSet
-from ..wire.parameters import (
+from ...qos import LENGTH_UNLIMITED, HistoryKind, Qos
+from ...structure import ENTITYID_UNKNOWN, INFINITE
+from ...wire.framing import Block
+from ...wire.numbers import SequenceNumberSet
+from ...wire.parameters import (
     PID_COHERENT_SET,
     PID_KEY_HASH,
     PID_STATUS_INFO,
@@ -32,10 +32,10 @@ from ..wire.parameters import (
     encode_sequence_number,
     encode_status_info,
 )
-from ..wire.samples import DISPOSED, FILTERED, KEY_ONLY, NO_TIMESTAMP, U8, UNREGISTERED
-from ..wire.submessages import DataFrag
+from ...wire.samples import DISPOSED, FILTERED, KEY_ONLY, NO_TIMESTAMP, U8, UNREGISTERED
+from ...wire.submessages import DataFrag
+from ..intervals import IntervalSet
 from .batch_content import BatchContent, MissingSamples
-from .intervals import IntervalSet
 
 U32 = npt.NDArray[np.uint32]
 

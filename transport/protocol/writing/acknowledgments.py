@@ -10,11 +10,11 @@ Invariants:
 
 from __future__ import annotations
 
-from ..structure import Guid
+from ...structure import Guid
+from ..policies import WriterCounters, WriterPolicy
 from .heartbeat_schedule import HeartbeatSchedule
 from .history import WriterHistory
 from .keep_duration import KeepDuration
-from .policies import WriterCounters, WriterPolicy
 from .reader_activity import ReaderActivity
 from .reader_proxy import Missing, ReaderProxy
 from .send_window import SendWindow

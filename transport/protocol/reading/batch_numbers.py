@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..limits import NUMBER_SET_BITS, REORDER_RUNS_MAX
-from ..wire.numbers import SEQUENCE_NUMBER_MAX, SequenceNumberSet
+from ...limits import NUMBER_SET_BITS, REORDER_RUNS_MAX
+from ...wire.numbers import SEQUENCE_NUMBER_MAX, SequenceNumberSet
 
 
 class BatchNumbers:

@@ -1,0 +1,1 @@
+"""The stateful reader: order, requests, and what QoS lets through."""

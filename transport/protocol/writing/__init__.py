@@ -1,0 +1,1 @@
+"""The stateful writer: batches, sending, repairs, and what readers acknowledge."""
