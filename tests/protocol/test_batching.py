@@ -528,16 +528,18 @@ def test_samples_without_payload_are_batched_too() -> None:
 
 
 @pytest.mark.parametrize("make", [uniform, strided])
-def test_a_block_is_cut_into_batches_with_memory_of_their_own(make) -> None:  # type: ignore[no-untyped-def]
-    s = Script(replace(OPEN, max_data_bytes=1600))
+def test_a_block_is_cut_into_batches_and_the_rest_has_memory_of_its_own(make) -> None:  # type: ignore[no-untyped-def]
+    batcher = Batcher(replace(OPEN, max_data_bytes=1600), limit=LIMIT)
     samples = make(0, 1_030)
     samples.data = samples.data.copy()
-    batches = s.add(samples)
-    samples.data[:] = 0xFF
-    (rest,) = s.flush()
-    assert counts([*batches, rest]) == [100] * 10 + [30]
+    expected = [bytes(samples.payload(i)) for i in range(1_030)]
+    batches = batcher.add(samples, timestamp=0, now=0)
+    assert counts(batches) == [100] * 10
     assert all(batch.samples.is_uniform for batch in batches)
-    assert [each for batch in [*batches, rest] for each in payloads(batch)] == s.written
+    written = [each for batch in batches for each in payloads(batch)]
+    samples.data[:] = 0xFF
+    (rest,) = batcher.flush()
+    assert written + payloads(rest) == expected
 
 
 @pytest.mark.parametrize("backwards", [False, True])

@@ -35,6 +35,7 @@ _SETTLING: Final = 250 * MS
 #: After this long something is wrong.
 _PATIENCE: Final = 120 * SECOND
 _EPOCH: Final = 1_700_000_000 * SECOND
+_CODECS: Final = frozenset(("lz4", "zstd"))
 
 
 class Wrong(AssertionError):
@@ -49,6 +50,8 @@ class Scenario:
     readers: int = 1
     #: So many more readers of transient-local history come at the end of the stream.
     late_readers: int = 0
+    #: So many of the readers, the first ones, do not read DATA_BATCH.
+    plain_readers: int = 0
     multicast: bool = False
     samples: int = 2_000
     burst: int = 10
@@ -80,6 +83,9 @@ class Result:
     acknacks: int = 0
     nacks: int = 0
     ack_bytes: int = 0
+    batches: int = 0
+    heartbeat_batches: int = 0
+    acknack_batches: int = 0
     duplicates: int = 0
     #: Where positive acknowledgements are disabled: then reliability is not strict.
     lost: int = 0
@@ -225,7 +231,8 @@ class Simulation:
             (GROUP,) if self.scenario.multicast else (),
             reliable=True,
             transient_local=self.qos.is_transient_local,
-            batches=True,
+            batches=self.network.hosts.index(host) > self.scenario.plain_readers,
+            codecs=_CODECS,
             no_positive_acks=self.scenario.reader.disable_positive_acks,
         )
         self.writer.match_reader(info, now=self.network.now)
@@ -253,11 +260,13 @@ class Simulation:
                 self._queue[0] = samples.take(taken, samples.count)
                 return
             del self._queue[0]
+        if self._offered == self.scenario.samples:
+            self.writer.flush(now=self.network.now)
 
     # --- from the beginning to silence -----------------------------------------------------------
 
     def _is_done(self) -> bool:
-        if self._queue or self._offered < self.scenario.samples:
+        if self._queue or self._offered < self.scenario.samples or self.writer.queued:
             return False
         if self.scenario.no_positive_acks:
             return not self._behind()
@@ -311,6 +320,9 @@ class Simulation:
             acknacks=meter.acknacks,
             nacks=meter.nacks,
             ack_bytes=meter.ack_bytes,
+            batches=meter.batches,
+            heartbeat_batches=meter.heartbeat_batches,
+            acknack_batches=meter.acknack_batches,
             duplicates=sum(sink.reader.counters.duplicate_samples for sink in self.sinks),
             peak_acknacks=max(meter.arrivals.values(), default=0),
             peak_repair_bytes=max(meter.repairs.values(), default=0),

@@ -47,14 +47,17 @@ class Section:
 TRAFFIC: Final = ("repairs", "heartbeats", "ACKNACKs", "NACKs", "duplicates")
 LATENCY: Final = ("p50", "p99", "max")
 LATE: Final = ("copies", "ACKNACKs", "NACKs", "duplicates", "late p50", "late max", *LATENCY)
-ACKNOWLEDGEMENTS: Final = (
+BATCHES: Final = (
     "wire bytes",
     "datagrams",
     "repairs",
+    "heartbeats",
     "ACKNACKs",
     "NACKs",
     "ack bytes",
-    "duplicates",
+    "batches",
+    "heartbeat batches",
+    "acknack batches",
 )
 
 
@@ -139,17 +142,20 @@ def _positive_acks() -> Iterator[Row]:
 
 
 def _batches() -> Iterator[Row]:
+    batch = BatchPolicy(enable=True, max_data_bytes=1_200, max_flush_delay=MS)
     forms = (
-        ("a datagram each", 1, BATCH_POLICY),
-        ("coalesced DATA", 100, BATCH_POLICY),
-        ("DATA_BATCH", 1, BatchPolicy(enable=True, max_data_bytes=1_200, max_flush_delay=MS)),
+        ("a datagram each", 1, BATCH_POLICY, 0),
+        ("coalesced DATA", 100, BATCH_POLICY, 0),
+        ("DATA_BATCH", 1, batch, 0),
+        ("DATA_BATCH to two, DATA to two", 1, batch, 2),
+        ("turbo_mode", 1, BatchPolicy(turbo_mode=True), 0),
     )
     for loss in (0.0, 0.05, 0.20):
-        for name, burst, batch in forms:
+        for name, burst, policy, plain in forms:
             label = {"loss": _percent(loss), "sent as": name}
             period = burst * 10 * US
-            scenario = Scenario(Link(loss=loss), 4, samples=2_000, burst=burst, period=period, batch=batch)
-            yield Row(label, scenario)
+            link = Link(loss=loss)
+            yield Row(label, Scenario(link, 4, plain_readers=plain, burst=burst, period=period, batch=policy))
 
 
 def sections() -> list[Section]:
@@ -161,5 +167,5 @@ def sections() -> list[Section]:
         Section("response", "ACKNACK storms", (*TRAFFIC, "peak ACKNACKs", *LATENCY), list(_response())),
         Section("late", "Late joiners", LATE, list(_late())),
         Section("acks", "Positive acknowledgements", (*TRAFFIC, "lost", *LATENCY), list(_positive_acks())),
-        Section("batch", "Batches", (*ACKNOWLEDGEMENTS, *LATENCY), list(_batches())),
+        Section("batch", "Batches", (*BATCHES, *LATENCY), list(_batches())),
     ]

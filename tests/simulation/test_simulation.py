@@ -83,7 +83,6 @@ def test_late_joiners_get_the_history(loss: float) -> None:
     assert result.repair_ratio < 4 * 1.5
 
 
-@pytest.mark.xfail(reason="StatefulWriter does not send DATA_BATCH yet")
 def test_batches_take_fewer_datagrams() -> None:
     link = Link(loss=0.05)
     each = run(link=link, burst=1, period=10 * US)

@@ -6,7 +6,7 @@ import enum
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -41,7 +41,7 @@ class FlushReason(enum.Enum):
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Samples that are sent as one, in memory of their own."""
+    """Samples that are sent as one; they may view what was written, so they are to be sent before that changes."""
 
     samples: Samples
     #: Source timestamp of the first sample; of all, if ``timestamps`` is None.
@@ -58,10 +58,20 @@ class PendingBatch:
     def count(self) -> int:
         return self.samples.count
 
+    def copy(self) -> PendingBatch:
+        """The same with memory of its own."""
+        samples = self.samples
+        return replace(
+            self,
+            samples=replace(samples, data=samples.data.copy()),
+            key_hashes=None if self.key_hashes is None else self.key_hashes.copy(),
+        )
+
     @property
     def nbytes(self) -> int:
         """Serialized bytes."""
-        return self.samples.data.nbytes
+        lengths = self.samples.lengths
+        return self.samples.size * self.count if lengths is None else int(lengths.sum())
 
 
 class Write:
@@ -144,15 +154,11 @@ class Write:
         out.view(np.uint32)[:] = source[words]
 
     def batch(self, i: int, j: int, reason: FlushReason, *, alone: bool = False) -> PendingBatch:
-        """Samples [i, j) as a batch."""
-        data = np.empty(self.nbytes(i, j), np.uint8)
-        self.copy_to(data, i, j)
-        lengths = self.samples.lengths
-        samples = (
-            _uniform(data, j - i, self.samples.size) if lengths is None else _one_by_one(data, lengths[i:j])
+        """Samples [i, j) as a batch that views them."""
+        hashes = None if self.key_hashes is None else self.key_hashes[i:j]
+        return PendingBatch(
+            part_of(self.samples, i, j), self.timestamp, None, self.flags, hashes, alone, reason
         )
-        hashes = None if self.key_hashes is None else self.key_hashes[i:j].copy()
-        return PendingBatch(samples, self.timestamp, None, self.flags, hashes, alone, reason)
 
 
 class Queue:

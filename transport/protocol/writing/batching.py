@@ -7,7 +7,8 @@ Invariants:
 * every sample comes out exactly once, whole and in order;
 * what is queued fits one batch: within every limit, one encapsulation, all samples with key hashes or none;
 * nothing stays queued once a limit is reached, nor longer than the flush delay after its first sample;
-* a batch has memory of its own; what is queued holds at most twice the bytes of the largest batch so far.
+* what is queued has memory of its own, at most twice the bytes of the largest batch so far; batches that fill up
+  within one call view the samples of that call.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Batcher:
     def add(
         self, samples: Samples, *, timestamp: int, now: int, flags: int = 0, key_hashes: U8 | None = None
     ) -> list[PendingBatch]:
-        """Take all samples; returns the batches that became full, in order.
+        """Take all samples; returns the batches that became full, in order; they may view the samples.
 
         ``timestamp`` (ns since the epoch) and ``flags`` are those of all, ``key_hashes`` (n, 16) their
         instances. Raises UsageError for a payload whose length is not a multiple of 4. What an interceptor
@@ -135,7 +136,11 @@ class Batcher:
             self._add(samples, timestamp, now, flags, key_hashes)
         else:
             for i, size in enumerate(samples.all_lengths().tolist()):
-                self._interceptor(size, self.count, self.nbytes, self._intercept)
+                try:
+                    self._interceptor(size, self.count, self.nbytes, self._intercept)
+                except BaseException:
+                    self._ready = [batch.copy() for batch in self._ready]
+                    raise
                 hashes = None if key_hashes is None else key_hashes[i : i + 1]
                 self._add(part_of(samples, i, i + 1), timestamp, now, flags, hashes)
         if self._turbo is not None and samples.count:
