@@ -9,8 +9,8 @@ import pytest
 from spark_rtps.datasource.options import AppliesTo, Settings, parse_options
 from spark_rtps.datasource.options.table import BY_KEY
 from spark_rtps.datasource.qos_profiles import Profile
-from spark_rtps.datasource.qos_xml import read_profile
-from spark_rtps.datasource.qos_xml_paths import (
+from spark_rtps.datasource.qos_profiles.xml_file import read_profile
+from spark_rtps.datasource.qos_profiles.xml_paths import (
     DDS_PROPERTIES,
     DDS_READER,
     DDS_WRITER,
@@ -293,7 +293,7 @@ class TestFiles:
         assert said in str(caught.value)
 
     def test_one_that_is_too_large(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("spark_rtps.datasource.qos_xml._FILE_BYTES_MAX", 1 << 20)
+        monkeypatch.setattr("spark_rtps.datasource.qos_profiles.xml_file._FILE_BYTES_MAX", 1 << 20)
         with pytest.raises(OptionError, match="is larger than 1 MiB"):
             settings(AppliesTo.READ, written(tmp_path, b" " * ((1 << 20) + 1)))
 

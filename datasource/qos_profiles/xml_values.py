@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from ..transport.structure import NANOSECONDS
-from .options.spec import duration_text
+from ...transport.structure import NANOSECONDS
+from ..options.spec import duration_text
 
 _CONSTANTS: Final[Mapping[str, str]] = {
     "DURATION_INFINITE": "infinite",

@@ -13,10 +13,10 @@ from typing import Final
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from ..transport.errors import OptionError
-from .qos_profiles import Profile, unknown_profile
-from .qos_xml_paths import DDS_PROPERTIES, DDS_READER, DDS_WRITER, FAST_READER, FAST_WRITER, Paths
-from .qos_xml_values import DDS_READS, FAST_READS, Read, value_text
+from ...transport.errors import OptionError
+from .profile import Profile, unknown_profile
+from .xml_paths import DDS_PROPERTIES, DDS_READER, DDS_WRITER, FAST_READER, FAST_WRITER, Paths
+from .xml_values import DDS_READS, FAST_READS, Read, value_text
 
 _FILE_BYTES_MAX: Final = 16 << 20
 _DEPTH_MAX: Final = 64
