@@ -7,7 +7,6 @@ participant's lease runs out.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -26,8 +25,6 @@ from .options import OnNoReader, Settings
 from .publisher_counters import PublisherCounters
 from .receiving import node_config
 from .schema import TopicPlan
-
-_log = logging.getLogger("spark_rtps.datasource")
 
 #: How long a new participant looks around before it takes whom it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
@@ -66,8 +63,6 @@ class Publishers:
             node, started = self._nodes[key.node]
             writer = self._writers.get(key)
             if writer is None:
-                for warning in settings.warnings:
-                    _log.warning("topic %r: %s", plan.topic, warning)
                 writer = node.create_writer(
                     plan.topic, plan.type_name, settings.qos, keyed=plan.keyed, policy=policy
                 )
@@ -114,6 +109,7 @@ class Publication:
         self._look_around_until = look_around_until
         self._must_have_readers = settings.on_no_reader is OnNoReader.WAIT
         self._seen: set[ReaderProxy] = set()
+        self._in_coherent_set = False
 
     def wait_for_reader(self) -> None:
         """To be called before each write: NoReaderError if none is there within ``connect_timeout``.
@@ -146,10 +142,18 @@ class Publication:
         """With ``presentation.coherent_access`` a task's rows become visible together."""
         if self._settings.qos.coherent_access:
             self._writer.begin_coherent_set()
+            self._in_coherent_set = True
 
     def end_coherent_set(self) -> None:
-        if self._settings.qos.coherent_access:
+        if self._in_coherent_set:
+            self._in_coherent_set = False
             self._writer.end_coherent_set()
+
+    def abort_coherent_set(self) -> None:
+        """Nothing of what a task wrote before it failed becomes visible."""
+        if self._in_coherent_set:
+            self._in_coherent_set = False
+            self._writer.abort_coherent_set()
 
     def wait_for_acknowledgments(self) -> None:
         """AcknowledgmentError, naming the readers, if one has not all within ``acknowledgment_timeout``.

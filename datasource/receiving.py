@@ -112,8 +112,9 @@ class Receiving:
             log_segment_bytes=settings.log_segment_bytes,
             ephemeral=ephemeral,
         )
-        for warning in settings.warnings:
-            _log.warning("topic %r: %s", settings.topic, warning)
+        if not ephemeral:  # that is a task, and the driver has said it
+            for warning in settings.warnings:
+                _log.warning("topic %r: %s", settings.topic, warning)
         self._deaths: deque[int] = deque()
         self._receiver = self._start_patiently()
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from ..transport.errors import UsageError
 from . import shipping
-from .options import AppliesTo, parse_options
+from .options import AppliesTo, Settings, parse_options
 
 if TYPE_CHECKING:
     from .batch_reader import RtpsBatchReader
     from .stream_reader import RtpsStreamReader
     from .writer import RtpsArrowWriter, RtpsStreamArrowWriter
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+#: What this process has warned of. Spark plans each micro-batch of a sink anew, in a process that it keeps.
+_SAID: Final[set[str]] = set()
 
 
 class RtpsDataSource(DataSource):
@@ -76,6 +83,7 @@ class RtpsDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         parse_options(options, AppliesTo.BOTH)  # a typo should fail here, not when the query runs
+        self._made_in = os.getpid()
 
     @classmethod
     def name(cls) -> str:
@@ -91,6 +99,7 @@ class RtpsDataSource(DataSource):
         from .schema import plan_reading
 
         settings = parse_options(self.options, AppliesTo.READ)
+        _warn(settings)
         return RtpsBatchReader(settings, plan_reading(settings, schema))
 
     def streamReader(self, schema: StructType) -> RtpsStreamReader:  # noqa: N802
@@ -107,6 +116,7 @@ class RtpsDataSource(DataSource):
         if overwrite:
             raise UsageError("what is written to a DDS topic cannot be overwritten: use mode('append')")
         settings = parse_options(self.options, AppliesTo.WRITE)
+        _warn(settings)
         return RtpsArrowWriter(settings, plan_writing(settings, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RtpsStreamArrowWriter:  # noqa: N802
@@ -115,7 +125,18 @@ class RtpsDataSource(DataSource):
         from .writer import RtpsStreamArrowWriter
 
         settings = parse_options(self.options, AppliesTo.WRITE)
+        if self._made_in == os.getpid():  # else it is a copy, in the process that commits
+            _warn(settings)
         return RtpsStreamArrowWriter(settings, plan_writing(settings, schema))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return shipping.reduce(self)
+
+
+def _warn(settings: Settings) -> None:
+    """Say what the options are hardly meant to say, once."""
+    for warning in settings.warnings:
+        sentence = f"topic {settings.topic!r}: {warning}"
+        if sentence not in _SAID:
+            _SAID.add(sentence)
+            _log.warning("%s", sentence)

@@ -48,20 +48,26 @@ class _TaskWriter:
         encode = _encoder(self._settings, self._plan)
         publication: Publication | None = None
         rows = written = 0
-        for batch in iterator:
-            if not batch.num_rows:
-                continue
-            if publication is None:  # a partition without rows needs no participant
-                publication = PUBLISHERS.publication(self._settings, self._plan)
-            publication.wait_for_reader()
-            if not rows:
-                publication.begin_coherent_set()
-            samples, key_hashes = encode(batch)
-            publication.write(samples, key_hashes)
-            rows += batch.num_rows
-            written += samples.count
+        try:
+            for batch in iterator:
+                if not batch.num_rows:
+                    continue
+                if publication is None:  # a partition without rows needs no participant
+                    publication = PUBLISHERS.publication(self._settings, self._plan)
+                publication.wait_for_reader()
+                if not rows:
+                    publication.begin_coherent_set()
+                samples, key_hashes = encode(batch)
+                publication.write(samples, key_hashes)
+                rows += batch.num_rows
+                written += samples.count
+            if publication is not None:
+                publication.end_coherent_set()
+        except BaseException:  # also what Spark ends a task with whose rows failed to be computed
+            if publication is not None:
+                publication.abort_coherent_set()
+            raise
         if publication is not None:
-            publication.end_coherent_set()
             publication.wait_for_acknowledgments()
         return RtpsCommitMessage(rows, written)
 

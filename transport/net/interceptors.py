@@ -15,9 +15,12 @@ def load_interceptor(name: str) -> Interceptor:
         found: object = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        fix = f"cannot be loaded where the task runs: {error}; ship its module to the workers (--py-files)"
-        raise OptionError("batch.interceptor", name, fix) from None
+    except Exception as error:  # the user's module may raise anything
+        fix = (
+            f"cannot be loaded where the task runs: {type(error).__name__}: {error}; it is module:callable, and its "
+            "module has to be on the workers (--py-files)"
+        )
+        raise OptionError("batch.interceptor", name, fix) from error
     if not callable(found):
         raise OptionError("batch.interceptor", name, "is no callable")
     return found

@@ -16,7 +16,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -289,9 +289,21 @@ class Node:
         except (BlockingIOError, OSError):
             pass  # it is awake
 
-    def send_failures(self, destinations: Iterable[Locator]) -> tuple[int, str]:
-        """How many datagrams to these could not be sent so far, and why the last of all could not."""
-        return self.sockets.failures_to(destinations), self.sockets.last_send_error
+    @property
+    def send_errors(self) -> int:
+        """Datagrams that could not be sent."""
+        return self.sockets.send_errors
+
+    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]:
+        """What went wrong with those of them that were for ``destinations``, from number ``since`` on."""
+        return self.sockets.failures(destinations, since)
+
+    def assert_liveliness(self, writer: Guid | None = None) -> None:
+        """Our MANUAL_BY_PARTICIPANT writers live, or this MANUAL_BY_TOPIC one does."""
+        with self.lock:
+            self.participant.assert_liveliness(time.monotonic_ns(), writer)
+            self.flush()
+        self.wake()
 
     def events(self) -> list[Event]:
         """Events since the last call, oldest first; at most 10,000 are kept."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from ..errors import AcknowledgmentError, TransportError
+from ..errors import AcknowledgmentError, RtpsError, TransportError
 from ..protocol.events import Event
-from ..protocol.writing.batching import PendingBatch
 from ..protocol.writing.reader_proxy import ReaderProxy
-from ..protocol.writing.writer import StatefulWriter
+from ..protocol.writing.writer import FLOW_CONTROLLER, StatefulWriter
+from ..qos import LivelinessKind
 from ..structure import Guid, Locator
 from ..wire.samples import U8, Samples
 
@@ -28,13 +28,16 @@ class Driver(Protocol):
 
     lock: threading.RLock
 
+    @property
+    def send_errors(self) -> int: ...
     def steering(self) -> AbstractContextManager[None]: ...
     def run_once(self, timeout: float) -> int: ...
     def do_work(self) -> int: ...
     def flush(self) -> int: ...
     def events(self) -> list[Event]: ...
     def wake(self) -> None: ...
-    def send_failures(self, destinations: Iterable[Locator]) -> tuple[int, str]: ...
+    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]: ...
+    def assert_liveliness(self, writer: Guid | None = None) -> None: ...
 
 
 class PublishingWriter:
@@ -50,11 +53,9 @@ class PublishingWriter:
         self.writer = writer
         self.topic = topic
         self._asynchronous = asynchronous
-        self._failures = 0
-        #: Batches are queued without the node's lock: the user promises that one thread writes.
-        batch = writer.batch
-        unlocked = batch.batches and not batch.thread_safe_write
-        self._queue_lock = contextlib.nullcontext() if unlocked else node.lock
+        self._errors_seen = node.send_errors
+        #: Batches are queued without the node's lock where the user promises that one thread writes.
+        self._queue_lock = contextlib.nullcontext() if writer.is_queue_unshared else node.lock
 
     @property
     def guid(self) -> Guid:
@@ -69,63 +70,61 @@ class PublishingWriter:
         timestamp: int | None = None,
         timeout: float = 60.0,
     ) -> None:
-        """Write all samples, waiting while the send window is full.
+        """Write all samples, waiting while the send window, or the queue of the flow controller, is full.
 
-        ``timestamp`` is the source timestamp in ns since the epoch, now by default. Raises AcknowledgmentError
-        when no progress was made for ``timeout`` seconds, naming the readers that hold it up, and TransportError
-        when something best-effort could not be sent, also by an automatic flush since the last call.
+        ``timestamp`` is the source timestamp in ns since the epoch, now by default. When no progress was made for
+        ``timeout`` seconds it raises AcknowledgmentError, naming the readers that hold it up, or TransportError if
+        the flow controller does. TransportError also when something best-effort could not be sent, be it by an
+        automatic flush since the last call.
         """
         stamp = time.time_ns() if timestamp is None else timestamp
-        taken, batches = self._queue(samples, key_hashes, flags, stamp)
-        if taken == samples.count and not batches and self.writer.batch.batches:
-            return  # it waits in its batch
-        with self._steering():
-            self._write(samples, key_hashes, flags, stamp, timeout, taken, batches)
+        taken = self._offer(samples, key_hashes, flags, stamp)
+        if taken < samples.count:
+            with self._steering():
+                self._write_on(samples, key_hashes, flags, stamp, taken, timeout)
         self._raise_failures()
 
-    def _queue(
-        self, samples: Samples, key_hashes: U8 | None, flags: int, stamp: int
-    ) -> tuple[int, list[PendingBatch]]:
+    def _offer(self, samples: Samples, key_hashes: U8 | None, flags: int, stamp: int) -> int:
+        """Queue from the front, and send what became full, at once: nobody's samples may come between."""
+        writer = self.writer
         with self._queue_lock:
-            before = self.writer.get_flush_timer()
-            taken, batches = self.writer.queue(
-                samples, timestamp=stamp, now=time.monotonic_ns(), flags=flags, key_hashes=key_hashes
-            )
-            after = self.writer.get_flush_timer()
+            now = time.monotonic_ns()
+            before = writer.get_flush_timer()
+            taken, batches = writer.queue(samples, timestamp=stamp, now=now, flags=flags, key_hashes=key_hashes)
+            after = writer.get_flush_timer()
+            if batches or taken < samples.count or not writer.batch.batches:
+                with self.node.lock:
+                    writer.send(batches, now=now)
+                    self._flush_node()
         if after is not None and (before is None or after < before):
             self.node.wake()  # the flush thread has to look at the clock
-        return taken, batches
+        return taken
 
-    def _write(
+    def _write_on(
         self,
         samples: Samples,
         key_hashes: U8 | None,
         flags: int,
         stamp: int,
-        timeout: float,
         taken: int,
-        batches: list[PendingBatch],
+        timeout: float,
     ) -> None:
+        """Write the rest, from ``taken`` on, as room comes."""
         deadline = time.monotonic() + timeout
         more = taken
-        while True:
-            with self.node.lock:
-                self.writer.send(batches, now=time.monotonic_ns())
-                self._flush_node()
-            if taken >= samples.count:
-                return
+        while taken < samples.count:
             if more:
                 deadline = time.monotonic() + timeout
                 # The writing thread takes in acknowledgements itself: no switch of threads at full speed.
                 if self._asynchronous or not self.node.do_work():
                     self._wait()
             elif time.monotonic() > deadline:
-                raise AcknowledgmentError(self._held_up_by(timeout, self.writer.last_sn))
+                raise self._held_up(timeout)
             else:
                 self._wait()
             rest = samples.take(taken, samples.count)
             hashes = key_hashes[taken:] if key_hashes is not None else None
-            more, batches = self._queue(rest, hashes, flags, stamp)
+            more = self._offer(rest, hashes, flags, stamp)
             taken += more
 
     def flush(self) -> None:
@@ -140,6 +139,7 @@ class PublishingWriter:
         with self.node.lock:
             self.writer.begin_coherent_set(now=time.monotonic_ns())
             self._flush_node()
+        self._raise_failures()
 
     def end_coherent_set(self) -> None:
         """The set is complete (DDS: end_coherent_changes)."""
@@ -159,14 +159,32 @@ class PublishingWriter:
 
     def _raise_failures(self) -> None:
         """What failed to be sent is repaired where it is reliable; elsewhere it is lost, and the user's to know."""
-        if self.writer.qos.is_reliable:
+        if self.node.send_errors == self._errors_seen or self.writer.qos.is_reliable:
             return
         with self.node.lock:
             destinations = {d for proxy in self.writer.readers.values() for d in proxy.info.destinations}
-            failures, last = self.node.send_failures(destinations)
-        if failures > self._failures:
-            lost, self._failures = failures - self._failures, failures
-            raise TransportError(f"topic {self.topic!r}: {lost} datagrams could not be sent; {last}")
+            causes = self.node.send_failures(destinations, self._errors_seen)
+            self._errors_seen = self.node.send_errors
+        if causes:
+            raise TransportError(f"topic {self.topic!r}: {len(causes)} datagrams could not be sent; {causes[-1]}")
+
+    def assert_liveliness(self) -> None:
+        """Say that this writer lives, where its LIVELINESS is MANUAL (DDS: assert_liveliness); writing says so too."""
+        kind = self.writer.qos.liveliness
+        if kind is not LivelinessKind.AUTOMATIC:
+            self.node.assert_liveliness(self.guid if kind is LivelinessKind.MANUAL_BY_TOPIC else None)
+
+    def wait_for_asynchronous_publishing(self, timeout: float) -> bool:
+        """Wait until all that was written has left its flow controller (RTI's call of that name); False: not yet."""
+        deadline = time.monotonic() + timeout
+        while self._asynchronous:
+            with self.node.lock:
+                if not self.writer.backlog:
+                    break
+            if time.monotonic() >= deadline:
+                return False
+            self._wait()
+        return True
 
     def wait_for_readers(self, timeout: float) -> bool:
         """Wait until a reader is matched and ready; False when none was within ``timeout`` seconds."""
@@ -229,12 +247,17 @@ class PublishingWriter:
         else:
             self.node.run_once(_LOOK_AGAIN_SECONDS)
 
-    def _held_up_by(self, timeout: float, last: int) -> str:
+    def _held_up(self, timeout: float) -> RtpsError:
         with self.node.lock:
+            last, limit = self.writer.last_sn, self.writer.blocked_by
             behind = self.writer.unacknowledged(last)
-            limit = self.writer.blocked_by
+        stuck = f"writing to topic {self.topic!r} made no progress for {timeout:g} s: its"
+        if limit == FLOW_CONTROLLER:
+            return TransportError(
+                f"{stuck} {limit} lets no more go; raise flow_controller.token_bucket.tokens_added_per_period, or "
+                "max_blocking_time"
+            )
         readers = ", ".join(f"{guid} (acknowledged {sn} of {last})" for guid, sn in behind.items())
-        return (
-            f"writing to topic {self.topic!r} made no progress for {timeout:g} s: its {limit or 'send window'} "
-            f"is used up, waiting for {readers or 'nobody'}"
+        return AcknowledgmentError(
+            f"{stuck} {limit or 'send window'} is used up, waiting for {readers or 'nobody'}"
         )

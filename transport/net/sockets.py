@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections import Counter
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Container, Iterable
 from typing import Final
 
 import numpy as np
@@ -37,8 +37,8 @@ _SO_SNDBUFFORCE: Final = 32
 DRAIN_BYTES: Final = 1 << 20
 _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
 _SEND_BUFFER: Final = 4 << 20
-#: Addresses whose failures are counted apart.
-_FAILING_DESTINATIONS_MAX: Final = 4_096
+#: Failures of which the destination and the cause are kept.
+_FAILURES_KEPT: Final = 1_024
 
 Span = tuple[int, int, str]
 
@@ -61,9 +61,8 @@ class Sockets:
         #: Datagrams sent.
         self.sent = 0
         self.send_errors = 0
-        #: The last of them, as a sentence.
-        self.last_send_error = ""
-        self._failures: Counter[Locator] = Counter()
+        #: The last of them: (``send_errors`` with it, destination, what went wrong).
+        self._failures: deque[tuple[int, Locator, str]] = deque(maxlen=_FAILURES_KEPT)
         self.multicast = multicast
         self.granted_receive_buffer = 0
         self._last_error = 0
@@ -146,9 +145,9 @@ class Sockets:
         self.sent += sent
         return sent
 
-    def failures_to(self, destinations: Iterable[Locator]) -> int:
-        """Datagrams to these that could not be sent so far."""
-        return sum(self._failures[to] for to in destinations)
+    def failures(self, destinations: Container[Locator], since: int) -> list[str]:
+        """What went wrong with each datagram to these that could not be sent since ``send_errors`` was that."""
+        return [cause for number, to, cause in self._failures if number > since and to in destinations]
 
     def _receive_failed(self, error: OSError) -> None:
         # An ICMP "port unreachable" for something sent earlier shows up here; nothing was received.
@@ -157,12 +156,11 @@ class Sockets:
 
     def _send_failed(self, error: OSError, to: Locator) -> None:
         self.send_errors += 1
-        if to in self._failures or len(self._failures) < _FAILING_DESTINATIONS_MAX:
-            self._failures[to] += 1
-        self.last_send_error = f"sending to {to} failed: {error}"
+        cause = f"sending to {to} failed: {error}"
+        self._failures.append((self.send_errors, to, cause))
         if error.errno not in (self._last_error, errno.ECONNREFUSED):
             self._last_error = error.errno or 0
-            _log.warning("%s", self.last_send_error)
+            _log.warning("%s", cause)
 
     def _bind_unicast(self) -> tuple[socket.socket, socket.socket]:
         """The metatraffic and user sockets of the lowest participant index that is free."""

@@ -205,8 +205,8 @@ class Responder:
         policy = self.policy
         lowest = first = proxy.first_missing
         last = min(limit, proxy.announced)
-        if proxy.held.is_full:  # what lies beyond would be dropped
-            last = min(last, proxy.held.highest)
+        if proxy.held.is_full:  # what lies beyond would be dropped, but for what a coherent set lacks at its end
+            last = min(last, max(proxy.held.highest, lowest))
         last = proxy.requestable(first, last)
         repeats = False
         if proxy.nacked >= first > proxy.nacked_head:  # the older request is answered: on with the later one

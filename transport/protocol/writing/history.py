@@ -325,7 +325,8 @@ class WriterHistory:
             change = changes[i]
             self._account(change, -1)
             if isinstance(change.content, BatchContent):
-                if change.content.remove(first, last):
+                whole = first <= change.first_sn and change.last_sn <= last
+                if not whole and change.content.remove(first, last):
                     kept.append(change)
                 i += 1
                 continue
