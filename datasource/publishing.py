@@ -109,7 +109,7 @@ class Publication:
         self._look_around_until = look_around_until
         self._must_have_readers = settings.on_no_reader is OnNoReader.WAIT
         self._seen: set[ReaderProxy] = set()
-        self._in_coherent_set = False
+        self.in_coherent_set = False
 
     def wait_for_reader(self) -> None:
         """To be called before each write: NoReaderError if none is there within ``connect_timeout``.
@@ -142,17 +142,17 @@ class Publication:
         """With ``presentation.coherent_access`` a task's rows become visible together."""
         if self._settings.qos.coherent_access:
             self._writer.begin_coherent_set()
-            self._in_coherent_set = True
+            self.in_coherent_set = True
 
     def end_coherent_set(self) -> None:
-        if self._in_coherent_set:
-            self._in_coherent_set = False
+        if self.in_coherent_set:
+            self.in_coherent_set = False
             self._writer.end_coherent_set()
 
     def abort_coherent_set(self) -> None:
         """Nothing of what a task wrote before it failed becomes visible."""
-        if self._in_coherent_set:
-            self._in_coherent_set = False
+        if self.in_coherent_set:
+            self.in_coherent_set = False
             self._writer.abort_coherent_set()
 
     def wait_for_acknowledgments(self) -> None:
@@ -175,8 +175,8 @@ class Publication:
             last = self._writer.writer.last_sn
             readers = ", ".join(f"{guid} (had {sn} of {last})" for guid, sn in lost.items())
             raise AcknowledgmentError(
-                f"topic {self._settings.topic!r}: {readers} left before everything was acknowledged, and no "
-                "other reader has it; the task has to write again, or set on_no_reader=drop"
+                f"topic {self._settings.topic!r}: {readers} left or stopped answering before everything was "
+                "acknowledged, and no other reader has it; the task has to write again, or set on_no_reader=drop"
             )
 
 

@@ -76,6 +76,23 @@ class RtpsDataSource(DataSource):
     idleness. Spark lets workers end without a goodbye: peers see their writers until
     ``participant.lease_duration`` is over.
 
+    **QoS.** DDS policies have DDS's names: ``reliability``, ``durability``, ``history.depth``, ``deadline``,
+    ``ownership``, ``partition`` and so on. ``qos.profile`` names one of ROS 2's profiles (``sensor_data``, ...), or
+    with ``qos.file`` one of an XML file of RTI Connext, the OMG or Fast DDS; what is set by itself wins. What can be
+    but is hardly meant is warned of on the driver's stderr. What a source lost, rejected or missed is in the query's
+    progress, as ``sources[i].latestOffset.status``, and ``spark-rtps stat`` shows both sources and sinks.
+
+    **Batches.** ``batch.enable=true`` sends many samples as one: our readers get RTI's DATA_BATCH, which is
+    acknowledged as one unit, all others get DATA that share datagrams. ``batch.max_data_bytes``,
+    ``batch.max_samples`` and ``batch.max_flush_delay`` bound a batch, ``batch.compression`` helps on slow links, and
+    ``turbo_mode=true`` sizes batches by itself. With ``history=keep_last`` samples that others replace in the same
+    batch are dropped. ``publish_mode=asynchronous`` sends through a flow controller.
+
+    **Coherent sets.** With ``presentation.coherent_access=true`` on both sides what a task writes becomes visible
+    together when it is complete; what a task wrote before it failed does not. A set has a bound, about what readers
+    hold back for one writer: more partitions make smaller sets. A source has a whole set in its log at once;
+    ``maxRowsPerTrigger`` and ``maxBytesPerTrigger`` may still cut it into several micro-batches.
+
     Durations are written ``200ms``, ``3s``, ``5min``, ``infinite``; sizes ``64KiB``, ``1MB``; DDS kinds as in
     ROS 2 or as DDS's constants. ``spark-rtps options`` lists all options.
     """

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import select
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ..transport.errors import EncodeError
+from ..transport.errors import EncodeError, RtpsError
 from ..transport.qos import DataRepresentation
 from ..transport.types.lanes import scatter_bytes
 from ..transport.wire.samples import U8, Samples
@@ -62,14 +65,33 @@ class _TaskWriter:
                 rows += batch.num_rows
                 written += samples.count
             if publication is not None:
+                if publication.in_coherent_set and _spark_has_hung_up():
+                    raise RtpsError("Spark gave the task up; nothing of what it wrote becomes visible")
                 publication.end_coherent_set()
-        except BaseException:  # also what Spark ends a task with whose rows failed to be computed
+        except BaseException:
             if publication is not None:
                 publication.abort_coherent_set()
             raise
         if publication is not None:
             publication.wait_for_acknowledgments()
         return RtpsCommitMessage(rows, written)
+
+
+def _spark_has_hung_up() -> bool:
+    """Whether the rows ended because computing them failed, or the task was killed.
+
+    Spark ends the rows then as if there were no more, and closes its end of the worker's connection, which
+    nobody but pyspark/worker.py knows.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        connection = frame.f_locals.get("infile")
+        if frame.f_code.co_name == "main" and connection is not None:
+            poll = select.poll()
+            poll.register(connection.fileno(), select.POLLRDHUP)
+            return bool(poll.poll(0))
+        frame = frame.f_back
+    return False
 
 
 class RtpsArrowWriter(_TaskWriter, DataSourceArrowWriter):

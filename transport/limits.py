@@ -46,6 +46,9 @@ FRAGMENTED_SAMPLE_MAX: Final = 256 << 20
 FRAGMENTED_BYTES_MAX: Final = 512 << 20
 FRAGMENTED_SAMPLES_MAX: Final = 64
 
+#: What one asynchronous writer may have waiting for tokens: bytes, each datagram counted with its overhead.
+FLOW_CONTROLLER_BYTES_MAX: Final = 4 << 20
+
 #: Events nobody has fetched yet.
 EVENTS_MAX: Final = 65_536
 #: Instances a reader or writer keeps track of, where a policy needs to know them.

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +42,8 @@ class Node:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.sleeps_until = 0
+        self.send_errors = 0
         self.happened: list[Event] = []
 
     @contextlib.contextmanager
@@ -64,8 +66,11 @@ class Node:
         happened, self.happened = self.happened, []
         return happened
 
-    def send_failures(self, destinations: Iterable[Locator]) -> tuple[int, str]:
-        return 0, ""
+    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]:
+        return []
+
+    def assert_liveliness(self, writer: Guid | None = None) -> None:
+        pass
 
 
 class Clock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 
 import pytest
 from pyspark.sql.types import StructType
@@ -30,6 +30,8 @@ class Network:
 
     def __init__(self, settings: Settings) -> None:
         self.lock = threading.RLock()
+        self.sleeps_until = 0
+        self.send_errors = 0
         self.writer = StatefulWriter(Guid(bytes(12), b"\0\0\1\3"), settings.qos)
         self.publishing = PublishingWriter(self, self.writer, settings.topic)
         self.script: list[Callable[[], None]] = []
@@ -58,8 +60,11 @@ class Network:
     def events(self) -> list[Event]:
         return []
 
-    def send_failures(self, destinations: Iterable[Locator]) -> tuple[int, str]:
-        return 0, ""
+    def send_failures(self, destinations: Container[Locator], since: int) -> list[str]:
+        return []
+
+    def assert_liveliness(self, writer: Guid | None = None) -> None:
+        pass
 
     # --- readers ---------------------------------------------------------------------------------
 

@@ -160,10 +160,12 @@ class LocalReader:
             self.reader = node.create_reader(
                 topic, f"interop::{kind}", requested, keyed=self.codec.struct.is_keyed, policy=policy
             )
-            node.on_received = self._collect
+            self._others, node.on_received = node.on_received, self._collect
 
     def _collect(self) -> None:
         self._runs += [run.copy() for run in self.reader.take()]
+        if self._others is not None:
+            self._others()
 
     def received(self) -> list[Received]:
         """Everything so far."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, Taken, number_row
+from interop.cyclone_peer import CyclonePeer, Taken, number_row, wait_until
 from interop.cyclone_types import Number, Vehicle
 from interop.subscription import LocalReader, Received, Subscription, batch_of, codec, qos
 
@@ -94,9 +94,7 @@ def test_our_coalesced_samples(
     peer.reader("t", Vehicle)
     reader = LocalReader(other, "t", "Vehicle", qos())
     writer = node.create_writer("t", "interop::Vehicle", qos(), keyed=True)
-    reader.wait_for_match(timeout=40)
-    peer.wait_for_match("t", timeout=40)
-    writer.wait_for_readers(40)
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 40, "two ready readers")
     expected: list[Row] = []
     for block in range(BLOCKS):
         write(writer, "Vehicle", vehicles(block))

@@ -3,19 +3,23 @@ tenth of the datagrams lost: it may be slower, but all arrives, once and in orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, blob_row, number_row
+from interop.cyclone_peer import CyclonePeer, blob_row, number_row, wait_until
 from interop.cyclone_types import Blob, Number
 from interop.subscription import LocalReader, batch_of, codec, qos
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.outgoing import Datagram
 from spark_rtps.transport.protocol.policies import PublicationPolicy, ReaderPolicy, WriterPolicy
+from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire.message import iter_submessages
+from spark_rtps.transport.wire.submessages import AckNack, Heartbeat
 
 MS = 1_000_000
-COUNT = 600
+COUNT = 400
 LOSS = 100  # per mille
 READERS = {
     "late_answers": ReaderPolicy(min_heartbeat_response_delay=50 * MS, max_heartbeat_response_delay=200 * MS),
@@ -95,7 +99,7 @@ def test_reader_policy(name: str, lossy_peer: CyclonePeer, lossy_node: Node, top
     assert reader.reader.counters.lost_samples == 0
 
 
-@pytest.mark.parametrize("name", ["late_answers", "small_window", "all_slow"])
+@pytest.mark.parametrize("name", ["late_answers", "small_window"])
 def test_reader_policy_with_fragments(
     name: str, lossy_peer: CyclonePeer, lossy_node: Node, topic: str
 ) -> None:
@@ -139,7 +143,7 @@ def test_writer_policy_with_fragments(
     assert [sample.row for sample in lossy_peer.take(topic, 6)] == blobs
 
 
-@pytest.mark.parametrize("name", ["one_sample_a_repair", "late_repairs", "no_piggyback", "slow_heartbeats"])
+@pytest.mark.parametrize("name", ["one_sample_a_repair", "late_repairs", "no_piggyback"])
 def test_writer_policy_with_a_late_joiner(
     name: str, lossy_peer: CyclonePeer, lossy_node: Node, topic: str
 ) -> None:
@@ -152,3 +156,47 @@ def test_writer_policy_with_a_late_joiner(
     assert [sample.row for sample in lossy_peer.take(topic, count)] == rows(count)
     assert writer.wait_for_readers(20)
     assert writer.wait_for_acknowledgments(30) == {}
+
+
+@pytest.mark.parametrize("transient_local", [False, True], ids=["volatile", "transient_local"])
+def test_ready_when_a_heartbeat_was_answered(
+    transient_local: bool,
+    shared_peer: CyclonePeer,
+    participate: Callable[..., Node],
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until its first HEARTBEAT Cyclone DDS believes nothing to be missing: what was lost before is not asked for
+    again. That it is there, which its pre-emptive ACKNACK tells, is not enough; and it is asked until it answers."""
+    shared_peer.reader(topic, Number)
+    node, silent, lost = participate(), True, 3
+    send = node.sockets.send
+
+    def send_without_heartbeats(datagrams: Iterable[Datagram]) -> int:
+        return send([each for each in datagrams if not (silent and _is_heartbeat(each))])
+
+    monkeypatch.setattr(node.sockets, "send", send_without_heartbeats)
+    with node.lock:
+        writer = node.create_writer(topic, "interop::Number", qos(transient_local=transient_local))
+        on_acknack = writer.writer.on_acknack
+
+        def lose_answers(reader: Guid, acknack: AckNack, *, now: int) -> None:
+            nonlocal lost
+            lost -= acknack.final
+            if not acknack.final or lost < 0:
+                on_acknack(reader, acknack, now=now)
+
+        monkeypatch.setattr(writer.writer, "on_acknack", lose_answers)
+    wait_until(lambda: writer.writer.counters.acknacks > 0, 20, "a pre-emptive ACKNACK")
+    assert not writer.has_ready_reader()
+    silent = False
+    assert writer.wait_for_readers(20)
+
+
+def _is_heartbeat(datagram: Datagram) -> bool:
+    """Whether it holds a HEARTBEAT of a user's writer."""
+    message = memoryview(b"".join(bytes(buffer) for buffer in datagram.buffers))
+    return any(
+        kind == Heartbeat.KIND and message[start + 7] & 0xC0 == 0
+        for kind, _, start, _ in iter_submessages(message)
+    )

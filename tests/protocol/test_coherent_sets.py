@@ -43,6 +43,35 @@ def test_a_set_is_handed_out_when_its_end_marker_came() -> None:
     assert s.reader.counters.irrelevant_samples == 1
 
 
+def test_an_end_marker_that_overtakes_its_set_ends_it() -> None:
+    s = coherent()
+    s.end_of_set(5)
+    assert s.proxy.expected == 1
+    s.data(1, 4, of=1)
+    assert s.taken() == [1, 2, 3, 4]
+    assert s.proxy.expected == 6
+
+
+def test_a_gap_over_what_is_held_of_a_set_takes_the_set_back() -> None:
+    s = coherent()
+    s.data(1, 3, of=1).data(5, of=1)
+    s.gap(1, 7)
+    assert s.taken() == []
+    assert s.proxy.expected == 7
+    assert s.reader.counters.coherent_sets_lost == s.reader.counters.lost_samples == 0
+    s.data(4, of=1).data(7, 8)
+    assert s.taken() == [7, 8]
+
+
+def test_a_gap_over_a_part_of_a_set_loses_all_of_it() -> None:
+    s = coherent()
+    s.data(2, 3, of=1)
+    s.gap(3, 4)
+    s.data(1, of=1).data(4, of=1).end_of_set(5)
+    assert s.taken() == []
+    assert s.proxy.expected == 6
+
+
 def test_a_sample_of_no_set_or_of_another_ends_a_set() -> None:
     s = coherent()
     s.data(1, 3, of=1).data(4)

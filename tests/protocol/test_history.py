@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.writing.history import Change, LargeSample, WriterHistory, addressed_to
+from spark_rtps.transport.protocol.writing.history import Change, WriterHistory, addressed_to
+from spark_rtps.transport.protocol.writing.large_sample import LargeSample
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.wire.framing import frame
 from spark_rtps.transport.wire.runs import scan

@@ -37,8 +37,10 @@ def test_a_match_is_greeted_with_a_heartbeat() -> None:
     proxy = s.writer.readers[reader_guid(1)]
     assert not proxy.is_ready
     s.acknack(1, final=False)
-    assert proxy.is_ready
     assert len(s.said()) == 1, "a pre-emptive ACKNACK is answered"
+    assert not proxy.is_ready, "where it starts is settled by its answer to a HEARTBEAT"
+    s.acknack(1)
+    assert proxy.is_ready
 
 
 def test_blocks_go_once_to_the_union_of_destinations() -> None:

@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("section", nargs="*", choices=[[], *known], help="default: all")
     parser.add_argument("--docs", type=Path, help="put tables and figures into this directory")
     arguments = parser.parse_args()
-    console = Console(width=150)
+    console = Console(width=180)
     done: dict[str, tuple[Section, list[Result]]] = {}
     for name in arguments.section or known:
         section = known[name]

@@ -134,10 +134,24 @@ def _late(rows: _Rows) -> Any:
     return figure
 
 
+def _batch(rows: _Rows) -> Any:
+    figure, (datagrams, answers, latency) = _panels(3)
+    groups = _groups(rows, "loss")
+    _bars(datagrams, groups, "sent as", lambda row, r: r.per_thousand(r.datagrams) / row.scenario.readers)
+    _bars(answers, groups, "sent as", lambda row, r: r.per_thousand(r.ack_bytes) / row.scenario.readers)
+    _bars(latency, groups, "sent as", lambda _, r: r.latency(99))
+    datagrams.set(xlabel="loss", ylabel="datagrams per reader, 1,000 samples", yscale="log")
+    answers.set(xlabel="loss", ylabel="bytes of answers, the same")
+    latency.set(xlabel="loss", ylabel="p99 ms to delivery")
+    answers.legend(title="sent as", frameon=False, fontsize=7, title_fontsize=7)
+    return figure
+
+
 _FIGURES: Final[dict[str, Callable[[_Rows], Any]]] = {
     "loss": _loss,
     "delay": _delay,
     "suppression": _suppression,
     "response": _response,
     "late": _late,
+    "batch": _batch,
 }

@@ -33,7 +33,7 @@ _READER_ID: Final = b"\x00\x00\x02\x04"
 #: What the endpoints get to hear of each other before the first sample is written.
 _SETTLING: Final = 250 * MS
 #: After this long something is wrong.
-_PATIENCE: Final = 120 * SECOND
+PATIENCE: Final = 120 * SECOND
 _EPOCH: Final = 1_700_000_000 * SECOND
 _CODECS: Final = frozenset(("lz4", "zstd"))
 
@@ -57,6 +57,10 @@ class Scenario:
     burst: int = 10
     period: int = MS
     size: int = 64
+    #: Samples of one coherent set, which readers get whole; 0: no sets.
+    coherent: int = 0
+    #: Instances that the samples are of, in turn; 0: no keys.
+    instances: int = 0
     #: A datagram that Ethernet does not fragment.
     message_size: int = 1_400
     writer: WriterPolicy = WRITER_POLICY
@@ -174,15 +178,18 @@ def _payload_numbers(run: Run) -> npt.NDArray[np.int64]:
 class Simulation:
     """One scenario under one seed."""
 
-    def __init__(self, scenario: Scenario, seed: int) -> None:
+    def __init__(self, scenario: Scenario, seed: int, patience: int = PATIENCE) -> None:
         self.scenario = scenario
         self.seed = seed
+        self.patience = patience
         self.meter = Meter()
         self.network = Network(scenario.link, seed)
         self.network.on_send = lambda host, message, copies: self.meter.sent(
             message, copies, self.network.now
         )
-        self.qos = LASTING if scenario.late_readers else RELIABLE
+        self.qos = replace(
+            LASTING if scenario.late_readers else RELIABLE, coherent_access=scenario.coherent > 0
+        )
         self.writer = StatefulWriter(
             Guid(self.network.next_prefix(), _WRITER_ID),
             self.qos,
@@ -196,6 +203,8 @@ class Simulation:
         self.sinks: list[_Sink] = []
         self._queue: list[Samples] = []
         self._offered = 0
+        self._written = 0
+        self._in_set = False
         self._offered_at = np.zeros(scenario.samples, np.int64)
 
     # --- who talks to whom -----------------------------------------------------------------------
@@ -253,15 +262,46 @@ class Simulation:
 
     def _write(self) -> None:
         """As much as back-pressure lets through."""
+        scenario, writer, now = self.scenario, self.writer, self.network.now
         while self._queue:
             samples = self._queue[0]
-            taken = self.writer.write(samples, timestamp=_EPOCH + self.network.now, now=self.network.now)
-            if taken < samples.count:
+            count = samples.count
+            if scenario.coherent:
+                place = self._written % scenario.coherent
+                if not place and not self._in_set:
+                    writer.begin_coherent_set(now=now)
+                    self._in_set = True
+                count = min(count, scenario.coherent - place)
+            taken = writer.write(
+                samples.take(0, count),
+                timestamp=_EPOCH + now,
+                now=now,
+                key_hashes=self._key_hashes(self._written, count),
+            )
+            self._written += taken
+            if self._in_set and taken and not self._written % scenario.coherent:
+                self._end_set(now)
+            if taken == samples.count:
+                del self._queue[0]
+            else:
                 self._queue[0] = samples.take(taken, samples.count)
+            if taken < count:
                 return
-            del self._queue[0]
-        if self._offered == self.scenario.samples:
-            self.writer.flush(now=self.network.now)
+        if self._offered == scenario.samples:
+            self._end_set(now)
+            writer.flush(now=now)
+
+    def _end_set(self, now: int) -> None:
+        if self._in_set:
+            self._in_set = False
+            self.writer.end_coherent_set(now=now)
+
+    def _key_hashes(self, first: int, count: int) -> npt.NDArray[np.uint8] | None:
+        if not self.scenario.instances:
+            return None
+        hashes = np.zeros((count, 16), np.uint8)
+        hashes[:, 0] = np.arange(first, first + count) % self.scenario.instances
+        return hashes
 
     # --- from the beginning to silence -----------------------------------------------------------
 
@@ -291,22 +331,22 @@ class Simulation:
         self.meter.on = True
         self._offer()
         if scenario.late_readers:
-            network.run(network.now + _PATIENCE, lambda: self._offered == scenario.samples)
+            network.run(network.now + self.patience, lambda: self._offered == scenario.samples)
             joined_at = np.full(scenario.samples, network.now)
             for _ in range(scenario.late_readers):
                 self._add_reader(joined_at)
-        if not network.run(network.now + _PATIENCE, self._is_done):
+        if not network.run(network.now + self.patience, self._is_done):
             raise Wrong(f"seed {self.seed}: not done; {self._behind() or self.writer.unacknowledged()}")
         for sink in self.sinks:
             sink.end(scenario.samples)
-        network.run(network.now + 10 * SECOND, lambda: network.silent)
+        network.run(network.now + self.patience, lambda: network.silent)
         if not network.silent:
             raise Wrong(f"seed {self.seed}: somebody goes on talking")
         return self._result()
 
     def _result(self) -> Result:
         readers, meter = self.scenario.readers, self.meter
-        latencies = [np.concatenate(sink.latencies) for sink in self.sinks]
+        latencies = [np.concatenate((np.empty(0, np.int64), *sink.latencies)) for sink in self.sinks]
         return Result(
             runs=1,
             samples=self.scenario.samples,

@@ -144,10 +144,10 @@ def _positive_acks() -> Iterator[Row]:
 def _batches() -> Iterator[Row]:
     batch = BatchPolicy(enable=True, max_data_bytes=1_200, max_flush_delay=MS)
     forms = (
-        ("a datagram each", 1, BATCH_POLICY, 0),
+        ("one a datagram", 1, BATCH_POLICY, 0),
         ("coalesced DATA", 100, BATCH_POLICY, 0),
         ("DATA_BATCH", 1, batch, 0),
-        ("DATA_BATCH to two, DATA to two", 1, batch, 2),
+        ("DATA_BATCH and DATA", 1, batch, 2),
         ("turbo_mode", 1, BatchPolicy(turbo_mode=True), 0),
     )
     for loss in (0.0, 0.05, 0.20):

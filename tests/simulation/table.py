@@ -36,7 +36,7 @@ COLUMNS: Final[dict[str, tuple[str, Cell]]] = {
     "least": ("least", lambda row, _: _least(row)),
     "repairs": ("repairs", lambda _, r: f"{100 * r.repair_ratio:,.1f} %"),
     "copies": ("history sent", lambda row, r: f"{r.repair_ratio / row.scenario.late_readers:.2f} times"),
-    "wire bytes": ("bytes a sample", lambda row, r: f"{r.data_bytes / r.samples / row.scenario.readers:.0f}"),
+    "wire bytes": ("bytes/sample", lambda row, r: f"{r.data_bytes / r.samples / row.scenario.readers:.0f}"),
     "datagrams": ("datagrams", lambda _, r: _per_thousand(r.datagrams, r)),
     "batches": ("DATA_BATCHes", lambda _, r: _per_thousand(r.batches, r)),
     "heartbeat batches": ("HEARTBEAT_BATCHes", lambda _, r: _per_thousand(r.heartbeat_batches, r)),

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.policies import WRITER_POLICY, BatchPolicy
+from spark_rtps.transport.protocol.policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, Compression
 from spark_rtps.transport.wire.batch import AckNackBatch, frame_batch
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import AckNack
 
+from .hunt import PATIENCE, scenario
 from .network import FRAMING, MS, SECOND, US, Link, Network
 from .scenarios import Result, Scenario, Simulation, Wrong, simulate
 from .sections import SPREAD_READER, UNSUPPRESSED_READER, UNSUPPRESSED_WRITER, sections
 from .table import cells, headings, insert, markdown
 from .traffic import Meter
 
-SMALL = Scenario(samples=400)
+SMALL: Final = Scenario(samples=400)
+BATCHES: Final = BatchPolicy(enable=True, max_flush_delay=MS)
 
 
 def run(seeds: int = 2, **what: object) -> Result:
@@ -76,18 +79,23 @@ def test_without_positive_acknowledgements_a_lossless_network_is_silent() -> Non
     assert result.acknacks == result.nacks == 0
 
 
+def test_without_positive_acknowledgements_readers_are_known_all_the_same() -> None:
+    reader = replace(SMALL.reader, disable_positive_acks=True)
+    simulation = Simulation(replace(SMALL, link=Link(loss=0.3), reader=reader), seed=1)
+    network, readers = simulation.network, simulation.writer.readers
+    for _ in range(30):
+        simulation._add_reader(simulation._offered_at)
+    assert network.run(
+        network.now + 60 * SECOND, lambda: len(readers) == 30 and all(p.is_ready for p in readers.values())
+    )
+    assert network.run(network.now + 60 * SECOND, lambda: network.silent)
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_late_joiners_get_the_history(loss: float) -> None:
     result = run(link=Link(loss=loss), late_readers=4)
     assert len(result.late_latencies) == 2 * 400 * 4
     assert result.repair_ratio < 4 * 1.5
-
-
-def test_batches_take_fewer_datagrams() -> None:
-    link = Link(loss=0.05)
-    each = run(link=link, burst=1, period=10 * US)
-    batched = run(link=link, burst=1, period=10 * US, batch=BatchPolicy(enable=True, max_flush_delay=MS))
-    assert batched.datagrams < each.datagrams // 5
 
 
 def test_multicast_sends_once() -> None:
@@ -99,6 +107,128 @@ def test_the_same_seed_gives_the_same() -> None:
     first, second = (run(1, link=Link(loss=0.2, jitter=MS), readers=4) for _ in range(2))
     assert first.datagrams == second.datagrams
     assert first.latencies.tolist() == second.latencies.tolist()
+
+
+# --- batches ---------------------------------------------------------------------------------------
+
+
+def batched(seeds: int = 2, **what: object) -> Result:
+    """Samples written one by one, 16 of them to a batch."""
+    return run(seeds, **({"burst": 1, "period": 10 * US, "batch": BATCHES} | what))
+
+
+def test_batches_take_fewer_datagrams() -> None:
+    link = Link(loss=0.05)
+    each = batched(3, link=link, readers=4, samples=2_000, batch=BATCH_POLICY)
+    together = batched(3, link=link, readers=4, samples=2_000)
+    assert together.datagrams < each.datagrams // 5
+    assert together.ack_bytes < each.ack_bytes
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_batches_are_announced_acknowledged_and_requested_by_number(loss: float) -> None:
+    result = batched(link=Link(loss=loss), readers=4)
+    assert result.batches >= 2 * 4 * 400 // 16
+    assert result.heartbeat_batches == result.heartbeats
+    # A reader that does not know yet where batches begin asks for samples.
+    assert result.acknack_batches >= 0.9 * (result.acknacks + result.nacks)
+    assert result.repair_ratio <= 1.5 * loss / (1 - loss)
+
+
+def test_who_reads_no_batches_gets_data() -> None:
+    plain = batched(link=Link(loss=0.1), readers=2, plain_readers=2)
+    assert plain.batches == plain.heartbeat_batches == plain.acknack_batches == 0
+    both = batched(link=Link(loss=0.1), readers=2, plain_readers=1)
+    assert both.batches and both.heartbeats > both.heartbeat_batches > 0
+    assert both.acknacks + both.nacks > both.acknack_batches > 0
+
+
+@pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
+def test_compressed_batches_are_repaired_too(codec: Compression) -> None:
+    large = replace(BATCHES, max_data_bytes=2_400, compression=codec)
+    plain, packed = (
+        batched(link=Link(loss=0.2), size=256, message_size=4_000, batch=replace(large, compression=each))
+        for each in (Compression.NONE, codec)
+    )
+    assert 0 < packed.data_bytes < plain.data_bytes // 2
+    assert packed.repair_bytes > 0
+
+
+def test_turbo_mode_makes_batches_of_a_stream() -> None:
+    result = batched(link=Link(loss=0.05), batch=BatchPolicy(turbo_mode=True))
+    assert result.datagrams < batched(link=Link(loss=0.05), batch=BATCH_POLICY).datagrams // 5
+
+
+# --- bounds: what has once been worse --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "p99"),
+    [
+        # What is requested in addition does not put off the repetition of the rest.
+        ({"link": Link(loss=0.1), "readers": 4}, 150),
+        ({"link": Link(loss=0.1), "readers": 16}, 200),
+        # A writer that is heard is asked again as soon as at first.
+        ({"link": Link(loss=0.3)}, 1_500),
+        ({"link": Link(loss=0.3), "readers": 4}, 1_500),
+        ({"link": Link(loss=0.2), "readers": 4, "burst": 1, "period": 10 * US, "batch": BATCHES}, 400),
+    ],
+)
+def test_latency_under_loss(what: dict[str, Any], p99: int) -> None:
+    assert run(3, samples=2_000, **what).latency(99) < p99
+
+
+def test_a_late_joiner_is_sent_its_history_about_once() -> None:
+    """What it did not ask for follows a request only when it was not sent yet."""
+    result = run(6, samples=2_000, link=Link(loss=0.1), late_readers=1)
+    assert result.repair_ratio < 1.3
+    assert result.duplicates < result.deliveries // 100
+
+
+def test_a_network_that_reorders_is_learnt() -> None:
+    """A HEARTBEAT asks for nothing that other datagrams have overtaken."""
+    result = run(2, samples=2_000, link=Link(delay=10 * MS, jitter=10 * MS), readers=8)
+    assert result.repair_ratio < 0.01
+    in_order, lossy = (
+        run(2, samples=2_000, link=Link(delay=10 * MS, jitter=jitter, loss=0.05), readers=8)
+        for jitter in (0, 10 * MS)
+    )
+    assert lossy.repair_ratio < 1.3 * in_order.repair_ratio
+
+
+def test_readers_of_a_multicast_do_not_ask_all_at_once() -> None:
+    link = Link(loss=0.1)
+    at_once = run(1, link=link, readers=64, multicast=True)
+    spread = run(1, link=link, readers=64, multicast=True, reader=SPREAD_READER)
+    assert spread.peak_acknacks < at_once.peak_acknacks // 3
+
+
+# --- what random scenarios have found ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_scenarios(seed: int) -> None:
+    it = replace(scenario(seed), samples=30)
+    assert Simulation(it, seed, patience=PATIENCE).run().lost == 0
+
+
+def test_more_large_samples_than_can_be_begun_do_not_stall() -> None:
+    """Where an answer holds one fragment only, none is spent on samples of which nothing can be kept."""
+    one_by_one = replace(WRITER_POLICY, min_nack_response_delay=2 * MS, max_bytes_per_nack_response=1)
+    link = Link(loss=0.3, delay=MS)
+    result = run(3, link=link, samples=100, burst=100, size=4_000, writer=one_by_one)
+    assert result.latency(100) < 20_000
+
+
+def test_a_coherent_set_larger_than_the_receive_window_is_lost_and_not_waited_for() -> None:
+    window = replace(SMALL.reader, receive_window_size=4)
+    with pytest.raises(Wrong, match="was never given 30 samples"):
+        run(1, link=Link(loss=0.1), samples=30, coherent=5, size=4_000, reader=window)
+
+
+def test_the_end_of_a_coherent_set_may_come_first() -> None:
+    link = Link(delay=5 * MS, jitter=8 * MS)
+    run(3, link=link, samples=10, burst=10, size=4_000, coherent=10)
 
 
 # --- what it measures with -------------------------------------------------------------------------

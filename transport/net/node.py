@@ -23,7 +23,7 @@ from typing import Final
 from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..protocol.events import Event, MessageTooLarge
 from ..protocol.participant import Participant, ParticipantConfig
-from ..protocol.policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
+from ..protocol.policies import PUBLICATION_POLICY, BatchPolicy, PublicationPolicy, ReaderPolicy
 from ..protocol.reading.reader import StatefulReader
 from ..qos import Qos
 from ..structure import NANOSECONDS, VENDOR_ID, Guid, Locator
@@ -79,6 +79,8 @@ class Node:
         self.before_receive: Callable[[], None] | None = None
         self._events: deque[Event] = deque(maxlen=_EVENTS_KEPT)
         self._thread: threading.Thread | None = None
+        #: When the duty cycle looks at the clock again, if nothing wakes it.
+        self.sleeps_until = 0
         self._received_bytes = 0
         self._steering = 0
         self._unsteered = threading.Event()
@@ -213,10 +215,25 @@ class Node:
             )
             self.flush()
         self.wake()
+        self._check_batch(topic, policy.batch, writer.batch_bytes_max)
         return PublishingWriter(self, writer, topic, asynchronous=policy.flow_controller is not None)
+
+    def _check_batch(self, topic: str, batch: BatchPolicy, fits: int) -> None:
+        wanted = min((size for size in (batch.max_data_bytes, batch.auto_flush_size) if size > 0), default=0)
+        if batch.enable and wanted > fits:
+            _log.warning(
+                "topic %r: batch.max_data_bytes %d is more than a datagram of mtu %d holds: batches are no larger than "
+                "%d bytes with what describes their samples",
+                topic,
+                wanted,
+                self.message_size + interfaces.HEADERS,
+                fits,
+            )
 
     def delete_endpoint(self, guid: Guid) -> None:
         with self.lock:
+            self.participant.flush(time.monotonic_ns())
+            self.flush()
             self.participant.delete_endpoint(guid, now=time.monotonic_ns())
             self.flush()
 
@@ -260,13 +277,15 @@ class Node:
             timer = self.participant.get_timer()
             if timer is not None and timer <= now:
                 self.participant.handle_timer(now)
-            self.flush()
+            self.flush(asynchronous=True)
             self._collect_events()
         return received
 
-    def flush(self) -> int:
-        """Send what the participant wants sent (the caller holds the lock)."""
-        return self.sockets.send(self.participant.datagrams_to_send(time.monotonic_ns()))
+    def flush(self, *, asynchronous: bool = False) -> int:
+        """Send what the participant wants sent (the caller holds the lock); what asynchronous writers do, the duty
+        cycle sends."""
+        datagrams = self.participant.datagrams_to_send(time.monotonic_ns(), asynchronous=asynchronous)
+        return self.sockets.send(datagrams)
 
     @contextlib.contextmanager
     def steering(self) -> Iterator[None]:
@@ -317,10 +336,12 @@ class Node:
 
     def _wait_ms(self, timeout: float) -> float:
         with self.lock:
-            timer = self.participant.get_timer()
-        if timer is not None:
-            timeout = min(timeout, (timer - time.monotonic_ns()) / NANOSECONDS)
-        return max(0.0, timeout) * 1000
+            now, timer = time.monotonic_ns(), self.participant.get_timer()
+            if timer is not None:
+                timeout = min(timeout, (timer - now) / NANOSECONDS)
+            timeout = max(0.0, timeout)
+            self.sleeps_until = now + int(timeout * NANOSECONDS)
+        return timeout * 1000
 
     def _run(self) -> None:
         while not self._closing:
@@ -365,6 +386,14 @@ class Node:
             if self._closing or not hasattr(self, "sockets"):
                 return
             if goodbye:
+                self.participant.flush(time.monotonic_ns())
+                self.flush(asynchronous=True)
+                if self.participant.queued_bytes:
+                    _log.warning(
+                        "domain %d: %d bytes of asynchronous writers still waited for tokens and are not sent",
+                        self.config.domain,
+                        self.participant.queued_bytes,
+                    )
                 self.participant.close(time.monotonic_ns())
                 self.flush()
             self._closing = True

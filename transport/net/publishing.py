@@ -27,6 +27,7 @@ class Driver(Protocol):
     """What a blocking call needs of the node it works on (`net.node.Node`)."""
 
     lock: threading.RLock
+    sleeps_until: int
 
     @property
     def send_errors(self) -> int: ...
@@ -89,15 +90,17 @@ class PublishingWriter:
         writer = self.writer
         with self._queue_lock:
             now = time.monotonic_ns()
-            before = writer.get_flush_timer()
-            taken, batches = writer.queue(samples, timestamp=stamp, now=now, flags=flags, key_hashes=key_hashes)
-            after = writer.get_flush_timer()
+            taken, batches = writer.queue(
+                samples, timestamp=stamp, now=now, flags=flags, key_hashes=key_hashes
+            )
             if batches or taken < samples.count or not writer.batch.batches:
                 with self.node.lock:
                     writer.send(batches, now=now)
                     self._flush_node()
-        if after is not None and (before is None or after < before):
-            self.node.wake()  # the flush thread has to look at the clock
+                    writer.resume(now=time.monotonic_ns())
+            timer = writer.get_timer()
+        if timer is not None and timer < self.node.sleeps_until:
+            self.node.wake()  # it has to look at the clock sooner
         return taken
 
     def _write_on(
@@ -148,6 +151,12 @@ class PublishingWriter:
             self._flush_node()
         self._raise_failures()
 
+    def abort_coherent_set(self) -> None:
+        """The set is given up: readers with coherent access see nothing of it, what is still queued is not sent."""
+        with self.node.lock:
+            self.writer.abort_coherent_set(now=time.monotonic_ns())
+            self._flush_node()
+
     def _flush_node(self) -> None:
         if self._asynchronous:
             self.node.wake()
@@ -166,7 +175,9 @@ class PublishingWriter:
             causes = self.node.send_failures(destinations, self._errors_seen)
             self._errors_seen = self.node.send_errors
         if causes:
-            raise TransportError(f"topic {self.topic!r}: {len(causes)} datagrams could not be sent; {causes[-1]}")
+            raise TransportError(
+                f"topic {self.topic!r}: {len(causes)} datagrams could not be sent; {causes[-1]}"
+            )
 
     def assert_liveliness(self) -> None:
         """Say that this writer lives, where its LIVELINESS is MANUAL (DDS: assert_liveliness); writing says so too."""
@@ -205,7 +216,8 @@ class PublishingWriter:
         """Wait until every matched reliable reader has acknowledged everything written so far.
 
         Returns the readers that have not within ``timeout`` seconds, each with the highest sequence number it
-        did acknowledge; empty when all have.
+        did acknowledge; empty when all have. What nobody acknowledges has then left at least: TransportError if it
+        waits in a flow controller, or could not be sent.
         """
         deadline = time.monotonic() + timeout
         with self.node.lock:
@@ -221,6 +233,12 @@ class PublishingWriter:
                 self._wait()
                 with self.node.lock:
                     behind = self.writer.unacknowledged(last)
+        if not behind and not self.wait_for_asynchronous_publishing(deadline - time.monotonic()):
+            raise TransportError(
+                f"topic {self.topic!r}: {self.writer.backlog} bytes wait in the flow controller after {timeout:g} s; "
+                "raise flow_controller.token_bucket.tokens_added_per_period, or acknowledgment_timeout"
+            )
+        self._raise_failures()
         return behind
 
     def ready_reliable_readers(self) -> list[ReaderProxy]:

@@ -13,7 +13,7 @@ from ..structure import Guid, Locator
 class Abilities:
     """What our own endpoints say of themselves, with what is true of all others."""
 
-    #: A reader that reads DATA_BATCH, and which codecs of compressed submessages it knows.
+    #: It is one of ours. A reader then reads DATA_BATCH, and says which codecs of compressed submessages it knows.
     batches: bool = False
     codecs: frozenset[str] = frozenset()
     #: The largest RTPS message it takes.
@@ -58,3 +58,5 @@ class WriterInfo(EndpointInfo):
 
     #: It asks not to be sent positive acknowledgements.
     no_positive_acks: bool = False
+    #: It knows of readers that send none, and does not wait for theirs.
+    needs_no_acks: bool = True

@@ -110,7 +110,9 @@ class LocalEndpoints:
         return None if local is None else local.data
 
     def topic_of(self, writer: Guid) -> str:
-        """The topic a matched writer writes."""
+        """The topic a matched writer, or one of ours, writes."""
+        if (own := self.own(writer)) is not None:
+            return own.topic
         for reader in self.routes.get(writer, ()):
             if (local := self._locals.get(reader.guid)) is not None:
                 return local.data.topic
@@ -162,7 +164,13 @@ class LocalEndpoints:
             local.matched[guid] = reader
             return
         writer = WriterInfo(
-            guid, unicast, multicast, qos.is_reliable, qos.is_transient_local, can.no_positive_acks
+            guid,
+            unicast,
+            multicast,
+            qos.is_reliable,
+            qos.is_transient_local,
+            can.no_positive_acks,
+            needs_no_acks=can.batches,
         )
         if writer != known:
             local.endpoint.match_writer(writer, now=now)

@@ -64,7 +64,7 @@ class IncompatibleQos:
 
 @dataclass(frozen=True, slots=True)
 class LivelinessLost:
-    """A matched AUTOMATIC writer did not show a sign of life within its LIVELINESS lease."""
+    """A matched writer, or a MANUAL one of ours, did not show a sign of life within its LIVELINESS lease."""
 
     writer: Guid
     topic: str

@@ -30,6 +30,11 @@ class IntervalSet:
         i = bisect_right(self._firsts, number) - 1
         return i >= 0 and number <= self._lasts[i]
 
+    def around(self, number: int) -> tuple[int, int] | None:
+        """The interval that has ``number``."""
+        i = bisect_right(self._firsts, number) - 1
+        return (self._firsts[i], self._lasts[i]) if i >= 0 and number <= self._lasts[i] else None
+
     @property
     def lowest(self) -> tuple[int, int]:
         """The first interval; the set must not be empty."""

@@ -62,6 +62,10 @@ _INFO_SRC: Final = InfoSource.KIND
 Span = tuple[int, int, str]
 
 
+def _ignore(writer: Guid, now: int) -> None:
+    pass
+
+
 class MessageReceiver:
     """Takes messages apart and hands submessages to readers and writers.
 
@@ -83,6 +87,8 @@ class MessageReceiver:
         self.builtin_touched = False
         self.message_size_max = UDP_PAYLOAD_MAX
         self.on_oversized: Callable[[str, int], None] | None = None
+        #: Told who wrote, or said that it lives.
+        self.on_alive: Callable[[Guid, int], None] = _ignore
         self._prefix = prefix
         self._endpoints = endpoints
         self._routes = endpoints.routes
@@ -242,6 +248,7 @@ class MessageReceiver:
             elif writer.prefix != self._prefix:
                 self._drops[DropReason.UNKNOWN_WRITER] += run.count
             return
+        self.on_alive(writer, now)
         if writer.entity[3] & 0xC0 == 0xC0:
             self.builtin_touched = True
         for reader in readers:
@@ -252,6 +259,7 @@ class MessageReceiver:
         readers = self._addressed(batch.writer, batch.reader_id)
         if not readers and batch.writer.prefix != self._prefix:
             self._drops[DropReason.UNKNOWN_WRITER] += sum(run.count for run in batch.runs)
+        self.on_alive(batch.writer, now)
         for reader in readers:
             reader.on_batch(batch, now=now)
 
@@ -283,6 +291,8 @@ class MessageReceiver:
 
     def _on_heartbeat(self, source: bytes, heartbeat: Heartbeat, now: int) -> None:
         writer = Guid(source, heartbeat.writer_id)
+        if heartbeat.liveliness:
+            self.on_alive(writer, now)
         for reader in self._addressed(writer, heartbeat.reader_id):
             reader.on_heartbeat(writer, heartbeat, now=now)
 
@@ -292,6 +302,7 @@ class MessageReceiver:
             readers = self._addressed(writer, submessage.reader_id)
             if not readers:
                 self._drops[DropReason.UNKNOWN_WRITER] += 1
+            self.on_alive(writer, now)
             for reader in readers:
                 reader.on_data_frag(writer, submessage, timestamp, now=now)
         elif isinstance(submessage, HeartbeatFrag):
@@ -304,6 +315,8 @@ class MessageReceiver:
                 reader.on_gap(writer, submessage, now=now)
         elif isinstance(submessage, HeartbeatBatch):
             writer = Guid(source, submessage.writer_id)
+            if submessage.liveliness:
+                self.on_alive(writer, now)
             for reader in self._addressed(writer, submessage.reader_id):
                 reader.on_heartbeat_batch(writer, submessage, now=now)
         elif isinstance(submessage, AckNackBatch):

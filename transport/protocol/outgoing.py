@@ -18,6 +18,8 @@ HEARTBEAT_ROOM: Final = 48
 #: What is not for samples in a datagram.
 DATAGRAM_ROOM: Final = HEADER_ROOM + HEARTBEAT_ROOM
 _INFO_TS_SIZE: Final = 12
+#: Small messages to the same addresses share a datagram up to this size, an unfragmented one on any link.
+SHARED_SIZE_MAX: Final = 1_400
 
 
 @dataclass(slots=True)
@@ -73,7 +75,9 @@ class Packer:
         self.nbytes += len(buffer)
         if not self.packed or need + reserve > self._room or (changes and stamp == NO_TIMESTAMP):
             own = None if timestamp is None or timestamp == NO_TIMESTAMP else timestamp
-            self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, [buffer], self.shareable))
+            # Others know nothing of a limit that is lower than theirs.
+            shareable = self.shareable and self.message_size >= SHARED_SIZE_MAX
+            self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, [buffer], shareable))
             self._room = self.message_size - HEADER_ROOM - len(buffer)
             self._timestamp = NO_TIMESTAMP if own is None else own
             return

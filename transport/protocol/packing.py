@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from ..limits import MESSAGE_SIZE_MAX
 from ..structure import Locator
 from ..wire.message import Header
 from ..wire.submessages import InfoDestination, InfoTimestamp
-from .outgoing import Buffer, Datagram, Outgoing
-
-#: Small messages to the same addresses share a datagram up to this size, an unfragmented one on any link.
-_SHARED_SIZE_MAX: Final = 1_400
+from .outgoing import SHARED_SIZE_MAX, Buffer, Datagram, Outgoing
 
 _Key = tuple[tuple[Locator, ...], bytes | None]
 
 
-def pack(prefix: bytes, outgoing: Iterable[Outgoing]) -> list[Datagram]:
+def pack(prefix: bytes, outgoing: Iterable[Outgoing], message_size: int = MESSAGE_SIZE_MAX) -> list[Datagram]:
     """Messages of the participant ``prefix``, in order for each destination."""
+    shared_size_max = min(SHARED_SIZE_MAX, message_size)
     header = Header(prefix=prefix).encode()
     datagrams: list[Datagram] = []
     shared: dict[_Key, tuple[Datagram, int]] = {}
@@ -27,7 +25,7 @@ def pack(prefix: bytes, outgoing: Iterable[Outgoing]) -> list[Datagram]:
         key = (each.destinations, each.dest_prefix)
         size = sum(len(buffer) for buffer in each.submessages) + 12
         datagram, filled = shared.get(key, (None, 0)) if each.shareable else (None, 0)
-        if datagram is None or filled + size > _SHARED_SIZE_MAX:
+        if datagram is None or filled + size > shared_size_max:
             buffers: list[Buffer] = [header]
             if each.dest_prefix is not None:
                 buffers.append(InfoDestination(each.dest_prefix).encode())

@@ -14,7 +14,7 @@ from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import EVENTS_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
-from ..qos import DataRepresentation, Qos
+from ..qos import DataRepresentation, LivelinessKind, Qos
 from ..structure import (
     ENTITYID_P2P_MESSAGE_READER,
     ENTITYID_P2P_MESSAGE_WRITER,
@@ -118,7 +118,7 @@ class Participant:
         if config.announce_multicast:
             multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
         self._spdp = Spdp(self._data, multicast, config.peers, now=now)
-        self._sedp = Sedp(self.prefix, now=now)
+        self._sedp = Sedp(self.prefix, message_size=config.message_size, now=now)
         self._liveliness = Liveliness(self.prefix, self._spdp.remotes, now=now)
         #: Built-in endpoints of ours, each with the entity id of its counterpart.
         self._builtin_readers = (
@@ -143,6 +143,8 @@ class Participant:
             writer.guid.entity: writer for writer, _ in self._builtin_writers
         }
         self._flow = AsynchronousPublishing()
+        #: Those whose LIVELINESS is MANUAL: writing asserts it.
+        self._manual_writers: list[StatefulWriter] = []
         self._keys: set[int] = set()
         self._events: deque[Event] = deque()
         self._farewell: Outgoing | None = None
@@ -150,6 +152,7 @@ class Participant:
         self._receiver = MessageReceiver(
             self.prefix, self._endpoints, self._writers, self._spdp.remotes, self.drops
         )
+        self._receiver.on_alive = self._liveliness.on_data
         self._receiver.message_size_max = config.message_size_max
         self._receiver.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
@@ -213,10 +216,12 @@ class Participant:
         )
         self._writers[guid.entity] = writer
         if policy.flow_controller is not None:
-            self._flow.add(guid, policy.flow_controller, policy.transport_priority, qos.latency_budget)
-        abilities = Abilities(no_positive_acks=policy.writer.disable_positive_acks)
+            self._flow.add(writer, policy.flow_controller, policy.transport_priority)
+        abilities = Abilities(batches=True, no_positive_acks=policy.writer.disable_positive_acks)
         data = EndpointData(guid, topic, type_name, qos, abilities=abilities)
         self._liveliness.add_local(data, now=now)
+        if qos.liveliness is not LivelinessKind.AUTOMATIC:
+            self._manual_writers.append(writer)
         self._sedp.announce(data, now=now)
         self._endpoints.add(data, writer, self._sedp.endpoints(), now=now)
         return writer
@@ -230,6 +235,7 @@ class Participant:
         if data.is_writer:
             del self._writers[guid.entity]
             self._flow.forget(guid)
+            self._manual_writers = [writer for writer in self._manual_writers if writer.guid != guid]
             self._liveliness.remove_local(guid)
         else:
             self._readers = [reader for reader in self._readers if reader.guid != guid]
@@ -251,6 +257,10 @@ class Participant:
         else:
             self._liveliness.on_data(writer, now)
             self._writers[writer.entity].assert_liveliness(now)
+
+    def _note_writes(self) -> None:
+        for writer in self._manual_writers:
+            self._liveliness.on_data(writer.guid, writer.last_written)
 
     # --- datagrams --------------------------------------------------------------------------------
 
@@ -274,17 +284,18 @@ class Participant:
         for guid in self._liveliness.gained(now=now):
             self._emit(events.LivelinessGained(guid, self._endpoints.topic_of(guid)))
 
-    def datagrams_to_send(self, now: int) -> list[Datagram]:
-        """Everything that is due now."""
+    def datagrams_to_send(self, now: int, *, asynchronous: bool = True) -> list[Datagram]:
+        """Everything that is due now; of asynchronous writers only if asked for, for not every thread may send it."""
+        self._note_writes()
         outgoing: Iterator[Outgoing] = chain(
             self._spdp.outgoing(),
             *(self._flow.pass_on(writer, now) for writer in self._writers.values()),
             *(reader.outgoing() for reader in self._readers),
-            self._flow.release(now),
+            self._flow.release(now) if asynchronous else (),
         )
-        datagrams = pack(self.prefix, outgoing)
+        datagrams = pack(self.prefix, outgoing, self.config.message_size)
         if self._farewell is not None:
-            datagrams += pack(self.prefix, (self._farewell,))
+            datagrams += pack(self.prefix, (self._farewell,), self.config.message_size)
             self._farewell = None
         return datagrams
 
@@ -306,6 +317,7 @@ class Participant:
         self._spdp.handle_timer(now)
         for remote in self._spdp.expired(now=now):
             self._lose(remote, expired=True)
+        self._note_writes()
         self._liveliness.handle_timer(now)
         for guid in self._liveliness.lost(now=now):
             self._emit(events.LivelinessLost(guid, self._endpoints.topic_of(guid)))
@@ -319,6 +331,16 @@ class Participant:
     def set_peers(self, peers: tuple[Locator, ...]) -> None:
         """Other unicast addresses to announce to: host names may resolve anew."""
         self._spdp.set_peers(peers)
+
+    def flush(self, now: int) -> None:
+        """Send the batches in progress."""
+        for writer in self._writers.values():
+            writer.flush(now=now)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of asynchronous writers that wait for tokens."""
+        return self._flow.queued_bytes
 
     def close(self, now: int) -> None:
         """Leave: the last :meth:`datagrams_to_send` tells everybody; from then on nothing is received."""

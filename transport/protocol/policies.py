@@ -245,6 +245,8 @@ class WriterCounters:
     reader_activity_changes: int = 0
     #: OFFERED_DEADLINE_MISSED: periods without a write, of all instances.
     offered_deadline_missed: int = 0
+    #: Datagrams of an asynchronous reliable writer, HEARTBEATs and repairs mostly, that found its queue full.
+    flow_controller_overflow: int = 0
     #: LIFESPAN was over before everybody had acknowledged it, or while it was kept for late joiners.
     expired_samples: int = 0
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from ...limits import MESSAGE_SIZE_MAX
 from ...qos import DurabilityKind, Qos, ReliabilityKind
 from ...structure import INFINITE, Guid
 from ...wire.samples import NO_TIMESTAMP, Samples
@@ -23,9 +24,16 @@ BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_
 _SN_CLOCK_SHIFT: Final = 20
 
 
-def builtin_writer(prefix: bytes, entity: bytes, *, now: int) -> StatefulWriter:
-    first_sn = max(1, now >> _SN_CLOCK_SHIFT)
-    return StatefulWriter(Guid(prefix, entity), BUILTIN_QOS, policy=BUILTIN_POLICY, first_sn=first_sn)
+def builtin_writer(
+    prefix: bytes, entity: bytes, *, message_size: int = MESSAGE_SIZE_MAX, now: int
+) -> StatefulWriter:
+    return StatefulWriter(
+        Guid(prefix, entity),
+        BUILTIN_QOS,
+        policy=BUILTIN_POLICY,
+        message_size=message_size,
+        first_sn=max(1, now >> _SN_CLOCK_SHIFT),
+    )
 
 
 def builtin_reader(prefix: bytes, entity: bytes) -> StatefulReader:

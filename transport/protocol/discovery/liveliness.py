@@ -121,7 +121,7 @@ class Liveliness:
     def on_data(self, writer: Guid, now: int) -> None:
         """A writer, remote or ours, wrote, or said that it lives; cheap for writers that are not MANUAL."""
         signs = self._signs.get(writer)
-        if signs is not None:
+        if signs is not None and signs.last_heard < now:
             signs.last_heard = now
             if writer in self._own_manual_leases:
                 self._schedule_manual(now)

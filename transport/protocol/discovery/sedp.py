@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ...errors import DecodeError, DropReason
-from ...limits import ENDPOINT_BYTES_MAX, ENDPOINTS_PER_PARTICIPANT_MAX
+from ...limits import ENDPOINT_BYTES_MAX, ENDPOINTS_PER_PARTICIPANT_MAX, MESSAGE_SIZE_MAX
 from ...structure import (
     ENTITYID_SEDP_PUBLICATIONS_READER,
     ENTITYID_SEDP_PUBLICATIONS_WRITER,
@@ -53,10 +53,14 @@ class _Known:
 class Sedp:
     """The four SEDP endpoints and the table of remote endpoints."""
 
-    def __init__(self, prefix: bytes, *, now: int) -> None:
-        self.publications_writer = builtin_writer(prefix, ENTITYID_SEDP_PUBLICATIONS_WRITER, now=now)
+    def __init__(self, prefix: bytes, *, message_size: int = MESSAGE_SIZE_MAX, now: int) -> None:
+        self.publications_writer = builtin_writer(
+            prefix, ENTITYID_SEDP_PUBLICATIONS_WRITER, message_size=message_size, now=now
+        )
         self.publications_reader = builtin_reader(prefix, ENTITYID_SEDP_PUBLICATIONS_READER)
-        self.subscriptions_writer = builtin_writer(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, now=now)
+        self.subscriptions_writer = builtin_writer(
+            prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, message_size=message_size, now=now
+        )
         self.subscriptions_reader = builtin_reader(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_READER)
         self._remote: dict[bytes, dict[Guid, _Known]] = {}
         self._bytes = 0

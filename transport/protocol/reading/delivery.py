@@ -36,7 +36,10 @@ class Delivery:
 
     def accept(self, proxy: WriterProxy, run: Run, *, owned: bool = False) -> None:
         """A run that is not simply the next one; ``owned``: it is a reassembled sample."""
-        if run.coherent_set < 0 and is_end_marker(run) and (proxy.sets is None or not proxy.held):
+        is_marker = run.coherent_set < 0 and is_end_marker(run)
+        # One that overtook its set is kept: else nobody would know where the set ends.
+        is_next = not proxy.held and (run.first_sn <= proxy.expected if proxy.synced else not proxy.reliable)
+        if is_marker and (proxy.sets is None or is_next):
             self.pass_over(proxy, run.first_sn, run.last_sn, lost=False)
             return
         if run.last_sn < proxy.expected:
@@ -46,7 +49,7 @@ class Delivery:
             known = proxy.expected - run.first_sn
             self.counters.duplicate_samples += known
             run = run.take(known, run.count)
-        if proxy.sets is not None and (run.coherent_set > 0 or proxy.held):
+        if proxy.sets is not None and (run.coherent_set > 0 or is_marker or proxy.held):
             self._accept_coherent(proxy, run, owned=owned)
         elif not proxy.reliable:
             self._deliver_best_effort(proxy, run)
@@ -160,6 +163,16 @@ class Delivery:
                 self.counters.gap_overflow += 1
                 if proxy.synced and first == proxy.expected:
                     proxy.expected = last + 1
+
+    def give_up_sets(self, proxy: WriterProxy, first: int, last: int) -> None:
+        """first..last will never come; where some of it did, as part of a coherent set, the writer took the set
+        back."""
+        if proxy.sets is None or not proxy.held:
+            return
+        if numbers := proxy.held.sets_within(first, last):
+            proxy.held.discard_sets(numbers)
+            for number in numbers:
+                proxy.sets.lose(number, number)
 
     def pass_over(self, proxy: WriterProxy, first: int, last: int, *, lost: bool = True) -> bool:
         """What arrived as first..last is nothing for the user; False if it is known already. ``lost``: and so is

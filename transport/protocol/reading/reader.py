@@ -384,6 +384,7 @@ class StatefulReader:
         if gap.start_sn < gap.irrelevant.base:
             ranges.insert(0, (gap.start_sn, gap.irrelevant.base - 1))
         for first, last in ranges:
+            self._delivery.give_up_sets(proxy, first, last)
             self._delivery.skip(proxy, first, last)
         if proxy.synced:
             self._delivery.drain(proxy)

@@ -201,6 +201,19 @@ class ReorderBuffer:
             lost += run.count
         return lost
 
+    def sets_within(self, first: int, last: int) -> set[int]:
+        """The coherent sets of runs in first..last."""
+        runs = self._runs[max(0, bisect_right(self._firsts, first) - 1) : bisect_right(self._firsts, last)]
+        return {run.coherent_set for run in runs if run.coherent_set > 0 and run.last_sn >= first}
+
+    def discard_sets(self, numbers: set[int]) -> None:
+        """Throw away the runs of coherent sets: their numbers need not come any more."""
+        for run in self._runs:
+            if run.coherent_set in numbers:
+                self._account(run, -1)
+        self._runs[:] = [run for run in self._runs if run.coherent_set not in numbers]
+        self._firsts[:] = [run.first_sn for run in self._runs]
+
     def discard_below(self, sn: int) -> int:
         """Forget everything below ``sn``; returns how many samples of runs that were thrown away."""
         thrown = 0

@@ -2,7 +2,7 @@
 
 Says that it is there until the writer is heard, acknowledges at once, requests what is missing a little later,
 and again with growing patience while nothing comes. With heartbeat response delays, both come that much later;
-with positive acknowledgements disabled, requests are all it says.
+with positive acknowledgements disabled, requests are all it says, but to a writer that would wait for ever.
 
 Invariants:
 * ``_timers`` says when each writer with something due wants :meth:`Responder.handle_timer`;
@@ -12,11 +12,12 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Mapping
 from random import Random
 from typing import Final
 
-from ...limits import MESSAGE_SIZE_MAX
+from ...limits import FRAGMENTED_SAMPLES_MAX, MESSAGE_SIZE_LEAST
 from ...structure import INFINITE, Guid
 from ...wire.numbers import SequenceNumberSet
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
@@ -27,6 +28,37 @@ from .writer_proxy import WriterProxy
 
 #: A request is not repeated sooner, whatever the policy says.
 _REPETITION_MIN: Final = 1_000_000
+#: A writer that sends HEARTBEATs for this long without anything new waits for a word from us.
+_IDLE: Final = 1_000_000_000
+
+
+class _Reordering:
+    """How late one writer's datagrams come, learnt from holes that close before they are requested.
+
+    One hole is watched at a time. Longer than ``longest`` it is not reordering, but a repair that came unasked.
+    """
+
+    __slots__ = ("_hole", "_longest", "_seen_at", "lateness")
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        #: The most seen, decaying with each hole watched.
+        self.lateness = 0
+        #: The hole that is watched, and since when; 0: none.
+        self._hole = 0
+        self._seen_at = 0
+
+    def arrived(self, proxy: WriterProxy, sn: int, now: int) -> None:
+        """Something arrived at ``sn``, out of order or behind a hole."""
+        if self._hole:
+            requested = self._hole <= proxy.nacked
+            if not requested and self._hole >= proxy.expected and self._hole not in proxy.held:
+                return
+            self.lateness -= self.lateness >> 4
+            if not requested and now - self._seen_at <= self._longest:
+                self.lateness = max(self.lateness, now - self._seen_at)
+        is_hole = proxy.expected < sn and sn - 1 not in proxy.held
+        self._hole, self._seen_at = (sn - 1, now) if is_hole else (0, 0)
 
 
 class Responder:
@@ -48,6 +80,11 @@ class Responder:
         self._closed = closed
         self._random = random
         self._timers: dict[Guid, int] = {}
+        self._reordering: defaultdict[Guid, _Reordering] = defaultdict(
+            lambda: _Reordering(policy.reorder_delay)
+        )
+        #: Since when writers that want, or get, no positive acknowledgements have told nothing new.
+        self._idle_since: dict[Guid, int] = {}
         self._responding: dict[Guid, WriterProxy] = {}
 
     # --- what happened ---------------------------------------------------------------------------
@@ -60,6 +97,8 @@ class Responder:
     def forget(self, writer: Guid) -> None:
         """A writer is gone."""
         self._timers.pop(writer, None)
+        self._reordering.pop(writer, None)
+        self._idle_since.pop(writer, None)
         self._responding.pop(writer, None)
 
     def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
@@ -74,7 +113,11 @@ class Responder:
         policy = self.policy
         hole = next(proxy.missing_changes(proxy.expected, proxy.announced), None)
         nothing_to_ask = proxy.guid in self._closed or hole is None
-        if nothing_to_ask and (final or self._keeps_silent(proxy)):
+        if nothing_to_ask and self._keeps_silent(proxy):
+            if not final and self._is_idle(proxy, now):
+                self._respond(proxy, now).wants_ack = True
+            return
+        if nothing_to_ask and final:
             return
         if now < proxy.answered_at + policy.heartbeat_suppression_duration:
             self.counters.suppressed_heartbeats += 1
@@ -90,7 +133,7 @@ class Responder:
             proxy.nacked_base = 0
         if hole[0] <= proxy.held.highest or hole[0] in proxy.fragments:
             limit = max(proxy.held.highest, hole[0])
-            self.suspect(proxy, limit, max(at, now + policy.nack_delay))
+            self.suspect(proxy, limit, max(at, now + self._proven_delay(proxy)))
         elif is_first:  # written before we were known: none of it is on its way
             self.suspect(proxy, proxy.announced, max(at, now + policy.nack_delay))
         else:
@@ -110,7 +153,15 @@ class Responder:
 
     def _keeps_silent(self, proxy: WriterProxy) -> bool:
         """Whether nothing is acknowledged to this writer, only requested."""
-        return self.policy.disable_positive_acks or proxy.info.no_positive_acks
+        info = proxy.info
+        return info.no_positive_acks or (self.policy.disable_positive_acks and info.needs_no_acks)
+
+    def _is_idle(self, proxy: WriterProxy, now: int) -> bool:
+        """Whether a writer has told nothing new for long: it may not know of us, as a pre-emptive ACKNACK was lost."""
+        if proxy.acked_base != proxy.expected:
+            proxy.acked_base = proxy.expected
+            self._idle_since[proxy.guid] = now
+        return now - self._idle_since.setdefault(proxy.guid, now) >= _IDLE
 
     def _acknowledge(self, proxy: WriterProxy, at: int, now: int) -> None:
         if self._keeps_silent(proxy):
@@ -124,7 +175,8 @@ class Responder:
     def on_hole(self, proxy: WriterProxy, limit: int, now: int, *, announced: bool = False) -> None:
         """What arrived shows that something before it, up to ``limit``, has not; ``announced``: the writer says
         that it was sent."""
-        wait = self.policy.nack_delay if announced else self.policy.reorder_delay
+        self._reordering[proxy.guid].arrived(proxy, limit, now)
+        wait = self._proven_delay(proxy) if announced else self.policy.reorder_delay
         if proxy.nack_at == INFINITE:
             wait += self._draw()  # all readers of a multicast see the hole at once
         else:
@@ -152,9 +204,10 @@ class Responder:
 
     def after_repair(self, proxy: WriterProxy, now: int) -> None:
         """All that was requested has come: go on with the rest without waiting for the repetition."""
+        self._reordering[proxy.guid].arrived(proxy, proxy.expected, now)
         if proxy.nacked and proxy.held and proxy.first_missing > proxy.nacked:
             proxy.nacked = 0
-            self.suspect(proxy, proxy.held.highest, now + self.policy.nack_delay)
+            self.suspect(proxy, proxy.held.highest, now + self._proven_delay(proxy))
 
     def ask_at_once(self, proxy: WriterProxy) -> None:
         """The writer's closed way is open again: acknowledge, and request all that is missing."""
@@ -205,8 +258,12 @@ class Responder:
         policy = self.policy
         lowest = first = proxy.first_missing
         last = min(limit, proxy.announced)
-        if proxy.held.is_full:  # what lies beyond would be dropped, but for what a coherent set lacks at its end
+        if proxy.held.is_full:
+            # What lies beyond would be dropped, but for what the end of a coherent set lacks.
             last = min(last, max(proxy.held.highest, lowest))
+        if proxy.fragments and self._begun >= FRAGMENTED_SAMPLES_MAX:
+            # The same where no more samples can be begun.
+            last = min(last, max(proxy.fragments))
         last = proxy.requestable(first, last)
         repeats = False
         if proxy.nacked >= first > proxy.nacked_head:  # the older request is answered: on with the later one
@@ -242,6 +299,16 @@ class Responder:
         self.suspect(proxy, proxy.announced, again)
 
     @property
+    def _begun(self) -> int:
+        """Samples of which some fragments have arrived."""
+        return sum(len(proxy.fragments) for proxy in self._writers.values())
+
+    def _proven_delay(self, proxy: WriterProxy) -> int:
+        """From what proves a loss to the request: longer where datagrams were seen to overtake each other."""
+        lateness = self._reordering[proxy.guid].lateness
+        return max(self.policy.nack_delay, min(lateness + lateness // 4, self.policy.reorder_delay))
+
+    @property
     def _first_interval(self) -> int:
         """From a request to its first repetition."""
         return max(self.policy.round_trip_time, _REPETITION_MIN)
@@ -253,10 +320,10 @@ class Responder:
         for a, b in proxy.missing_changes(first, last):
             if b - a >= len(proxy.fragments) or any(sn not in proxy.fragments for sn in range(a, b + 1)):
                 useful = True
-        for sn, sample in proxy.fragments.items():
+        for sn, sample in sorted(proxy.fragments.items()):
             if first <= sn <= last:
                 sent = sn <= proxy.last_sn
-                quiet = policy.nack_delay if sent else policy.reorder_delay
+                quiet = self._proven_delay(proxy) if sent else policy.reorder_delay
                 up_to = sample.fragments if now - sample.touched >= quiet else sample.announced
                 if sample.missing(up_to) is not None:
                     proxy.requested_fragments[sn] = up_to
@@ -286,7 +353,7 @@ class Responder:
 
     def _response(self, proxy: WriterProxy) -> list[Outgoing]:
         me, it, counters = self._reader_id, proxy.guid.entity, self.counters
-        packer = Packer(MESSAGE_SIZE_MAX, proxy.info.destinations, proxy.guid.prefix)
+        packer = Packer(MESSAGE_SIZE_LEAST, proxy.info.destinations, proxy.guid.prefix)
         count = proxy.acknack_count
         if proxy.wants_preemptive and not proxy.heard:
             # Cyclone DDS answers base 1 and count >= 1, and throws base 0 away with a warning; Fast DDS answers

@@ -3,7 +3,7 @@
 Invariants:
 * the send window holds what was written and is not acknowledged by every *active* reader
   (:mod:`.reader_activity`); what is in it is in the history, unless its LIFESPAN is over;
-* a reader waits (:mod:`.heartbeat_schedule`) until it has everything and was heard;
+* a reader waits (:mod:`.heartbeat_schedule`) until it has everything and is ready;
 * what was sent to a reader without positive acknowledgements counts as acknowledged when the keep duration is
   over (:mod:`.keep_duration`).
 """
@@ -64,6 +64,12 @@ class Acknowledgments:
             for proxy in self.readers.values():
                 self.schedule.begin(proxy, now)
         self._leave_silent(now)
+        self._set_pace(now)
+
+    def given_up(self, first_sn: int, now: int) -> None:
+        """What was written from ``first_sn`` on is no more."""
+        self.window.give_up(first_sn)
+        self._progress()
         self._set_pace(now)
 
     def blocked(self, blocked: bool, now: int) -> None:
@@ -135,7 +141,7 @@ class Acknowledgments:
             self._keep.forget()
 
     def _release(self, proxy: ReaderProxy) -> None:
-        if proxy.heard and proxy.acked >= self._history.last_sn:
+        if proxy.is_ready and proxy.acked >= self._history.last_sn:
             self.schedule.end(proxy)
 
     def _set_pace(self, now: int) -> None:

@@ -2,17 +2,25 @@
 
 RTI's PUBLISH_MODE and FlowControllers. Everything such a writer sends goes through its controller in order, its
 HEARTBEATs and repairs too: a HEARTBEAT that overtook its data would have it requested.
+
+What waits is bounded: a writer takes no more samples while half of FLOW_CONTROLLER_BYTES_MAX waits, and what is
+reliable, and would be asked for again, does not queue behind twice as much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from ...limits import FLOW_CONTROLLER_BYTES_MAX
 from ...structure import Guid
 from ..outgoing import Outgoing
 from ..policies import FlowControllerPolicy
 from .flow_controller import FlowController
 from .writer import StatefulWriter
+
+#: What a datagram that waits costs beside its bytes, about.
+_DATAGRAM_OVERHEAD: Final = 1_024
 
 
 class AsynchronousPublishing:
@@ -20,18 +28,19 @@ class AsynchronousPublishing:
 
     def __init__(self) -> None:
         self._controllers: dict[str, FlowController] = {}
-        #: By writer: its controller, its priority and its latency budget.
-        self._writers: dict[Guid, tuple[FlowController, int, int]] = {}
+        #: By GUID: the writer, its controller and its priority.
+        self._writers: dict[Guid, tuple[StatefulWriter, FlowController, int]] = {}
 
-    def add(self, writer: Guid, policy: FlowControllerPolicy, priority: int, latency_budget: int) -> None:
+    def add(self, writer: StatefulWriter, policy: FlowControllerPolicy, priority: int) -> None:
         """``writer`` publishes asynchronously. The first to name a controller says how it works."""
         controller = self._controllers.setdefault(policy.name, FlowController(policy))
-        self._writers[writer] = controller, priority, latency_budget
+        self._writers[writer.guid] = writer, controller, priority
+        writer.is_asynchronous = True
 
     def forget(self, writer: Guid) -> None:
         entry = self._writers.pop(writer, None)
         if entry is not None:
-            entry[0].forget(writer)
+            entry[1].forget(writer)
 
     def pass_on(self, writer: StatefulWriter, now: int) -> Iterable[Outgoing]:
         """What the writer sends at once; nothing of an asynchronous one."""
@@ -39,14 +48,20 @@ class AsynchronousPublishing:
         entry = self._writers.get(writer.guid)
         if entry is None or not outgoing:
             return outgoing
-        controller, priority, latency_budget = entry
-        controller.enqueue(writer.guid, outgoing, deadline=now + latency_budget, priority=priority, now=now)
+        _, controller, priority = entry
+        if writer.qos.is_reliable and _backlog(controller, writer.guid) > 2 * FLOW_CONTROLLER_BYTES_MAX:
+            writer.counters.flow_controller_overflow += len(outgoing)
+            return ()
+        deadline = now + writer.qos.latency_budget
+        controller.enqueue(writer.guid, outgoing, deadline=deadline, priority=priority, now=now)
         return ()
 
     def release(self, now: int) -> Iterable[Outgoing]:
         """What the controllers let go now."""
         for controller in self._controllers.values():
             yield from controller.release(now)
+        for writer, controller, _ in self._writers.values():
+            writer.backlog = _backlog(controller, writer.guid)
 
     def get_timer(self) -> int | None:
         timers = [controller.get_timer() for controller in self._controllers.values()]
@@ -56,3 +71,7 @@ class AsynchronousPublishing:
     def queued_bytes(self) -> int:
         """Bytes that wait for tokens."""
         return sum(controller.queued_bytes for controller in self._controllers.values())
+
+
+def _backlog(controller: FlowController, writer: Guid) -> int:
+    return controller.queued_bytes_of(writer) + _DATAGRAM_OVERHEAD * controller.queued_datagrams_of(writer)

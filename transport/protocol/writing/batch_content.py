@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
 from ...wire.batch import BatchBlock
 from ...wire.compressed import compress
 from ...wire.framing import Block, frame
-from ...wire.samples import HAS_KEY_HASH, REMOVED, U8, Run
+from ...wire.samples import HAS_KEY_HASH, I64, REMOVED, U8, Run
 from ..outgoing import Buffer
 from ..policies import BatchPolicy
 
@@ -55,13 +55,31 @@ class MissingSamples:
 
 
 class BatchContent:
-    """One batch; ``timestamp`` is its first sample's, ``budget`` what DATA submessages share a datagram within."""
+    """One batch; ``timestamp`` is its first sample's, ``timestamps`` rise and are those of each if they differ,
+    ``budget`` what DATA submessages share a datagram within."""
 
-    __slots__ = ("_budget", "_compressed", "_policy", "_stretches", "batch", "live", "timestamp")
+    __slots__ = (
+        "_budget",
+        "_compressed",
+        "_policy",
+        "_stretches",
+        "batch",
+        "live",
+        "timestamp",
+        "timestamps",
+    )
 
-    def __init__(self, batch: BatchBlock, timestamp: int, policy: BatchPolicy, budget: int) -> None:
+    def __init__(
+        self,
+        batch: BatchBlock,
+        timestamp: int,
+        policy: BatchPolicy,
+        budget: int,
+        timestamps: I64 | None = None,
+    ) -> None:
         self.batch = batch
         self.timestamp = timestamp
+        self.timestamps = timestamps
         #: Samples that the history still holds.
         self.live = batch.count
         self._policy = policy
@@ -90,11 +108,28 @@ class BatchContent:
     def _compress(self, data: U8, codec: str) -> Buffer:
         return compress(memoryview(data), codec, self._policy.compression_level) or data
 
+    @property
+    def newest(self) -> int:
+        """The last sample's timestamp."""
+        return self.timestamp if self.timestamps is None else int(self.timestamps[-1])
+
+    def expire(self, over: int) -> None:
+        """Remove the samples with that timestamp, or an older one."""
+        if self.timestamps is not None and (count := int(self.timestamps.searchsorted(over, side="right"))):
+            self.remove(self.batch.first_sn, self.batch.first_sn + count - 1)
+
     def remove(self, first_sn: int, last_sn: int) -> bool:
         """Those samples were replaced: readers of batches are told. False when none is left."""
-        for stretch in self.stretches():
-            if stretch.block is not None:
-                self.live -= max(0, min(stretch.last, last_sn) - max(stretch.first, first_sn) + 1)
+        gone = sum(
+            max(0, min(stretch.last, last_sn) - max(stretch.first, first_sn) + 1)
+            for stretch in self.stretches()
+            if stretch.block is not None
+        )
+        if not gone:
+            return self.live > 0
+        self.live -= gone
+        # What is still to be sent, or waits for tokens, stays as it is.
+        self.batch = replace(self.batch, data=self.batch.data.copy())
         self.batch.mark_removed(first_sn, last_sn)
         self._compressed.clear()
         self._stretches = None

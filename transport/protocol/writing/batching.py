@@ -108,6 +108,20 @@ class Batcher:
         """Serialized bytes of the largest batch."""
         return min(self._max_bytes, self._limit)
 
+    def fitting(self, samples: Samples, count: int, batches: int) -> int:
+        """How many of the first ``count`` samples go into that many batches, with the one in progress.
+
+        At least: what else ends a batch, an instance's limit say, is not foreseen.
+        """
+        room = batches * self.largest - self.nbytes
+        if samples.is_uniform:
+            by_bytes = max(0, room) // max(samples.size, 1)
+        else:
+            by_bytes = int(np.searchsorted(np.cumsum(samples.all_lengths()[:count]), room, side="right"))
+        if not by_bytes and batches and not self.count:
+            by_bytes = 1  # larger than a batch: it goes alone
+        return max(0, min(count, by_bytes, batches * self._max_samples - self.count))
+
     @property
     def limit(self) -> int:
         return self._limit
@@ -146,6 +160,11 @@ class Batcher:
         if self._turbo is not None and samples.count:
             self._steer(self._turbo, samples, now)
         return self._fetch()
+
+    def resume(self, now: int) -> None:
+        """The last batch has been sent; turbo mode measures how fast the user writes from now on."""
+        if self._turbo is not None:
+            self._turbo.resume(now)
 
     def _intercept(self) -> None:
         self._flush(FlushReason.INTERCEPTOR)
@@ -239,6 +258,14 @@ class Batcher:
         """Send what is queued."""
         self._flush(reason)
         return self._fetch()
+
+    def discard(self) -> None:
+        """Forget what is queued."""
+        if self._queue.count:
+            self._queue.pop(FlushReason.FLUSH)
+        self._deadline = None
+        self._instances.clear()
+        self._ready.clear()
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""

@@ -13,7 +13,8 @@ from ...wire.numbers import SequenceNumberSet
 from ...wire.submessages import Gap
 from ..outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
 from .batch_content import DATA, BatchContent
-from .history import Change, LargeSample
+from .history import Change
+from .large_sample import LargeSample
 from .reader_proxy import ReaderProxy
 
 
@@ -102,6 +103,9 @@ class Broadcast:
         packer = self._open.get(form)
         if packer is None:
             packer = self._open[form] = Packer(
-                self.message_size, self._destinations[form], None, shareable=self._coalescing
+                self.message_size,
+                self._destinations[form],
+                None,
+                shareable=self._coalescing and form == DATA,
             )
         return packer

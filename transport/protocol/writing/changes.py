@@ -16,7 +16,8 @@ from ...wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
 from ..policies import BatchPolicy
 from .batch_content import BatchContent
 from .batching import PendingBatch
-from .history import Change, LargeSample
+from .history import Change
+from .large_sample import LargeSample
 
 Bools = npt.NDArray[np.bool_]
 
@@ -37,6 +38,14 @@ def part(samples: Samples, first: int, last: int) -> Samples:
     if samples.is_uniform:
         return samples.take(first, last)
     return Samples.ragged(samples.data, samples.all_offsets()[first:last], samples.all_lengths()[first:last])
+
+
+def fitting(samples: Samples, count: int, framing: int, room: int) -> int:
+    """How many of the first ``count`` samples have ``room``, with ``framing`` bytes around each; a first one always."""
+    if samples.is_uniform:
+        return min(count, max(1, room // (samples.size + framing)))
+    ends = np.cumsum(samples.all_lengths()[:count] + framing)
+    return min(count, max(1, int(np.searchsorted(ends, room, side="right"))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,7 @@ def batch_change(
         removed=removed,
         coherent_set=coherent_set,
     )
-    content = BatchContent(block, pending.timestamp, framing.policy, framing.budget)
+    content = BatchContent(block, pending.timestamp, framing.policy, framing.budget, pending.timestamps)
     return Change(first_sn, block.last_sn, pending.timestamp, content, batch_sn)
 
 

@@ -9,7 +9,7 @@ Invariants:
 * a datagram leaves when its tokens are there. One that costs more than the bucket holds leaves when the bucket
   is full, and the bucket then owes the rest: it is never stuck, and the rate stays what it is;
 * excess tokens leak at a period's end, after what could be sent was: nothing leaks while something waits;
-* ``queued_bytes`` is the sum of what waits. It has no bound of its own: writers look at it.
+* ``queued_bytes`` is the sum of what waits. It is bounded by who enqueues: see `asynchronous`.
 """
 
 from __future__ import annotations
@@ -102,6 +102,10 @@ class FlowController:
     def queued_bytes_of(self, writer: Guid) -> int:
         state = self._writers.get(writer)
         return 0 if state is None else state.nbytes
+
+    def queued_datagrams_of(self, writer: Guid) -> int:
+        state = self._writers.get(writer)
+        return 0 if state is None else len(state.queue)
 
     def trigger(self) -> None:
         """Add one period's tokens, whatever the time; :meth:`release` then sends what they allow."""

@@ -1,6 +1,6 @@
 """When which reader is sent a HEARTBEAT (RTPS 2.5 §8.4.7.1.1 heartbeatPeriod; RTI: ``*heartbeat_period``).
 
-Invariants: ``waiting`` holds the reliable readers that have not acknowledged everything, or were never heard:
+Invariants: ``waiting`` holds the reliable readers that have not acknowledged everything, or are not ready:
 only they have HEARTBEATs due. The rate is fixed for readers that were heard, until they have answered none for
 half a minute. To one that was never heard, whose address may be somebody else's, it slows down from the start.
 """

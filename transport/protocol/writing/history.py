@@ -20,71 +20,21 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ...limits import REORDER_RUNS_MAX
 from ...qos import LENGTH_UNLIMITED, HistoryKind, Qos
-from ...structure import ENTITYID_UNKNOWN, INFINITE
+from ...structure import INFINITE
 from ...wire.framing import Block
 from ...wire.numbers import SequenceNumberSet
-from ...wire.parameters import (
-    PID_COHERENT_SET,
-    PID_KEY_HASH,
-    PID_STATUS_INFO,
-    ParameterList,
-    encode_sequence_number,
-    encode_status_info,
-)
-from ...wire.samples import DISPOSED, FILTERED, KEY_ONLY, NO_TIMESTAMP, U8, UNREGISTERED
-from ...wire.submessages import DataFrag
+from ...wire.samples import NO_TIMESTAMP, U8, UNREGISTERED
 from ..intervals import IntervalSet
 from .batch_content import BatchContent, MissingSamples
+from .large_sample import LargeSample
 
 U32 = npt.NDArray[np.uint32]
 
 _COMPACT_BELOW: Final = 4
 #: Of readerId in a DATA submessage (RTPS 2.5 §9.4.5.4).
 _READER_ID_OFFSET: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class LargeSample:
-    """A sample that travels as DATA_FRAGs of ``fragment_size`` bytes each."""
-
-    payload: U8
-    fragment_size: int
-    flags: int
-    key_hash: bytes | None
-    coherent_set: int = 0
-
-    @property
-    def fragments(self) -> int:
-        return -(-self.payload.nbytes // self.fragment_size)
-
-    def encode(self, writer_id: bytes, sn: int, number: int, reader_id: bytes = ENTITYID_UNKNOWN) -> bytes:
-        """The DATA_FRAG submessage of fragment ``number`` (from 1)."""
-        start = (number - 1) * self.fragment_size
-        piece = memoryview(self.payload)[start : start + self.fragment_size]
-        return DataFrag(
-            reader_id,
-            writer_id,
-            sn,
-            number,
-            1,
-            self.fragment_size,
-            self.payload.nbytes,
-            piece,
-            self._inline_qos(),
-            bool(self.flags & KEY_ONLY),
-        ).encode()
-
-    def _inline_qos(self) -> ParameterList | None:
-        parameters = []
-        if self.key_hash is not None:
-            parameters.append((PID_KEY_HASH, self.key_hash))
-        status = self.flags & (DISPOSED | UNREGISTERED | FILTERED)
-        if status:
-            parameters.append((PID_STATUS_INFO, encode_status_info(status)))
-        if self.coherent_set:
-            parameters.append((PID_COHERENT_SET, encode_sequence_number(self.coherent_set)))
-        return ParameterList(tuple(parameters)) if parameters else None
 
 
 def addressed_to(reader_id: bytes, block: Block, first: int, last: int) -> U8:
@@ -116,6 +66,11 @@ class Change:
     @property
     def count(self) -> int:
         return self.last_sn - self.first_sn + 1
+
+    @property
+    def newest(self) -> int:
+        """The last sample's timestamp."""
+        return self.content.newest if isinstance(self.content, BatchContent) else self.timestamp
 
     @property
     def units(self) -> int:
@@ -173,11 +128,26 @@ class WriterHistory:
         self._keyed = False
         self._instances: dict[bytes, list[int]] = {}
         self._replaced = IntervalSet()
+        #: What is noted of the open coherent set, which begins here: as long as it is open, it replaces nothing.
+        self._set_begun = 0
+        self._noted: list[tuple[int, U8, int | U32]] = []
+        #: Newest numbers that are no samples, and the end marker of the last set.
+        self._hollow = IntervalSet()
+        self._end_marker = 0
+        #: Sets that were given up, each with the number behind its last one.
+        self._aborted = IntervalSet()
+        #: Numbers that were never to be had, and that somebody may not know of.
+        self._skipped = IntervalSet()
 
     @property
     def first_sn(self) -> int:
         """The lowest number that can be sent; last_sn + 1 if there is none."""
         return self._changes[0].first_sn if self._changes else self.last_sn + 1
+
+    @property
+    def first_announced(self) -> int:
+        """The lowest number that HEARTBEATs tell of: what was skipped is no loss, so readers are to ask for it."""
+        return min(self.first_sn, self._skipped.lowest[0]) if self._skipped else self.first_sn
 
     @property
     def room(self) -> int | None:
@@ -202,15 +172,19 @@ class WriterHistory:
 
     def batch(self, batch_sn: int) -> Change | None:
         """The change that holds a batch, or the next one; None if there is none."""
-        i = bisect_left(self._changes, batch_sn, key=_batch_sn)
-        while i < len(self._changes) and not isinstance(self._changes[i].content, BatchContent):
-            i += 1
-        return self._changes[i] if i < len(self._changes) else None
+        changes = self._changes
+        i = bisect_left(changes, batch_sn, key=_batch_sn)
+        while i < len(changes) and not isinstance(changes[i].content, BatchContent):
+            # what followed a batch that is no more; the next one comes first of its number
+            i = bisect_left(changes, changes[i].batch_sn + 1, i, key=_batch_sn)
+        return changes[i] if i < len(changes) else None
 
-    @property
-    def first_batch_sn(self) -> int:
-        """The lowest batch that can be sent; last_batch_sn + 1 if there is none."""
-        first = self.batch(0)
+    def first_batch_sn(self, first_sn: int) -> int:
+        """The lowest batch from ``first_sn`` on that can be sent; last_batch_sn + 1 if there is none."""
+        i = bisect_left(self._changes, first_sn, key=_first_sn)
+        first = self._changes[i] if i < len(self._changes) else None
+        if first is not None and not isinstance(first.content, BatchContent):
+            first = self.batch(first.batch_sn + 1)
         return self.last_batch_sn + 1 if first is None else first.batch_sn
 
     def samples_of(self, batches: SequenceNumberSet, acked: int) -> MissingSamples:
@@ -222,12 +196,77 @@ class WriterHistory:
         newest = self._changes[-1].content if self._changes else None
         if batches.base > self.last_batch_sn and (newest is None or isinstance(newest, BatchContent)):
             next_sn = self.last_sn + 1
-        spans: list[tuple[int, int]] = []
-        for first, last in batches.ranges():
-            while (change := self.batch(first)) is not None and change.batch_sn <= last:
-                spans.append((change.first_sn, change.last_sn))
-                first = change.batch_sn + 1
-        return MissingSamples(max(next_sn, acked + 1), tuple(spans))
+        base = max(next_sn, acked + 1)
+        spans = [
+            span
+            for first, last in batches.ranges()
+            for span in self._spans(first, min(last, self.last_batch_sn))
+        ]
+        return MissingSamples(base, tuple(spans))
+
+    def _spans(self, batch_sn: int, last_batch_sn: int) -> Iterator[tuple[int, int]]:
+        """The samples of those batches, or the hole that is where a batch was."""
+        changes, i = self._changes, 0
+        while batch_sn <= last_batch_sn:
+            i = bisect_left(changes, batch_sn, i, key=_batch_sn)
+            here = changes[i] if i < len(changes) else None
+            if here is not None and here.batch_sn == batch_sn and isinstance(here.content, BatchContent):
+                yield here.first_sn, here.last_sn
+                batch_sn += 1
+                continue
+            first = changes[i - 1].last_sn + 1 if i else 1
+            last = self.last_sn if here is None else here.first_sn - 1
+            if first <= last:
+                yield first, last
+            if here is None:
+                return
+            batch_sn = max(here.batch_sn, batch_sn + 1)
+
+    # --- coherent sets --------------------------------------------------------------------------
+
+    def begin_set(self) -> None:
+        self._set_begun = self.last_sn + 1
+
+    def end_set(self) -> None:
+        self._set_begun = 0
+        noted, self._noted = self._noted, []
+        for first_sn, key_hashes, flags in noted:
+            self.note_instances(first_sn, key_hashes, flags)
+
+    def abort_set(self) -> int:
+        """Drop the open set, and skip a number, so that every reader lacks something of it; returns that."""
+        while self._changes and self._changes[-1].first_sn >= self._set_begun:
+            self._account(self._changes.pop(), -1)
+        self.last_sn += 1
+        self._aborted.add(self._set_begun, self.last_sn)
+        if len(self._aborted) > REORDER_RUNS_MAX:
+            self._aborted.remove(*self._aborted.lowest)
+        self.note_skipped(self._set_begun, self.last_sn)
+        self._noted.clear()
+        self._set_begun = 0
+        return self.last_sn
+
+    def note_end_marker(self, sn: int) -> None:
+        """``sn`` ends a set; it replaces the marker before, for what follows that ends its set, too."""
+        self.note_hollow(sn, sn)
+        if self._for_late_joiners and self._keep_last and self._end_marker:
+            self._replaced.add(self._end_marker, self._end_marker)
+        self._end_marker = sn
+
+    def note_skipped(self, first_sn: int, last_sn: int) -> None:
+        """Those newest numbers will never come."""
+        self.note_hollow(first_sn, last_sn)
+        self._skipped.add(first_sn, last_sn)
+
+    def note_hollow(self, first_sn: int, last_sn: int) -> None:
+        """Those newest numbers are no samples."""
+        if self._for_late_joiners and self._keep_last:
+            self._hollow.add(first_sn, last_sn)
+
+    def start_of_gap(self, sn: int) -> int:
+        """Where a GAP begins that tells of ``sn``: a set that was given up is told of as a whole."""
+        aborted = self._aborted.around(sn)
+        return sn if aborted is None else aborted[0]
 
     @property
     def expired_before(self) -> int:
@@ -242,6 +281,9 @@ class WriterHistory:
                 self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
             return
         if not (self._for_late_joiners and self._keep_last):
+            return
+        if self._set_begun:
+            self._noted.append((first_sn, key_hashes.copy(), flags))
             return
         self._keyed = True
         count = len(key_hashes)
@@ -275,10 +317,12 @@ class WriterHistory:
 
     def trim(self, acknowledged: int) -> None:
         """Drop what every matched reader has acknowledged (``acknowledged``) and QoS does not keep."""
+        if self._skipped:
+            self._skipped.remove(0, acknowledged)
         if not self._for_late_joiners:
             self._drop(1, acknowledged)
         elif self._keep_last and not self._keyed:
-            self._drop(1, min(acknowledged, self.last_sn - self._depth))
+            self._drop(1, min(acknowledged, self._newest_replaced()))
         elif self._keep_last:
             for first, last in list(self._replaced.within(1, acknowledged)):
                 self._replaced.remove(first, last)
@@ -286,6 +330,19 @@ class WriterHistory:
             excess = self.samples - self._max_samples
             if self._max_samples != LENGTH_UNLIMITED and excess > 0:
                 self._drop_oldest(excess, acknowledged)
+
+    def _newest_replaced(self) -> int:
+        """Above it are ``depth`` samples; of an open set none counts yet."""
+        newest = below = (self._set_begun or self.last_sn + 1) - 1 - self._depth
+        while self._hollow:
+            hollow = sum(
+                last - first + 1 for first, last in self._hollow.within(below + 1, newest + self._depth)
+            )
+            if newest - hollow == below:
+                self._hollow.remove(0, below)
+                break
+            below = newest - hollow
+        return below
 
     def note_time(self, timestamp: int, now: int) -> None:
         """A source timestamp, ns since the epoch, was given at ``now``: so the wall clock is known."""
@@ -305,17 +362,21 @@ class WriterHistory:
             self._account(self._changes[over], -1)
             over += 1
         del self._changes[:over]
+        if self._changes and isinstance(content := self._changes[0].content, BatchContent):
+            self._account(self._changes[0], -1)
+            content.expire(self._expired)
+            self._account(self._changes[0], 1)
         return samples - self.samples
 
     def get_timer(self) -> int | None:
         """When the LIFESPAN of the oldest change is over."""
         if not self.is_mortal or self._wall_offset is None or not self._changes:
             return None
-        timestamp = self._changes[0].timestamp
+        timestamp = self._changes[0].newest
         return None if timestamp == NO_TIMESTAMP else timestamp + self._lifespan - self._wall_offset
 
     def _is_over(self, change: Change) -> bool:
-        return NO_TIMESTAMP != change.timestamp <= self._expired
+        return NO_TIMESTAMP != change.newest <= self._expired
 
     def _drop(self, first: int, last: int) -> None:
         changes = self._changes
@@ -360,6 +421,10 @@ class WriterHistory:
 
     def changes(self) -> Iterator[Change]:
         return iter(self._changes)
+
+
+def _first_sn(change: Change) -> int:
+    return change.first_sn
 
 
 def _last_sn(change: Change) -> int:

@@ -47,7 +47,6 @@ class ReaderProxy:
         "info",
         "joined_sn",
         "lacks",
-        "may_skip",
         "nack_frags",
         "positive_acks",
         "recent",
@@ -66,7 +65,6 @@ class ReaderProxy:
         reliable: bool,
         first_relevant: int,
         joined_sn: int,
-        may_skip: bool,
         positive_acks: bool = True,
         form: str = DATA,
     ) -> None:
@@ -82,8 +80,7 @@ class ReaderProxy:
         self.acked = first_relevant - 1
         self.positive_acks = positive_acks
         self.acknacks_heard = 0
-        #: It is volatile and we are not: it starts where it first hears of us.
-        self.may_skip = may_skip
+        #: It has answered a HEARTBEAT.
         self.settled = False
         self.acknacks = CountFilter()
         self.batch_acknacks = CountFilter()
@@ -115,11 +112,14 @@ class ReaderProxy:
     def is_ready(self) -> bool:
         """Whether all that is written from now on will reach it.
 
-        A reliable reader has to show that it matched us too. A volatile one of a transient-local writer must
-        also have settled where it starts, which a pre-emptive ACKNACK (empty, base 1, not final) does not
-        tell; one that has spoken three times is believed, whatever flags it sets.
+        A reliable reader has to show that it matched us too, and has settled where it starts: a volatile one of
+        Cyclone DDS starts behind the first HEARTBEAT that reaches it. A pre-emptive ACKNACK (empty, base 1, not
+        final) does not tell; one that has spoken three times is believed, whatever flags it sets. One without
+        positive acknowledgements, which are ours, has nothing more to say.
         """
-        return not self.reliable or self.settled or self.acknacks_heard >= (3 if self.may_skip else 1)
+        if not self.reliable or self.settled:
+            return True
+        return self.acknacks_heard >= (3 if self.positive_acks else 1)
 
     @property
     def heard(self) -> bool:

@@ -17,7 +17,8 @@ from ..intervals import IntervalSet
 from ..outgoing import DATAGRAM_ROOM, HEARTBEAT_ROOM, Buffer, Packer
 from ..policies import WriterCounters, WriterPolicy
 from .batch_content import DATA, BatchContent
-from .history import Change, LargeSample, WriterHistory, addressed_to
+from .history import Change, WriterHistory, addressed_to
+from .large_sample import LargeSample
 from .reader_proxy import ReaderProxy, Requested
 
 
@@ -140,14 +141,9 @@ class Repairs:
     ) -> bool:
         content = change.content
         if isinstance(content, LargeSample):
-            # Whoever asks for the whole again, and not by NACK_FRAG, goes on where the bounds stopped us.
-            sn, start = proxy.fragment_cursor
-            start = start if sn == first and start <= content.fragments else 1
-            after = self._resend_fragments(answer, proxy, change, start, content.fragments, now)
-            proxy.fragment_cursor = (first, after)
-            if after > content.fragments:
-                proxy.recent.note(first, last, 0, now=now)
-            return after > content.fragments
+            return self._resend_large(
+                answer, proxy, content.fitting(self._fits(proxy)), change.timestamp, first, now
+            )
         if isinstance(content, BatchContent):
             return self._resend_batch(answer, proxy, change, content, first, last, now)
         return self._resend_block(answer, proxy, content, change.timestamp, first, last, now)
@@ -163,7 +159,7 @@ class Repairs:
         now: int,
     ) -> bool:
         """All of a batch to who reads batches of its size, else the samples that are asked for."""
-        if proxy.form != DATA and content.nbytes <= proxy.info.message_size_max - DATAGRAM_ROOM:
+        if proxy.form != DATA and content.nbytes <= self._fits(proxy):
             if content.nbytes > self._room(answer, proxy) and not self._may_begin(answer, proxy):
                 return False
             data = content.encoded(proxy.form, proxy.guid.entity)
@@ -193,8 +189,15 @@ class Repairs:
         last: int,
         now: int,
     ) -> bool:
+        fits = self._fits(proxy)
         while first <= last:
-            room = min(self._room(answer, proxy), self._budget, proxy.info.message_size_max - DATAGRAM_ROOM)
+            if content.end_of(first) - content.end_of(first - 1) > fits:
+                large = LargeSample.of_block(content, first, fits)
+                if not self._resend_large(answer, proxy, large, timestamp, first, now):
+                    return False
+                first += 1
+                continue
+            room = min(self._room(answer, proxy), self._budget, fits)
             stop = min(content.fitting(first, room), first + answer.free - 1, last)
             if stop < first:
                 if not self._may_begin(answer, proxy):
@@ -218,17 +221,49 @@ class Repairs:
         change = self._history.find(sn)
         if change is None or change.first_sn > sn or sn < proxy.first_relevant:
             self._gap(answer, proxy, sn, sn)
-        elif isinstance(change.content, LargeSample):
+        elif (found := self._in_fragments(proxy, change, sn)) is not None:
+            large, timestamp = found
             for first, last in fragments:
-                self._resend_fragments(answer, proxy, change, first, last, now)
+                self._resend_fragments(answer, proxy, large, timestamp, sn, first, last, now)
+
+    def _in_fragments(self, proxy: ReaderProxy, change: Change, sn: int) -> tuple[LargeSample, int] | None:
+        """A sample that goes to that reader in fragments, with its timestamp."""
+        fits, content, timestamp = self._fits(proxy), change.content, change.timestamp
+        if isinstance(content, LargeSample):
+            return content.fitting(fits), timestamp
+        if isinstance(content, BatchContent):
+            stretch = next(each for each in content.stretches() if each.last >= sn)
+            if stretch.block is None:
+                return None
+            content, timestamp = stretch.block, stretch.timestamp
+        if content.end_of(sn) - content.end_of(sn - 1) <= fits:
+            return None
+        return LargeSample.of_block(content, sn, fits), timestamp
+
+    def _resend_large(
+        self, answer: Answer, proxy: ReaderProxy, large: LargeSample, timestamp: int, sn: int, now: int
+    ) -> bool:
+        # Whoever asks for the whole again, and not by NACK_FRAG, goes on where the bounds stopped us.
+        begun, start = proxy.fragment_cursor
+        start = start if begun == sn and start <= large.fragments else 1
+        after = self._resend_fragments(answer, proxy, large, timestamp, sn, start, large.fragments, now)
+        proxy.fragment_cursor = (sn, after)
+        if after > large.fragments:
+            proxy.recent.note(sn, sn, 0, now=now)
+        return after > large.fragments
 
     def _resend_fragments(
-        self, answer: Answer, proxy: ReaderProxy, change: Change, first: int, last: int, now: int
+        self,
+        answer: Answer,
+        proxy: ReaderProxy,
+        large: LargeSample,
+        timestamp: int,
+        sn: int,
+        first: int,
+        last: int,
+        now: int,
     ) -> int:
         """Send fragments first..last of a large sample; returns the one to go on with."""
-        large, sn = change.content, change.first_sn
-        if not isinstance(large, LargeSample):
-            return last + 1
         last = min(last, large.fragments)
         reader_id = proxy.guid.entity
         unsent = proxy.recent.unsent(first, last, of=sn)
@@ -239,7 +274,7 @@ class Repairs:
                 if self._room(answer, proxy) < len(data) and not self._may_begin(answer, proxy):
                     self.counters.repairs_bounded += 1
                     return number
-                answer.add_repair(data, change.timestamp)
+                answer.add_repair(data, timestamp)
                 proxy.recent.note(number, number, len(data), now=now, of=sn)
                 self.counters.repaired_fragments += 1
                 self.counters.repaired_bytes += len(data)
@@ -249,9 +284,14 @@ class Repairs:
 
     def _gap(self, answer: Answer, proxy: ReaderProxy, first: int, last: int) -> None:
         """Tell one reader that first..last will never come."""
+        first = self._history.start_of_gap(first)
         gap = Gap(proxy.guid.entity, self._writer_id, first, SequenceNumberSet(last + 1))
         answer.add(gap.encode(), reserve=HEARTBEAT_ROOM)
         self.counters.gaps_sent += 1
+
+    def _fits(self, proxy: ReaderProxy) -> int:
+        """Bytes of submessages in a datagram that the reader takes."""
+        return min(self._message_size, proxy.info.message_size_max) - DATAGRAM_ROOM
 
     def _room(self, answer: Answer, proxy: ReaderProxy) -> int:
         """Bytes."""

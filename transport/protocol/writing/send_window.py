@@ -17,6 +17,7 @@ from ...qos import LENGTH_UNLIMITED
 from ...structure import INFINITE
 from ...wire.samples import Samples
 from ..policies import WriterCounters, WriterPolicy
+from .batching import Batcher
 from .history import Change
 
 
@@ -80,6 +81,16 @@ class SendWindow:
         if samples:
             self._fall(samples, nbytes)
 
+    def give_up(self, first_sn: int) -> None:
+        """Nothing from ``first_sn`` on is waited for any more; changes do not reach across it."""
+        changes = self._changes
+        samples = nbytes = 0
+        while changes and changes[-1][0] >= first_sn:
+            _, count, size = changes.pop()
+            samples, nbytes = samples + count, nbytes + size
+        if samples:
+            self._fall(samples, nbytes)
+
     def _fall(self, samples: int, nbytes: int) -> None:
         before, low = self.samples, self.policy.low_watermark
         self.samples = after = before - samples
@@ -121,17 +132,16 @@ class SendWindow:
         now: int,
         *,
         queued: int = 0,
-        unit: int | None = None,
+        batcher: Batcher | None = None,
     ) -> int:
         """How many of the first ``count`` samples may be sent, each with ``framing`` bytes around it.
 
-        ``queued`` bytes wait in the batch in progress; ``unit``: bytes of a batch, which counts as one sample.
+        ``queued`` bytes wait in the batch in progress of ``batcher``, whose batches count as one sample each.
         """
         room = self._room(now)
         free = self._bytes_max - self.nbytes - queued
-        if unit is not None and room < INFINITE:
-            free = min(free, max(room, 0) * unit - queued)
-            room = INFINITE if free > 0 else 0
+        if batcher is not None and room < INFINITE:
+            room = batcher.fitting(samples, count, max(room, 0))
         fitting = self._fitting(samples, count, framing, datagram, room, free)
         if fitting < count:
             self._fill()

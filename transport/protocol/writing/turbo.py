@@ -30,6 +30,11 @@ class Turbo:
         #: 1: readers keep up. Batches and delays are so many times as large.
         self._pressure = 1.0
 
+    def resume(self, now: int) -> None:
+        """Sending what was written last took until ``now``: that is no pause of the user's."""
+        if self._last is not None:
+            self._last = max(self._last, now)
+
     def limit(self, now: int, count: int, nbytes: int, blocked: bool) -> tuple[int, int]:
         """What to queue at most, after a write of ``count`` samples with ``nbytes`` bytes: (bytes, delay in ns).
 

@@ -24,11 +24,11 @@ from ...errors import UsageError
 from ...limits import (
     COHERENT_SET_BYTES_MAX,
     COHERENT_SET_MESSAGES_MAX,
-    FRAGMENT_SIZE,
+    FLOW_CONTROLLER_BYTES_MAX,
     MESSAGE_SIZE_MAX,
 )
 from ...qos import LENGTH_UNLIMITED, HistoryKind, Qos
-from ...structure import ENTITYID_UNKNOWN, Guid
+from ...structure import ENTITYID_UNKNOWN, INFINITE, Guid
 from ...wire.framing import Block, frame_end_of_coherent_set
 from ...wire.samples import NO_TIMESTAMP, U8, Samples
 from ...wire.submessages import AckNack, AckNackBatch, Heartbeat, HeartbeatBatch, NackFrag
@@ -41,8 +41,9 @@ from .acknowledgments import Acknowledgments
 from .batch_content import BATCH, DATA
 from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
-from .changes import Framing, batch_change, data_changes, overhead, part
+from .changes import Framing, batch_change, data_changes, fitting, overhead, part
 from .history import Change, WriterHistory
+from .large_sample import fragment_size_for
 from .offered_deadline import OfferedDeadline
 from .reader_activity import ReaderActivityChanged
 from .reader_proxy import Missing, ReaderProxy
@@ -50,8 +51,8 @@ from .repairs import Repairs
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
 
-#: DATA_FRAG header, and its inline QoS with key hash, status info and sentinel.
-_DATA_FRAG_ROOM = 36 + 32
+#: What ``blocked_by`` says where tokens are lacking.
+FLOW_CONTROLLER = "flow controller"
 _FRAGMENT_SIZE_MIN = 64
 #: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
 _BATCH_ROOM = 48 + 16
@@ -83,6 +84,9 @@ class StatefulWriter:
         self.counters = WriterCounters()
         #: What the last :meth:`write` could not take all for: "send window", "resource_limits.max_samples" or "".
         self.blocked_by = self._stopped_by = ""
+        #: Whether what is sent waits for tokens of a flow controller, and how many bytes do.
+        self.is_asynchronous = False
+        self.backlog = 0
         self._first_sn = first_sn
         self._history = WriterHistory(qos, first_sn)
         self._acks = Acknowledgments(policy, self.counters, self._history)
@@ -91,6 +95,10 @@ class StatefulWriter:
         self._awaited = self._acks.activity.active
         self._deadline = OfferedDeadline(qos.deadline)
         self._broadcast = Broadcast(guid.entity, message_size, coalescing=coalescing)
+        #: Whether :meth:`queue` and :meth:`flush` alone touch what is queued: one thread needs no lock for them.
+        self.is_queue_unshared = (
+            batch.enable and not batch.thread_safe_write and batch.max_flush_delay >= INFINITE
+        )
         self._batcher: Batcher | None = None
         if batch.batches:
             self._batcher = Batcher(
@@ -122,6 +130,16 @@ class StatefulWriter:
         return self._batch
 
     @property
+    def batch_bytes_max(self) -> int:
+        """What a batch may come to, its metadata included, that all matched readers take."""
+        return self._framing.budget - _BATCH_ROOM
+
+    @property
+    def last_written(self) -> int:
+        """When something was last written, be it only to the batch in progress."""
+        return self._time_written[1]
+
+    @property
     def last_sn(self) -> int:
         """Of the newest sample; below ``first_sn`` if there is none."""
         return self._history.last_sn
@@ -145,7 +163,6 @@ class StatefulWriter:
             reliable=reliable,
             first_relevant=self._first_sn if wants_history else self.last_sn + 1,
             joined_sn=self.last_sn,
-            may_skip=self.qos.is_transient_local and not wants_history,
             positive_acks=positive_acks,
             form=self._form_for(info),
         )
@@ -199,10 +216,12 @@ class StatefulWriter:
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         self._time_written = (timestamp, now)
+        self._fit_batches()
         in_set = self._coherent_set != 0
         framing = overhead(flags, with_key_hash=key_hashes is not None, in_coherent_set=in_set)
         count, self._stopped_by = self._acceptable(samples, framing, now)
-        if self._stopped_by and in_set and not count and self.window.is_full_of_one_set:
+        stuck = self._stopped_by not in ("", FLOW_CONTROLLER)
+        if stuck and in_set and not count and self.window.is_full_of_one_set:
             raise UsageError(
                 f"the coherent set begun at sample {self._coherent_set} is too large, at "
                 f"{self.unacknowledged_bytes >> 10} KiB: readers hold no more back; end it sooner (in Spark: more "
@@ -230,10 +249,21 @@ class StatefulWriter:
             wrote = True
         self._note_blocked(self._stopped_by, now, wrote=wrote)
 
+    def resume(self, *, now: int) -> None:
+        """What :meth:`send` made is on its way now: the time that took is not the user's."""
+        if self._batcher is not None:
+            self._batcher.resume(now)
+
     def flush(self, *, now: int, reason: FlushReason = FlushReason.FLUSH) -> None:
         """Send the batch in progress."""
+        self._fit_batches()
         if self._batcher is not None and (batches := self._batcher.flush(reason)):
             self.send(batches, now=now)
+
+    def _fit_batches(self) -> None:
+        """Only who writes touches the batch in progress, where nothing flushes it by time."""
+        if self._batcher is not None and self._batcher.limit != self.batch_bytes_max:
+            self._batcher.limit = self.batch_bytes_max
 
     @property
     def queued(self) -> int:
@@ -242,7 +272,7 @@ class StatefulWriter:
 
     def get_flush_timer(self) -> int | None:
         """When the batch in progress has waited for as long as it may."""
-        return None if self._batcher is None else self._batcher.get_timer()
+        return None if self._batcher is None or self.is_queue_unshared else self._batcher.get_timer()
 
     def begin_coherent_set(self, *, now: int) -> None:
         """What is written until :meth:`end_coherent_set` becomes visible together (RTPS 2.5 §8.7.5)."""
@@ -250,6 +280,7 @@ class StatefulWriter:
             raise UsageError("a coherent set is open already")
         self.flush(now=now, reason=FlushReason.COHERENT_SET)
         self._coherent_set = self.last_sn + 1
+        self._history.begin_set()
         self.window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * self._framing.budget))
 
     def end_coherent_set(self, *, now: int) -> None:
@@ -262,8 +293,27 @@ class StatefulWriter:
             end = frame_end_of_coherent_set(self.guid.entity, sn)
             change = Change(sn, sn, self._time_written[0], end, self._history.last_batch_sn)
             self._write([change], 1, now)
+            self._history.note_end_marker(sn)
             self._acks.written(now)
+        self._history.end_set()
         self.window.end_set()
+
+    def abort_coherent_set(self, *, now: int) -> None:
+        """The set does not become visible: what nobody has of it is irrelevant, and readers with coherent access
+        drop what they hold. Others keep what they have got."""
+        if not self._coherent_set:
+            raise UsageError("no coherent set is open")
+        if self._batcher is not None:
+            self._batcher.discard()
+        begun, self._coherent_set = self._coherent_set, 0
+        self.window.end_set()
+        if self.last_sn < begun:
+            self._history.end_set()
+            return
+        self._broadcast.gap(begun, self._history.abort_set())
+        self._acks.given_up(begun, now)
+        self._acks.written(now)
+        self.request_acknowledgment(now)
 
     def _send_pending(self, pending: PendingBatch, now: int) -> None:
         """Number, frame, keep and send samples that go together."""
@@ -281,6 +331,7 @@ class StatefulWriter:
             if removed is not None and removed.all():
                 framed = ()
                 self._broadcast.gap(first_sn, first_sn + pending.count - 1)
+                history.note_skipped(first_sn, first_sn + pending.count - 1)
             else:
                 history.last_batch_sn += 1
                 framed = (
@@ -324,15 +375,21 @@ class StatefulWriter:
             if room is not None and room - self.queued < count:
                 count, stopped_by = max(room - self.queued, 0), "resource_limits.max_samples"
             if self.batch.max_batches not in (LENGTH_UNLIMITED, 0) and self._batcher is not None:
-                if self._history.batches >= self.batch.max_batches:
-                    count, stopped_by = 0, "max_batches"
+                batches = max(0, self.batch.max_batches - self._history.batches)
+                if (fits := self._batcher.fitting(samples, count, batches)) < count:
+                    count, stopped_by = fits, "max_batches"
+        if self.is_asynchronous and count:
+            # Half of it has to be free: else it would be filled in dribbles.
+            room = FLOW_CONTROLLER_BYTES_MAX - self.backlog
+            fits = fitting(samples, count, framing, room) if 2 * room >= FLOW_CONTROLLER_BYTES_MAX else 0
+            if fits < count:
+                count, stopped_by = fits, FLOW_CONTROLLER
         if not self._awaited or not count:
             return count, stopped_by
-        unit = None if self._batcher is None else self._batcher.largest
-        fitting = self.window.fitting(
-            samples, count, framing, self._framing.budget, now, queued=queued, unit=unit
+        fits = self.window.fitting(
+            samples, count, framing, self._framing.budget, now, queued=queued, batcher=self._batcher
         )
-        return fitting, stopped_by if fitting == count else "send window"
+        return fits, stopped_by if fits == count else "send window"
 
     def _note_blocked(self, blocked_by: str, now: int, *, wrote: bool) -> None:
         if blocked_by:
@@ -368,6 +425,8 @@ class StatefulWriter:
             self.window.add(change)
         if not self.readers:
             return
+        if self.is_asynchronous:
+            self.backlog += change.nbytes
         if not isinstance(change.content, Block):
             self._broadcast.samples(change, change.first_sn, change.last_sn)
             self._sent(change.units, change.nbytes, change.last_sn, now)
@@ -401,7 +460,7 @@ class StatefulWriter:
     def _heartbeat_to(self, proxy: ReaderProxy, now: int) -> None:
         """A HEARTBEAT to one reader."""
         packer = Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
-        packer.add(self._heartbeat(proxy.guid.entity, proxy.form, self._next_heartbeat(now)))
+        packer.add(self._heartbeat_for(proxy, now))
         self._queue(packer)
 
     def _next_heartbeat(self, now: int) -> int:
@@ -409,31 +468,44 @@ class StatefulWriter:
         self.counters.heartbeats_sent += 1
         return self._heartbeat_count
 
-    def _heartbeat(self, reader_id: bytes, form: str, count: int, last_sn: int | None = None) -> bytes:
+    def _heartbeat_for(self, proxy: ReaderProxy, now: int) -> bytes:
+        """To one reader, which begins where it joined, and has lost nothing that others still lack."""
+        number, first_sn = self._next_heartbeat(now), proxy.first_relevant
+        return self._heartbeat(proxy.guid.entity, proxy.form, number, first_sn=first_sn)
+
+    def _heartbeat(
+        self, reader_id: bytes, form: str, count: int, last_sn: int | None = None, *, first_sn: int = 1
+    ) -> bytes:
         """HEARTBEAT, or HEARTBEAT_BATCH to readers that are sent batches."""
         history, me, liveliness = self._history, self.guid.entity, self._asserts_liveliness
         last = self.last_sn if last_sn is None else last_sn
-        first = min(history.first_sn, last + 1)
+        first = min(max(history.first_announced, first_sn), last + 1)
         if form == DATA:
             return Heartbeat(reader_id, me, first, last, count, liveliness=liveliness).encode()
-        batches = history.first_batch_sn, history.last_batch_sn
+        batches = history.first_batch_sn(first), history.last_batch_sn
         return HeartbeatBatch(reader_id, me, *batches, first, last, count, liveliness=liveliness).encode()
 
     # --- time ------------------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
-        timers = [self._acks.schedule.get_timer(), self._acks.get_timer()]
-        timers += [self._deadline.get_timer(), self._history.get_timer(), self.get_flush_timer()]
-        timers += [proxy.answer_at for proxy in self._asking.values()]
+        timers = [self._acks.get_timer(), self._deadline.get_timer(), self._history.get_timer()]
+        timers.append(self.get_flush_timer())
+        if not self.is_congested:
+            timers.append(self._acks.schedule.get_timer())
+            timers += [proxy.answer_at for proxy in self._asking.values()]
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
         self._expire(now)
         self.counters.offered_deadline_missed += self._deadline.missed(now)
         self._acks.handle_timer(now)
-        if self._batcher is not None and (batches := self._batcher.handle_timer(now)):
-            self.send(batches, now=now)
+        flush_at = self.get_flush_timer()
+        if self._batcher is not None and flush_at is not None and flush_at <= now:
+            self._fit_batches()
+            self.send(self._batcher.handle_timer(now), now=now)
+        if self.is_congested:
+            return
         for proxy in [proxy for proxy in self._asking.values() if proxy.answer_at <= now]:
             self._answer(proxy, now)
         due = self._acks.due(now)
@@ -518,8 +590,16 @@ class StatefulWriter:
         proxy.requested.add_fragments(nack.sn, nack.missing)
         self._answer_soon(proxy, now)
 
+    @property
+    def is_congested(self) -> bool:
+        """What is sent now would wait, and be asked for again meanwhile: no HEARTBEATs then, and no repairs."""
+        return self.is_asynchronous and self.backlog > 0
+
     def _answer_soon(self, proxy: ReaderProxy, now: int) -> None:
-        if not self.policy.min_nack_response_delay:
+        if self.is_congested:
+            proxy.answer_at = now
+            self._asking[proxy.guid] = proxy
+        elif not self.policy.min_nack_response_delay:
             self._answer(proxy, now)
         elif proxy.guid not in self._asking:
             proxy.answer_at = now + self.policy.min_nack_response_delay
@@ -531,7 +611,7 @@ class StatefulWriter:
         self._expire(now)
         answer = self._repairs.answer(proxy, now)
         if answer.packed:
-            answer.add(self._heartbeat(proxy.guid.entity, proxy.form, self._next_heartbeat(now)))
+            answer.add(self._heartbeat_for(proxy, now))
             self._queue(answer)
 
     # --- out -------------------------------------------------------------------------------------
@@ -553,10 +633,7 @@ class StatefulWriter:
         message_size = min([self.message_size, *sizes])
         self._broadcast.redirect(self.readers.values(), message_size)
         budget = message_size - DATAGRAM_ROOM
-        fragment_size = min(FRAGMENT_SIZE, budget - _DATA_FRAG_ROOM) & ~3
-        self._framing = Framing(self.guid.entity, budget, fragment_size, self.batch)
-        if self._batcher is not None:
-            self._batcher.limit = budget - _BATCH_ROOM
+        self._framing = Framing(self.guid.entity, budget, fragment_size_for(budget), self.batch)
 
     def _queue(self, packer: Packer) -> None:
         if packer.destinations:

@@ -1,0 +1,267 @@
+"""Asynchronous publishing on real sockets: who sends, how much per period, and how much may wait.
+
+The clock is moved on a period at a time, so that no datagram comes of how long a test takes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from net_scene import BEST_EFFORT, PATIENCE, RELIABLE, Clock, Scene, clock_for, numbered, scene_of
+from virtual_network import VirtualNetwork
+
+from spark_rtps.transport.errors import TransportError
+from spark_rtps.transport.limits import FLOW_CONTROLLER_BYTES_MAX
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.policies import (
+    BatchPolicy,
+    FlowControllerPolicy,
+    PublicationPolicy,
+    Scheduling,
+)
+
+SECOND = 1_000_000_000
+PERIOD = 1_000 * SECOND
+#: Three datagrams a period.
+SLOW = FlowControllerPolicy("slow", max_tokens=3, tokens_added_per_period=3, period=PERIOD)
+CLOSED = FlowControllerPolicy("closed", max_tokens=0, tokens_added_per_period=0)
+OPEN_BATCH = BatchPolicy(enable=True, max_data_bytes=60_000)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with scene_of(65) as scene:
+        yield scene
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return clock_for(monkeypatch)
+
+
+def settle(node: Node) -> None:
+    """All that the node has to do now is done."""
+    done = threading.Event()
+    with node.lock:
+        before = node.participant.datagrams_to_send
+
+        def look(now: int, *, asynchronous: bool):
+            if asynchronous:
+                done.set()
+            return before(now, asynchronous=asynchronous)
+
+        node.participant.datagrams_to_send = look
+    node.wake()
+    assert done.wait(PATIENCE)
+    with node.lock:
+        node.participant.datagrams_to_send = before
+
+
+def test_nothing_is_sent_in_the_writing_thread(scene):
+    got = scene.reader(scene.node())
+    node = scene.node()
+    writer = scene.writer(node, flow_controller=FlowControllerPolicy())
+    for i in range(100):
+        writer.write(numbered(i, 1))
+        writer.flush()
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    scene.wait(lambda: got.numbers == list(range(100)))
+    assert {each.thread for each in scene.samples_sent(writer)} == {node._thread}
+
+
+def test_no_other_writing_thread_sends_it_either(scene):
+    got = scene.reader(scene.node(), topic="asynchronous")
+    other = scene.reader(next(iter(scene.sent)), topic="synchronous")
+    node = scene.node()
+    writer = scene.writer(node, topic="asynchronous", flow_controller=FlowControllerPolicy())
+    synchronous = scene.writer(node, topic="synchronous")
+    for i in range(100):
+        writer.write(numbered(i, 1))
+        synchronous.write(numbered(i, 1))
+    scene.wait(lambda: got.numbers == other.numbers == list(range(100)))
+    assert {each.thread for each in scene.samples_sent(writer)} == {node._thread}
+
+
+def test_a_batch_of_an_asynchronous_writer_goes_to_its_flow_controller(scene):
+    got = scene.reader(scene.node(), BEST_EFFORT)
+    node = scene.node()
+    writer = scene.writer(
+        node, BEST_EFFORT, batch=replace(OPEN_BATCH, max_samples=4), flow_controller=FlowControllerPolicy()
+    )
+    writer.write(numbered(0, 10, size=1_000))
+    writer.flush()
+    scene.wait(lambda: got.numbers == list(range(10)))
+    assert [each.thread for each in scene.samples_sent(writer)] == [node._thread] * 3
+
+
+def test_only_so_many_datagrams_leave_per_period(scene, clock):
+    got = scene.reader(scene.node(), BEST_EFFORT)
+    node = scene.node()
+    writer = scene.writer(node, BEST_EFFORT, flow_controller=SLOW, coalescing=False)
+    settle(node)  # the first period has begun
+    writer.write(numbered(0, 10))
+    for periods in range(4):
+        settle(node)
+        assert len(scene.samples_sent(writer)) == min(10, 3 * (periods + 1))
+        clock.advance(PERIOD)
+    scene.wait(lambda: got.numbers == list(range(10)))
+
+
+def test_the_rate_follows_the_token_bucket(scene):
+    got = scene.reader(scene.node(), BEST_EFFORT)
+    policy = FlowControllerPolicy("rate", max_tokens=5, tokens_added_per_period=5, period=SECOND // 20)
+    writer = scene.writer(scene.node(), BEST_EFFORT, flow_controller=policy, coalescing=False)
+    begun = time.monotonic()
+    writer.write(numbered(0, 40))
+    assert writer.wait_for_asynchronous_publishing(PATIENCE)
+    # 5 at once, or those of two periods if one ends just then, and the others in as many periods as they need
+    assert time.monotonic() - begun > 5 * 0.05
+    scene.wait(lambda: got.numbers == list(range(40)))
+
+
+def test_bytes_per_token(scene, clock):
+    scene.reader(scene.node(), BEST_EFFORT)
+    node = scene.node()
+    policy = replace(SLOW, bytes_per_token=1_000)
+    writer = scene.writer(node, BEST_EFFORT, flow_controller=policy, coalescing=False)
+    settle(node)
+    writer.write(numbered(0, 5, size=1_200))  # two tokens each
+    settle(node)
+    assert len(scene.samples_sent(writer)) == 1
+    clock.advance(PERIOD)
+    settle(node)
+    assert len(scene.samples_sent(writer)) == 2  # the bucket holds three
+
+
+def test_a_batch_counts_as_one_large_sample(scene, clock):
+    got = scene.reader(scene.node(), BEST_EFFORT)
+    node = scene.node()
+    policy = replace(SLOW, max_tokens=1, tokens_added_per_period=1)
+    batch = replace(OPEN_BATCH, max_samples=50)
+    writer = scene.writer(node, BEST_EFFORT, batch=batch, flow_controller=policy)
+    settle(node)
+    writer.write(numbered(0, 150))
+    for periods in range(1, 4):
+        scene.wait(lambda periods=periods: len(got.numbers) == 50 * periods)
+        settle(node)
+        assert len(scene.samples_sent(writer)) == periods
+        clock.advance(PERIOD)
+    assert got.numbers == list(range(150))
+
+
+def test_two_writers_share_a_controller(scene, clock):
+    there, node = scene.node(), scene.node()
+    scene.reader(there, BEST_EFFORT, topic="A")
+    scene.reader(there, BEST_EFFORT, topic="B")
+    policy = replace(SLOW, max_tokens=4, tokens_added_per_period=4, scheduling=Scheduling.ROUND_ROBIN)
+    a = scene.writer(node, BEST_EFFORT, topic="A", flow_controller=policy, coalescing=False)
+    b = scene.writer(node, BEST_EFFORT, topic="B", flow_controller=policy, coalescing=False)
+    settle(node)
+    with node.lock:
+        a.write(numbered(0, 8))
+        b.write(numbered(0, 8))
+    for periods in (1, 2, 3, 4):
+        settle(node)
+        assert [len(scene.samples_sent(each)) for each in (a, b)] == [2 * periods, 2 * periods]
+        clock.advance(PERIOD)
+
+
+def test_writers_of_other_names_do_not(scene, clock):
+    there, node = scene.node(), scene.node()
+    scene.reader(there, BEST_EFFORT, topic="A")
+    scene.reader(there, BEST_EFFORT, topic="B")
+    a = scene.writer(node, BEST_EFFORT, topic="A", flow_controller=SLOW, coalescing=False)
+    other = replace(SLOW, name="other")
+    b = scene.writer(node, BEST_EFFORT, topic="B", flow_controller=other, coalescing=False)
+    settle(node)
+    a.write(numbered(0, 8))
+    b.write(numbered(0, 8))
+    settle(node)
+    assert [len(scene.samples_sent(each)) for each in (a, b)] == [3, 3]
+
+
+# --- what waits ------------------------------------------------------------------------------------------
+
+
+def test_wait_for_asynchronous_publishing(scene, clock):
+    scene.reader(scene.node(), BEST_EFFORT)
+    node = scene.node()
+    writer = scene.writer(node, BEST_EFFORT, flow_controller=SLOW, coalescing=False)
+    settle(node)
+    writer.write(numbered(0, 5))
+    assert not writer.wait_for_asynchronous_publishing(0.0)
+    with pytest.raises(TransportError, match=r"'T': \d+ bytes wait in the flow controller"):
+        writer.wait_for_acknowledgments(0.0)
+    settle(node)
+    clock.advance(PERIOD)
+    node.wake()
+    assert writer.wait_for_asynchronous_publishing(PATIENCE)
+    assert writer.wait_for_acknowledgments(0.0) == {}
+    assert len(scene.samples_sent(writer)) == 5
+
+
+@pytest.mark.parametrize("qos", [BEST_EFFORT, RELIABLE], ids=["best_effort", "reliable"])
+def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(scene, qos, caplog):
+    scene.reader(scene.node(), qos)
+    node = scene.node()
+    writer = scene.writer(node, qos, flow_controller=CLOSED, coalescing=False)
+    writer.write(numbered(0, 1_000))
+    settle(node)
+    with caplog.at_level(logging.WARNING):
+        node.close()
+    assert "bytes of asynchronous writers still waited" in caplog.text
+    assert node._thread is not None and not node._thread.is_alive()
+
+
+@pytest.mark.parametrize("batch", [BatchPolicy(), OPEN_BATCH], ids=["unbatched", "batch"])
+def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(scene, batch):
+    scene.reader(scene.node(), BEST_EFFORT)
+    node = scene.node()
+    writer = scene.writer(node, BEST_EFFORT, batch=batch, flow_controller=CLOSED)
+    block = numbered(0, 1_000, size=1_000)
+
+    def write_on() -> None:
+        for _ in range(100):
+            writer.write(block, timeout=0.05)
+
+    with pytest.raises(TransportError, match=r"no progress for 0\.05 s: its flow controller lets no more go"):
+        write_on()
+    settle(node)
+    assert FLOW_CONTROLLER_BYTES_MAX // 2 < node.participant.queued_bytes <= FLOW_CONTROLLER_BYTES_MAX
+
+
+def test_write_goes_on_when_tokens_come(scene):
+    got = scene.reader(scene.node(), BEST_EFFORT)
+    node = scene.node()
+    # 16 datagrams of at most 63 KiB a period: 8 MiB take some ten of them
+    policy = FlowControllerPolicy("goes_on", max_tokens=16, tokens_added_per_period=16, period=SECOND // 100)
+    writer = scene.writer(node, BEST_EFFORT, flow_controller=policy)
+    for i in range(8):
+        writer.write(numbered(1_000 * i, 1_000, size=1_000), timeout=PATIENCE)
+    assert writer.wait_for_asynchronous_publishing(PATIENCE)
+    scene.wait(lambda: got.numbers == list(range(8_000)))
+
+
+def test_what_a_reliable_writer_repeats_is_bounded_too(monkeypatch):
+    bound = 100_000
+    monkeypatch.setattr("spark_rtps.transport.protocol.writing.asynchronous.FLOW_CONTROLLER_BYTES_MAX", bound)
+    network = VirtualNetwork()
+    one, two = network.add(), network.add()
+    one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
+    policy = PublicationPolicy(flow_controller=CLOSED)
+    writer = two.create_writer("t", "T", RELIABLE, keyed=False, policy=policy, now=network.now)
+    network.run(SECOND)
+    assert writer.readers
+    writer.write(numbered(0, 1_000), timestamp=0, now=network.now)
+    network.run(100 * SECOND)
+    assert writer.counters.heartbeats_sent < 10  # they would only wait
+    for _ in range(1_000):
+        two.assert_liveliness(network.now, writer.guid)
+        network.run(SECOND // 10)
+    assert writer.counters.flow_controller_overflow > 0
+    assert two.queued_bytes < writer.backlog < 3 * bound

@@ -1,0 +1,337 @@
+"""The blocking surface of a writer: several threads, what fails to be sent, interceptors, liveliness."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from net_scene import BEST_EFFORT, PATIENCE, RELIABLE, Scene, clock_for, numbered, scene_of
+
+from spark_rtps.transport.errors import OptionError, TransportError
+from spark_rtps.transport.net.interceptors import load_interceptor
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.policies import BatchPolicy
+from spark_rtps.transport.qos import LivelinessKind
+
+SECOND = 1_000_000_000
+OPEN = BatchPolicy(enable=True, max_data_bytes=60_000)
+SINGLE_THREADED = replace(OPEN, thread_safe_write=False)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with scene_of(64) as scene:
+        yield scene
+
+
+def started(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def joined(threads: list[threading.Thread]) -> bool:
+    for thread in threads:
+        thread.join(PATIENCE)
+    return not any(thread.is_alive() for thread in threads)
+
+
+# --- several threads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [BatchPolicy(), replace(OPEN, max_samples=7), BatchPolicy(turbo_mode=True)],
+    ids=["unbatched", "batch", "turbo"],
+)
+def test_thread_safe_write_takes_every_sample_once_and_each_threads_in_order(scene, batch):
+    got = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), batch=batch)
+    sources, count = 4, 300
+
+    def write(source: int) -> None:
+        for number in range(count):
+            writer.write(numbered(number, 1, source=source))
+            if number % 50 == 0:
+                writer.flush()
+
+    assert joined([started(lambda source=source: write(source)) for source in range(sources)])
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    scene.wait(lambda: len(got.samples) >= sources * count)
+    for source in range(sources):
+        assert got.of(source) == list(range(count))
+
+
+class Gate:
+    """A lock that, each time a thread gives it back, lets something else happen first."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+        self.on_given_back: dict[threading.Thread, Callable[[], None]] = {}
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        is_free = not self._depth
+        self.lock.release()
+        if is_free and threading.current_thread() in self.on_given_back:
+            self.on_given_back.pop(threading.current_thread())()
+
+
+def test_no_write_comes_between_a_full_batch_and_its_sending(scene):
+    got = scene.reader(scene.node())
+    node = scene.node()
+    gate = node.lock = Gate(node.lock)  # type: ignore[assignment]
+    writer = scene.writer(node, batch=replace(OPEN, max_samples=2))
+
+    def write_in_between() -> None:
+        assert joined([started(lambda: writer.write(numbered(2, 2)))])
+
+    gate.on_given_back[threading.current_thread()] = write_in_between
+    writer.write(numbered(0, 2))
+    assert not gate.on_given_back
+    scene.wait(lambda: len(got.samples) == 4)
+    assert got.numbers == [0, 1, 2, 3]
+
+
+def written_while_the_lock_is_taken(node: Node, writer: PublishingWriter, patience: float) -> bool:
+    """Whether a write that only queues comes through."""
+    taken, give_back = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with node.lock:
+            taken.set()
+            give_back.wait(PATIENCE)
+
+    holder = started(hold)
+    assert taken.wait(PATIENCE)
+    write = started(lambda: writer.write(numbered(0, 1)))
+    write.join(patience)
+    came_through = not write.is_alive()
+    give_back.set()
+    assert joined([holder, write])
+    return came_through
+
+
+def test_thread_safe_write_false_takes_no_lock_to_queue(scene):
+    got = scene.reader(scene.node())
+    node = scene.node()
+    writer = scene.writer(node, batch=SINGLE_THREADED)
+    assert written_while_the_lock_is_taken(node, writer, PATIENCE)
+    writer.flush()
+    scene.wait(lambda: got.numbers == [0])
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [OPEN, replace(SINGLE_THREADED, max_flush_delay=3_600 * SECOND)],
+    ids=["thread safe", "flushed by another thread"],
+)
+def test_all_others_take_the_lock(scene, batch):
+    scene.reader(scene.node())
+    node = scene.node()
+    writer = scene.writer(node, batch=batch)
+    assert not written_while_the_lock_is_taken(node, writer, 0.1)
+
+
+def test_thread_safe_write_false_in_one_thread(scene):
+    got = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), batch=replace(SINGLE_THREADED, max_samples=50))
+    for i in range(3_000):
+        writer.write(numbered(i, 1))
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    scene.wait(lambda: got.numbers == list(range(3_000)))
+
+
+def test_a_smaller_peer_comes_while_one_thread_queues_without_lock(scene):
+    got = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
+    writer.write(numbered(0, 4, size=1_000))
+    small = scene.reader(scene.node(message_size_max=2_000))
+    scene.wait(lambda: len(writer.writer.readers) == 2 and writer.has_ready_reader())
+    assert writer.writer.queued == 4  # the node's thread left it alone
+    writer.flush()
+    assert all(len(sent.data) <= 2_000 for sent in scene.samples_sent(writer))
+    scene.wait(lambda: got.numbers == [0, 1, 2, 3] and small.numbers == [0, 1, 2, 3])
+
+
+# --- what cannot be sent --------------------------------------------------------------------------------
+
+
+class Faulty:
+    """A socket that cannot send some datagrams."""
+
+    def __init__(self, sender: Any, *, ports: set[int], error: int = errno.ENETUNREACH) -> None:
+        self.sender, self.ports, self.error = sender, ports, error
+        self.refused = 0
+
+    def sendmsg(self, buffers: Any, control: Any, flags: int, address: tuple[str, int]) -> int:
+        if address[1] in self.ports:
+            self.refused += 1
+            raise OSError(self.error, os.strerror(self.error))
+        return self.sender.sendmsg(buffers, control, flags, address)
+
+
+def cut_off(node: Node, *others: Node, error: int = errno.ENETUNREACH) -> Faulty:
+    """From now on nothing for their readers and writers can be sent."""
+    ports = {other.sockets.default_unicast[0].port for other in others}
+    faulty = Faulty(node.sockets._senders[0], ports=ports, error=error)
+    with node.lock:
+        node.sockets._senders = [faulty]  # type: ignore[list-item]
+    return faulty
+
+
+@pytest.mark.parametrize("error", [errno.ENETUNREACH, errno.EMSGSIZE, errno.EPERM])
+def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene, error):
+    there, here = scene.node(), scene.node()
+    scene.reader(there, BEST_EFFORT)
+    writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_samples=2))
+    cut_off(here, there, error=error)
+    writer.write(numbered(0, 1))
+    with pytest.raises(TransportError, match=rf"'T': 1 datagrams could not be sent; .*{os.strerror(error)}"):
+        writer.write(numbered(1, 1))
+    writer.write(numbered(2, 1))
+    with pytest.raises(TransportError, match=str(there.sockets.default_unicast[0])):
+        writer.flush()
+    writer.flush()  # told once
+
+
+def test_a_failed_automatic_flush_reaches_the_next_write(scene, monkeypatch):
+    clock = clock_for(monkeypatch)
+    there, here = scene.node(), scene.node()
+    got = scene.reader(there, BEST_EFFORT)
+    writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_flush_delay=3_600 * SECOND))
+    faulty = cut_off(here, there)
+    writer.write(numbered(0, 1))
+    clock.advance(3_600 * SECOND)
+    here.wake()
+    scene.wait(lambda: faulty.refused == 1)
+    with pytest.raises(TransportError, match="unreachable"):
+        writer.write(numbered(1, 1))
+    faulty.ports.clear()
+    writer.flush()
+    scene.wait(lambda: got.numbers == [1])  # what was written then is not lost
+
+
+@pytest.mark.parametrize("call", ["flush", "begin_coherent_set", "wait_for_acknowledgments"])
+def test_a_failed_automatic_flush_reaches_the_next_call(scene, monkeypatch, call):
+    clock = clock_for(monkeypatch)
+    there, here = scene.node(), scene.node()
+    scene.reader(there, BEST_EFFORT)
+    writer = scene.writer(here, BEST_EFFORT, batch=replace(OPEN, max_flush_delay=3_600 * SECOND))
+    faulty = cut_off(here, there)
+    writer.write(numbered(0, 1))
+    clock.advance(3_600 * SECOND)
+    here.wake()
+    scene.wait(lambda: faulty.refused == 1)
+    arguments = (0.0,) if call == "wait_for_acknowledgments" else ()
+    with pytest.raises(TransportError, match="1 datagrams"):
+        getattr(writer, call)(*arguments)
+
+
+def test_a_failure_is_told_to_those_whose_reader_it_was(scene):
+    near, far, here = scene.node(), scene.node(), scene.node()
+    got = scene.reader(near, BEST_EFFORT, topic="near")
+    scene.reader(far, BEST_EFFORT, topic="far")
+    to_near = scene.writer(here, BEST_EFFORT, topic="near")
+    to_far = scene.writer(here, BEST_EFFORT, topic="far")
+    cut_off(here, far)
+    with pytest.raises(TransportError, match="'far'"):
+        to_far.write(numbered(0, 1))
+    to_near.write(numbered(0, 1))
+    scene.wait(lambda: got.numbers == [0])
+    later = scene.writer(here, BEST_EFFORT, topic="far")
+    later.flush()  # what failed before it was there is not its own
+
+
+def test_reliable_failures_are_counted_and_repaired(scene):
+    there, here = scene.node(), scene.node()
+    got = scene.reader(there)
+    writer = scene.writer(here, batch=replace(OPEN, max_samples=2))
+    faulty = cut_off(here, there)
+    writer.write(numbered(0, 10))
+    assert here.send_errors >= 1
+    faulty.ports.clear()
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    scene.wait(lambda: got.numbers == list(range(10)))
+
+
+# --- interceptors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("no_such_module_here:f", "No module named 'no_such_module_here'"),
+        ("json:no_such_function", "no attribute 'no_such_function'"),
+        ("json", "attribute"),
+        (":f", "Empty module name"),
+        ("json:__name__", "is no callable"),
+        ("broken_interceptor:f", "ZeroDivisionError"),
+    ],
+)
+def test_an_interceptor_that_cannot_be_had_is_an_option_error(tmp_path, monkeypatch, name, why):
+    (tmp_path / "broken_interceptor.py").write_text("1 / 0\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(OptionError, match=rf"'batch.interceptor' = '{name}'.*{why}"):
+        load_interceptor(name)
+
+
+def test_an_interceptor_by_name_sees_each_sample_and_flushes(scene, tmp_path, monkeypatch):
+    source = "seen = []\ndef see(size, queued, nbytes, flush):\n    seen.append((size, queued, nbytes))\n"
+    (tmp_path / "seeing_interceptor.py").write_text(source + "    if queued == 2:\n        flush()\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    got = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), batch=OPEN, interceptor="seeing_interceptor:see")
+    writer.write(numbered(0, 5))
+    import seeing_interceptor  # type: ignore[import-not-found]
+
+    assert seeing_interceptor.seen == [(12, 0, 0), (12, 1, 12), (12, 2, 24), (12, 1, 12), (12, 2, 24)]
+    scene.wait(lambda: got.numbers == [0, 1, 2, 3])
+    writer.flush()
+    scene.wait(lambda: got.numbers == [0, 1, 2, 3, 4])
+
+
+# --- liveliness ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [LivelinessKind.MANUAL_BY_TOPIC, LivelinessKind.MANUAL_BY_PARTICIPANT])
+def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(scene, monkeypatch, kind):
+    clock = clock_for(monkeypatch)
+    qos = replace(RELIABLE, liveliness=kind, liveliness_lease_duration=10 * SECOND)
+    there, here = scene.node(), scene.node()
+    got = scene.reader(there, RELIABLE)
+    writer = scene.writer(here, qos)
+    heard = there.participant._liveliness._signs[writer.guid]
+
+    def heard_now() -> bool:
+        return heard.last_heard >= clock.monotonic_ns() - SECOND
+
+    clock.advance(5 * SECOND)
+    assert not heard_now()
+    writer.assert_liveliness()
+    scene.wait(heard_now)
+    clock.advance(5 * SECOND)
+    writer.write(numbered(0, 1))
+    scene.wait(lambda: got.numbers == [0] and heard_now())
+
+
+def test_assert_liveliness_of_an_automatic_writer_sends_nothing(scene):
+    scene.reader(scene.node())
+    node = scene.node()
+    writer = scene.writer(node)
+    called = []
+    node.assert_liveliness = lambda writer=None: called.append(writer)  # type: ignore[method-assign]
+    writer.assert_liveliness()
+    assert called == []

@@ -1,0 +1,90 @@
+"""Samples too large for a datagram: they travel as DATA_FRAGs (RTPS 2.5 §8.3.8.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from ...limits import FRAGMENT_SIZE
+from ...structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
+from ...wire.framing import Block
+from ...wire.parameters import (
+    PID_COHERENT_SET,
+    PID_KEY_HASH,
+    PID_STATUS_INFO,
+    ParameterList,
+    encode_sequence_number,
+    encode_status_info,
+)
+from ...wire.runs import scan
+from ...wire.samples import DISPOSED, FILTERED, KEY_ONLY, NO_TIMESTAMP, U8, UNREGISTERED
+from ...wire.submessages import DataFrag
+
+#: DATA_FRAG header, and its inline QoS with key hash, status info, coherent set and sentinel.
+_DATA_FRAG_ROOM: Final = 36 + 20 + 8 + 12 + 4
+
+
+def fragment_size_for(budget: int) -> int:
+    """Bytes of a fragment that fits a datagram with ``budget`` bytes for submessages."""
+    return min(FRAGMENT_SIZE, budget - _DATA_FRAG_ROOM) & ~3
+
+
+@dataclass(frozen=True, slots=True)
+class LargeSample:
+    """A sample that travels as DATA_FRAGs of ``fragment_size`` bytes each."""
+
+    payload: U8
+    fragment_size: int
+    flags: int
+    key_hash: bytes | None
+    coherent_set: int = 0
+
+    @property
+    def fragments(self) -> int:
+        return -(-self.payload.nbytes // self.fragment_size)
+
+    def encode(self, writer_id: bytes, sn: int, number: int, reader_id: bytes = ENTITYID_UNKNOWN) -> bytes:
+        """The DATA_FRAG submessage of fragment ``number`` (from 1)."""
+        start = (number - 1) * self.fragment_size
+        piece = memoryview(self.payload)[start : start + self.fragment_size]
+        return DataFrag(
+            reader_id,
+            writer_id,
+            sn,
+            number,
+            1,
+            self.fragment_size,
+            self.payload.nbytes,
+            piece,
+            self._inline_qos(),
+            bool(self.flags & KEY_ONLY),
+        ).encode()
+
+    def fitting(self, budget: int) -> LargeSample:
+        """The same in fragments that fit ``budget`` bytes."""
+        size = min(self.fragment_size, fragment_size_for(budget))
+        return self if size == self.fragment_size else replace(self, fragment_size=size)
+
+    @classmethod
+    def of_block(cls, block: Block, sn: int, budget: int) -> LargeSample:
+        """A sample framed as DATA."""
+        data = np.array(np.frombuffer(block.slice(sn, sn), np.uint8))
+        run = scan(data, 0, data.nbytes, PREFIX_UNKNOWN, NO_TIMESTAMP).runs[0]
+        hashes = run.key_hashes()
+        key_hash = None if hashes is None else hashes[0].tobytes()
+        payload = np.frombuffer(run.samples().payload(0), np.uint8)
+        flags = int(run.sample_flags()[0])
+        return cls(payload, fragment_size_for(budget), flags, key_hash, run.coherent_set)
+
+    def _inline_qos(self) -> ParameterList | None:
+        parameters = []
+        if self.key_hash is not None:
+            parameters.append((PID_KEY_HASH, self.key_hash))
+        status = self.flags & (DISPOSED | UNREGISTERED | FILTERED)
+        if status:
+            parameters.append((PID_STATUS_INFO, encode_status_info(status)))
+        if self.coherent_set:
+            parameters.append((PID_COHERENT_SET, encode_sequence_number(self.coherent_set)))
+        return ParameterList(tuple(parameters)) if parameters else None
