@@ -175,8 +175,8 @@ class Publication:
             last = self._writer.writer.last_sn
             readers = ", ".join(f"{guid} (had {sn} of {last})" for guid, sn in lost.items())
             raise AcknowledgmentError(
-                f"topic {self._settings.topic!r}: {readers} left or stopped answering before everything was "
-                "acknowledged, and no other reader has it; the task has to write again, or set on_no_reader=drop"
+                f"topic {self._settings.topic!r}: {readers} left before everything was acknowledged, or "
+                "stopped answering, and no other reader has it; the task has to write again, or set on_no_reader=drop"
             )
 
 

@@ -183,12 +183,13 @@ def _check_history(values: Values, role: AppliesTo) -> None:
             raise OptionError(depth, values.given(depth), "has no meaning with history=keep_all; remove one")
         late = durability(values) >= DurabilityKind.TRANSIENT_LOCAL
         # a history that nothing empties reaches the bound once and for all
-        if role is AppliesTo.WRITE and late and values.integer(samples) != LENGTH_UNLIMITED:
-            fix = (
-                f"with durability={durability(values).name.lower()} and history=keep_all writing would stop for "
-                "ever when it is reached; set history=keep_last"
-            )
-            raise OptionError(samples, values.given(samples), fix)
+        for bound in (samples, "max_batches") if role is AppliesTo.WRITE and late else ():
+            if values.integer(bound) != LENGTH_UNLIMITED:
+                fix = (
+                    f"with durability={durability(values).name.lower()} and history=keep_all writing would stop for "
+                    "ever when it is reached; set history=keep_last"
+                )
+                raise OptionError(bound, values.given(bound), fix)
         return
     _check_order(values, depth, "resource_limits.max_samples_per_instance")
     _check_order(values, depth, samples)

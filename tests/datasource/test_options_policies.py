@@ -238,7 +238,7 @@ def _other(policy: object, field: str) -> tuple[str, object]:
     if isinstance(value, bool):
         return ("false" if value else "true"), not value
     if spec.kind.name == "DURATION":
-        return "7ms", 7_000_000
+        return "700ms", 700_000_000
     if spec.maximum is not None:
         return str(spec.maximum), spec.maximum
     return "12", 12

@@ -189,3 +189,10 @@ def test_a_heartbeat_that_would_be_suppressed_names_the_period() -> None:
 )
 def test_no_warning(role: AppliesTo, options: dict[str, str]) -> None:
     assert parse(role, options).warnings == ()
+
+
+def test_max_batches_of_a_history_that_nothing_empties() -> None:
+    options = {"topic": "T", "durability": "transient_local", "batch.enable": "true", "max_batches": "8"}
+    with pytest.raises(OptionError, match=r"max_batches.*history=keep_all"):
+        parse_options(options, AppliesTo.WRITE)
+    parse_options({**options, "history": "keep_last"}, AppliesTo.WRITE)

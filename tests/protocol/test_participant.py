@@ -103,7 +103,11 @@ def test_three_participants_with_several_endpoints(seed: int) -> None:
     writers = [writer(network, host) for host in hosts[:2]]
     assert network.run(
         20 * SECOND,
-        until=lambda: all(len(r.writers) == 2 for r in readers) and all(len(w.readers) == 6 for w in writers),
+        until=lambda: (
+            all(len(r.writers) == 2 for r in readers)
+            and all(len(w.readers) == 6 for w in writers)
+            and len(hosts[2].remote_endpoints) == 6
+        ),
     )
     assert sorted(hosts[2].remote_participants) == [hosts[0].prefix, hosts[1].prefix]
     listed = hosts[2].remote_endpoints

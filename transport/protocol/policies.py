@@ -78,7 +78,7 @@ class WriterPolicy:
     max_repair_bytes: int = 4 << 20
     #: What was sent counts as acknowledged after the keep duration, which adapts between the two.
     disable_positive_acks: bool = False
-    disable_positive_acks_min_sample_keep_duration: int = 1_000_000
+    disable_positive_acks_min_sample_keep_duration: int = 100_000_000
     disable_positive_acks_max_sample_keep_duration: int = 1_000_000_000
     disable_positive_acks_enable_adaptive_sample_keep_duration: bool = True
     #: Percent.

@@ -223,9 +223,9 @@ class StatefulWriter:
         stuck = self._stopped_by not in ("", FLOW_CONTROLLER)
         if stuck and in_set and not count and self.window.is_full_of_one_set:
             raise UsageError(
-                f"the coherent set begun at sample {self._coherent_set} is too large, at "
-                f"{self.unacknowledged_bytes >> 10} KiB: readers hold no more back; end it sooner (in Spark: more "
-                "partitions, or presentation.coherent_access=false)"
+                f"the coherent set begun at sample {self._coherent_set} is too large: {self._stopped_by} is reached "
+                f"at {self.unacknowledged_bytes >> 10} KiB, and readers acknowledge nothing of a set before its end; "
+                "end it sooner (in Spark: more partitions, or presentation.coherent_access=false)"
             )
         taken = part(samples, 0, count)
         hashes = None if key_hashes is None else key_hashes[:count]
