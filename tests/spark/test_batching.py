@@ -160,8 +160,6 @@ class TestInterceptor:
         [
             ("no_such_module:refuse", "'batch.interceptor' = 'no_such_module:refuse': .*--py-files"),
             ("batch_interceptors:accept", "cannot be loaded where the task runs: .* no attribute 'accept'"),
-            ("batch_interceptors:annotations", "is no callable"),
-            ("batch_interceptors", "must be module:callable"),
         ],
     )
     def test_that_is_not_there(self, spark: SparkSession, readers: Readers, name: str, error: str) -> None:
