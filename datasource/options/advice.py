@@ -82,7 +82,8 @@ def _missed_deadline(values: Values) -> str:
 def _shallow_history(values: Values) -> str:
     samples, depth = values.integer("batch.max_samples"), values.integer("history.depth")
     batch = INFINITE if samples == LENGTH_UNLIMITED else samples
-    if not values.boolean("batch.enable") or keeps_all(values) or depth >= batch:
+    batches = values.boolean("batch.enable") or values.boolean("turbo_mode")
+    if not batches or keeps_all(values) or depth >= batch:
         return ""
     return (
         f"history.depth={depth} is less than batch.max_samples={values.given('batch.max_samples') or 'unlimited'}: "

@@ -50,7 +50,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "auto",
         "Bytes of an IP packet to fill at most. `auto`: what the interfaces take unfragmented, and 63 KiB on "
         "loopback.",
-        minimum=576,
+        minimum=MESSAGE_SIZE_LEAST + 28,
         maximum=65_535,
     ),
     OptionSpec(

@@ -117,7 +117,8 @@ def ratios(found: dict[str, Any]) -> list[float]:
     fixed = [batch, *(cells[f"data_batch:{limit}/{PROBE}"] for limit in FIXED)]
     return [
         batch["samples"] / unbatched["samples"],
-        cells[f"unbatched_w256/{PROBE}"]["acknacks"] / max(cells[f"data_batch_w256/{PROBE}"]["acknacks"], 1e-9),
+        cells[f"unbatched_w256/{PROBE}"]["acknacks"]
+        / max(cells[f"data_batch_w256/{PROBE}"]["acknacks"], 1e-9),
         cells[f"turbo/{PROBE}"]["samples"] / max(cell["samples"] for cell in fixed),
         latency["unbatched"][0] / latency["turbo"][0],
     ]

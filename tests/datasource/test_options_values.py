@@ -178,7 +178,7 @@ def test_octets() -> None:
 def test_sizes_and_limits_say_what_else_there_is() -> None:
     with pytest.raises(OptionError, match="1MB or unlimited or auto"):
         parse_options({"topic": "T", "batch.max_data_bytes": "x"}, AppliesTo.WRITE)
-    with pytest.raises(OptionError, match="between 576 and 65535"):
+    with pytest.raises(OptionError, match="between 1228 and 65535"):
         parse_options({"topic": "T", "mtu": "100"}, AppliesTo.READ)
     with pytest.raises(OptionError, match="between 100us and 365d"):
         parse_options({"topic": "T", "reliable_writer.heartbeat_period": "0s"}, AppliesTo.WRITE)

@@ -88,7 +88,7 @@ def test_discovery_does_not_exceed_the_mtu(scene):
     for i, writer in enumerate(writers):
         writer.write(numbered(i, 1))
     scene.wait(lambda: [reader.numbers for reader in readers] == [[i] for i in range(20)])
-    assert PAYLOAD - 200 < max(sizes(scene, there, here)) <= PAYLOAD
+    assert PAYLOAD - 400 < max(sizes(scene, there, here)) <= PAYLOAD
 
 
 def test_loopback_takes_63_kib(scene):

@@ -189,7 +189,7 @@ class Story:
         )
         config = {"lease_duration": LEASE}
         if r.random() < 0.2:
-            config["message_size_max"] = r.choice([600, 1_400, 3_000])
+            config["message_size_max"] = r.choice([1_200, 1_400, 3_000])
         self.subscribe(self.network.add(**config), qos, owed=INFINITE, batches=not foreign)
 
     def subscribe(

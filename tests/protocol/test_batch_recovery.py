@@ -91,7 +91,7 @@ def test_a_reader_with_a_low_limit_under_loss(seed: int) -> None:
     scene.write(samples(0, 4, size=9_000))
     scene.settle()
     scene.network.loss = 0.3
-    late = scene.join(LASTING, message_size_max=600)
+    late = scene.join(LASTING, message_size_max=1_200)
     scene.settle()
     assert numbers(scene.taken[late]) == list(range(4))
 
@@ -100,10 +100,10 @@ def test_what_several_say_stays_within_the_peers_limit() -> None:
     """Answers to an ACKNACK and a NACK_FRAG do not share a datagram that is too large for the reader."""
     scene = Scene(BatchPolicy(), LASTING, writer_policy=WriterPolicy(max_bytes_per_nack_response=1))
     scene.join()
-    scene.write(samples(0, 3, size=1_600))
+    scene.write(samples(0, 3, size=3_600))
     scene.settle()
     scene.network.log = []
-    late = scene.join(LASTING, message_size_max=600)
+    late = scene.join(LASTING, message_size_max=1_200)
     scene.settle()
     assert numbers(scene.taken[late]) == [0, 1, 2]
     address = scene.network.address_of(scene.readers[late][0])
@@ -112,7 +112,7 @@ def test_what_several_say_stays_within_the_peers_limit() -> None:
         for _, to, data in scene.network.log
         if to.address == address and any(kind == 0x16 for kind, *_ in iter_submessages(memoryview(data)))
     ]
-    assert max(len(data) for data in user) <= 600
+    assert max(len(data) for data in user) <= 1_200
 
 
 def test_repairs_and_heartbeats_wait_while_data_waits_for_tokens() -> None:

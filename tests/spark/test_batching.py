@@ -55,7 +55,7 @@ WAYS: dict[str, tuple[dict[str, object], int | None]] = {
     "bytes": ({**BATCH, "batch__max_data_bytes": 400}, None),
     "samples": ({**BATCH, "batch__max_samples": 7}, 286),
     "no_bytes_limit": ({**BATCH, "batch__max_data_bytes": "unlimited", "batch__max_samples": 100}, 20),
-    "resource_limits": ({**BATCH, "resource_limits__max_samples_per_instance": 1, "max_batches": 8}, None),
+    "resource_limits": ({**BATCH, "resource_limits__max_samples_per_instance": 1}, None),
     "auto_flush": ({**BATCH, "batch__auto_flush_size": 400}, None),
     "delay": (
         {**BATCH, "batch__max_flush_delay": "2ms", "batch__source_timestamp_resolution": "0s"},

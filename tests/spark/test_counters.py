@@ -47,7 +47,7 @@ def test_losses_are_in_the_progress_and_offsets_stay_what_they_are(spark, node, 
         publisher.write(points(0, 100))
         wait_for_rows(spark, query, 100)
         with node.lock:
-            publisher.writer.writer.last_sn += 7  # seven samples that nobody will get
+            publisher.writer.writer._history.last_sn += 7  # seven samples that nobody will get
         publisher.write(points(100, 500))
         wait_for_rows(spark, query, 600)
         wait_until(lambda: reported(query).get("status", {}).get("lost") == 7, "the loss in the progress")

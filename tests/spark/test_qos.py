@@ -362,7 +362,7 @@ class TestWarnings:
 class TestMessageSizes:
     def test_sinks_heed_what_readers_take(self, spark, topic, watch):
         query = watch(message_size_max="32KiB")
-        save(rows_of(spark, 5000), topic, batch__enable=True)
+        save(rows_of(spark, 5000), topic, batch__enable=True, max_batches=2)
         assert len(query.xs(5000)) == 5000
         assert query.counter("drop.message_too_large") == 0
 

@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from ..errors import AcknowledgmentError, RtpsError, TransportError
 from ..protocol.events import Event
+from ..protocol.writing.admission import FLOW_CONTROLLER
 from ..protocol.writing.reader_proxy import ReaderProxy
-from ..protocol.writing.writer import FLOW_CONTROLLER, StatefulWriter
+from ..protocol.writing.writer import StatefulWriter
 from ..qos import LivelinessKind
 from ..structure import Guid, Locator
 from ..wire.samples import U8, Samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..limits import MESSAGE_SIZE_LEAST
 from ..structure import Locator
 from ..wire.samples import NO_TIMESTAMP, U8
 from ..wire.submessages import InfoTimestamp
@@ -19,7 +20,7 @@ HEARTBEAT_ROOM: Final = 48
 DATAGRAM_ROOM: Final = HEADER_ROOM + HEARTBEAT_ROOM
 _INFO_TS_SIZE: Final = 12
 #: Small messages to the same addresses share a datagram up to this size, an unfragmented one on any link.
-SHARED_SIZE_MAX: Final = 1_400
+SHARED_SIZE_MAX: Final = MESSAGE_SIZE_LEAST
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..limits import EVENTS_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..limits import EVENTS_MAX, MESSAGE_SIZE_LEAST, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..qos import DataRepresentation, LivelinessKind, Qos
 from ..structure import (
     ENTITYID_P2P_MESSAGE_READER,
@@ -118,7 +118,8 @@ class Participant:
         if config.announce_multicast:
             multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
         self._spdp = Spdp(self._data, multicast, config.peers, now=now)
-        self._sedp = Sedp(self.prefix, message_size=config.message_size, now=now)
+        discovery_size = min(config.message_size, MESSAGE_SIZE_LEAST)
+        self._sedp = Sedp(self.prefix, message_size=discovery_size, now=now)
         self._liveliness = Liveliness(self.prefix, self._spdp.remotes, now=now)
         #: Built-in endpoints of ours, each with the entity id of its counterpart.
         self._builtin_readers = (

@@ -152,7 +152,8 @@ class Batcher:
             for i, size in enumerate(samples.all_lengths().tolist()):
                 try:
                     self._interceptor(size, self.count, self.nbytes, self._intercept)
-                except BaseException:
+                except BaseException as error:
+                    error.add_note(f"raised by the batch interceptor, at a sample of {size} bytes")
                     self._ready = [batch.copy() for batch in self._ready]
                     raise
                 hashes = None if key_hashes is None else key_hashes[i : i + 1]

@@ -10,9 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ...qos import HistoryKind, Qos
 from ...wire.batch import frame_batch
 from ...wire.framing import frame
-from ...wire.samples import DISPOSED, FILTERED, I64, U8, UNREGISTERED, Samples
+from ...wire.samples import DISPOSED, FILTERED, I64, NO_TIMESTAMP, U8, UNREGISTERED, Samples
+from ..instances import Groups
 from ..policies import BatchPolicy
 from .batch_content import BatchContent
 from .batching import PendingBatch
@@ -20,6 +22,7 @@ from .history import Change
 from .large_sample import LargeSample
 
 Bools = npt.NDArray[np.bool_]
+
 
 _DATA_HEADER: Final = 24
 
@@ -59,7 +62,7 @@ class Framing:
 
 
 def data_changes(
-    pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int = 0, coherent_set: int = 0
+    pending: PendingBatch, first_sn: int, framing: Framing, batch_sn: int = 0, coherent_set: int = 0
 ) -> Iterator[Change]:
     """Samples as DATA, a change for each datagram, and for each sample that fits none."""
     edges = [0, pending.count]
@@ -88,9 +91,9 @@ def batch_change(
     pending: PendingBatch,
     first_sn: int,
     framing: Framing,
-    *,
     batch_sn: int,
     coherent_set: int = 0,
+    *,
     removed: Bools | None = None,
 ) -> Change:
     """Samples as one DATA_BATCH."""
@@ -108,6 +111,21 @@ def batch_change(
     )
     content = BatchContent(block, pending.timestamp, framing.policy, framing.budget, pending.timestamps)
     return Change(first_sn, block.last_sn, pending.timestamp, content, batch_sn)
+
+
+def removed_samples(pending: PendingBatch, qos: Qos, expired: int) -> Bools | None:
+    """Which samples of a batch HISTORY or LIFESPAN removes before it is sent; None: none of them.
+
+    ``expired``: samples with this source timestamp or an older one have outlived their LIFESPAN.
+    """
+    removed = np.zeros(pending.count, np.bool_)
+    if qos.history is HistoryKind.KEEP_LAST and qos.history_depth < pending.count:
+        groups = Groups.of(np.arange(pending.count), pending.key_hashes)
+        removed[groups.positions] = groups.ranks_from_end() >= qos.history_depth
+    if expired != NO_TIMESTAMP:
+        stamps = np.array([pending.timestamp]) if pending.timestamps is None else pending.timestamps
+        removed |= (stamps != NO_TIMESTAMP) & (stamps <= expired)
+    return removed if removed.any() else None
 
 
 def _changes(

@@ -17,31 +17,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-import numpy.typing as npt
-
 from ...errors import UsageError
 from ...limits import (
     COHERENT_SET_BYTES_MAX,
     COHERENT_SET_MESSAGES_MAX,
-    FLOW_CONTROLLER_BYTES_MAX,
     MESSAGE_SIZE_MAX,
 )
-from ...qos import LENGTH_UNLIMITED, HistoryKind, Qos
-from ...structure import ENTITYID_UNKNOWN, INFINITE, Guid
+from ...qos import Qos
+from ...structure import INFINITE, Guid
 from ...wire.framing import Block, frame_end_of_coherent_set
 from ...wire.samples import NO_TIMESTAMP, U8, Samples
-from ...wire.submessages import AckNack, AckNackBatch, Heartbeat, HeartbeatBatch, NackFrag
-from ..counts import CountFilter, next_count
+from ...wire.submessages import AckNack, AckNackBatch, NackFrag
+from ..counts import CountFilter
 from ..endpoint_info import ReaderInfo
-from ..instances import Groups
 from ..outgoing import DATAGRAM_ROOM, Outgoing, Packer, union_of
 from ..policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, BatchWire, WriterCounters, WriterPolicy
 from .acknowledgments import Acknowledgments
+from .admission import FLOW_CONTROLLER, Admission
 from .batch_content import BATCH, DATA
 from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
-from .changes import Framing, batch_change, data_changes, fitting, overhead, part
+from .changes import Framing, batch_change, data_changes, overhead, part, removed_samples
+from .heartbeats import Heartbeats
 from .history import Change, WriterHistory
 from .large_sample import fragment_size_for
 from .offered_deadline import OfferedDeadline
@@ -51,13 +48,9 @@ from .repairs import Repairs
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
 
-#: What ``blocked_by`` says where tokens are lacking.
-FLOW_CONTROLLER = "flow controller"
 _FRAGMENT_SIZE_MIN = 64
 #: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
 _BATCH_ROOM = 48 + 16
-
-Bools = npt.NDArray[np.bool_]
 
 
 class StatefulWriter:
@@ -108,6 +101,7 @@ class StatefulWriter:
                 max_samples=qos.max_samples,
                 max_samples_per_instance=qos.max_samples_per_instance,
             )
+        self._admission = Admission(batch, self._history, self.window, self._batcher)
         self._redirect()
         budget = self._framing.budget
         if self._framing.fragment_size < _FRAGMENT_SIZE_MIN:
@@ -117,8 +111,7 @@ class StatefulWriter:
         )
         #: Readers whose request is to be answered later.
         self._asking: dict[Guid, ReaderProxy] = {}
-        self._heartbeat_count = 0
-        self._asserts_liveliness = False
+        self._heartbeats = Heartbeats(guid.entity, self._history, self.counters)
         #: Source timestamp of the newest write, and when that was; the first number of the open coherent set.
         self._time_written = (NO_TIMESTAMP, 0)
         self._coherent_set = 0
@@ -219,7 +212,15 @@ class StatefulWriter:
         self._fit_batches()
         in_set = self._coherent_set != 0
         framing = overhead(flags, with_key_hash=key_hashes is not None, in_coherent_set=in_set)
-        count, self._stopped_by = self._acceptable(samples, framing, now)
+        count, self._stopped_by = self._admission.acceptable(
+            samples,
+            framing,
+            self._framing.budget,
+            kept=self._keeps,
+            awaited=bool(self._awaited),
+            backlog=self.backlog if self.is_asynchronous else None,
+            now=now,
+        )
         stuck = self._stopped_by not in ("", FLOW_CONTROLLER)
         if stuck and in_set and not count and self.window.is_full_of_one_set:
             raise UsageError(
@@ -318,78 +319,25 @@ class StatefulWriter:
     def _send_pending(self, pending: PendingBatch, now: int) -> None:
         """Number, frame, keep and send samples that go together."""
         history, first_sn = self._history, self.last_sn + 1
+        framing, coherent_set = self._framing, self._coherent_set
+        framed: Iterable[Change] = ()
         if pending.alone or not self._broadcast.wants_batches:
-            framed: Iterable[Change] = data_changes(
-                pending,
-                first_sn,
-                self._framing,
-                batch_sn=history.last_batch_sn,
-                coherent_set=self._coherent_set,
-            )
+            framed = data_changes(pending, first_sn, framing, history.last_batch_sn, coherent_set)
         else:
-            removed = self._removed(pending, now)
+            removed = removed_samples(pending, self.qos, history.expired_before)
             if removed is not None and removed.all():
-                framed = ()
                 self._broadcast.gap(first_sn, first_sn + pending.count - 1)
                 history.note_skipped(first_sn, first_sn + pending.count - 1)
             else:
                 history.last_batch_sn += 1
-                framed = (
-                    batch_change(
-                        pending,
-                        first_sn,
-                        self._framing,
-                        batch_sn=history.last_batch_sn,
-                        coherent_set=self._coherent_set,
-                        removed=removed,
-                    ),
-                )
+                batch_sn = history.last_batch_sn
+                framed = (batch_change(pending, first_sn, framing, batch_sn, coherent_set, removed=removed),)
         self._write(framed, pending.count, now)
         if pending.key_hashes is not None and self._keeps:
             history.note_instances(first_sn, pending.key_hashes, pending.flags)
         if self._deadline.is_finite:
             self._deadline.written(pending.key_hashes, pending.flags, now)
         self._acks.written(now)
-
-    def _removed(self, pending: PendingBatch, now: int) -> Bools | None:
-        """Which samples of a batch HISTORY or LIFESPAN has removed before it was sent."""
-        removed: Bools | None = None
-        qos = self.qos
-        if qos.history is HistoryKind.KEEP_LAST and qos.history_depth < pending.count:
-            groups = Groups.of(np.arange(pending.count), pending.key_hashes)
-            removed = np.zeros(pending.count, np.bool_)
-            removed[groups.positions] = groups.ranks_from_end() >= qos.history_depth
-        over = self._history.expired_before
-        if over != NO_TIMESTAMP:
-            stamps = pending.timestamps if pending.timestamps is not None else np.array([pending.timestamp])
-            expired = np.broadcast_to((stamps != NO_TIMESTAMP) & (stamps <= over), pending.count)
-            removed = expired if removed is None else removed | expired
-        return removed if removed is not None and removed.any() else None
-
-    def _acceptable(self, samples: Samples, framing: int, now: int) -> tuple[int, str]:
-        """How many samples from the front resource limits and the send window let in; what stops the rest."""
-        count, stopped_by = samples.count, ""
-        queued = 0 if self._batcher is None else self._batcher.nbytes
-        if self._keeps:
-            room = self._history.room
-            if room is not None and room - self.queued < count:
-                count, stopped_by = max(room - self.queued, 0), "resource_limits.max_samples"
-            if self.batch.max_batches not in (LENGTH_UNLIMITED, 0) and self._batcher is not None:
-                batches = max(0, self.batch.max_batches - self._history.batches)
-                if (fits := self._batcher.fitting(samples, count, batches)) < count:
-                    count, stopped_by = fits, "max_batches"
-        if self.is_asynchronous and count:
-            # Half of it has to be free: else it would be filled in dribbles.
-            room = FLOW_CONTROLLER_BYTES_MAX - self.backlog
-            fits = fitting(samples, count, framing, room) if 2 * room >= FLOW_CONTROLLER_BYTES_MAX else 0
-            if fits < count:
-                count, stopped_by = fits, FLOW_CONTROLLER
-        if not self._awaited or not count:
-            return count, stopped_by
-        fits = self.window.fitting(
-            samples, count, framing, self._framing.budget, now, queued=queued, batcher=self._batcher
-        )
-        return fits, stopped_by if fits == count else "send window"
 
     def _note_blocked(self, blocked_by: str, now: int, *, wrote: bool) -> None:
         if blocked_by:
@@ -452,38 +400,16 @@ class StatefulWriter:
 
     def _piggyback(self, now: int, last_sn: int | None = None) -> None:
         """A HEARTBEAT to all readers, behind the data queued so far."""
-        number = self._next_heartbeat(now)
-        self._broadcast.heartbeat(lambda form: self._heartbeat(ENTITYID_UNKNOWN, form, number, last_sn))
+        count = self._heartbeats.next(now)
+        self._broadcast.heartbeat(lambda form: self._heartbeats.to_all(form, count, last_sn))
         self.window.announced()
         self._acks.schedule.all_told(self.last_sn, now)
 
     def _heartbeat_to(self, proxy: ReaderProxy, now: int) -> None:
         """A HEARTBEAT to one reader."""
         packer = Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
-        packer.add(self._heartbeat_for(proxy, now))
+        packer.add(self._heartbeats.to_one(proxy, now))
         self._queue(packer)
-
-    def _next_heartbeat(self, now: int) -> int:
-        self._heartbeat_count = next_count(self._heartbeat_count, now)
-        self.counters.heartbeats_sent += 1
-        return self._heartbeat_count
-
-    def _heartbeat_for(self, proxy: ReaderProxy, now: int) -> bytes:
-        """To one reader, which begins where it joined, and has lost nothing that others still lack."""
-        number, first_sn = self._next_heartbeat(now), proxy.first_relevant
-        return self._heartbeat(proxy.guid.entity, proxy.form, number, first_sn=first_sn)
-
-    def _heartbeat(
-        self, reader_id: bytes, form: str, count: int, last_sn: int | None = None, *, first_sn: int = 1
-    ) -> bytes:
-        """HEARTBEAT, or HEARTBEAT_BATCH to readers that are sent batches."""
-        history, me, liveliness = self._history, self.guid.entity, self._asserts_liveliness
-        last = self.last_sn if last_sn is None else last_sn
-        first = min(max(history.first_announced, first_sn), last + 1)
-        if form == DATA:
-            return Heartbeat(reader_id, me, first, last, count, liveliness=liveliness).encode()
-        batches = history.first_batch_sn(first), history.last_batch_sn
-        return HeartbeatBatch(reader_id, me, *batches, first, last, count, liveliness=liveliness).encode()
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -512,11 +438,11 @@ class StatefulWriter:
         if len(due) == 1:
             self._heartbeat_to(due[0], now)
         elif due:
-            number = self._next_heartbeat(now)
+            count = self._heartbeats.next(now)
             for form in dict.fromkeys(proxy.form for proxy in due):
                 destinations = [proxy.info.destinations for proxy in due if proxy.form == form]
                 packer = Packer(self.message_size, union_of(destinations), None)
-                packer.add(self._heartbeat(ENTITYID_UNKNOWN, form, number))
+                packer.add(self._heartbeats.to_all(form, count))
                 self._queue(packer)
 
     def _expire(self, now: int) -> None:
@@ -611,7 +537,7 @@ class StatefulWriter:
         self._expire(now)
         answer = self._repairs.answer(proxy, now)
         if answer.packed:
-            answer.add(self._heartbeat_for(proxy, now))
+            answer.add(self._heartbeats.to_one(proxy, now))
             self._queue(answer)
 
     # --- out -------------------------------------------------------------------------------------
@@ -623,9 +549,9 @@ class StatefulWriter:
 
     def assert_liveliness(self, now: int) -> None:
         """Tell all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""
-        self._asserts_liveliness = True
+        self._heartbeats.asserts_liveliness = True
         self._piggyback(now)
-        self._asserts_liveliness = False
+        self._heartbeats.asserts_liveliness = False
 
     def _redirect(self) -> None:
         """Who is matched changed: what is packed goes to those before, and all fits the smallest of those now."""

@@ -1,0 +1,71 @@
+"""How much a writer takes of what is written, and what stops the rest: back-pressure by name.
+
+RESOURCE_LIMITS, max_batches, the send window, and the queue of the flow controller; the first that is full decides.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...limits import FLOW_CONTROLLER_BYTES_MAX
+from ...qos import LENGTH_UNLIMITED
+from ...wire.samples import Samples
+from ..policies import BatchPolicy
+from .batching import Batcher
+from .changes import fitting
+from .history import WriterHistory
+from .send_window import SendWindow
+
+#: What ``blocked_by`` says where tokens are lacking.
+FLOW_CONTROLLER: Final = "flow controller"
+
+
+class Admission:
+    """The bounds of one writer; ``batcher`` holds what waits in the batch in progress."""
+
+    def __init__(
+        self, policy: BatchPolicy, history: WriterHistory, window: SendWindow, batcher: Batcher | None
+    ) -> None:
+        self._max_batches = policy.max_batches
+        self._history = history
+        self._window = window
+        self._batcher = batcher
+
+    def acceptable(
+        self,
+        samples: Samples,
+        framing: int,
+        datagram: int,
+        *,
+        kept: bool,
+        awaited: bool,
+        backlog: int | None,
+        now: int,
+    ) -> tuple[int, str]:
+        """How many samples from the front are let in; what stops the rest, "" if nothing does.
+
+        Each takes ``framing`` bytes more, a datagram has room for ``datagram``. ``kept``: they go into the history;
+        ``awaited``: readers have to acknowledge them; ``backlog``: bytes that wait for tokens, None without a
+        flow controller.
+        """
+        count, stopped_by, batcher = samples.count, "", self._batcher
+        if kept:
+            room = self._history.room
+            queued = 0 if batcher is None else batcher.count
+            if room is not None and room - queued < count:
+                count, stopped_by = max(room - queued, 0), "resource_limits.max_samples"
+            if self._max_batches not in (LENGTH_UNLIMITED, 0) and batcher is not None:
+                batches = max(0, self._max_batches - self._history.batches)
+                if (fits := batcher.fitting(samples, count, batches)) < count:
+                    count, stopped_by = fits, "max_batches"
+        if backlog is not None and count:
+            # Half of it has to be free: else it would be filled in dribbles.
+            room = FLOW_CONTROLLER_BYTES_MAX - backlog
+            fits = fitting(samples, count, framing, room) if 2 * room >= FLOW_CONTROLLER_BYTES_MAX else 0
+            if fits < count:
+                count, stopped_by = fits, FLOW_CONTROLLER
+        if not awaited or not count:
+            return count, stopped_by
+        nbytes = 0 if batcher is None else batcher.nbytes
+        fits = self._window.fitting(samples, count, framing, datagram, now, queued=nbytes, batcher=batcher)
+        return fits, stopped_by if fits == count else "send window"
