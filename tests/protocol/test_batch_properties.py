@@ -408,7 +408,7 @@ class Story:
     def check_nothing_held(self) -> None:
         writer = self.writer
         assert (writer.window.samples, writer.window.nbytes) == (0, 0)
-        assert not writer._asking
+        assert writer._requests.get_timer() is None
         assert not self.one._flow.queued_bytes
         if not self.lasting:
             assert (writer._history.samples, writer._history.nbytes, writer._history.batches) == (0, 0, 0)

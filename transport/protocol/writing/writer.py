@@ -45,6 +45,7 @@ from .offered_deadline import OfferedDeadline
 from .reader_activity import ReaderActivityChanged
 from .reader_proxy import Missing, ReaderProxy
 from .repairs import Repairs
+from .requests import Requests
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
 
@@ -106,12 +107,11 @@ class StatefulWriter:
         budget = self._framing.budget
         if self._framing.fragment_size < _FRAGMENT_SIZE_MIN:
             raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
-        self._repairs = Repairs(
+        repairs = Repairs(
             guid.entity, self._history, policy, self.counters, message_size=message_size, budget=budget
         )
-        #: Readers whose request is to be answered later.
-        self._asking: dict[Guid, ReaderProxy] = {}
         self._heartbeats = Heartbeats(guid.entity, self._history, self.counters)
+        self._requests = Requests(policy, repairs, self._heartbeats, self._queue)
         #: Source timestamp of the newest write, and when that was; the first number of the open coherent set.
         self._time_written = (NO_TIMESTAMP, 0)
         self._coherent_set = 0
@@ -171,7 +171,7 @@ class StatefulWriter:
         if (proxy := self.readers.pop(guid, None)) is None:
             return
         self._redirect()
-        self._asking.pop(guid, None)
+        self._requests.forget(guid)
         self._acks.remove(proxy)
 
     # --- writing ---------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class StatefulWriter:
         timers.append(self.get_flush_timer())
         if not self.is_congested:
             timers.append(self._acks.schedule.get_timer())
-            timers += [proxy.answer_at for proxy in self._asking.values()]
+            timers.append(self._requests.get_timer())
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
@@ -432,8 +432,7 @@ class StatefulWriter:
             self.send(self._batcher.handle_timer(now), now=now)
         if self.is_congested:
             return
-        for proxy in [proxy for proxy in self._asking.values() if proxy.answer_at <= now]:
-            self._answer(proxy, now)
+        self._requests.handle_timer(now)
         due = self._acks.due(now)
         if len(due) == 1:
             self._heartbeat_to(due[0], now)
@@ -475,7 +474,8 @@ class StatefulWriter:
         proxy.requested.add(missing)
         if not missing.is_empty:
             self._acks.on_loss(proxy, missing.ranges()[-1][1], now)
-            self._answer_soon(proxy, now)
+            self._expire(now)
+            self._requests.made(proxy, now, wait=self.is_congested)
         elif not final:
             self._heartbeat_to(proxy, now)
 
@@ -514,31 +514,13 @@ class StatefulWriter:
             return
         self._acks.on_loss(proxy, nack.sn, now)
         proxy.requested.add_fragments(nack.sn, nack.missing)
-        self._answer_soon(proxy, now)
+        self._expire(now)
+        self._requests.made(proxy, now, wait=self.is_congested)
 
     @property
     def is_congested(self) -> bool:
         """What is sent now would wait, and be asked for again meanwhile: no HEARTBEATs then, and no repairs."""
         return self.is_asynchronous and self.backlog > 0
-
-    def _answer_soon(self, proxy: ReaderProxy, now: int) -> None:
-        if self.is_congested:
-            proxy.answer_at = now
-            self._asking[proxy.guid] = proxy
-        elif not self.policy.min_nack_response_delay:
-            self._answer(proxy, now)
-        elif proxy.guid not in self._asking:
-            proxy.answer_at = now + self.policy.min_nack_response_delay
-            self._asking[proxy.guid] = proxy
-
-    def _answer(self, proxy: ReaderProxy, now: int) -> None:
-        """The repairs, and a HEARTBEAT behind them, so that the reader says at once what it still lacks."""
-        self._asking.pop(proxy.guid, None)
-        self._expire(now)
-        answer = self._repairs.answer(proxy, now)
-        if answer.packed:
-            answer.add(self._heartbeats.to_one(proxy, now))
-            self._queue(answer)
 
     # --- out -------------------------------------------------------------------------------------
 
