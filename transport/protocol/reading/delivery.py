@@ -13,7 +13,7 @@ from ...structure import INFINITE, Guid
 from ...wire.samples import Run
 from ..policies import ReaderCounters
 from .coherent import Verdict, is_end_marker
-from .fragments import Reassembly
+from .reassembly import Reassembly
 from .writer_proxy import WriterProxy
 
 

@@ -7,13 +7,11 @@ interval set of at most REORDER_RUNS_MAX intervals, whatever the declared fragme
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from ...errors import DecodeError
 from ...limits import (
     FRAGMENTED_BYTES_MAX,
     FRAGMENTED_SAMPLE_MAX,
@@ -26,11 +24,7 @@ from ...wire.numbers import FragmentNumberSet
 from ...wire.samples import HAS_KEY_HASH, KEY_ONLY, U8, Run
 from ...wire.submessages import DataFrag
 from ..intervals import IntervalSet
-from ..policies import ReaderCounters
 from .coherent import coherent_set_of
-
-if TYPE_CHECKING:
-    from .writer_proxy import WriterProxy
 
 #: An unfinished sample that got no fragment for this long may be thrown out to make room for another.
 _IDLE_NS: Final = 1_000_000_000
@@ -152,64 +146,3 @@ class FragmentBudget:
 
     def _has_room(self, size: int) -> bool:
         return len(self._samples) < FRAGMENTED_SAMPLES_MAX and self.nbytes + size <= FRAGMENTED_BYTES_MAX
-
-
-class Reassembly:
-    """The unfinished samples of one reader's writers; ``writers`` is the reader's own."""
-
-    def __init__(
-        self, budget: FragmentBudget, writers: Mapping[Guid, WriterProxy], counters: ReaderCounters
-    ) -> None:
-        self.budget = budget
-        self._writers = writers
-        self._counters = counters
-
-    def add(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Run | None:
-        """Take fragments in; returns the sample when they were the last it lacked."""
-        sample = proxy.fragments.get(frag.sn) or self._start(proxy, frag, timestamp, now)
-        if sample is None:
-            self._counters.fragment_overflow += 1
-            return None
-        try:
-            fits = sample.add(frag, now)
-        except DecodeError:
-            fits = False
-        if not fits:
-            self._counters.bad_fragments += 1
-            if not sample.received:
-                self.give_up(proxy, frag.sn)
-            return None
-        if not sample.is_complete:
-            return None
-        self.give_up(proxy, frag.sn)
-        return sample.to_run()
-
-    def _start(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> FragmentedSample | None:
-        while self.budget.admits(frag):
-            sample, evicted = self.budget.start(proxy.guid, frag, timestamp, now)
-            for old in evicted:
-                self._writers[old.writer].fragments.pop(old.sn, None)
-                self._counters.fragment_overflow += 1
-            if sample is not None:
-                proxy.fragments[frag.sn] = sample
-                return sample
-            # No room. A best-effort writer's oldest is the least likely to be finished; from a reliable one
-            # the lowest is needed first.
-            victim = None
-            if proxy.fragments:
-                victim = max(proxy.fragments) if proxy.reliable else min(proxy.fragments)
-            if victim is None or (victim > frag.sn) != proxy.reliable:
-                return None
-            self.give_up(proxy, victim)
-            self._counters.fragment_overflow += 1
-        return None
-
-    def give_up(self, proxy: WriterProxy, sn: int) -> None:
-        """Forget an unfinished sample."""
-        self.budget.release(proxy.fragments.pop(sn))
-
-    def discard_below(self, proxy: WriterProxy, sn: int) -> None:
-        """Forget a writer's unfinished samples below ``sn``."""
-        if proxy.fragments:
-            for old in [old for old in proxy.fragments if old < sn]:
-                self.give_up(proxy, old)

@@ -46,7 +46,8 @@ from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .batch_numbers import BatchNumbers
 from .coherent import sets_of
 from .delivery import Delivery
-from .fragments import FragmentBudget, Reassembly
+from .fragments import FragmentBudget
+from .reassembly import Reassembly
 from .reorder import ReorderBudget
 from .responder import Responder
 from .writer_proxy import WriterProxy
