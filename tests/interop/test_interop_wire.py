@@ -20,6 +20,7 @@ from pcap import write_pcap
 from spark_rtps.transport.limits import FRAGMENT_SIZE
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
 
 
@@ -161,3 +162,45 @@ def test_wireshark_finds_nothing_wrong(
     fragments = int((-(-large.all_lengths() // FRAGMENT_SIZE)).sum())
     assert Counter(set(by_writer[blobs.guid.entity])) == Counter(range(1, 21))
     assert len(by_writer[blobs.guid.entity]) == fragments + blobs.writer.counters.repaired_fragments
+
+
+def test_wireshark_finds_every_sample_of_our_batches(
+    participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What our own endpoints say to each other under loss: batches, their HEARTBEATs, their acknowledgements."""
+    sent: list[bytes] = []
+    random = Random(4)
+    writing, reading = participate(), participate()
+    for node in (writing, reading):
+
+        def record(
+            datagrams: Iterable[Datagram], send: Callable[[list[Datagram]], int] = node.sockets.send
+        ) -> int:
+            datagrams = list(datagrams)
+            sent.extend(b"".join(bytes(buffer) for buffer in datagram.buffers) for datagram in datagrams)
+            return send([datagram for datagram in datagrams if random.random() >= 0.1])
+
+        monkeypatch.setattr(node.sockets, "send", record)
+    policy = PublicationPolicy(batch=BatchPolicy(enable=True, max_samples=300))
+    writer = writing.create_writer("cars", "interop::Vehicle", qos(), keyed=True, policy=policy)
+    reader = reading.create_reader("cars", "interop::Vehicle", qos(), keyed=True)
+    reading.on_received = reader.take
+    assert writer.wait_for_readers(40)
+    cars = batch_of(
+        codec("Vehicle"), [{"id": n % 40, "note": "n" * (n % 9), "speed": float(n)} for n in range(3_000)]
+    )
+    writer.write(codec("Vehicle").encode(cars), key_hashes=codec("Vehicle").key_hashes(cars))
+    assert writer.wait_for_acknowledgments(40) == {}
+    assert reader.counters.received_samples == 3_000
+
+    capture = tmp_path / "batches.pcap"
+    capture.write_bytes(write_pcap(sent))
+    all_of_a_batch = ("-o", "rtps.max_batch_samples_dissected:10000")
+    assert tshark(capture, *all_of_a_batch, "-Y", "!rtps || _ws.malformed || _ws.expert") == []
+    kinds = Counter(each.kind for each in submessages(capture))
+    assert min(kinds[kind] for kind in ("DATA_BATCH", "HEARTBEAT_BATCH", "ACKNACK_BATCH")) > 0, kinds
+    found = tshark(
+        capture, *all_of_a_batch, "-Y", "rtps.sm.id == 0x18", "-T", "fields", "-e", "rtps.serialized_data"
+    )
+    samples = sum(len(line.split(",")) for line in found)
+    assert samples == 3_000 + writer.writer.counters.repaired_samples
