@@ -27,6 +27,10 @@ from .publisher_counters import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX, proces
 _STALLED_NS: Final = 3 * NANOSECONDS
 
 
+#: How the counters of samples end that LIFESPAN, OWNERSHIP and the like keep from a source.
+_DROPPED: Final = "_dropped_sample_count"
+
+
 class Kind(enum.Enum):
     SOURCE = "source"
     SINK = "sink"
@@ -139,11 +143,14 @@ def rejected(counters: Mapping[str, int]) -> int:
 
 
 def statuses(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """DDS's statuses by their names, each with all its fields: labels ``status.<name>.<field>``."""
+    """DDS's statuses by their names, each with all its fields: labels ``status.<name>.<field>``; and what QoS kept
+    from a source: ``cache.<field>``."""
     found: dict[str, dict[str, int]] = {}
     for label, value in counters.items():
         prefix, _, rest = label.partition(".")
         name, _, field = rest.partition(".")
+        if prefix == "cache" and rest.endswith(_DROPPED):
+            found.setdefault("DATA_READER_CACHE_STATUS", {})[rest] = value
         if prefix == "status" and field:
             found.setdefault(name.upper(), {})[field] = value
     return found

@@ -153,8 +153,8 @@ def incompatibilities(offered: Qos, requested: Qos) -> list[str]:
         and offered.coherent_access >= requested.coherent_access
         and offered.ordered_access >= requested.ordered_access,
         "PRESENTATION",
-        (offered.presentation_scope.name, offered.coherent_access, offered.ordered_access),
-        (requested.presentation_scope.name, requested.coherent_access, requested.ordered_access),
+        _presentation(offered),
+        _presentation(requested),
     )
     offer = (offered.data_representation or (DataRepresentation.XCDR1,))[0]
     accepted = requested.data_representation or (DataRepresentation.XCDR1,)
@@ -162,6 +162,11 @@ def incompatibilities(offered: Qos, requested: Qos) -> list[str]:
     if not partitions_match(offered.partition, requested.partition):
         need(False, "PARTITION", list(offered.partition) or [""], list(requested.partition) or [""])
     return reasons
+
+
+def _presentation(qos: Qos) -> str:
+    access = [name for name in ("coherent", "ordered") if getattr(qos, f"{name}_access")]
+    return f"{qos.presentation_scope.name} scope, {' and '.join(access) or 'no coherent or ordered'} access"
 
 
 def partitions_match(a: tuple[str, ...], b: tuple[str, ...]) -> bool:

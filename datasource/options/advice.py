@@ -86,8 +86,10 @@ def _shallow_history(values: Values) -> str:
     if not batches or keeps_all(values) or depth >= batch:
         return ""
     return (
-        f"history.depth={depth} is less than batch.max_samples={values.given('batch.max_samples') or 'unlimited'}: "
-        "samples that others replace in the same batch are marked as removed, and readers drop them"
+        f"history.depth={depth} is less than batch.max_samples={values.given('batch.max_samples') or 'unlimited'}: of "
+        f"each batch readers get the last {depth} samples of an instance (of a topic without a key: of all), and drop "
+        "the others as removed; set history=keep_all to have all delivered, or "
+        "accept_writer_removed_batch_samples=true where they are read"
     )
 
 
@@ -146,7 +148,8 @@ def _overflowing_bucket(values: Values) -> str:
     if most == LENGTH_UNLIMITED or LENGTH_UNLIMITED < added <= most:
         return ""
     shown = "unlimited" if added == LENGTH_UNLIMITED else str(added)
-    return f"{bucket}tokens_added_per_period={shown} is more than {bucket}max_tokens={most}: the rest is lost"
+    surplus = "the surplus tokens are not kept"
+    return f"{bucket}tokens_added_per_period={shown} is more than {bucket}max_tokens={most}: {surplus}"
 
 
 _OF_READERS: Final[tuple[Callable[[Values], str], ...]] = (_suppressed_heartbeats, _history_for_best_effort)

@@ -37,6 +37,8 @@ _ORDERED: Final = (
     ("resource_limits.max_samples_per_instance", "resource_limits.max_samples"),
     ("time_based_filter", "deadline"),
     ("log.segment_bytes", "log.max_bytes"),
+    ("reliable_reader.round_trip_time", "reliable_reader.nack_period"),
+    ("reliable_writer.fast_heartbeat_period", "reliable_writer.heartbeat_period"),
 )
 
 #: What only batches have.
@@ -183,11 +185,14 @@ def _check_history(values: Values, role: AppliesTo) -> None:
             raise OptionError(depth, values.given(depth), "has no meaning with history=keep_all; remove one")
         late = durability(values) >= DurabilityKind.TRANSIENT_LOCAL
         # a history that nothing empties reaches the bound once and for all
-        for bound in (samples, "max_batches") if role is AppliesTo.WRITE and late else ():
+        batches = values.boolean("batch.enable") or values.boolean("turbo_mode")
+        bounds = (samples, "max_batches") if batches else (samples,)
+        for bound in bounds if role is AppliesTo.WRITE and late else ():
             if values.integer(bound) != LENGTH_UNLIMITED:
+                where = "" if values.has(bound) else " (of the QoS profile)"
                 fix = (
-                    f"with durability={durability(values).name.lower()} and history=keep_all writing would stop for "
-                    "ever when it is reached; set history=keep_last"
+                    f"with durability={durability(values).name.lower()} and history=keep_all{where} writing would stop "
+                    f"for ever when it is reached; set {bound}=unlimited, durability=volatile, or history=keep_last"
                 )
                 raise OptionError(bound, values.given(bound), fix)
         return

@@ -174,8 +174,8 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _flow(
         "name",
         Kind.TEXT,
-        "Writers of one process that name the same flow controller share its tokens. `default` sends at once, "
-        "`fixed_rate` once per period what was written in it, others as the options below say. All of "
+        "Writers of one process that name the same flow controller share its tokens. `fixed_rate` "
+        "sends once per period what was written in it; all others, `default` too, as the options below say. All of "
         "`flow_controller.` needs `publish_mode=asynchronous`.",
     ),
     _flow(

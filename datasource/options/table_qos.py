@@ -54,7 +54,8 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "keep_all",
         "HISTORY. A `keep_last` writer keeps the last `history.depth` samples of each instance for late joiners "
         "of a `transient_local` topic; what matched readers have not acknowledged it keeps too. A `keep_last` "
-        "reader takes at most so many samples of an instance out of one batch: the others are lost, and counted.",
+        "reader takes at most so many samples of an instance out of one DATA_BATCH, which arrives at once: the others "
+        "are lost, and counted. Samples that arrive one by one go to the log as they come.",
         choices=("keep_all", "keep_last"),
     ),
     OptionSpec("history.depth", Kind.INTEGER, "1", "HISTORY depth; implies `history=keep_last`.", minimum=1),
@@ -65,7 +66,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "RESOURCE_LIMITS max_samples. Of a writer with `history=keep_all`: how many samples may wait for "
         "acknowledgements, then writing waits too; with `keep_last` of a keyed, `transient_local` topic: how "
         "many are kept for late joiners, of all instances together. A batch never holds more. Of a reader: what "
-        "goes beyond in one batch is rejected and counted.",
+        "goes beyond in one DATA_BATCH is rejected and counted.",
         minimum=1,
     ),
     OptionSpec(
@@ -80,7 +81,7 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.COUNT,
         "unlimited",
         "RESOURCE_LIMITS max_samples_per_instance, of keyed topics. A batch holds no more of one instance; what "
-        "goes beyond in one batch a reader rejects.",
+        "goes beyond in one DATA_BATCH a reader rejects.",
         minimum=1,
     ),
     OptionSpec("deadline", Kind.DURATION, "infinite", "DEADLINE period, offered or requested.", minimum=1),

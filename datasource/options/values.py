@@ -29,7 +29,7 @@ def given_options(options: Mapping[str, str], role: AppliesTo) -> dict[str, str]
                 raise _unknown(key, value)
             continue
         if not _suits(spec, role):
-            raise OptionError(spec.name, value, f"applies only to a {spec.applies_to.value}; remove it here")
+            raise OptionError(spec.name, value, f"applies only to {_DOING[spec.applies_to]}; remove it here")
         given[spec.name] = value
     path = next((v for k, v in options.items() if k.lower() == "path"), None)
     if path is not None and given.setdefault("topic", path) != path:
@@ -43,6 +43,9 @@ class Origin(enum.IntEnum):
     DEFAULT = 0
     PROFILE = 1
     GIVEN = 2
+
+
+_DOING: Final = {AppliesTo.READ: "reading", AppliesTo.WRITE: "writing", AppliesTo.BOTH: "either"}
 
 
 class Values:
@@ -62,7 +65,7 @@ class Values:
                 self._profile[name] = text
             else:
                 self.warnings.append(
-                    f"qos.profile {profile.name}: {name}={text} applies only to a {spec.applies_to.value}; ignored"
+                    f"qos.profile {profile.name}: {name}={text} applies only to {_DOING[spec.applies_to]}; ignored"
                 )
         for spec in OPTIONS:
             if spec.name in given:

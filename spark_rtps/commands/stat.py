@@ -49,9 +49,7 @@ def stat(
     ] = False,
     as_json: Annotated[
         bool,
-        typer.Option(
-            "--json", help="Print JSON instead of tables, of all streams; one line a look with --watch."
-        ),
+        typer.Option("--json", help="Print JSON instead of tables; one line a look with --watch."),
     ] = False,
 ) -> None:
     """Show the sources and sinks on this host: samples, backlog, losses, repairs, statuses."""
@@ -68,7 +66,8 @@ def stat(
     while True:
         look = look_around(directories, time.monotonic_ns(), before)
         if as_json:
-            typer.echo(json.dumps(_as_json(look, time.time_ns()), indent=None if watch else 2))
+            found = _as_json(look, time.time_ns(), everything=everything)
+            typer.echo(json.dumps(found, indent=None if watch else 2))
         else:
             if before is not None and console.is_terminal:
                 console.clear()
@@ -107,11 +106,14 @@ def _rates(before: Look, streams: Sequence[Stream], now: int) -> dict[Path, floa
 # --- for programs -----------------------------------------------------------------------------------
 
 
-def _as_json(look: Look, wall: int) -> dict[str, Any]:
+def _as_json(look: Look, wall: int, *, everything: bool) -> dict[str, Any]:
+    from ..datasource.stream_counters import State
+
+    streams = [s for s in look.streams if everything or s.state is not State.ENDED]
     return {
         "time_ns": wall,
         "looked_in": [str(directory) for directory in look.directories],
-        "streams": [_stream_as_json(stream, look.rates.get(stream.path)) for stream in look.streams],
+        "streams": [_stream_as_json(stream, look.rates.get(stream.path)) for stream in streams],
     }
 
 

@@ -156,7 +156,7 @@ def _policy(mode: str) -> Any:
     )
 
     name, _, limit = mode.partition(":")
-    batch = BatchPolicy(enable=True, max_data_bytes=int(limit or 1 << 16), max_flush_delay=10_000_000)
+    batch = BatchPolicy(enable=True, max_data_bytes=int(limit or -1), max_flush_delay=10_000_000)
     if name.endswith("_w256"):  # a send window of 256 samples, of which a batch is one
         window = WriterPolicy(min_send_window_size=256, max_send_window_size=256)
         return replace(_policy(name.removesuffix("_w256")), writer=window)

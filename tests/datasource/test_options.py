@@ -77,8 +77,8 @@ class TestKeys:
         assert "did you mean" not in str(refusal(zzzzzzzzqqq="1"))
 
     def test_options_of_the_other_side(self):
-        assert "applies only to a read; remove it here" in str(refusal(AppliesTo.WRITE, metadata="true"))
-        assert "applies only to a write" in str(refusal(on_no_reader="drop"))
+        assert "applies only to reading; remove it here" in str(refusal(AppliesTo.WRITE, metadata="true"))
+        assert "applies only to writing" in str(refusal(on_no_reader="drop"))
         parse_options({"topic": "T", "metadata": "true", "on_no_reader": "drop"}, AppliesTo.BOTH)
 
 
@@ -205,7 +205,7 @@ class TestMeaning:
     def test_max_samples_that_would_stop_writing_for_ever(self):
         error = refusal(AppliesTo.WRITE, durability="transient_local", resource_limits__max_samples="10")
         assert error.option == "resource_limits.max_samples"
-        for part in ("durability=transient_local", "history=keep_all", "set history=keep_last"):
+        for part in ("durability=transient_local", "history=keep_all", "or history=keep_last"):
             assert part in str(error)
         assert write(resource_limits__max_samples="10").qos.max_samples == 10
         late = {"durability": "transient_local", "history": "keep_last", "resource_limits__max_samples": "10"}

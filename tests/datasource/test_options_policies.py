@@ -247,6 +247,8 @@ def _other(policy: object, field: str) -> tuple[str, object]:
 def _room(field: str) -> dict[str, str]:
     """The other end of a range, far enough away."""
     return {
+        "fast_heartbeat_period": {"reliable_writer.heartbeat_period": "1s"},
+        "round_trip_time": {"reliable_reader.nack_period": "1s"},
         "min_nack_response_delay": {"reliable_writer.max_nack_response_delay": "1s"},
         "min_heartbeat_response_delay": {"reliable_reader.max_heartbeat_response_delay": "1s"},
     }.get(field, {})

@@ -86,7 +86,8 @@ def test_above_the_maximum(spec: OptionSpec) -> None:
 @pytest.mark.parametrize("spec", [s for s in OPTIONS if s.applies_to is not AppliesTo.BOTH], ids=name)
 def test_the_other_side(spec: OptionSpec) -> None:
     other = AppliesTo.WRITE if spec.applies_to is AppliesTo.READ else AppliesTo.READ
-    with pytest.raises(OptionError, match=f"applies only to a {spec.applies_to.value}"):
+    doing = {AppliesTo.READ: "reading", AppliesTo.WRITE: "writing"}[spec.applies_to]
+    with pytest.raises(OptionError, match=f"applies only to {doing}"):
         parse_options({"topic": "T", spec.name: spec.default or "1"}, other)
 
 

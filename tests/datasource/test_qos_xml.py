@@ -248,7 +248,7 @@ class TestFastDds:
         assert found.reader_policy.min_heartbeat_response_delay == 4_000_000
         assert found.reader_policy.max_heartbeat_response_delay == 4_000_000
         assert any(
-            w == "qos.profile arm: lifespan=5s applies only to a write; ignored" for w in found.warnings
+            w == "qos.profile arm: lifespan=5s applies only to writing; ignored" for w in found.warnings
         )
 
     def test_what_has_no_option_is_named(self):

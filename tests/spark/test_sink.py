@@ -84,7 +84,7 @@ class TestBatch:
             frame(spark, 1).write.format("rtps").options(**network()).mode("overwrite").save(topic)
 
     def test_option_of_the_reader(self, spark, topic):
-        with pytest.raises(PySparkException, match="option 'metadata' = 'true': applies only to a read"):
+        with pytest.raises(PySparkException, match="option 'metadata' = 'true': applies only to reading"):
             write(frame(spark, 1), topic, metadata="true")
 
 

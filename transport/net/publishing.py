@@ -234,10 +234,10 @@ class PublishingWriter:
                 self._wait()
                 with self.node.lock:
                     behind = self.writer.unacknowledged(last)
-        if not behind and not self.wait_for_asynchronous_publishing(deadline - time.monotonic()):
+        if not self.wait_for_asynchronous_publishing(deadline - time.monotonic()):
             raise TransportError(
-                f"topic {self.topic!r}: {self.writer.backlog} bytes wait in the flow controller after {timeout:g} s; "
-                "raise flow_controller.token_bucket.tokens_added_per_period, or acknowledgment_timeout"
+                f"topic {self.topic!r}: after {timeout:g} s what was written still waits for tokens of its flow "
+                "controller; raise flow_controller.token_bucket.tokens_added_per_period, or acknowledgment_timeout"
             )
         self._raise_failures()
         return behind

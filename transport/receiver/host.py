@@ -47,6 +47,13 @@ _FIXES: Final = {
     "RELIABILITY": "set reliability=best_effort",
     "DURABILITY": "set durability=volatile (startingOffsets=latest)",
     "PARTITION": "set the option partition",
+    "PRESENTATION": "set presentation.access_scope, .coherent_access and .ordered_access to what the writer offers",
+    "DEADLINE": "set deadline=infinite",
+    "LATENCY_BUDGET": "set latency_budget=infinite",
+    "LIVELINESS": "set liveliness=automatic, or to what the writer offers",
+    "LIVELINESS lease_duration": "set liveliness.lease_duration=infinite",
+    "OWNERSHIP": "set ownership to the writer's",
+    "DESTINATION_ORDER": "set destination_order=by_reception_timestamp",
 }
 #: A topic without a writer for so long is worth a word; less than a batch read listens by default.
 _NOBODY_NS: Final = 4_000_000_000

@@ -294,6 +294,7 @@ class StatefulWriter:
             end = frame_end_of_coherent_set(self.guid.entity, sn)
             change = Change(sn, sn, self._time_written[0], end, self._history.last_batch_sn)
             self._write([change], 1, now)
+            self.counters.written_samples -= 1  # it is no sample of the user's
             self._history.note_end_marker(sn)
             self._acks.written(now)
         self._history.end_set()
