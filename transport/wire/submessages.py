@@ -255,10 +255,10 @@ class HeartbeatFrag:
 
 
 @dataclass(frozen=True, slots=True)
-class AckNack:
-    """ACKNACK (RTPS 2.5 §9.4.5.3): all below ``missing.base`` is acknowledged, ``missing`` is requested."""
+class _Acknowledgment:
+    """All below ``missing.base`` is acknowledged, ``missing`` is requested."""
 
-    KIND: ClassVar[int] = 0x06
+    KIND: ClassVar[int]
     FLAG_F: ClassVar[int] = 0x02
 
     reader_id: bytes
@@ -281,6 +281,20 @@ class AckNack:
         missing, at = SequenceNumberSet.decode(body, 8, little_endian, allow_base_zero=True)
         reader_id, writer_id = _IDS[little_endian].unpack_from(body)
         return cls(reader_id, writer_id, missing, _count(body, at, little_endian), bool(flags & cls.FLAG_F))
+
+
+class AckNack(_Acknowledgment):
+    """ACKNACK (RTPS 2.5 §9.4.5.3), in numbers of samples."""
+
+    KIND = 0x06
+    __slots__ = ()
+
+
+class AckNackBatch(_Acknowledgment):
+    """ACKNACK_BATCH (RTI): the same in numbers of batches."""
+
+    KIND = 0x17
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,35 +389,6 @@ class HeartbeatBatch:
                 raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"HEARTBEAT_BATCH {first}..{last}")
         final, liveliness = bool(flags & cls.FLAG_F), bool(flags & cls.FLAG_L)
         return cls(reader_id, writer_id, first_batch, last_batch, first_sn, last_sn, count, final, liveliness)
-
-
-@dataclass(frozen=True, slots=True)
-class AckNackBatch:
-    """ACKNACK_BATCH (RTI): an ACKNACK whose numbers are those of batches."""
-
-    KIND: ClassVar[int] = 0x17
-    FLAG_F: ClassVar[int] = 0x02
-
-    reader_id: bytes
-    writer_id: bytes
-    missing: SequenceNumberSet
-    count: int
-    final: bool = False
-
-    def encode(self, little_endian: bool = True) -> bytes:
-        flags = self.FLAG_F if self.final else 0
-        ids = _IDS[little_endian].pack(self.reader_id, self.writer_id)
-        count = _COUNT[little_endian].pack(self.count & 0xFFFFFFFF)
-        return encode_submessage(
-            self.KIND, flags, little_endian, ids, self.missing.encode(little_endian), count
-        )
-
-    @classmethod
-    def decode(cls, flags: int, body: memoryview) -> Self:
-        little_endian = flags & FLAG_E
-        missing, at = SequenceNumberSet.decode(body, 8, little_endian, allow_base_zero=True)
-        reader_id, writer_id = _IDS[little_endian].unpack_from(body)
-        return cls(reader_id, writer_id, missing, _count(body, at, little_endian), bool(flags & cls.FLAG_F))
 
 
 _Entity = (
