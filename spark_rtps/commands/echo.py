@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import itertools
 import json
 import math
 import sys
@@ -172,12 +171,11 @@ def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
     """One line a sample. A run is cut where its samples' kind changes, for each reads differently."""
     import numpy as np
 
-    from ..transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED
+    from ..transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, stretches
 
     flags = run.sample_flags()
     empty = run.samples().all_lengths() < _ENCAPSULATION_BYTES
-    cuts = [0, *(np.flatnonzero((np.diff(flags) != 0) | np.diff(empty)) + 1).tolist(), run.count]
-    for first, last in itertools.pairwise(cuts):
+    for first, last in stretches((np.diff(flags) != 0) | np.diff(empty)):
         flag = int(flags[first])
         gone = "disposed" if flag & DISPOSED else "unregistered" if flag & UNREGISTERED else None
         part = run.take(first, last)

@@ -6,7 +6,6 @@ Others may write what we do not: inline QoS of the whole batch, sequence number 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..structure import ENTITYID_UNKNOWN, Guid
 from .framing import ntp_words, spread
 from .numbers import SEQUENCE_NUMBER_MAX, pair
 from .runs import FLAG_E, FLAG_Q, Words, scan_inline_qos
-from .samples import HAS_KEY_HASH, I64, KEY_ONLY, REMOVED, SAMPLE_INDEX, U8, Run, source_timestamps
+from .samples import HAS_KEY_HASH, I64, KEY_ONLY, REMOVED, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
 
 #: Of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
 SAMPLE_INFO_FLAGS: Final = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20)
@@ -367,12 +366,11 @@ def _consecutive(run: Run, infos: _Infos) -> list[Run]:
     cut = numbers[1:] != numbers[:-1] + 1
     if sets is not None:
         cut |= sets[1:] != sets[:-1]
-    edges = [0, *(np.flatnonzero(cut) + 1).tolist(), len(numbers)]
     return [
         replace(
             run.take(first, last),
             first_sn=run.first_sn + int(numbers[first]),
             coherent_set=run.coherent_set if sets is None or not sets[first] else int(sets[first]),
         )
-        for first, last in pairwise(edges)
+        for first, last in stretches(cut)
     ]

@@ -6,7 +6,9 @@ follows it. Data is touched once per run, never once per sample.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +39,11 @@ def source_timestamps(seconds: npt.NDArray[Any], fractions: npt.NDArray[Any]) ->
     stamps = whole * 1_000_000_000 + ((part * 1_000_000_000 + (1 << 31)) >> 32)
     stamps[(whole == 0xFFFF_FFFF) & (part == 0xFFFF_FFFF)] = NO_TIMESTAMP
     return stamps
+
+
+def stretches(changed: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """[first, last) of each stretch of alike samples; ``changed`` (n - 1,): sample i + 1 is unlike sample i."""
+    return pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), len(changed) + 1])
 
 
 # Sample flags: the low bits are StatusInfo_t's (RTPS 2.5 §9.6.4.9), the others ours.
@@ -106,10 +113,11 @@ class Samples:
         return memoryview(self.data)[at : at + n]
 
     def take(self, first: int, last: int) -> Samples:
-        """Samples [first, last); no copy."""
-        if self.stride:
+        """Samples [first, last), also of samples without payload, neither uniform nor ragged; no copy."""
+        if first == 0 and last == self.count:
+            return self
+        if self.offsets is None or self.lengths is None:
             return Samples(self.data, last - first, self.start + first * self.stride, self.stride, self.size)
-        assert self.offsets is not None and self.lengths is not None
         return Samples.ragged(self.data, self.offsets[first:last], self.lengths[first:last])
 
 

@@ -5,7 +5,6 @@ Each form is made when it is first asked for, and kept.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -16,7 +15,7 @@ from ...structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
 from ...wire.batch import BatchBlock
 from ...wire.compressed import compress
 from ...wire.framing import Block, frame
-from ...wire.samples import HAS_KEY_HASH, I64, REMOVED, U8, Run
+from ...wire.samples import HAS_KEY_HASH, I64, REMOVED, U8, Run, stretches
 from ..outgoing import Buffer
 from ..policies import BatchPolicy
 
@@ -146,8 +145,7 @@ class BatchContent:
         writer_id = self.batch.data[_WRITER_ID].tobytes()
         flags, stamps = run.sample_flags(), run.timestamps()
         changed = (flags[1:] != flags[:-1]) | (stamps[1:] != stamps[:-1])
-        edges = [0, *(np.flatnonzero(changed) + 1).tolist(), run.count]
-        for start, stop in itertools.pairwise(edges):
+        for start, stop in stretches(changed):
             part, timestamp = run.take(start, stop), int(stamps[start])
             if flags[start] & REMOVED:
                 yield Stretch(part.first_sn, part.last_sn, None, timestamp)

@@ -317,12 +317,8 @@ def split(batch: PendingBatch, limit: int, overhead: int) -> Iterator[PendingBat
 
 
 def part_of(samples: Samples, first: int, last: int) -> Samples:
-    """Samples [first, last), also of samples without payload; a single one is uniform."""
-    if samples.lengths is None or samples.offsets is None:
-        if samples.stride:
-            return samples.take(first, last)
-        return Samples(samples.data, last - first)
-    if last - first == 1:
+    """Samples [first, last); a single one is uniform."""
+    if last - first == 1 and samples.lengths is not None and samples.offsets is not None:
         return _uniform(samples.data, 1, int(samples.lengths[first]), int(samples.offsets[first]))
     return samples.take(first, last)
 

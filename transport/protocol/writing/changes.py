@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from ...qos import HistoryKind, Qos
 from ...wire.batch import frame_batch
 from ...wire.framing import frame
-from ...wire.samples import DISPOSED, FILTERED, I64, NO_TIMESTAMP, U8, UNREGISTERED, Samples
+from ...wire.samples import DISPOSED, FILTERED, I64, NO_TIMESTAMP, U8, UNREGISTERED, Samples, stretches
 from ..instances import Groups
 from ..policies import BatchPolicy
 from .batch_content import BatchContent
@@ -32,15 +31,6 @@ def overhead(flags: int, *, with_key_hash: bool, in_coherent_set: bool = False) 
     qos = (20 if with_key_hash else 0) + (8 if flags & (DISPOSED | UNREGISTERED | FILTERED) else 0)
     qos += 12 if in_coherent_set else 0
     return _DATA_HEADER + (qos + 4 if qos else 0)
-
-
-def part(samples: Samples, first: int, last: int) -> Samples:
-    """Samples [first, last); also of samples without payload, which are neither uniform nor ragged."""
-    if first == 0 and last == samples.count:
-        return samples
-    if samples.is_uniform:
-        return samples.take(first, last)
-    return Samples.ragged(samples.data, samples.all_offsets()[first:last], samples.all_lengths()[first:last])
 
 
 def fitting(samples: Samples, count: int, framing: int, room: int) -> int:
@@ -65,18 +55,15 @@ def data_changes(
     pending: PendingBatch, first_sn: int, framing: Framing, batch_sn: int = 0, coherent_set: int = 0
 ) -> Iterator[Change]:
     """Samples as DATA, a change for each datagram, and for each sample that fits none."""
-    edges = [0, pending.count]
     flags, stamps = pending.flags, pending.timestamps
-    if not isinstance(flags, int) or stamps is not None:
-        changed = np.zeros(pending.count - 1, np.bool_)
-        if not isinstance(flags, int):
-            changed |= flags[1:] != flags[:-1]
-        if stamps is not None:
-            changed |= stamps[1:] != stamps[:-1]
-        edges = [0, *(np.flatnonzero(changed) + 1).tolist(), pending.count]
-    for start, stop in itertools.pairwise(edges):
+    changed = np.zeros(pending.count - 1, np.bool_)
+    if not isinstance(flags, int):
+        changed |= flags[1:] != flags[:-1]
+    if stamps is not None:
+        changed |= stamps[1:] != stamps[:-1]
+    for start, stop in stretches(changed):
         yield from _changes(
-            part(pending.samples, start, stop),
+            pending.samples.take(start, stop),
             first_sn + start,
             framing,
             timestamp=pending.timestamp if stamps is None else int(stamps[start]),
@@ -152,7 +139,7 @@ def _changes(
             large = LargeSample(payload, framing.fragment_size, flags, key_hash, coherent_set)
             yield Change(first_sn + first, first_sn + first, timestamp, large, batch_sn)
             continue
-        stretch = part(samples, first, last)
+        stretch = samples.take(first, last)
         for block in frame(
             stretch,
             writer_id,

@@ -11,7 +11,6 @@ A change cut down to little is copied out of its block, so at most four times th
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from ...qos import LENGTH_UNLIMITED, HistoryKind, Qos
 from ...structure import INFINITE
 from ...wire.framing import Block
 from ...wire.numbers import SequenceNumberSet
-from ...wire.samples import NO_TIMESTAMP, U8, UNREGISTERED
+from ...wire.samples import NO_TIMESTAMP, U8, UNREGISTERED, stretches
 from ..intervals import IntervalSet
 from .batch_content import BatchContent, MissingSamples
 from .large_sample import LargeSample
@@ -276,8 +275,7 @@ class WriterHistory:
     def note_instances(self, first_sn: int, key_hashes: U8, flags: int | U32) -> None:
         """Which instances the newest samples, from ``first_sn`` on, belong to; costs by instance."""
         if not isinstance(flags, int):
-            edges = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
-            for start, stop in itertools.pairwise(edges):
+            for start, stop in stretches(flags[1:] != flags[:-1]):
                 self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
             return
         if not (self._for_late_joiners and self._keep_last):

@@ -37,7 +37,7 @@ from .admission import FLOW_CONTROLLER, Admission
 from .batch_content import BATCH, DATA
 from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
-from .changes import Framing, batch_change, data_changes, overhead, part, removed_samples
+from .changes import Framing, batch_change, data_changes, overhead, removed_samples
 from .heartbeats import Heartbeats
 from .history import Change, WriterHistory
 from .large_sample import fragment_size_for
@@ -228,7 +228,7 @@ class StatefulWriter:
                 f"at {self.unacknowledged_bytes >> 10} KiB, and readers acknowledge nothing of a set before its end; "
                 "end it sooner (in Spark: more partitions, or presentation.coherent_access=false)"
             )
-        taken = part(samples, 0, count)
+        taken = samples.take(0, count)
         hashes = None if key_hashes is None else key_hashes[:count]
         if self._batcher is None:
             one = PendingBatch(taken, timestamp, None, flags, hashes, True, FlushReason.FLUSH)
