@@ -18,7 +18,13 @@ from spark_rtps.transport.structure import VENDOR_ID, VENDOR_RTI, Guid
 
 READER = EndpointData(Guid(b"\1" * 12, b"\0\0\1\4"), "t", "T", Qos())
 ALL = Abilities(
-    batches=True, codecs=frozenset({"lz4", "zstd"}), message_size_max=9_000, no_positive_acks=True
+    batches=True,
+    codecs=frozenset({"lz4", "zstd"}),
+    message_size_max=9_000,
+    no_positive_acks=True,
+    status_messages=True,
+    publication_log="7-8-9.log",
+    publication_token=1 << 63,
 )
 
 

@@ -20,6 +20,11 @@ class Abilities:
     message_size_max: int = UDP_PAYLOAD_MAX
     #: A reader that sends no positive acknowledgements, a writer that wants none.
     no_positive_acks: bool = False
+    #: A reader that sends status messages, a writer that understands them.
+    status_messages: bool = False
+    #: The name of a writer's publication log, which readers of ours on its host can map, and a number that is in it.
+    publication_log: str = ""
+    publication_token: int = 0
 
 
 NO_ABILITIES: Final = Abilities()
@@ -50,6 +55,8 @@ class ReaderInfo(EndpointInfo):
     #: The largest RTPS message it takes.
     message_size_max: int = UDP_PAYLOAD_MAX
     no_positive_acks: bool = False
+    #: It sends status messages; of others the writer has acknowledgements alone.
+    status_messages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +67,8 @@ class WriterInfo(EndpointInfo):
     no_positive_acks: bool = False
     #: It knows of readers that send none, and does not wait for theirs.
     needs_no_acks: bool = True
+    #: It understands status messages.
+    status_messages: bool = False
+    #: See :class:`Abilities`.
+    publication_log: str = ""
+    publication_token: int = 0

@@ -158,6 +158,7 @@ class LocalEndpoints:
                 can.codecs,
                 can.message_size_max,
                 can.no_positive_acks,
+                can.status_messages,
             )
             if reader != known:
                 local.endpoint.match_reader(reader, now=now)
@@ -171,6 +172,9 @@ class LocalEndpoints:
             qos.is_transient_local,
             can.no_positive_acks,
             needs_no_acks=can.batches,
+            status_messages=can.status_messages,
+            publication_log=can.publication_log,
+            publication_token=can.publication_token,
         )
         if writer != known:
             local.endpoint.match_writer(writer, now=now)

@@ -11,6 +11,22 @@ from ..structure import INFINITE
 
 
 @dataclass(frozen=True, slots=True)
+class CongestionControlPolicy:
+    """How a reader sizes the window it offers; bytes and nanoseconds (Aeron's CongestionControl)."""
+
+    #: ``static``, ``cubic``, or ``module:callable`` of the user's own.
+    kind: str = "static"
+    #: What is offered first, and for ever by ``static``; 0: the kind's own (static: max_window, cubic: 10 datagrams).
+    initial_window: int = 0
+    max_window: int = 4 << 20
+    #: CUBIC's round trip time to begin with, and for good unless ``measure_rtt``.
+    min_rtt: int = 100_000
+    measure_rtt: bool = False
+    #: CUBIC is never slower than TCP Reno would be.
+    tcp_mode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderPolicy:
     """When a reader answers, and what it accepts; nanoseconds. RTI: DATA_READER_PROTOCOL rtps_reliable_reader."""
 
@@ -34,6 +50,15 @@ class ReaderPolicy:
     #: Pre-emptive ACKNACKs from the match to the first HEARTBEAT; doubles up to the maximum.
     preemptive_period: int = 50_000_000
     preemptive_period_max: int = 3_000_000_000
+    #: Status messages to writers of ours: at least so often while samples are consumed.
+    status_message_timeout: int = 200_000_000
+    #: What ``tagged`` flow control asks for.
+    group_tag: int | None = None
+    #: How many readers of a multicast stream are thought to see a loss at once: requests back off by it; 1: unicast.
+    nack_group_size: int = 1
+    #: The longest such back-off.
+    nack_backoff_max: int = 10_000_000
+    congestion_control: CongestionControlPolicy = CongestionControlPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +114,30 @@ class WriterPolicy:
     def repair_suppression(self) -> int:
         """What was sent again is not sent again to the same reader within this time."""
         return max(self.max_nack_response_delay, self.nack_suppression_duration)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowControlPolicy:
+    """Whose feedback paces a writer, and its publication log; bytes and nanoseconds (Aeron's FlowControl)."""
+
+    #: ``unicast``, ``min``, ``max``, ``tagged``, or ``module:callable`` of the user's own.
+    strategy: str = "min"
+    #: A reader that leaves what is asked of it unanswered for so long paces no more.
+    receiver_timeout: int = INFINITE
+    #: Of the readers that pace, with ``tagged``.
+    group_tag: int | None = None
+    #: Not connected until so many readers (with ``tagged``: tagged ones) are there.
+    group_min_size: int = 0
+    #: Of each of the three terms of the publication log; 0: no log, changes have memory of their own.
+    term_length: int = 0
+    #: How far ahead of the sender may be published; 0: half a term.
+    term_window: int = 0
+    #: A claim that is not committed within this time becomes padding.
+    unblock_timeout: int = 15_000_000_000
+    #: Readers of ours on the same host read the publication log instead of datagrams.
+    ipc: bool = False
+    #: The publication log can be read by spies on this host; they alone make it connected.
+    spies_simulate_connection: bool = False
 
 
 class BatchWire(enum.Enum):
@@ -171,6 +220,7 @@ class PublicationPolicy:
     coalescing: bool = True
     #: ``module:callable``, see `batching.Interceptor`.
     interceptor: str | None = None
+    flow_control: FlowControlPolicy = FlowControlPolicy()
 
 
 @dataclass(slots=True)

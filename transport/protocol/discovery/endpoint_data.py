@@ -33,7 +33,9 @@ from .participant_data import locators_of, refuse_not_understood, required
 
 #: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max. Other vendors skip it.
 _PID_ABILITIES: Final = 0x8A01
-_BATCHES, _NO_POSITIVE_ACKS = 0x1, 0x8
+_BATCHES, _NO_POSITIVE_ACKS, _STATUS_MESSAGES = 0x1, 0x8, 0x10
+#: Ours: u64 token, and the name of the publication log as a string.
+_PID_PUBLICATION_LOG: Final = 0x8A02
 _CODECS: Final = {0x2: "lz4", 0x4: "zstd"}
 
 _UNDERSTOOD: Final = frozenset(
@@ -147,6 +149,9 @@ def encode_endpoint(data: EndpointData) -> bytes:
         parameters.append((p.PID_TIME_BASED_FILTER, p.encode_duration(qos.time_based_filter)))
     if data.abilities != NO_ABILITIES:
         parameters.append((_PID_ABILITIES, _encode_abilities(data.abilities)))
+    if log := data.abilities.publication_log:
+        token = data.abilities.publication_token.to_bytes(8, "little")
+        parameters.append((_PID_PUBLICATION_LOG, token + p.encode_string(log)))
     return p.encode_parameter_payload(parameters)
 
 
@@ -184,6 +189,7 @@ def decode_endpoint_key(payload: bytes | memoryview) -> Guid:
 
 def _encode_abilities(abilities: Abilities) -> bytes:
     flags = (_BATCHES if abilities.batches else 0) | (_NO_POSITIVE_ACKS if abilities.no_positive_acks else 0)
+    flags |= _STATUS_MESSAGES if abilities.status_messages else 0
     flags |= sum(bit for bit, codec in _CODECS.items() if codec in abilities.codecs)
     return p.encode_u32(flags) + p.encode_u32(abilities.message_size_max)
 
@@ -193,12 +199,17 @@ def _decode_abilities(parameters: p.ParameterList) -> Abilities:
     vendor = parameters.get(p.PID_VENDOR_ID)
     if value is None or len(value) < 8 or vendor is None or bytes(vendor[:2]) != VENDOR_ID:
         return NO_ABILITIES
-    flags = p.decode_u32(value, little)
+    flags, log, token = p.decode_u32(value, little), "", 0
+    if (named := parameters.get(_PID_PUBLICATION_LOG)) is not None and len(named) > 8:
+        log, token = p.decode_string(named[8:], little), int.from_bytes(named[:8], "little")
     return Abilities(
         bool(flags & _BATCHES),
         frozenset(codec for bit, codec in _CODECS.items() if flags & bit),
         max(MESSAGE_SIZE_LEAST, min(p.decode_u32(value[4:8], little), UDP_PAYLOAD_MAX)),
         bool(flags & _NO_POSITIVE_ACKS),
+        bool(flags & _STATUS_MESSAGES),
+        log,
+        token,
     )
 
 
