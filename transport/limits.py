@@ -22,6 +22,8 @@ PARTICIPANTS_MAX: Final = 1_024
 ENDPOINTS_PER_PARTICIPANT_MAX: Final = 4_096
 #: Matched readers of a sink that `spark-rtps stat` shows one by one.
 READERS_SHOWN_MAX: Final = 32
+#: Matched writers of a source that it shows so.
+WRITERS_SHOWN_MAX: Final = 32
 LOCATORS_MAX: Final = 16
 #: What all remote endpoints together may cost us: serialized bytes, and about a KiB of overhead each.
 ENDPOINT_BYTES_MAX: Final = 64 << 20
@@ -53,5 +55,7 @@ FLOW_CONTROLLER_BYTES_MAX: Final = 4 << 20
 EVENTS_MAX: Final = 65_536
 #: Instances a reader or writer keeps track of, where a policy needs to know them.
 INSTANCES_MAX: Final = 1 << 18
+#: Changes whose positions in the publication log a writer remembers.
+SEQUENCE_POSITIONS_MAX: Final = 16_384
 #: Writers remembered per stream log; the longest silent one is forgotten first.
 WRITERS_MAX: Final = 8_192

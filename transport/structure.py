@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final, NamedTuple
 
 # --- time: integer nanoseconds everywhere; the wire's forms live at its edge ---------------------
@@ -81,7 +80,8 @@ class Locator(NamedTuple):
 
     @property
     def is_multicast(self) -> bool:
-        return ipaddress.ip_address(self.address).is_multicast
+        """224.0.0.0/4; asked for with every datagram."""
+        return 224 <= int(self.address.partition(".")[0]) < 240
 
     def __str__(self) -> str:
         return f"{self.address}:{self.port}"

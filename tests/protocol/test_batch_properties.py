@@ -14,6 +14,7 @@ import pytest
 from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.limits import REORDER_RUNS_MAX
+from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
@@ -107,6 +108,8 @@ class Story:
                 flow_controller=self.flow,
                 coalescing=r.random() < 0.8,
             ),
+            # With its terms so short, what is kept is moved out of the log all the time.
+            log=PublicationLog.create(16 << 20 if self.flow else 64 << 10) if seed % 3 else None,
             now=self.network.now,
         )
         self.subscribers: list[Subscriber] = []

@@ -1,7 +1,7 @@
 """The UDP sockets of one participant: ports by the specification, drained in place.
 
 Receiving: datagrams of one drain lie one behind another in a single buffer, so that the protocol can take a
-run of samples that spans many of them in one NumPy pass.
+run of samples that spans many of them in one NumPy pass. Many small datagrams share a system call (`offload`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,20 @@ from ..structure import (
 )
 from ..wire.samples import U8
 from .interfaces import Interface
+from .offload import (
+    CONTROL_SIZE,
+    TRAIN_ROOM,
+    Routes,
+    Span,
+    Train,
+    control,
+    is_train,
+    pieces,
+    receive_trains,
+    take_apart,
+    takes_trains,
+    trains,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +53,6 @@ _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's b
 _SEND_BUFFER: Final = 4 << 20
 #: Failures of which the destination and the cause are kept.
 _FAILURES_KEPT: Final = 1_024
-
-Span = tuple[int, int, str]
 
 
 class Sockets:
@@ -61,6 +73,11 @@ class Sockets:
         #: Datagrams sent.
         self.sent = 0
         self.send_errors = 0
+        #: System calls that took less than they were given.
+        self.short_sends = 0
+        self._routes = Routes()
+        self._sends_trains = False
+        self._receives_trains = False
         #: The last of them: (``send_errors`` with it, destination, what went wrong).
         self._failures: deque[tuple[int, Locator, str]] = deque(maxlen=_FAILURES_KEPT)
         self.multicast = multicast
@@ -72,6 +89,7 @@ class Sockets:
         try:
             self.metatraffic, self.user = self._bind_unicast()
             self._senders = [self._sender(i.address) for i in self.interfaces]
+            self._sends_trains = takes_trains(self._senders[0])
             self.receivers = [self.user, self.metatraffic]
             group = self._join_multicast() if self.multicast else None
             if group is not None:
@@ -105,45 +123,83 @@ class Sockets:
     def drain(self, source: socket.socket) -> list[Span]:
         """Receive what waits, up to the buffer: (start, stop, source address) of each datagram in ``buffer``."""
         spans: list[Span] = []
-        view, at = self._view, 0
-        if source is self.user:
-            receive = source.recv_into  # user data: the address is not looked at, and costs 20 %
-            try:
-                while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
-                    size = receive(view[at:])
-                    spans.append((at, at + size, ""))
-                    at += (size + 7) & ~7
-            except BlockingIOError:
-                pass
-            except OSError as error:
-                self._receive_failed(error)
-            return spans
         try:
-            while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
-                size, address = source.recvfrom_into(view[at:])
-                spans.append((at, at + size, address[0]))
-                at += (size + 7) & ~7
+            if source is not self.user:
+                self._drain(source, spans)
+            elif self._receives_trains:
+                self._drain_trains(spans)
+            else:
+                self._drain_user(spans)
         except BlockingIOError:
             pass
         except OSError as error:
             self._receive_failed(error)
+        if source is self.user and not self._receives_trains and is_train(self.buffer, spans):
+            self._receives_trains = receive_trains(source)
         return spans
 
+    def _drain(self, source: socket.socket, spans: list[Span]) -> None:
+        view, at = self._view, 0
+        while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
+            size, address = source.recvfrom_into(view[at:])
+            spans.append((at, at + size, address[0]))
+            at += (size + 7) & ~7
+
+    def _drain_user(self, spans: list[Span]) -> None:
+        view, at = self._view, 0
+        receive = self.user.recv_into  # user data: the address is not looked at, and costs half as much again
+        while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
+            size = receive(view[at:])
+            spans.append((at, at + size, ""))
+            at += (size + 7) & ~7
+
+    def _drain_trains(self, spans: list[Span]) -> None:
+        view, at = self._view, 0
+        receive = self.user.recvmsg_into
+        while at + TRAIN_ROOM <= DRAIN_BYTES:
+            size, control, _, _ = receive((view[at:],), CONTROL_SIZE)
+            at = (take_apart(self.buffer, at, size, control, spans) + 7) & ~7
+
     def send(self, datagrams: Iterable[Datagram]) -> int:
-        """Send each datagram to each of its destinations; returns datagrams sent. Errors are counted."""
-        sent = 0
+        """Send each datagram to its destinations, trains of them at once; returns how many left. Failures are
+        counted."""
+        before = self.sent
         senders = self._senders
-        for datagram in datagrams:
-            for to in datagram.destinations:
+        for train in trains(datagrams):
+            alone = len(train[0]) == 1
+            for to in train[0][0].destinations:
                 # A unicast destination takes the kernel's route; a multicast one goes out of every interface.
                 for sender in senders if to.is_multicast else senders[:1]:
-                    try:
-                        sender.sendmsg(datagram.buffers, (), 0, (to.address, to.port))
-                        sent += 1
-                    except OSError as error:
-                        self._send_failed(error, to)
-        self.sent += sent
-        return sent
+                    if alone or not self._send_train(sender, train, to):
+                        self._send_each(sender, train, to)
+        return self.sent - before
+
+    def _send_train(self, sender: socket.socket, train: Train, to: Locator) -> bool:
+        """Whether all of it could be sent at once."""
+        datagrams, segment, nbytes = train
+        if not self._sends_trains or not self._routes.takes(sender, to, segment):
+            return False
+        buffers = pieces([buffer for each in datagrams for buffer in each.buffers], nbytes)
+        try:
+            size = sender.sendmsg(buffers, control(segment), 0, (to.address, to.port))
+        except OSError as error:
+            self._routes.refused(sender, to, segment, error)
+            return False
+        self.sent += len(datagrams)
+        self.short_sends += size < nbytes
+        return True
+
+    def _send_each(self, sender: socket.socket, train: Train, to: Locator) -> None:
+        datagrams, size, left = train
+        for datagram in datagrams:
+            size = min(size, left)
+            left -= size
+            try:
+                sent = sender.sendmsg(pieces(datagram.buffers, size), (), 0, (to.address, to.port))
+                self.sent += 1
+                self.short_sends += sent < size
+            except OSError as error:
+                self._send_failed(error, to)
 
     def failures(self, destinations: Container[Locator], since: int) -> list[str]:
         """What went wrong with each datagram to these that could not be sent since ``send_errors`` was that."""

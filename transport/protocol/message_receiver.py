@@ -24,6 +24,7 @@ from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
 from ..wire.message import FLAG_E, HEADER_SIZE, MAGIC
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
+from ..wire.status_messages import RttMeasurement, StatusMessage
 from ..wire.submessages import (
     AckNack,
     AckNackBatch,
@@ -327,3 +328,14 @@ class MessageReceiver:
             local = self._writers.get(submessage.writer_id)
             if local is not None:
                 local.on_nack_frag(Guid(source, submessage.reader_id), submessage, now=now)
+        elif isinstance(submessage, StatusMessage):
+            local = self._writers.get(submessage.writer_id)
+            if local is not None:
+                local.on_status_message(Guid(source, submessage.reader_id), submessage, now=now)
+        elif isinstance(submessage, RttMeasurement):
+            if submessage.reply:
+                writer = Guid(source, submessage.writer_id)
+                for reader in self._addressed(writer, submessage.reader_id):
+                    reader.on_rtt_measurement(writer, submessage, now=now)
+            elif (local := self._writers.get(submessage.writer_id)) is not None:
+                local.on_rtt_measurement(Guid(source, submessage.reader_id), submessage)

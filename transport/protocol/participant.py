@@ -50,6 +50,8 @@ from .policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
 from .reading.reader import StatefulReader
 from .writing.asynchronous import AsynchronousPublishing
 from .writing.batching import Interceptor
+from .writing.flow_control import FlowControl, flow_control_of
+from .writing.publication import PublicationLog
 from .writing.writer import StatefulWriter
 
 _ENTITY_KEY_MAX: Final = (1 << 24) - 1
@@ -184,6 +186,7 @@ class Participant:
             codecs=CODECS,
             message_size_max=self.config.message_size_max,
             no_positive_acks=policy.disable_positive_acks,
+            status_messages=True,
         )
         data = EndpointData(guid, topic, type_name, qos, abilities=abilities)
         self._sedp.announce(data, now=now)
@@ -201,8 +204,11 @@ class Participant:
         entity_key: int | None = None,
         policy: PublicationPolicy = PUBLICATION_POLICY,
         interceptor: Interceptor | None = None,
+        flow_control: FlowControl | None = None,
+        log: PublicationLog | None = None,
     ) -> StatefulWriter:
-        """A writer of a topic. Raises UsageError."""
+        """A writer of a topic; ``flow_control`` by default as the policy names it, ``log`` holds what is published
+        and is told to readers on this host if it has a name. Raises UsageError."""
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
         guid = self._new_guid(KIND_WRITER_WITH_KEY if keyed else KIND_WRITER_NO_KEY, entity_key)
@@ -214,11 +220,19 @@ class Participant:
             coalescing=policy.coalescing,
             interceptor=interceptor,
             message_size=self.config.message_size,
+            flow_control=flow_control or flow_control_of(policy.flow_control),
+            log=log,
         )
         self._writers[guid.entity] = writer
         if policy.flow_controller is not None:
             self._flow.add(writer, policy.flow_controller, policy.transport_priority)
-        abilities = Abilities(batches=True, no_positive_acks=policy.writer.disable_positive_acks)
+        abilities = Abilities(
+            batches=True,
+            no_positive_acks=policy.writer.disable_positive_acks,
+            status_messages=True,
+            publication_log="" if log is None or log.path is None else log.path.name,
+            publication_token=0 if log is None or log.path is None else log.token,
+        )
         data = EndpointData(guid, topic, type_name, qos, abilities=abilities)
         self._liveliness.add_local(data, now=now)
         if qos.liveliness is not LivelinessKind.AUTOMATIC:

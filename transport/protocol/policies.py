@@ -59,6 +59,11 @@ class ReaderPolicy:
     #: The longest such back-off.
     nack_backoff_max: int = 10_000_000
     congestion_control: CongestionControlPolicy = CongestionControlPolicy()
+    #: Writers wait for this reader; if not, one that stays behind is told after the first time-out, let go after
+    #: another one, and may rejoin after the second.
+    tether: bool = True
+    untethered_window_limit_timeout: int = 5_000_000_000
+    untethered_resting_timeout: int = 10_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,9 @@ class FlowControlPolicy:
     ipc: bool = False
     #: The publication log can be read by spies on this host; they alone make it connected.
     spies_simulate_connection: bool = False
+    #: As of ReaderPolicy, for readers of the publication log.
+    untethered_window_limit_timeout: int = 5_000_000_000
+    untethered_resting_timeout: int = 10_000_000_000
 
 
 class BatchWire(enum.Enum):
@@ -256,6 +264,13 @@ class ReaderCounters:
     acknacks_sent: int = 0
     nacks_sent: int = 0
     nack_frags_sent: int = 0
+    status_messages_sent: int = 0
+    #: Runs that were consumed already, and runs beyond what was offered and half as much again.
+    underruns: int = 0
+    overruns: int = 0
+    rtt_measurements: int = 0
+    #: The last one measured, of whichever writer.
+    rtt_ns: int = 0
 
     def snapshot(self) -> dict[str, int]:
         # A forged HEARTBEAT can lose 2 ** 63 samples; whoever keeps counters keeps 64 bits.
@@ -297,6 +312,11 @@ class WriterCounters:
     offered_deadline_missed: int = 0
     #: Datagrams of an asynchronous reliable writer, HEARTBEATs and repairs mostly, that found its queue full.
     flow_controller_overflow: int = 0
+    #: Flow control: status messages heard; times something waited for a reader's window, and for the publication's
+    #: limit; readers that fell behind those that pace, and began anew.
+    status_messages_received: int = 0
+    flow_control_limits: int = 0
+    dropped_readers: int = 0
     #: LIFESPAN was over before everybody had acknowledged it, or while it was kept for late joiners.
     expired_samples: int = 0
 

@@ -156,6 +156,19 @@ def inline_qos_words(flags: int, with_key_hash: bool, coherent_set: int) -> list
     return [*words, PID_SENTINEL] if words else []
 
 
+def long_data_header(
+    writer_id: bytes, sn: int, flags: int, key_hash: bytes | None, coherent_set: int
+) -> bytes:
+    """What lies before the payload of a DATA that ends its message, however long (octetsToNextHeader 0)."""
+    tail = inline_qos_words(flags, key_hash is not None, coherent_set)
+    out = np.empty((1, 6 + len(tail)), np.uint32)
+    hashes = None if key_hash is None else np.frombuffer(key_hash, np.uint8).reshape(1, 16)
+    _headers(out, 0, writer_id, np.array([sn], np.int64), tail, hashes)
+    kind = FLAG_E | (FLAG_Q if tail else 0) | (FLAG_K if flags & KEY_ONLY else FLAG_D)
+    out[:, 0] = DATA | kind << 8
+    return out.tobytes()
+
+
 def frame_end_of_coherent_set(writer_id: bytes, sn: int) -> Block:
     """The sample without payload that ends a coherent set (RTPS 2.5 §8.7.5): the set it names is unknown."""
     tail = inline_qos_words(0, False, SEQUENCENUMBER_UNKNOWN)

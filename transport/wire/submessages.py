@@ -1,9 +1,10 @@
-"""Every submessage of RTPS 2.5 §9.4.5, and those of batches, one at a time: decode from a body, encode whole.
+"""Every submessage of RTPS 2.5 §9.4.5, of batches, and our own, one at a time: decode from a body, encode whole.
 
 ``decode(flags, body)`` takes what lies between this submessage's header and the next one's; what a later
 minor version may have added at the end is ignored (RTPS 2.5 §8.6.1). Wrong bytes raise DecodeError.
 ``encode`` gives the submessage with its header, padded to 4. Runs of DATA take the fast road instead, see
-``runs``, and so does DATA_BATCH, see ``batch``; the INFO_* ones are in ``info`` and can be had from here.
+``runs``, and so does DATA_BATCH, see ``batch``; the INFO_* ones are in ``info``, ours in ``status_messages``, and
+both can be had from here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .info import InfoDestination, InfoReply, InfoReplyIp4, InfoSource, InfoTime
 from .message import FLAG_E, Buffer, encode_submessage, short_submessage
 from .numbers import FragmentNumberSet, SequenceNumberSet, pair
 from .parameters import ParameterList, decode_parameters
+from .status_messages import RttMeasurement, StatusMessage
 
 __all__ = [
     "SUBMESSAGES",
@@ -34,6 +36,8 @@ __all__ = [
     "InfoTimestamp",
     "NackFrag",
     "Pad",
+    "RttMeasurement",
+    "StatusMessage",
     "Submessage",
     "decode_submessage",
 ]
@@ -394,14 +398,15 @@ class HeartbeatBatch:
 _Entity = (
     Data | DataFrag | Heartbeat | HeartbeatFrag | HeartbeatBatch | AckNack | AckNackBatch | NackFrag | Gap
 )
+_Vendor = StatusMessage | RttMeasurement
 _Interpreter = InfoTimestamp | InfoDestination | InfoSource | InfoReply | InfoReplyIp4 | Pad
-Submessage = _Entity | _Interpreter
+Submessage = _Entity | _Interpreter | _Vendor
 
 SUBMESSAGES: Final[dict[int, type[Submessage]]] = {kind.KIND: kind for kind in Submessage.__args__}
 
 
 def decode_submessage(kind: int, flags: int, body: memoryview) -> Submessage | None:
-    """The submessage, or None for a kind to skip: unknown, or a vendor's own (RTPS 2.5 §8.3.4.1)."""
+    """The submessage, or None for a kind to skip: unknown, or another vendor's own (RTPS 2.5 §8.3.4.1)."""
     known = SUBMESSAGES.get(kind)
     return None if known is None else known.decode(flags, body)
 

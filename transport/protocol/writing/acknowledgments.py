@@ -2,7 +2,10 @@
 
 Invariants:
 * the send window holds what was written and is not acknowledged by every *active* reader
-  (:mod:`.reader_activity`); what is in it is in the history, unless its LIFESPAN is over;
+  (:mod:`.reader_activity`) that paces the writer (:mod:`.flow_control`); what is in it is in the history, unless its
+  LIFESPAN is over;
+* of a reader that does not pace, what it lacks is kept for a term behind the sender; then it is dropped, and goes on
+  with what is sent next;
 * a reader waits (:mod:`.heartbeat_schedule`) until it has everything and is ready;
 * what was sent to a reader without positive acknowledgements counts as acknowledged when the keep duration is
   over (:mod:`.keep_duration`).
@@ -11,22 +14,38 @@ Invariants:
 from __future__ import annotations
 
 from ...structure import Guid
+from ...wire.status_messages import StatusMessage
 from ..policies import WriterCounters, WriterPolicy
+from .flow_control import FlowControl
 from .heartbeat_schedule import HeartbeatSchedule
 from .history import WriterHistory
 from .keep_duration import KeepDuration
+from .pacing import Pacing
+from .publication import Publication
 from .reader_activity import ReaderActivity
-from .reader_proxy import Missing, ReaderProxy
+from .reader_proxy import Missing, ReaderProxy, Requested
 from .send_window import SendWindow
 
 
 class Acknowledgments:
     """The reliable readers of one writer."""
 
-    def __init__(self, policy: WriterPolicy, counters: WriterCounters, history: WriterHistory) -> None:
+    def __init__(
+        self,
+        policy: WriterPolicy,
+        counters: WriterCounters,
+        history: WriterHistory,
+        publication: Publication,
+        flow_control: FlowControl,
+    ) -> None:
         self.readers: dict[Guid, ReaderProxy] = {}
         self.window = SendWindow(policy, counters)
-        self.activity = ReaderActivity(policy, counters)
+        self.activity = ReaderActivity(policy, counters, flow_control.policy.receiver_timeout)
+        self.pacing = Pacing(policy, flow_control, publication.numbers, self.activity.active)
+        #: Readers that are to be told that they begin anew.
+        self._dropped: list[ReaderProxy] = []
+        self._counters = counters
+        self._publication = publication
         self._keep = KeepDuration(policy)
         self.schedule = HeartbeatSchedule(policy, self._keep)
         self._history = history
@@ -37,8 +56,9 @@ class Acknowledgments:
     def add(self, proxy: ReaderProxy, now: int) -> None:
         self.readers[proxy.guid] = proxy
         self.activity.add(proxy)
+        self.pacing.join(proxy)
         if not proxy.positive_acks:
-            self._keep.sent(self._history.last_sn, now)
+            self._keep.sent(self._history.sent_sn, now)
         self.schedule.begin(proxy, now)
 
     def remove(self, proxy: ReaderProxy) -> None:
@@ -47,6 +67,11 @@ class Acknowledgments:
             self.schedule.end(proxy)
             self.activity.remove(proxy.guid)
             self._progress()
+
+    def on_status(self, proxy: ReaderProxy, message: StatusMessage) -> None:
+        """It tells what it has consumed, and what more it takes."""
+        self.pacing.on_status(proxy, message)
+        self.pacing.update()
 
     def unacknowledged(self, sn: int) -> dict[Guid, int]:
         """Active readers that lack something up to ``sn``, and the highest number each has acknowledged."""
@@ -58,8 +83,9 @@ class Acknowledgments:
         """There is more: drop it if nobody waits for it, or begin to wait."""
         if not self.activity.active:
             self._history.trim(self._history.last_sn)
+            self._publication.numbers.forget(self._history.last_sn)
         elif self.activity.unacknowledging:
-            self._keep.sent(self._history.last_sn, now)
+            self._keep.sent(self._history.sent_sn, now)
         if len(self.schedule.waiting) < len(self.readers):
             for proxy in self.readers.values():
                 self.schedule.begin(proxy, now)
@@ -79,7 +105,7 @@ class Acknowledgments:
 
     def on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
         """RTPS 2.5 §8.4.7.5 acked_changes_set."""
-        last_sn = self._history.last_sn
+        last_sn = self._history.sent_sn
         proxy.acknacks_heard += 1
         if final or missing.base > 1 or not missing.is_empty:
             proxy.settled = True
@@ -88,6 +114,7 @@ class Acknowledgments:
         acked = min(missing.base - 1, last_sn)
         if acked > proxy.acked:
             proxy.acked = acked
+            self.pacing.on_acknowledgment(proxy)
             self._progress()
             self._set_pace(now)
         else:
@@ -96,10 +123,15 @@ class Acknowledgments:
 
     def on_loss(self, proxy: ReaderProxy, sn: int, now: int) -> None:
         """It lacks ``sn``, which is no loss where it is history."""
-        if proxy.joined_sn < sn <= self._history.last_sn:
+        if proxy.joined_sn < sn <= self._history.sent_sn:
             self.window.on_loss(sn, self._history.last_sn, now)
             if not proxy.positive_acks:
                 self._keep.on_nack(now)
+
+    def take_dropped(self) -> list[ReaderProxy]:
+        """Readers that fell behind, since the last call: they are to be told that they begin anew."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; the schedule has a timer of its own."""
@@ -108,14 +140,15 @@ class Acknowledgments:
     def handle_timer(self, now: int) -> None:
         if given_up := self._keep.expired(now):
             for proxy in self.readers.values():
-                if not proxy.positive_acks:
-                    proxy.acked = max(proxy.acked, given_up)
+                if not proxy.positive_acks and given_up > proxy.acked:
+                    proxy.acked = given_up
+                    self.pacing.on_acknowledgment(proxy)
             self._progress()
             self._set_pace(now)
 
     def due(self, now: int) -> list[ReaderProxy]:
         """Who is to be sent a HEARTBEAT now."""
-        due = self.schedule.due(self._history.last_sn, now)
+        due = self.schedule.due(self._history.sent_sn, now)
         self._leave_silent(now)
         return due
 
@@ -123,7 +156,7 @@ class Acknowledgments:
 
     def _leave_silent(self, now: int) -> None:
         """Wait no longer for readers that do not answer."""
-        if self.activity.gives_up and self.activity.silent():
+        if self.activity.gives_up and self.activity.silent(now):
             self._progress()
             self._set_pace(now)
 
@@ -131,14 +164,35 @@ class Acknowledgments:
         """What every active reader has leaves the window and, as QoS says, the history."""
         for waiting in list(self.schedule.waiting.values()):
             self._release(waiting)
-        active = self.activity.active.values()
-        acked = min((proxy.acked for proxy in active), default=self._history.last_sn)
+        self.pacing.update()
+        acked = self.pacing.acknowledged(none=self._history.last_sn)
         self.window.acknowledge(acked)
-        self._history.trim(acked)
+        self._trim(acked)
         if not self.window.samples:
             self._blocked = False
         if not self.activity.unacknowledging:
             self._keep.forget()
+
+    def _trim(self, acked: int) -> None:
+        """Nobody waits for what was written up to ``acked``; it stays for those that are a term behind at most."""
+        kept = min((proxy.acked for proxy in self.activity.active.values()), default=acked)
+        if kept < acked:
+            publication = self._publication
+            kept = max(kept, min(acked, publication.numbers.number_at(publication.positions.cleanable)))
+            for proxy in self.activity.active.values():
+                if proxy.acked < kept:
+                    self._drop(proxy)
+        self._history.trim(kept)
+        self._publication.numbers.forget(min(kept, self.pacing.consumed(none=kept)))
+
+    def _drop(self, proxy: ReaderProxy) -> None:
+        """It fell behind, and rejoins at the newest."""
+        proxy.acked = self._history.sent_sn
+        proxy.first_relevant = proxy.acked + 1
+        proxy.requested = Requested()
+        self.pacing.on_acknowledgment(proxy)
+        self._counters.dropped_readers += 1
+        self._dropped.append(proxy)
 
     def _release(self, proxy: ReaderProxy) -> None:
         if proxy.is_ready and proxy.acked >= self._history.last_sn:

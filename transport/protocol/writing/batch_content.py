@@ -87,6 +87,15 @@ class BatchContent:
         self._compressed: dict[str, Buffer] = {}
 
     @property
+    def data(self) -> U8:
+        """The DATA_BATCH."""
+        return self.batch.data
+
+    @data.setter
+    def data(self, data: U8) -> None:
+        self.batch = replace(self.batch, data=data)
+
+    @property
     def nbytes(self) -> int:
         return self.batch.nbytes
 

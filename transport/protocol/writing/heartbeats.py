@@ -38,9 +38,9 @@ class Heartbeats:
 
     def _encode(self, reader_id: bytes, form: str, count: int, first_sn: int, last_sn: int | None) -> bytes:
         history, me, liveliness = self._history, self._writer_id, self.asserts_liveliness
-        last = history.last_sn if last_sn is None else last_sn
+        last = history.sent_sn if last_sn is None else last_sn
         first = min(max(history.first_announced, first_sn), last + 1)
         if form == DATA:
             return Heartbeat(reader_id, me, first, last, count, liveliness=liveliness).encode()
-        batches = history.first_batch_sn(first), history.last_batch_sn
+        batches = history.first_batch_sn(first), history.sent_batch_sn
         return HeartbeatBatch(reader_id, me, *batches, first, last, count, liveliness=liveliness).encode()

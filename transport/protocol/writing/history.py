@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -51,9 +51,12 @@ def addressed_to(reader_id: bytes, block: Block, first: int, last: int) -> U8:
     return data
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
-    """Samples first_sn..last_sn as they go on the wire, with their common source timestamp."""
+    """Samples first_sn..last_sn as they go on the wire, with their common source timestamp.
+
+    Only their :class:`~.publication.Publication` moves what they hold, into its log and out of it.
+    """
 
     first_sn: int
     last_sn: int
@@ -61,6 +64,9 @@ class Change:
     content: Block | LargeSample | BatchContent
     #: The last batch up to and including this change; 0: there is none.
     batch_sn: int = 0
+    #: Its frame in the publication log: where it begins, -1 if it is not there; where the one behind it begins.
+    start: int = -1
+    position: int = 0
 
     @property
     def count(self) -> int:
@@ -80,7 +86,7 @@ class Change:
     def nbytes(self) -> int:
         content = self.content
         if isinstance(content, LargeSample):
-            return content.payload.nbytes
+            return content.data.nbytes
         if isinstance(content, BatchContent):
             return content.nbytes
         if content.count == self.last_sn - self.first_sn + 1:
@@ -92,7 +98,7 @@ class Change:
         block = self.content
         if isinstance(block, LargeSample | BatchContent) or (first == self.first_sn and last == self.last_sn):
             return self
-        part = Change(first, last, self.timestamp, block, self.batch_sn)
+        part = replace(self, first_sn=first, last_sn=last)
         if part.nbytes * _COMPACT_BELOW >= block.nbytes:
             return part
         before = block.end_of(first - 1)
@@ -100,7 +106,7 @@ class Change:
         if not isinstance(ends, int):
             ends = [block.end_of(sn) - before for sn in range(first, last + 1)]
         data = np.array(block.data[before : block.end_of(last)])
-        return Change(first, last, self.timestamp, Block(first, last - first + 1, data, ends), self.batch_sn)
+        return replace(part, content=Block(first, last - first + 1, data, ends), start=-1)
 
 
 class WriterHistory:
@@ -108,6 +114,9 @@ class WriterHistory:
 
     def __init__(self, qos: Qos, first_sn: int = 1) -> None:
         self.last_sn = first_sn - 1
+        #: What was sent so far: the last number, the last batch.
+        self.sent_sn = first_sn - 1
+        self.sent_batch_sn = first_sn - 1
         self.samples = 0
         self.nbytes = 0
         #: Batches held, and the number of the newest one.
@@ -356,7 +365,7 @@ class WriterHistory:
             return 0
         self._expired = now + self._wall_offset - self._lifespan
         over, samples = 0, self.samples
-        while over < len(self._changes) and self._is_over(self._changes[over]):
+        while over < len(self._changes) and self.is_over(self._changes[over]):
             self._account(self._changes[over], -1)
             over += 1
         del self._changes[:over]
@@ -373,7 +382,8 @@ class WriterHistory:
         timestamp = self._changes[0].newest
         return None if timestamp == NO_TIMESTAMP else timestamp + self._lifespan - self._wall_offset
 
-    def _is_over(self, change: Change) -> bool:
+    def is_over(self, change: Change) -> bool:
+        """Whether its LIFESPAN is over."""
         return NO_TIMESTAMP != change.newest <= self._expired
 
     def _drop(self, first: int, last: int) -> None:
@@ -413,12 +423,21 @@ class WriterHistory:
     def find(self, sn: int) -> Change | None:
         """The change that holds ``sn``, or the next higher one; None if there is none."""
         i = bisect_left(self._changes, sn, key=_last_sn)
-        while i < len(self._changes) and self._is_over(self._changes[i]):
+        while i < len(self._changes) and self.is_over(self._changes[i]):
             i += 1
         return self._changes[i] if i < len(self._changes) else None
 
     def changes(self) -> Iterator[Change]:
         return iter(self._changes)
+
+    def changes_from(self, sn: int) -> Iterator[Change]:
+        """The changes that end at ``sn`` or behind it."""
+        for i in range(bisect_left(self._changes, sn, key=_last_sn), len(self._changes)):
+            yield self._changes[i]
+
+    def all_sent(self) -> None:
+        """Nothing waits to be sent."""
+        self.sent_sn, self.sent_batch_sn = self.last_sn, self.last_batch_sn
 
 
 def _first_sn(change: Change) -> int:

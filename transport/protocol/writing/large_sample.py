@@ -31,11 +31,12 @@ def fragment_size_for(budget: int) -> int:
     return min(FRAGMENT_SIZE, budget - _DATA_FRAG_ROOM) & ~3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LargeSample:
     """A sample that travels as DATA_FRAGs of ``fragment_size`` bytes each."""
 
-    payload: U8
+    #: Its payload.
+    data: U8
     fragment_size: int
     flags: int
     key_hash: bytes | None
@@ -43,12 +44,12 @@ class LargeSample:
 
     @property
     def fragments(self) -> int:
-        return -(-self.payload.nbytes // self.fragment_size)
+        return -(-self.data.nbytes // self.fragment_size)
 
     def encode(self, writer_id: bytes, sn: int, number: int, reader_id: bytes = ENTITYID_UNKNOWN) -> bytes:
         """The DATA_FRAG submessage of fragment ``number`` (from 1)."""
         start = (number - 1) * self.fragment_size
-        piece = memoryview(self.payload)[start : start + self.fragment_size]
+        piece = memoryview(self.data)[start : start + self.fragment_size]
         return DataFrag(
             reader_id,
             writer_id,
@@ -56,7 +57,7 @@ class LargeSample:
             number,
             1,
             self.fragment_size,
-            self.payload.nbytes,
+            self.data.nbytes,
             piece,
             self._inline_qos(),
             bool(self.flags & KEY_ONLY),

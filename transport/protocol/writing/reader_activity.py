@@ -3,7 +3,7 @@
 A HEARTBEAT, by itself or behind data, counts when the reader lacks something, acknowledges at all, and the one
 counted before was sent a heartbeat_period ago or longer: those of a burst, and the fast ones, count as one in
 each period. When the reader answers none of max_heartbeat_retries, and the next one is due, it is *inactive* until
-its next ACKNACK.
+its next ACKNACK. So it is when it has answered none for receiver_timeout of the flow control.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...limits import EVENTS_MAX
 from ...qos import LENGTH_UNLIMITED
-from ...structure import Guid
+from ...structure import INFINITE, Guid
 from ..policies import WriterCounters, WriterPolicy
 from .reader_proxy import Missing, ReaderProxy
 
@@ -30,10 +30,16 @@ class ReaderActivityChanged:
 class ReaderActivity:
     """The reliable readers of one writer, active and inactive."""
 
-    def __init__(self, policy: WriterPolicy, counters: WriterCounters) -> None:
+    def __init__(
+        self, policy: WriterPolicy, counters: WriterCounters, receiver_timeout: int = INFINITE
+    ) -> None:
         self.policy = policy
         self.counters = counters
-        self.gives_up = policy.max_heartbeat_retries != LENGTH_UNLIMITED
+        self.gives_up = policy.max_heartbeat_retries != LENGTH_UNLIMITED or receiver_timeout < INFINITE
+        self._retries = (
+            INFINITE if policy.max_heartbeat_retries == LENGTH_UNLIMITED else policy.max_heartbeat_retries
+        )
+        self._timeout = receiver_timeout
         #: Those that are waited for.
         self.active: dict[Guid, ReaderProxy] = {}
         #: How many of them acknowledge nothing.
@@ -50,15 +56,18 @@ class ReaderActivity:
         self._inactive.discard(guid)
         self._count()
 
-    def silent(self) -> list[ReaderProxy]:
-        """Readers that have left too many HEARTBEATs unanswered, now inactive."""
-        retries = self.policy.max_heartbeat_retries
-        silent = [proxy for proxy in self.active.values() if proxy.unanswered > retries]
+    def silent(self, now: int) -> list[ReaderProxy]:
+        """Readers that have left too many HEARTBEATs unanswered, or for too long, now inactive."""
+        silent = [proxy for proxy in self.active.values() if self._is_silent(proxy, now)]
         for proxy in silent:
             del self.active[proxy.guid]
             self._inactive.add(proxy.guid)
             self._change(proxy, is_active=False)
         return silent
+
+    def _is_silent(self, proxy: ReaderProxy, now: int) -> bool:
+        over = proxy.unanswered > 0 and now - proxy.silent_since >= self._timeout
+        return over or proxy.unanswered > self._retries
 
     def heard(self, proxy: ReaderProxy, missing: Missing, last_sn: int) -> None:
         """An ACKNACK is an answer, unless it only repeats that the reader does not get on."""

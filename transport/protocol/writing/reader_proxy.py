@@ -16,6 +16,7 @@ from ..counts import CountFilter
 from ..endpoint_info import ReaderInfo
 from ..intervals import IntervalSet
 from .batch_content import DATA
+from .flow_control import Receiver
 
 
 class Missing(Protocol):
@@ -38,6 +39,7 @@ class ReaderProxy:
         "active",
         "answer_at",
         "batch_acknacks",
+        "consumed",
         "first_relevant",
         "form",
         "fragment_cursor",
@@ -49,11 +51,13 @@ class ReaderProxy:
         "lacks",
         "nack_frags",
         "positive_acks",
+        "receiver",
         "recent",
         "reliable",
         "requested",
         "settled",
         "silent_since",
+        "statuses",
         "unanswered",
         "unheard_interval",
     )
@@ -85,6 +89,10 @@ class ReaderProxy:
         self.acknacks = CountFilter()
         self.batch_acknacks = CountFilter()
         self.nack_frags = CountFilter()
+        self.statuses = CountFilter()
+        #: What it told to have consumed, where it does; and what that means for flow control (:mod:`.pacing`).
+        self.consumed = self.acked
+        self.receiver = Receiver(0, 0)
         self.heartbeat_at = INFINITE
         #: The highest number sent to it again.
         self.history_sent = 0

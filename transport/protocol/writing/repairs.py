@@ -89,7 +89,7 @@ class Repairs:
     def _send_samples(self, answer: Answer, proxy: ReaderProxy, requested: Requested, now: int) -> None:
         done = 0
         for first, last in requested.samples:
-            first, last = max(first, done + 1), min(last, self._history.last_sn)
+            first, last = max(first, done + 1), min(last, self._history.sent_sn)
             if first < proxy.first_relevant:
                 self._gap(answer, proxy, first, proxy.first_relevant - 1)
                 first = proxy.first_relevant
@@ -110,7 +110,7 @@ class Repairs:
         while sn <= last:
             change = self._history.find(sn)
             if change is None or change.first_sn > sn:
-                next_sn = self._history.last_sn + 1 if change is None else change.first_sn
+                next_sn = self._history.sent_sn + 1 if change is None else change.first_sn
                 self._gap(answer, proxy, sn, next_sn - 1)
                 sn = next_sn
                 continue

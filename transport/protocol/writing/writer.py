@@ -16,6 +16,7 @@ used before.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ...errors import UsageError
 from ...limits import (
@@ -27,21 +28,32 @@ from ...qos import Qos
 from ...structure import INFINITE, Guid
 from ...wire.framing import Block, frame_end_of_coherent_set
 from ...wire.samples import NO_TIMESTAMP, U8, Samples
+from ...wire.status_messages import RttMeasurement, StatusMessage
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
 from ..counts import CountFilter
 from ..endpoint_info import ReaderInfo
 from ..outgoing import DATAGRAM_ROOM, Outgoing, Packer, union_of
-from ..policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, BatchWire, WriterCounters, WriterPolicy
+from ..policies import (
+    BATCH_POLICY,
+    WRITER_POLICY,
+    BatchPolicy,
+    BatchWire,
+    FlowControlPolicy,
+    WriterCounters,
+    WriterPolicy,
+)
 from .acknowledgments import Acknowledgments
-from .admission import FLOW_CONTROLLER, Admission
+from .admission import FLOW_CONTROLLER, GROUP, Admission
 from .batch_content import BATCH, DATA
 from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
 from .changes import Framing, batch_change, data_changes, overhead, removed_samples
+from .flow_control import FlowControl
 from .heartbeats import Heartbeats
 from .history import Change, WriterHistory
 from .large_sample import fragment_size_for
 from .offered_deadline import OfferedDeadline
+from .publication import PublicationLog, Publication
 from .reader_activity import ReaderActivityChanged
 from .reader_proxy import Missing, ReaderProxy
 from .repairs import Repairs
@@ -68,12 +80,16 @@ class StatefulWriter:
         interceptor: Interceptor | None = None,
         message_size: int = MESSAGE_SIZE_MAX,
         first_sn: int = 1,
+        flow_control: FlowControl | None = None,
+        log: PublicationLog | None = None,
     ) -> None:
+        """``flow_control`` paces the writer, by default the slowest reader does; ``log`` holds what is published."""
         self.guid = guid
         self.qos = qos
         self.policy = policy
         self._batch = batch
-        self.message_size = message_size
+        #: A whole message has to fit a frame of the log.
+        self.message_size = message_size if log is None else min(message_size, log.max_message_length)
         self.readers: dict[Guid, ReaderProxy] = {}
         self.counters = WriterCounters()
         #: What the last :meth:`write` could not take all for: "send window", "resource_limits.max_samples" or "".
@@ -83,12 +99,16 @@ class StatefulWriter:
         self.backlog = 0
         self._first_sn = first_sn
         self._history = WriterHistory(qos, first_sn)
-        self._acks = Acknowledgments(policy, self.counters, self._history)
+        flow_control = flow_control or FlowControl(FlowControlPolicy())
+        self._publication = Publication(guid, self._history, flow_control.policy, log)
+        #: How far is published and sent, and how far it may be.
+        self.positions = self._publication.positions
+        self._acks = Acknowledgments(policy, self.counters, self._history, self._publication, flow_control)
         self.window = self._acks.window
         #: Readers that have to acknowledge what is written.
         self._awaited = self._acks.activity.active
         self._deadline = OfferedDeadline(qos.deadline)
-        self._broadcast = Broadcast(guid.entity, message_size, coalescing=coalescing)
+        self._broadcast = Broadcast(guid.entity, self.message_size, coalescing=coalescing)
         #: Whether :meth:`queue` and :meth:`flush` alone touch what is queued: one thread needs no lock for them.
         self.is_queue_unshared = (
             batch.enable and not batch.thread_safe_write and batch.max_flush_delay >= INFINITE
@@ -97,24 +117,31 @@ class StatefulWriter:
         if batch.batches:
             self._batcher = Batcher(
                 batch,
-                limit=message_size,
+                limit=self.message_size,
                 interceptor=interceptor,
                 max_samples=qos.max_samples,
                 max_samples_per_instance=qos.max_samples_per_instance,
             )
-        self._admission = Admission(batch, self._history, self.window, self._batcher)
+        self._admission = Admission(batch, self._history, self.window, self._batcher, self._publication)
         self._redirect()
         budget = self._framing.budget
         if self._framing.fragment_size < _FRAGMENT_SIZE_MIN:
             raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
         repairs = Repairs(
-            guid.entity, self._history, policy, self.counters, message_size=message_size, budget=budget
+            guid.entity,
+            self._history,
+            policy,
+            self.counters,
+            message_size=self.message_size,
+            budget=budget,
         )
         self._heartbeats = Heartbeats(guid.entity, self._history, self.counters)
         self._requests = Requests(policy, repairs, self._heartbeats, self._queue)
         #: Source timestamp of the newest write, and when that was; the first number of the open coherent set.
         self._time_written = (NO_TIMESTAMP, 0)
         self._coherent_set = 0
+        #: First and last number of the newest coherent set: it is sent whole, for nothing of it is consumed before.
+        self._newest_set = (1, 0)
         self._out: list[Outgoing] = []
 
     @property
@@ -154,13 +181,14 @@ class StatefulWriter:
         proxy = ReaderProxy(
             info,
             reliable=reliable,
-            first_relevant=self._first_sn if wants_history else self.last_sn + 1,
-            joined_sn=self.last_sn,
+            first_relevant=self._first_sn if wants_history else self._history.sent_sn + 1,
+            joined_sn=self._history.sent_sn,
             positive_acks=positive_acks,
             form=self._form_for(info),
         )
         self.readers[info.guid] = proxy
         self._redirect()
+        self._connect()
         if reliable:
             self._acks.add(proxy, now)
             self._expire(now)
@@ -173,6 +201,7 @@ class StatefulWriter:
         self._redirect()
         self._requests.forget(guid)
         self._acks.remove(proxy)
+        self._connect()
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -210,6 +239,9 @@ class StatefulWriter:
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         self._time_written = (timestamp, now)
         self._fit_batches()
+        if not self.is_connected and self._acks.pacing.wants_group:
+            self._stopped_by = GROUP
+            return 0, []
         in_set = self._coherent_set != 0
         framing = overhead(flags, with_key_hash=key_hashes is not None, in_coherent_set=in_set)
         count, self._stopped_by = self._admission.acceptable(
@@ -281,6 +313,7 @@ class StatefulWriter:
             raise UsageError("a coherent set is open already")
         self.flush(now=now, reason=FlushReason.COHERENT_SET)
         self._coherent_set = self.last_sn + 1
+        self._newest_set = self._coherent_set, INFINITE
         self._history.begin_set()
         self.window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * self._framing.budget))
 
@@ -297,6 +330,7 @@ class StatefulWriter:
             self.counters.written_samples -= 1  # it is no sample of the user's
             self._history.note_end_marker(sn)
             self._acks.written(now)
+        self._newest_set = begun, self.last_sn
         self._history.end_set()
         self.window.end_set()
 
@@ -313,6 +347,7 @@ class StatefulWriter:
             self._history.end_set()
             return
         self._broadcast.gap(begun, self._history.abort_set())
+        self._publication.give_up(begun)
         self._acks.given_up(begun, now)
         self._acks.written(now)
         self.request_acknowledgment(now)
@@ -356,11 +391,36 @@ class StatefulWriter:
         last_sn = history.last_sn + count
         if keep or self.readers:
             for change in changes:
+                self._publication.publish(change)
                 if keep:
                     history.append(change)
+                if self._awaited:
+                    self.window.add(change)
                 history.last_sn = change.last_sn
-                self._send(change, now)
+                self.counters.written_bytes += change.nbytes
         history.last_sn = last_sn
+        self._transmit(now)
+
+    def _transmit(self, now: int) -> None:
+        """Send what is published, as far as flow control lets it (Aeron's sender)."""
+        publication, pacing = self._publication, self._acks.pacing
+        unsent = publication.unsent
+        while unsent:
+            change = unsent[0]
+            if change.position > pacing.limit and not self._may_exceed(change):
+                self.positions.back_pressured()
+                self.counters.flow_control_limits += 1
+                break
+            publication.sent(change)
+            if not self._history.is_over(change):
+                self._send(change, now)
+        publication.settle()
+        publication.conduct()
+
+    def _may_exceed(self, change: Change) -> bool:
+        """Beyond the limit goes a coherent set, and alone what is larger than the whole window."""
+        first, last = self._newest_set
+        return first <= change.first_sn <= last or self._acks.pacing.has_consumed(self.positions.snd_pos)
 
     @property
     def _keeps(self) -> bool:
@@ -369,9 +429,6 @@ class StatefulWriter:
 
     def _send(self, change: Change, now: int) -> None:
         """Queue a change's first and only sending to all; HEARTBEATs ride along where they are due."""
-        self.counters.written_bytes += change.nbytes
-        if self._awaited:
-            self.window.add(change)
         if not self.readers:
             return
         if self.is_asynchronous:
@@ -404,7 +461,7 @@ class StatefulWriter:
         count = self._heartbeats.next(now)
         self._broadcast.heartbeat(lambda form: self._heartbeats.to_all(form, count, last_sn))
         self.window.announced()
-        self._acks.schedule.all_told(self.last_sn, now)
+        self._acks.schedule.all_told(self._history.sent_sn, now)
 
     def _heartbeat_to(self, proxy: ReaderProxy, now: int) -> None:
         """A HEARTBEAT to one reader."""
@@ -431,6 +488,7 @@ class StatefulWriter:
         if self._batcher is not None and flush_at is not None and flush_at <= now:
             self._fit_batches()
             self.send(self._batcher.handle_timer(now), now=now)
+        self._progress(now)
         if self.is_congested:
             return
         self._requests.handle_timer(now)
@@ -472,6 +530,7 @@ class StatefulWriter:
     def _on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
         self.counters.acknacks += 1
         self._acks.on_acknack(proxy, missing, now, final=final)
+        self._progress(now)
         proxy.requested.add(missing)
         if not missing.is_empty:
             self._acks.on_loss(proxy, missing.ranges()[-1][1], now)
@@ -479,6 +538,49 @@ class StatefulWriter:
             self._requests.made(proxy, now, wait=self.is_congested)
         elif not final:
             self._heartbeat_to(proxy, now)
+
+    def on_status_message(self, reader: Guid, message: StatusMessage, *, now: int) -> None:
+        """A reader of ours says what it has consumed, and what more it takes."""
+        proxy = self._reader(reader)
+        if proxy is None or not self._is_new(proxy.statuses, message.count, now):
+            return
+        self.counters.status_messages_received += 1
+        self._acks.on_status(proxy, message)
+        self._progress(now)
+
+    def on_rtt_measurement(self, reader: Guid, message: RttMeasurement) -> None:
+        """A reader measures how long an answer takes: this is it."""
+        if (proxy := self._reader(reader)) is not None and not message.reply:
+            packer = Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
+            packer.add(replace(message, reply=True, reception_delta=0).encode())
+            self._queue(packer)
+
+    def _progress(self, now: int) -> None:
+        """Acknowledgements, or their absence, may let more be sent."""
+        for proxy in self._acks.take_dropped():
+            self._requests.forget(proxy.guid)
+            self._heartbeat_to(proxy, now)
+        if self._publication.unsent:
+            self._transmit(now)
+        self._connect()
+
+    def _connect(self) -> None:
+        if self.readers and self._acks.pacing.is_connected:
+            self.positions.connect()
+        else:
+            self.positions.disconnect()
+        self._publication.conduct()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a reader, and as many as flow control wants."""
+        return self.positions.is_connected
+
+    @property
+    def send_limit(self) -> tuple[int, Guid | None]:
+        """How far flow control lets the writer send, INFINITE where nothing does, and which reader it waits for."""
+        slowest = self._acks.pacing.slowest()
+        return self._acks.pacing.limit, None if slowest is None else slowest.guid
 
     def _reader(self, guid: Guid) -> ReaderProxy | None:
         proxy = self._acks.readers.get(guid)
@@ -528,6 +630,7 @@ class StatefulWriter:
     def outgoing(self) -> list[Outgoing]:
         """What to send now."""
         out, self._out = self._out, []
+        self._publication.handed_over()
         return out + self._broadcast.take()
 
     def assert_liveliness(self, now: int) -> None:

@@ -1,0 +1,157 @@
+"""Trains: many datagrams in one system call, where the kernel takes them apart and puts them together.
+
+Sending (UDP GSO): consecutive datagrams of equal length to the same destinations, of which the last may be
+shorter, are handed over in one piece; the kernel cuts it. Receiving (UDP GRO): what came as a train is handed
+out in one piece, with the length to cut it by. On the wire nothing changes.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ..limits import LOCATORS_MAX, PARTICIPANTS_MAX, UDP_PAYLOAD_MAX
+from ..protocol.outgoing import Buffer, Datagram
+from ..structure import VENDOR_ID, Locator
+from ..wire.message import HEADER_SIZE
+from ..wire.samples import U8
+
+Span = tuple[int, int, str]
+
+_SOL_UDP: Final = socket.IPPROTO_UDP
+_UDP_SEGMENT: Final = 103
+_UDP_GRO: Final = 104
+#: What every kernel that has UDP_SEGMENT takes.
+SEGMENTS_MAX: Final = 64
+#: Longer datagrams gain nothing: those of jumbo frames (8,972 bytes) go seven at a time.
+SEGMENT_SIZE_MAX: Final = UDP_PAYLOAD_MAX // 7
+#: Pieces below this, if there are many, are copied together sooner than gathered by the kernel.
+_PIECE_MIN: Final = 1_024
+_PIECES_MANY: Final = 8
+#: The route's device computes no checksums, or the segments do not fit its MTU.
+_REFUSED: Final = (errno.EIO, errno.EINVAL, errno.EMSGSIZE)
+#: Routes of which it is remembered what they refuse.
+_ROUTES_MAX: Final = PARTICIPANTS_MAX * LOCATORS_MAX
+#: So many datagrams of one length and of our own kind, one behind another, are a train that was taken apart.
+_TRAIN_SEEN: Final = 8
+CONTROL_SIZE: Final = socket.CMSG_SPACE(4)
+#: What a train received may take up in the buffer: at most 3 bytes are put behind each message.
+TRAIN_ROOM: Final = UDP_PAYLOAD_MAX + UDP_PAYLOAD_MAX // HEADER_SIZE * 3
+
+#: Datagrams to the same destinations, bytes of each of them but the last, which may have fewer, and bytes of all.
+Train = tuple[list[Datagram], int, int]
+
+
+def control(segment: int) -> list[tuple[int, int, bytes]]:
+    """What tells the kernel where to cut."""
+    return [(_SOL_UDP, _UDP_SEGMENT, segment.to_bytes(2, sys.byteorder))]
+
+
+def pieces(buffers: list[Buffer], nbytes: int) -> list[Buffer]:
+    """The buffers as a system call takes them best; there may be more than it takes at all."""
+    if len(buffers) > _PIECES_MANY and len(buffers) * _PIECE_MIN > nbytes:
+        return [b"".join(buffers)]
+    return buffers
+
+
+def trains(datagrams: Iterable[Datagram]) -> Iterator[Train]:
+    """All datagrams in order, together as far as they go together."""
+    train: list[Datagram] = []
+    segment = nbytes = 0
+    for each in datagrams:
+        size = sum(map(len, each.buffers))
+        if train:
+            if (
+                0 < size <= segment <= SEGMENT_SIZE_MAX
+                and len(train) * segment == nbytes  # none of them is shorter
+                and nbytes + size <= UDP_PAYLOAD_MAX
+                and len(train) < SEGMENTS_MAX
+                and each.destinations == train[0].destinations
+            ):
+                train.append(each)
+                nbytes += size
+                continue
+            yield train, segment, nbytes
+        train, segment, nbytes = [each], size, size
+    if train:
+        yield train, segment, nbytes
+
+
+class Routes:
+    """Which trains may be tried: each route refuses alone, by the length of its segments."""
+
+    def __init__(self) -> None:
+        #: The least segment that was refused.
+        self._refused: dict[tuple[socket.socket, Locator], int] = {}
+
+    def takes(self, sender: socket.socket, to: Locator, segment: int) -> bool:
+        return not self._refused or segment < self._refused.get((sender, to), segment + 1)
+
+    def refused(self, sender: socket.socket, to: Locator, segment: int, error: OSError) -> None:
+        """A train could not be sent; if that is the route's doing, no other like it is tried."""
+        if error.errno not in _REFUSED:
+            return
+        if len(self._refused) >= _ROUTES_MAX:
+            self._refused.clear()
+        self._refused[sender, to] = 0 if error.errno == errno.EIO else segment
+
+
+def takes_trains(sender: socket.socket) -> bool:
+    """Whether the kernel knows UDP_SEGMENT; one that does not would send a train as one datagram."""
+    try:
+        sender.setsockopt(_SOL_UDP, _UDP_SEGMENT, 0)
+    except OSError:
+        return False
+    return True
+
+
+def receive_trains(receiver: socket.socket) -> bool:
+    """Have trains handed out in one piece; False where the kernel cannot."""
+    try:
+        receiver.setsockopt(_SOL_UDP, _UDP_GRO, 1)
+    except OSError:
+        return False
+    return True
+
+
+def is_train(data: U8, spans: list[Span]) -> bool:
+    """Whether the datagrams of a drain look as if they had come in a train.
+
+    Only participants like us send trains. From all others every datagram would only cost more: to be told of
+    trains takes a longer system call.
+    """
+    if len(spans) <= _TRAIN_SEEN:
+        return False
+    start, stop, _ = spans[-2]  # the last may be shorter
+    vendor = data[start + 6 : start + 8].tobytes()  # RTPS 2.5 §9.4.4: behind magic and version
+    if vendor != VENDOR_ID or stop - start > SEGMENT_SIZE_MAX:
+        return False
+    return {stop - start for start, stop, _ in spans[-1 - _TRAIN_SEEN : -1]} == {stop - start}
+
+
+def take_apart(data: U8, at: int, size: int, control: list[tuple[int, int, bytes]], spans: list[Span]) -> int:
+    """Add the span of each datagram of the ``size`` bytes at ``data[at:]``; returns where what they take up ends.
+
+    Spans of messages begin at multiples of 4, as ``at`` does.
+    """
+    segment = int.from_bytes(control[0][2], sys.byteorder) if control else size
+    if not 0 < segment < size:
+        spans.append((at, at + size, ""))
+        return at + size
+    pitch = segment
+    if segment % 4 and segment >= HEADER_SIZE:  # what is shorter is no message, and nobody looks into it
+        pitch = (segment + 3) & ~3
+        whole, rest = divmod(size, segment)
+        packed = data[at : at + size].copy()
+        data[at : at + whole * pitch].reshape(whole, pitch)[:, :segment] = packed[: size - rest].reshape(
+            whole, segment
+        )
+        if rest:
+            data[at + whole * pitch : at + whole * pitch + rest] = packed[size - rest :]
+        size = whole * pitch + rest if rest else (whole - 1) * pitch + segment
+    stop = at + size
+    spans += [(start, min(start + segment, stop), "") for start in range(at, stop, pitch)]
+    return stop

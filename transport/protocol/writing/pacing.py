@@ -1,0 +1,116 @@
+"""How far a writer may send, and what it waits for: flow control, and the readers that it listens to.
+
+Readers of ours tell in status messages what they have consumed and how much more they take. Others' only feedback is
+the ACKNACK: for them consumed is what is acknowledged, and the window is the send window, which already keeps what is
+not acknowledged from being written: all that is published may be sent.
+
+Invariants: ``limit`` never falls while the same readers are there; without reliable, active readers there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...structure import INFINITE, Guid
+from ...wire.status_messages import StatusMessage
+from ..policies import WriterPolicy
+from .flow_control import FlowControl, Receiver
+from .reader_proxy import ReaderProxy
+from .sequence_positions import SequencePositions
+
+#: What a reader that sends status messages is thought to take before its first one (Aeron's initial window).
+_FIRST_WINDOW: Final = 128 << 10
+
+
+class Pacing:
+    """The flow control of one writer; ``active`` are its reliable readers that are waited for."""
+
+    def __init__(
+        self,
+        policy: WriterPolicy,
+        strategy: FlowControl,
+        numbers: SequencePositions,
+        active: Mapping[Guid, ReaderProxy],
+    ) -> None:
+        self.strategy = strategy
+        self.limit = INFINITE
+        self._window = policy.send_window_bytes
+        self._numbers = numbers
+        self._active = active
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the strategy has the readers that it wants."""
+        return self.strategy.is_connected(self._receivers())
+
+    @property
+    def wants_group(self) -> bool:
+        """Whether nothing is to be written before a group is there."""
+        return self.strategy.policy.group_min_size > 0
+
+    def has_consumed(self, position: int) -> bool:
+        """Whether those that pace have consumed all that was sent, up to ``position``, and take more."""
+        pacing = self.strategy.pacing(self._receivers()).values() if self._active else ()
+        return all(receiver.position >= position and receiver.window > 0 for receiver in pacing)
+
+    @property
+    def receivers(self) -> int:
+        return len(self._active)
+
+    def join(self, proxy: ReaderProxy) -> None:
+        """A reliable reader was matched."""
+        window = min(_FIRST_WINDOW, self._window) if proxy.info.status_messages else INFINITE
+        proxy.consumed = proxy.acked
+        proxy.receiver = Receiver(self._numbers.position_of(proxy.acked), window)
+        self.update(joined=True)
+
+    def on_acknowledgment(self, proxy: ReaderProxy) -> None:
+        """It has acknowledged more."""
+        if not proxy.info.status_messages:
+            proxy.receiver.position = self._numbers.position_of(proxy.acked)
+
+    def on_status(self, proxy: ReaderProxy, message: StatusMessage) -> None:
+        """What is consumed never becomes less, but the window may."""
+        receiver = proxy.receiver
+        proxy.consumed = max(proxy.consumed, min(message.consumption_sn, proxy.acked))
+        receiver.position = max(receiver.position, self._numbers.position_of(proxy.consumed))
+        receiver.window = message.receiver_window
+        receiver.group_tag = message.group_tag
+
+    def update(self, *, joined: bool = False) -> bool:
+        """Compute the limit anew; True: more may be sent."""
+        before = self.limit
+        if not self._active:
+            self.limit = INFINITE
+        else:
+            limit = self.strategy.limit(self._receivers())
+            # The limit of none does not hold for the first reader to come.
+            self.limit = (
+                limit if before == INFINITE or (joined and len(self._active) == 1) else max(before, limit)
+            )
+        return self.limit > before
+
+    def acknowledged(self, none: int) -> int:
+        """Up to which number nothing is waited for any more; ``none``: if there is nobody to wait for."""
+        active = self._active
+        if not active:
+            return none
+        return self.strategy.acknowledged(
+            self._receivers(), {guid: proxy.acked for guid, proxy in active.items()}
+        )
+
+    def consumed(self, none: int) -> int:
+        """The lowest number that some reader tells to have consumed."""
+        return min(
+            (proxy.consumed for proxy in self._active.values() if proxy.info.status_messages), default=none
+        )
+
+    def slowest(self) -> ReaderProxy | None:
+        """The reader whose limit is reached first."""
+        pacing = self.strategy.pacing(self._receivers()) if self._active else {}
+        guid = min(pacing, key=lambda guid: pacing[guid].limit, default=None)
+        return None if guid is None else self._active.get(guid)
+
+    def _receivers(self) -> dict[Guid, Receiver]:
+        return {guid: proxy.receiver for guid, proxy in self._active.items()}

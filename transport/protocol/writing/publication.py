@@ -1,0 +1,205 @@
+"""What a writer has published and not yet sent, and the publication log it lies in.
+
+A change goes into the log as one frame: a whole RTPS message, ready for UDP, for readers on this host that map the
+log, and for sending again. Its content then views the log. Without a log, changes keep the memory they came with,
+and positions are counted all the same: flow control needs them.
+
+Invariants:
+* ``unsent`` holds, in order, what lies between ``snd_pos`` and ``pub_pos``;
+* what lies below ``positions.cleanable`` is cleaned; a change that is still held then gets memory of its own first;
+* a sample larger than a frame may be lies beside the log; an empty frame keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+
+from ...errors import TransportError
+from ...structure import INFINITE, Guid
+from ...wire.framing import long_data_header
+from ...wire.message import Header
+from ...wire.samples import NO_TIMESTAMP, U8
+from ...wire.submessages import InfoTimestamp
+from ..policies import FlowControlPolicy
+from .history import Change, WriterHistory
+from .large_sample import LargeSample
+from .positions import PublicationPositions
+from .sequence_positions import SequencePositions
+
+#: Of a frame in the publication log, and of the message in it.
+_FRAME_HEADER: Final = 32
+_ALIGNMENT: Final = 32
+#: What a claim answers (Aeron's codes): no room is clean; the term was full, and is another one now.
+BACK_PRESSURED: Final = -2
+ADMIN_ACTION: Final = -3
+#: RTPS header and INFO_TS.
+_MESSAGE_HEADER: Final = 20 + 12
+#: For positions where there is no log (Aeron's default).
+TERM_LENGTH: Final = 16 << 20
+
+
+class Claim(Protocol):
+    """Room in the log, to be filled and committed."""
+
+    @property
+    def data(self) -> U8: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    def commit(self) -> None: ...
+
+
+class PublicationLog(Protocol):
+    """The publication log, as far as a writer uses it (`log.publication_log`)."""
+
+    @property
+    def path(self) -> Path | None: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def term_length(self) -> int: ...
+    @property
+    def max_message_length(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    def claim(self, length: int, *, limit: int, first_sn: int = 0, count: int = 0) -> Claim | int: ...
+    def clean(self, to: int) -> int: ...
+
+
+class Publication:
+    """The changes of one writer on their way from ``write`` to the network."""
+
+    def __init__(
+        self, writer: Guid, history: WriterHistory, policy: FlowControlPolicy, log: PublicationLog | None
+    ) -> None:
+        term_length = policy.term_length or TERM_LENGTH if log is None else log.term_length
+        self.positions = PublicationPositions(term_length, policy.term_window)
+        self.numbers = SequencePositions()
+        self.unsent: deque[Change] = deque()
+        self.log = log
+        self._history = history
+        self._writer_id = writer.entity
+        #: What messages begin with, and with INFO_TS of the newest timestamp.
+        self._header = Header(prefix=writer.prefix).encode()
+        self._timestamp, self._headers = NO_TIMESTAMP, self._header
+        self._handed_over = 0
+        #: The last number of what views the log no more.
+        self._spilled_sn = 0
+
+    def room(self, queued: int) -> int | None:
+        """Bytes that may be published beside ``queued`` ones; None: any number.
+
+        Where something waits to be sent, ``pub_lmt`` bounds it. What was not handed over yet lies in the log, if there
+        is one: it bounds that, too.
+        """
+        limits = [self.positions.pub_lmt] if self.unsent else []
+        if self.log is not None:
+            limits.append(self._handed_over + self.positions.term_window)
+        return min(limits) - self.positions.pub_pos - queued if limits else None
+
+    def handed_over(self) -> None:
+        """What was sent so far has left for the network."""
+        self._handed_over = self.positions.snd_pos
+
+    def publish(self, change: Change) -> None:
+        """Put the next change into the log, and among those to be sent."""
+        if self.log is None:
+            start = self.positions.pub_pos
+            end = start + (_FRAME_HEADER + _MESSAGE_HEADER + change.nbytes + _ALIGNMENT - 1 & -_ALIGNMENT)
+        else:
+            end = self._place(change, self.log)
+        change.position = end
+        self.positions.pub_pos = end
+        self.numbers.add(change.last_sn, end)
+        self.unsent.append(change)
+
+    def sent(self, change: Change) -> None:
+        """The first of ``unsent`` is on its way."""
+        self.unsent.popleft()
+        self.positions.sent(change.position)
+        history = self._history
+        if self.unsent:
+            history.sent_sn, history.sent_batch_sn = change.last_sn, change.batch_sn
+        else:
+            history.all_sent()
+
+    def give_up(self, first_sn: int) -> None:
+        """What begins at that number or behind it is not to be sent."""
+        while self.unsent and self.unsent[-1].first_sn >= first_sn:
+            self.unsent.pop()
+        self.settle()
+
+    def settle(self) -> None:
+        """Where nothing waits to be sent, what is published without being a sample counts as sent."""
+        if not self.unsent:
+            self.positions.sent(self.positions.pub_pos)
+            self._history.all_sent()
+
+    def conduct(self) -> None:
+        """Let more be published where more was sent, and clean what lies a term behind (Aeron's conductor)."""
+        self.positions.conduct()
+        if self.log is not None:
+            self._clean(self.log)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _place(self, change: Change, log: PublicationLog) -> int:
+        """Copy the content of a change into the log, which it views from then on; returns where its frame ends."""
+        content, headers = change.content, self._message_headers(change.timestamp)
+        if isinstance(content, LargeSample):
+            headers += long_data_header(
+                self._writer_id, change.first_sn, content.flags, content.key_hash, content.coherent_set
+            )
+        data, head = content.data, len(headers)
+        if head + data.nbytes > log.max_message_length:
+            claim = self._claim(log, 0, change)
+            claim.commit()
+            return claim.end
+        claim = self._claim(log, head + data.nbytes, change)
+        body = claim.data
+        body[:head] = np.frombuffer(headers, np.uint8)
+        view = body[head:]
+        view[:] = data
+        claim.commit()
+        content.data, change.start = view, claim.start
+        return claim.end
+
+    def _claim(self, log: PublicationLog, length: int, change: Change) -> Claim:
+        while True:
+            claim = log.claim(length, limit=INFINITE, first_sn=change.first_sn, count=change.count)
+            if not isinstance(claim, int):
+                return claim
+            if claim == ADMIN_ACTION:
+                continue  # a term was full: the next one has room
+            if claim != BACK_PRESSURED or not self._clean(log):
+                raise TransportError(f"the publication log takes nothing more ({claim})")
+
+    def _message_headers(self, timestamp: int) -> bytes:
+        if timestamp != self._timestamp:
+            self._timestamp = timestamp
+            stamp = b"" if timestamp == NO_TIMESTAMP else InfoTimestamp(timestamp).encode()
+            self._headers = self._header + stamp
+        return self._headers
+
+    def _clean(self, log: PublicationLog) -> bool:
+        """Clean a piece of what lies a term behind; False: there is nothing to clean."""
+        to, before = self.positions.cleanable, self.positions.clean_pos
+        if to <= before:
+            return False
+        self._spill(to)
+        self.positions.cleaned(log.clean(to))
+        return self.positions.clean_pos > before
+
+    def _spill(self, to: int) -> None:
+        """What is still held below ``to`` gets memory of its own."""
+        for change in self._history.changes_from(self._spilled_sn + 1):
+            if change.position > to:
+                break
+            if change.start >= 0:
+                change.content.data, change.start = change.content.data.copy(), -1
+            self._spilled_sn = change.last_sn
