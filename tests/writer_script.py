@@ -13,6 +13,7 @@ from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, Reliabili
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
+from spark_rtps.transport.wire.status_messages import StatusMessage
 from spark_rtps.transport.wire.submessages import AckNack, Data, NackFrag, decode_submessage
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
@@ -52,7 +53,13 @@ class Script:
         self.writer.outgoing()
 
     def match(
-        self, i: int, *, reliable: bool = True, transient_local: bool = False, no_positive_acks: bool = False
+        self,
+        i: int,
+        *,
+        reliable: bool = True,
+        transient_local: bool = False,
+        no_positive_acks: bool = False,
+        status_messages: bool = False,
     ) -> Script:
         info = ReaderInfo(
             reader_guid(i),
@@ -61,6 +68,7 @@ class Script:
             reliable,
             transient_local,
             no_positive_acks=no_positive_acks,
+            status_messages=status_messages,
         )
         self.writer.match_reader(info, now=self.now)
         return self
@@ -80,6 +88,13 @@ class Script:
         numbers = SequenceNumberSet.from_numbers(base, missing)
         acknack = AckNack(reader_guid(i).entity, ME.entity, numbers, count or self.count, final)
         self.writer.on_acknack(reader_guid(i), acknack, now=self.now)
+        return self
+
+    def status(self, consumed: int, window: int, *, i: int = 1, tag: int | None = None) -> Script:
+        """A status message."""
+        self.count += 1
+        message = StatusMessage(reader_guid(i).entity, ME.entity, consumed, window, self.count, tag)
+        self.writer.on_status_message(reader_guid(i), message, now=self.now)
         return self
 
     def nack_frag(self, sn: int, *missing: int, i: int = 1) -> Script:

@@ -25,6 +25,8 @@ class Receiver:
     position: int
     window: int
     group_tag: int | None = None
+    #: It has not said so yet.
+    presumed: bool = False
 
     @property
     def limit(self) -> int:

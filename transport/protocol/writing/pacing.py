@@ -4,7 +4,8 @@ Readers of ours tell in status messages what they have consumed and how much mor
 the ACKNACK: for them consumed is what is acknowledged, and the window is the send window, which already keeps what is
 not acknowledged from being written: all that is published may be sent.
 
-Invariants: ``limit`` never falls while the same readers are there; without reliable, active readers there is none.
+Invariants: what readers once allowed stays allowed as long as none of them leaves; without reliable, active readers
+there is no limit. A reader that has not said what it takes yet is thought to take a little.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ class Pacing:
     ) -> None:
         self.strategy = strategy
         self.limit = INFINITE
+        #: What the readers have allowed, and how many there were then.
+        self._allowed = 0
+        self._readers = 0
         self._window = policy.send_window_bytes
         self._numbers = numbers
         self._active = active
@@ -60,10 +64,11 @@ class Pacing:
 
     def join(self, proxy: ReaderProxy) -> None:
         """A reliable reader was matched."""
-        window = min(_FIRST_WINDOW, self._window) if proxy.info.status_messages else INFINITE
+        tells = proxy.info.status_messages
+        window = min(_FIRST_WINDOW, self._window) if tells else INFINITE
         proxy.consumed = proxy.acked
-        proxy.receiver = Receiver(self._numbers.position_of(proxy.acked), window)
-        self.update(joined=True)
+        proxy.receiver = Receiver(self._numbers.position_of(proxy.acked), window, presumed=tells)
+        self.update()
 
     def on_acknowledgment(self, proxy: ReaderProxy) -> None:
         """It has acknowledged more."""
@@ -75,21 +80,22 @@ class Pacing:
         receiver = proxy.receiver
         proxy.consumed = max(proxy.consumed, min(message.consumption_sn, proxy.acked))
         receiver.position = max(receiver.position, self._numbers.position_of(proxy.consumed))
-        receiver.window = message.receiver_window
+        receiver.window, receiver.presumed = message.receiver_window, False
         receiver.group_tag = message.group_tag
 
-    def update(self, *, joined: bool = False) -> bool:
-        """Compute the limit anew; True: more may be sent."""
-        before = self.limit
-        if not self._active:
+    def update(self) -> None:
+        """Compute the limit anew."""
+        receivers = self._receivers()
+        if len(receivers) < self._readers:
+            self._allowed = 0  # by whom is gone
+        self._readers = len(receivers)
+        if not receivers:
             self.limit = INFINITE
-        else:
-            limit = self.strategy.limit(self._receivers())
-            # The limit of none does not hold for the first reader to come.
-            self.limit = (
-                limit if before == INFINITE or (joined and len(self._active) == 1) else max(before, limit)
-            )
-        return self.limit > before
+            return
+        limit = self.strategy.limit(receivers)
+        if not any(receiver.presumed for receiver in receivers.values()):
+            self._allowed = max(self._allowed, limit)
+        self.limit = max(self._allowed, limit)
 
     def acknowledged(self, none: int) -> int:
         """Up to which number nothing is waited for any more; ``none``: if there is nobody to wait for."""

@@ -53,7 +53,7 @@ from .heartbeats import Heartbeats
 from .history import Change, WriterHistory
 from .large_sample import fragment_size_for
 from .offered_deadline import OfferedDeadline
-from .publication import PublicationLog, Publication
+from .publication import Publication, PublicationLog
 from .reader_activity import ReaderActivityChanged
 from .reader_proxy import Missing, ReaderProxy
 from .repairs import Repairs
@@ -201,7 +201,7 @@ class StatefulWriter:
         self._redirect()
         self._requests.forget(guid)
         self._acks.remove(proxy)
-        self._connect()
+        self._progress(self.last_written)  # what waited for it alone
 
     # --- writing ---------------------------------------------------------------------------------
 

@@ -1,0 +1,404 @@
+"""Whose feedback paces a writer: windows, strategies, who is dropped, who is waited for; step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns
+
+from spark_rtps.transport.errors import UsageError
+from spark_rtps.transport.log.publication_log import PublicationLog
+from spark_rtps.transport.protocol.policies import FlowControlPolicy, WriterPolicy
+from spark_rtps.transport.protocol.writing.flow_control import FlowControl, Receiver, flow_control_of
+from spark_rtps.transport.structure import INFINITE, Guid
+from spark_rtps.transport.wire.samples import Samples
+from spark_rtps.transport.wire.status_messages import RttMeasurement
+from spark_rtps.transport.wire.submessages import Heartbeat
+
+#: One sample of a change of its own: 32 of frame, 32 of RTPS and INFO_TS, 24 of DATA, 40 of payload.
+SIZE, PLACE = 40, 128
+
+
+def script(strategy: str = "min", readers: int = 1, *, lasting: bool = False, **policy: object) -> Script:
+    """A writer whose readers send status messages."""
+    flow_control = flow_control_of(FlowControlPolicy(strategy=strategy, **policy))  # type: ignore[arg-type]
+    s = Script(LASTING if lasting else RELIABLE, 0, flow_control=flow_control)
+    for i in range(1, readers + 1):
+        s.match(i, status_messages=True, transient_local=lasting)
+    s.writer.outgoing()
+    return s
+
+
+def write(s: Script, count: int) -> None:
+    """Each in a change of its own."""
+    for _ in range(count):
+        assert s.write(1, SIZE) == 1
+
+
+def told(said: list[object]) -> list[tuple[int, int]]:
+    return [(each.first_sn, each.last_sn) for each in said if isinstance(each, Heartbeat)]
+
+
+# --- one reader --------------------------------------------------------------------------------------
+
+
+def test_no_more_is_sent_than_the_readers_window_takes() -> None:
+    s = script().acknack(1).status(0, 3 * PLACE)
+    write(s, 5)
+    assert sns(s.said()) == [1, 2, 3]
+    positions = s.writer.positions
+    assert (positions.pub_pos, positions.snd_pos) == (5 * PLACE, 3 * PLACE)
+    assert s.writer.send_limit == (3 * PLACE, reader_guid(1))
+    assert positions.snd_bpe == s.writer.counters.flow_control_limits == 2
+    s.acknack(4).status(3, 1 * PLACE)
+    assert sns(s.said()) == [4]
+    s.acknack(5).status(4, 10 * PLACE)
+    assert sns(s.said()) == [5]
+
+
+def test_what_is_acknowledged_but_not_consumed_still_counts() -> None:
+    s = script().acknack(1).status(0, 2 * PLACE)
+    write(s, 4)
+    assert sns(s.said()) == [1, 2]
+    s.acknack(3)
+    assert sns(s.said()) == [], "the reader has them, and no room for more"
+    s.status(1, 2 * PLACE)
+    assert sns(s.said()) == [3]
+
+
+def test_a_heartbeat_tells_of_nothing_that_waits() -> None:
+    s = script().acknack(1).status(0, 2 * PLACE)
+    write(s, 4)
+    said = s.said() + [each for _, each in s.sleep(250 * MS)]
+    assert told(said) and all(last == 2 for _, last in told(said))
+    assert s.writer.unacknowledged() == {reader_guid(1): 0}
+
+
+def test_heartbeats_go_on_while_a_window_is_closed_for_its_opening_may_be_lost() -> None:
+    s = script().acknack(1).status(0, 2 * PLACE)
+    write(s, 4)
+    s.said()
+    s.acknack(3).status(2, 0)
+    assert told([each for _, each in s.sleep(350 * MS)]), "somebody has to ask"
+    s.status(2, 2 * PLACE)
+    assert sns(s.said()) == [3, 4]
+
+
+def test_a_closed_window_lets_nothing_pass() -> None:
+    s = script().acknack(1).status(0, 0)
+    write(s, 2)
+    assert sns(s.said()) == []
+
+
+def test_what_is_larger_than_the_window_goes_alone() -> None:
+    s = script().acknack(1).status(0, 100)
+    write(s, 3)
+    assert sns(s.said()) == [1]
+    s.acknack(2)
+    assert sns(s.said()) == [], "it is not consumed"
+    s.status(1, 100)
+    assert sns(s.said()) == [2]
+
+
+def test_a_window_may_shrink_but_what_it_allowed_stays_allowed() -> None:
+    s = script().acknack(1).status(0, 3 * PLACE).status(0, PLACE)
+    write(s, 4)
+    assert sns(s.said()) == [1, 2, 3]
+
+
+def test_a_coherent_set_is_sent_whole() -> None:
+    s = script().acknack(1).status(0, 2 * PLACE)
+    s.writer.begin_coherent_set(now=s.now)
+    write(s, 6)
+    s.writer.end_coherent_set(now=s.now)
+    write(s, 1)
+    assert sns(s.said()) == [1, 2, 3, 4, 5, 6, 7]
+    s.acknack(8).status(7, 2 * PLACE)
+    assert sns(s.said()) == [8]
+
+
+def test_what_has_outlived_its_lifespan_meanwhile_is_not_sent() -> None:
+    flow_control = FlowControl(FlowControlPolicy())
+    s = Script(replace(RELIABLE, lifespan=50 * MS), 0, flow_control=flow_control).match(
+        1, status_messages=True
+    )
+    s.acknack(1).status(0, PLACE)
+    write(s, 3)
+    assert sns(s.said()) == [1]
+    s.sleep(60 * MS)
+    write(s, 1)
+    s.said()
+    s.acknack(2).status(1, 10 * PLACE)
+    assert sns(s.said()) == [4]
+
+
+def test_publishing_stops_a_window_ahead_of_the_sender() -> None:
+    policy = FlowControlPolicy(term_length=64 << 10)
+    s = Script(flow_control=FlowControl(policy), readers=0).match(1, status_messages=True)
+    s.acknack(1).status(0, PLACE)
+    taken = 0
+    while s.write(1, 1000):
+        taken += 1
+        assert taken < 100
+    positions = s.writer.positions
+    assert s.writer.blocked_by == "publication limit"
+    assert positions.snd_pos + positions.term_window // 2 < positions.pub_pos <= positions.pub_lmt
+    assert positions.pub_lmt == positions.snd_pos + (32 << 10)
+
+
+def test_an_aborted_set_is_not_sent_later() -> None:
+    s = script().acknack(1).status(0, PLACE)
+    write(s, 2)
+    assert sns(s.said()) == [1]
+    s.writer.begin_coherent_set(now=s.now)
+    write(s, 3)
+    s.writer.abort_coherent_set(now=s.now)
+    s.said()
+    s.acknack(2).status(1, 100 * PLACE)
+    assert 3 not in sns(s.said())
+    write(s, 1)
+    assert sns(s.said()) == [7]
+
+
+def test_a_reader_without_status_messages_is_paced_by_its_acknowledgements() -> None:
+    s = Script(policy=WriterPolicy(send_window_bytes=4_000), message_size=480)
+    taken = s.write(1000)
+    assert len(sns(s.said())) == taken == 100
+    s.acknack(51)
+    assert s.write(900) > 0
+
+
+def test_without_reliable_readers_nothing_is_held_back() -> None:
+    s = script().acknack(1).status(0, PLACE)
+    write(s, 5)
+    assert sns(s.said()) == [1]
+    s.match(2, reliable=False)
+    s.writer.unmatch_reader(reader_guid(1))
+    assert sns(s.said()) == [2, 3, 4, 5]
+
+
+def test_an_rtt_measurement_is_answered_to_the_readers_own_address() -> None:
+    s = script().acknack(1)
+    s.said()
+    ask = RttMeasurement(reader_guid(1).entity, s.writer.guid.entity, 12345, 0)
+    s.writer.on_rtt_measurement(reader_guid(1), ask)
+    s.writer.on_rtt_measurement(reader_guid(9), ask)
+    s.writer.on_rtt_measurement(reader_guid(1), replace(ask, reply=True))
+    assert s.said() == [replace(ask, reply=True)]
+
+
+# --- several -----------------------------------------------------------------------------------------
+
+
+def both(s: Script, base: int, window: int, *, i: int) -> None:
+    """Acknowledged and consumed below ``base``."""
+    s.acknack(base, i=i).status(base - 1, window, i=i)
+
+
+def test_min_the_slowest_sets_the_pace() -> None:
+    s = script("min", 2)
+    both(s, 1, 4 * PLACE, i=1)
+    both(s, 1, 2 * PLACE, i=2)
+    write(s, 6)
+    assert sns(s.said()) == [1, 2]
+    both(s, 3, 4 * PLACE, i=1)
+    assert sns(s.said()) == []
+    both(s, 2, 2 * PLACE, i=2)
+    assert sns(s.said()) == [3]
+
+
+def test_max_the_fastest_sets_the_pace() -> None:
+    s = script("max", 2)
+    both(s, 1, 2 * PLACE, i=1)
+    both(s, 1, 0, i=2)
+    write(s, 6)
+    assert sns(s.said()) == [1, 2]
+    both(s, 3, 2 * PLACE, i=1)
+    assert sns(s.said()) == [3, 4]
+    assert s.writer.unacknowledged_bytes < 5 * PLACE, "nobody waits for the slow one"
+
+
+def test_max_a_slow_reader_is_repaired_for_a_term_and_then_rejoins_at_the_newest() -> None:
+    policy = FlowControlPolicy(strategy="max", term_length=64 << 10)
+    s = Script(readers=0, flow_control=flow_control_of(policy))
+    for i in (1, 2):
+        s.match(i, status_messages=True)
+        both(s, 1, 1 << 20, i=i)
+    s.said()
+
+    def burst(upto: int) -> None:
+        while s.writer.last_sn < upto:
+            assert s.write(1, 1000) == 1
+            s.said()
+            both(s, s.writer.last_sn + 1, 1 << 20, i=1)
+
+    burst(20)
+    s.acknack(1, 1, i=2)
+    assert sns(s.said()) == [1], "what lies less than a term back is sent again"
+    burst(200)
+    assert s.writer.counters.dropped_readers >= 1
+    s.now += 10 * MS
+    burst(201)
+    said = s.said() + [each for _, each in s.sleep(200 * MS)]
+    assert s.reader(2).first_relevant > 100
+    assert max(first for first, _ in told(said)) >= s.reader(2).first_relevant
+    s.acknack(s.reader(2).first_relevant, i=2)
+    burst(202)
+    s.acknack(202, 202, i=2)
+    assert 202 in sns(s.said())
+
+
+def test_tagged_only_the_tagged_set_the_pace() -> None:
+    s = script("tagged", 3, group_tag=7)
+    for i, tag, window in ((1, 7, 3 * PLACE), (2, 8, 0), (3, None, 100 * PLACE)):
+        s.acknack(1, i=i).status(0, window, i=i, tag=tag)
+    write(s, 6)
+    assert sns(s.said()) == [1, 2, 3]
+    s.acknack(4, i=1).status(3, PLACE, i=1, tag=7)
+    assert sns(s.said()) == [4]
+
+
+def test_tagged_without_any_the_fastest_does() -> None:
+    s = script("tagged", 2, group_tag=7)
+    both(s, 1, 2 * PLACE, i=1)
+    both(s, 1, 1 * PLACE, i=2)
+    write(s, 6)
+    assert sns(s.said()) == [1, 2]
+
+
+@pytest.mark.parametrize("strategy", ["min", "tagged"])
+def test_nothing_is_written_before_the_group_is_there(strategy: str) -> None:
+    s = script(strategy, 1, group_tag=7, group_min_size=2)
+    s.acknack(1, i=1).status(0, 100 * PLACE, i=1, tag=7)
+    assert s.write(1) == 0
+    assert s.writer.blocked_by == "flow_control.group_min_size"
+    assert not s.writer.is_connected
+    s.match(2, status_messages=True)
+    s.acknack(1, i=2).status(0, 100 * PLACE, i=2, tag=7)
+    assert s.writer.is_connected
+    assert s.write(1) == 1
+    s.writer.unmatch_reader(reader_guid(2))
+    assert s.write(1) == 0
+
+
+def test_a_reader_that_stays_silent_for_receiver_timeout_paces_no_more() -> None:
+    s = script("min", 2, receiver_timeout=500 * MS)
+    both(s, 1, 2 * PLACE, i=1)
+    both(s, 1, 2 * PLACE, i=2)
+    write(s, 4)
+    assert sns(s.said()) == [1, 2]
+    both(s, 3, 2 * PLACE, i=1)
+    quiet = s.sleep(400 * MS)
+    assert not sns([each for _, each in quiet])
+    late = s.sleep(600 * MS)
+    assert sns([each for _, each in late]) == [3, 4]
+    assert s.writer.counters.inactive_readers == 1
+    both(s, 3, 2 * PLACE, i=2)
+    assert s.writer.counters.inactive_readers == 0
+
+
+def test_a_reader_of_another_vendor_among_ours_is_waited_for_by_min() -> None:
+    s = script("min", 1)
+    s.match(2)
+    both(s, 1, 1 << 20, i=1)
+    s.acknack(1, i=2)
+    s.write(1, SIZE)
+    both(s, 2, 1 << 20, i=1)
+    assert s.writer.unacknowledged() == {reader_guid(2): 0}
+
+
+def test_a_late_joiner_never_takes_back_what_was_allowed() -> None:
+    s = script("min", 1, lasting=True)
+    both(s, 1, 100 * PLACE, i=1)
+    write(s, 50)
+    s.said()
+    both(s, 51, 100 * PLACE, i=1)
+    limit = s.writer.send_limit[0]
+    s.match(2, status_messages=True, transient_local=True)
+    s.status(0, PLACE, i=2)
+    assert s.writer.send_limit[0] == limit
+
+
+def test_a_strategy_of_the_users_own() -> None:
+    class First(FlowControl):
+        """Whoever came first."""
+
+        def limit(self, receivers: dict[Guid, Receiver]) -> int:  # type: ignore[override]
+            return next(iter(receivers.values())).limit
+
+    s = Script(readers=0, flow_control=First(FlowControlPolicy(strategy="mine:First")))
+    for i, window in ((1, 2 * PLACE), (2, 0)):
+        s.match(i, status_messages=True)
+        both(s, 1, window, i=i)
+    write(s, 4)
+    assert sns(s.said()) == [1, 2]
+
+
+def test_a_strategy_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="unicast, min, max, tagged"):
+        flow_control_of(FlowControlPolicy(strategy="fastest"))
+    with pytest.raises(UsageError, match="group_tag"):
+        flow_control_of(FlowControlPolicy(strategy="tagged"))
+
+
+# --- the log -----------------------------------------------------------------------------------------
+
+
+def test_the_history_is_the_publication_log() -> None:
+    log = PublicationLog.create(64 << 10)
+    s = Script(log=log)
+    payload = np.arange(10 * 100, dtype=np.uint8)
+    s.writer.write(Samples.uniform(payload, 10, 100), timestamp=s.now, now=s.now)
+    (change,) = s.writer._history.changes()
+    assert np.shares_memory(change.content.data, log.data)
+    (frame,), end = log.scan(0, log.position, 1 << 20)
+    assert (frame.first_sn, frame.count, end) == (1, 10, s.writer.positions.pub_pos)
+    message = frame.data.tobytes()
+    assert message[:4] == b"RTPS" and message[20:24] == b"\x09\x01\x08\x00", "a whole message, with INFO_TS"
+    assert message[32:] == change.content.data.tobytes()
+    s.said()
+    s.acknack(3, 3)
+    assert sns(s.said()) == [3]
+
+
+def test_what_is_kept_for_late_joiners_outlives_its_place_in_the_log() -> None:
+    s = Script(LASTING, 0, log=PublicationLog.create(64 << 10))
+    rows = np.arange(3000, dtype="<u4").repeat(25).view(np.uint8)
+    for i in range(0, 3000, 100):
+        part = rows[i * 100 : (i + 100) * 100]
+        assert s.writer.write(Samples.uniform(part, 100, 100), timestamp=1, now=s.now) == 100
+        s.writer.outgoing()
+    part[:] = 0  # the caller's memory is the caller's
+    assert s.writer.positions.pub_pos > 4 * (64 << 10)
+    s.match(1, transient_local=True)
+    held = [change.content.data.reshape(-1, 124)[:, 24:28] for change in s.writer._history.changes()]
+    assert np.concatenate(held).copy().view("<u4").ravel().tolist() == list(range(3000))
+
+
+def test_a_sample_too_large_for_a_frame_keeps_its_place_by_an_empty_one() -> None:
+    log = PublicationLog.create(64 << 10)
+    s = Script(log=log)
+    assert s.write(1, 20_000) == 1
+    assert s.write(1, 16) == 1
+    frames, _ = log.scan(0, log.position, 1 << 20)
+    assert [(frame.first_sn, len(frame.data) > 0) for frame in frames] == [(1, False), (2, True)]
+
+
+def test_a_large_sample_lies_in_the_log_as_one_message() -> None:
+    log = PublicationLog.create(1 << 20)
+    s = Script(log=log, message_size=1_400)
+    payload = np.arange(9_000, dtype=np.uint16).view(np.uint8)
+    s.writer.write(Samples.uniform(payload, 1, payload.nbytes), timestamp=s.now, now=s.now)
+    (frame,), _ = log.scan(0, log.position, 1 << 20)
+    assert frame.data[-payload.nbytes :].tobytes() == payload.tobytes()
+    assert frame.data[34:36].tobytes() == b"\0\0", "octetsToNextHeader 0: to the end"
+
+
+def test_without_readers_the_log_is_no_limit() -> None:
+    s = Script(replace(LASTING), 0, log=PublicationLog.create(64 << 10))
+    for _ in range(100):
+        assert s.write(10, 1000) > 0
+        s.writer.outgoing()
+    assert s.writer.send_limit == (INFINITE, None)
