@@ -1,7 +1,8 @@
 """First sendings: what goes to all readers of a writer, in the form each of them reads.
 
 One stream of datagrams for every form that some matched reader takes: DATA for everybody, DATA_BATCH for those
-that say they read it, compressed for those that know the codec. Each stream has all changes in order.
+that say they read it, compressed for those that know the codec. Each stream has all changes in order. Readers on this
+host that read the publication log have streams of their own, without what lies there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from .large_sample import LargeSample
 from .reader_proxy import ReaderProxy
 
 
+#: Form, and whether its readers read the publication log.
+_Stream = tuple[str, bool]
+
+
 class Broadcast:
     """The open datagrams to all readers; ``coalescing``: samples share datagrams where they fit."""
 
@@ -25,29 +30,32 @@ class Broadcast:
         self.message_size = message_size
         self._writer_id = writer_id
         self._coalescing = coalescing
-        self._destinations: dict[str, tuple[Locator, ...]] = {}
-        self._open: dict[str, Packer] = {}
+        self._destinations: dict[_Stream, tuple[Locator, ...]] = {}
+        self._open: dict[_Stream, Packer] = {}
         self._closed: list[Outgoing] = []
 
     @property
     def wants_batches(self) -> bool:
         """Whether some reader takes more than DATA."""
-        return any(form != DATA for form in self._destinations)
+        return any(form != DATA for form, _ in self._destinations)
 
     def redirect(self, readers: Iterable[ReaderProxy], message_size: int) -> None:
         """Who is matched changed: what was packed goes to those it was packed for."""
         self._close()
         self.message_size = message_size
-        by_form: dict[str, list[tuple[Locator, ...]]] = {}
+        streams: dict[_Stream, list[tuple[Locator, ...]]] = {}
         for proxy in readers:
-            by_form.setdefault(proxy.form, []).append(proxy.info.destinations)
-        self._destinations = {form: union_of(locators) for form, locators in by_form.items()}
+            streams.setdefault((proxy.form, proxy.is_on_host), []).append(proxy.info.destinations)
+        self._destinations = {stream: union_of(locators) for stream, locators in streams.items()}
 
     def samples(self, change: Change, first: int, last: int) -> None:
         """Pack first..last of a change; of a batch that is all of it."""
         content = change.content
-        for form in self._destinations:
-            packer = self._packer(form)
+        for stream in self._destinations:
+            form, is_on_host = stream
+            if is_on_host and change.start >= 0:
+                continue
+            packer = self._packer(stream)
             if isinstance(content, LargeSample):
                 for number in range(1, content.fragments + 1):
                     fragment = content.encode(self._writer_id, first, number)
@@ -66,8 +74,8 @@ class Broadcast:
 
     def gap(self, first: int, last: int) -> None:
         """Tell everybody that first..last will never come."""
-        for form in self._destinations:
-            self._packer(form).add(self._gap(first, last), reserve=HEARTBEAT_ROOM)
+        for stream in self._destinations:
+            self._packer(stream).add(self._gap(first, last), reserve=HEARTBEAT_ROOM)
 
     def _gap(self, first: int, last: int) -> bytes:
         return Gap(ENTITYID_UNKNOWN, self._writer_id, first, SequenceNumberSet(last + 1)).encode()
@@ -84,8 +92,8 @@ class Broadcast:
 
     def heartbeat(self, encode: Callable[[str], bytes]) -> None:
         """Pack a HEARTBEAT, which ``encode`` makes for each form, behind what is packed so far."""
-        for form in self._destinations:
-            self._packer(form).add(encode(form))
+        for stream in self._destinations:
+            self._packer(stream).add(encode(stream[0]))
 
     def take(self) -> list[Outgoing]:
         """The datagrams since the last call."""
@@ -99,13 +107,13 @@ class Broadcast:
                 self._closed += packer.packed
         self._open.clear()
 
-    def _packer(self, form: str) -> Packer:
-        packer = self._open.get(form)
+    def _packer(self, stream: _Stream) -> Packer:
+        packer = self._open.get(stream)
         if packer is None:
-            packer = self._open[form] = Packer(
+            packer = self._open[stream] = Packer(
                 self.message_size,
-                self._destinations[form],
+                self._destinations[stream],
                 None,
-                shareable=self._coalescing and form == DATA,
+                shareable=self._coalescing and stream[0] == DATA,
             )
         return packer

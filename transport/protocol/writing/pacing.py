@@ -34,6 +34,7 @@ class Pacing:
         numbers: SequencePositions,
         active: Mapping[Guid, ReaderProxy],
     ) -> None:
+        self.policy = strategy.policy
         self.strategy = strategy
         self.limit = INFINITE
         #: What the readers have allowed, and how many there were then.
@@ -51,7 +52,7 @@ class Pacing:
     @property
     def wants_group(self) -> bool:
         """Whether nothing is to be written before a group is there."""
-        return self.strategy.policy.group_min_size > 0
+        return self.policy.group_min_size > 0
 
     def has_consumed(self, position: int) -> bool:
         """Whether those that pace have consumed all that was sent, up to ``position``, and take more."""
@@ -78,10 +79,18 @@ class Pacing:
     def on_status(self, proxy: ReaderProxy, message: StatusMessage) -> None:
         """What is consumed never becomes less, but the window may."""
         receiver = proxy.receiver
+        receiver.group_tag = message.group_tag
+        if proxy.is_on_host:
+            return  # its position in the log says more
         proxy.consumed = max(proxy.consumed, min(message.consumption_sn, proxy.acked))
         receiver.position = max(receiver.position, self._numbers.position_of(proxy.consumed))
         receiver.window, receiver.presumed = message.receiver_window, False
-        receiver.group_tag = message.group_tag
+
+    def on_position(self, proxy: ReaderProxy, position: int, window: int) -> None:
+        """A reader on this host has read the log up to there (Aeron's IPC: no status messages)."""
+        receiver = proxy.receiver
+        receiver.position = max(receiver.position, position)
+        receiver.window, receiver.presumed = window, False
 
     def update(self) -> None:
         """Compute the limit anew."""

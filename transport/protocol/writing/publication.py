@@ -88,6 +88,8 @@ class Publication:
         self._header = Header(prefix=writer.prefix).encode()
         self._timestamp, self._headers = NO_TIMESTAMP, self._header
         self._handed_over = 0
+        #: How far spies on this host have read the log.
+        self.spies: list[int] = []
         #: The last number of what views the log no more.
         self._spilled_sn = 0
 
@@ -99,7 +101,7 @@ class Publication:
         """
         limits = [self.positions.pub_lmt] if self.unsent else []
         if self.log is not None:
-            limits.append(self._handed_over + self.positions.term_window)
+            limits += [position + self.positions.term_window for position in (self._handed_over, *self.spies)]
         return min(limits) - self.positions.pub_pos - queued if limits else None
 
     def handed_over(self) -> None:

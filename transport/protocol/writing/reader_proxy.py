@@ -47,6 +47,7 @@ class ReaderProxy:
         "heartbeat_counted_at",
         "history_sent",
         "info",
+        "is_on_host",
         "joined_sn",
         "lacks",
         "nack_frags",
@@ -75,6 +76,8 @@ class ReaderProxy:
         self.info = info
         #: In which form it is sent batches, see :mod:`.batch_content`.
         self.form = form
+        #: It reads the publication log, and is sent nothing that lies there.
+        self.is_on_host = False
         self.reliable = reliable
         #: Samples below are irrelevant to it: they were written before a volatile reader was matched.
         self.first_relevant = first_relevant

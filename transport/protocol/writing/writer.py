@@ -15,7 +15,7 @@ used before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ...errors import UsageError
@@ -389,7 +389,7 @@ class StatefulWriter:
         self.counters.written_samples += count
         history, keep = self._history, self._keeps
         last_sn = history.last_sn + count
-        if keep or self.readers:
+        if keep or self.readers or self._publication.spies:
             for change in changes:
                 self._publication.publish(change)
                 if keep:
@@ -555,6 +555,24 @@ class StatefulWriter:
             packer.add(replace(message, reply=True, reception_delta=0).encode())
             self._queue(packer)
 
+    def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
+        """How far matched readers on this host, and spies, have read the publication log.
+
+        Such readers are sent nothing that lies there. Spies hold the publisher back, and simulate a connection if the
+        policy says so.
+        """
+        changed = [proxy for proxy in self.readers.values() if proxy.is_on_host != (proxy.guid in readers)]
+        for proxy in changed:
+            proxy.is_on_host = not proxy.is_on_host
+        if changed:
+            self._redirect()
+        for guid, position in readers.items():
+            if (proxy := self.readers.get(guid)) is not None:
+                self._acks.pacing.on_position(proxy, position, self.positions.term_window)
+        self._publication.spies = list(spies)
+        self._acks.pacing.update()
+        self._progress(now)
+
     def _progress(self, now: int) -> None:
         """Acknowledgements, or their absence, may let more be sent."""
         for proxy in self._acks.take_dropped():
@@ -565,7 +583,8 @@ class StatefulWriter:
         self._connect()
 
     def _connect(self) -> None:
-        if self.readers and self._acks.pacing.is_connected:
+        simulated = self._publication.spies and self._acks.pacing.policy.spies_simulate_connection
+        if simulated or (self.readers and self._acks.pacing.is_connected):
             self.positions.connect()
         else:
             self.positions.disconnect()
