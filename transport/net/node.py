@@ -20,7 +20,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..limits import FLOW_CONTROLLER_BYTES_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..log.publication_log import PublicationLog
 from ..protocol.events import Event, MessageTooLarge
 from ..protocol.participant import Participant, ParticipantConfig
 from ..protocol.policies import PUBLICATION_POLICY, BatchPolicy, PublicationPolicy, ReaderPolicy
@@ -28,7 +29,7 @@ from ..protocol.reading.reader import StatefulReader
 from ..qos import Qos
 from ..structure import NANOSECONDS, VENDOR_ID, Guid, Locator
 from . import interfaces, peers
-from .interceptors import load_interceptor
+from .plugins import load_flow_control, load_interceptor
 from .publishing import PublishingWriter
 from .sockets import Sockets
 
@@ -203,6 +204,8 @@ class Node:
     ) -> PublishingWriter:
         """A writer with a blocking surface; see :class:`PublishingWriter`. Raises UsageError."""
         interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
+        flow_control = load_flow_control(policy.flow_control)
+        log = _publication_log(policy)
         with self.lock:
             writer = self.participant.create_writer(
                 topic,
@@ -211,6 +214,8 @@ class Node:
                 keyed=keyed,
                 policy=policy,
                 interceptor=interceptor,
+                flow_control=flow_control,
+                log=log,
                 now=time.monotonic_ns(),
             )
             self.flush()
@@ -403,6 +408,16 @@ class Node:
         self.sockets.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
+
+
+def _publication_log(policy: PublicationPolicy) -> PublicationLog | None:
+    """Where a writer publishes; None: in memory that is no log."""
+    length = policy.flow_control.term_length
+    if not length:
+        return None
+    # What waits for tokens of a flow controller lies in the log, behind the sender.
+    least = 4 * FLOW_CONTROLLER_BYTES_MAX if policy.flow_controller else 0
+    return PublicationLog.create(max(length, least))
 
 
 def _empty_pipe(fd: int) -> None:

@@ -18,7 +18,6 @@ from .history import Change
 from .large_sample import LargeSample
 from .reader_proxy import ReaderProxy
 
-
 #: Form, and whether its readers read the publication log.
 _Stream = tuple[str, bool]
 

@@ -561,9 +561,9 @@ class StatefulWriter:
         Such readers are sent nothing that lies there. Spies hold the publisher back, and simulate a connection if the
         policy says so.
         """
-        changed = [proxy for proxy in self.readers.values() if proxy.is_on_host != (proxy.guid in readers)]
-        for proxy in changed:
-            proxy.is_on_host = not proxy.is_on_host
+        changed = [each for each in self.readers.values() if each.is_on_host != (each.guid in readers)]
+        for each in changed:
+            each.is_on_host = not each.is_on_host
         if changed:
             self._redirect()
         for guid, position in readers.items():
