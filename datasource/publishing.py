@@ -89,6 +89,7 @@ def publication_policy(settings: Settings) -> PublicationPolicy:
         transport_priority=settings.transport_priority,
         coalescing=settings.coalescing,
         interceptor=settings.interceptor,
+        flow_control=settings.flow_control,
     )
 
 
@@ -130,11 +131,9 @@ class Publication:
         self._seen.update(self._writer.ready_reliable_readers())
 
     def write(self, samples: Samples, key_hashes: U8 | None = None) -> None:
-        """Write all samples; AcknowledgmentError if readers hold it up for ``max_blocking_time``."""
+        """Write all samples; AcknowledgmentError if readers hold it up for ``offer_timeout``."""
         try:
-            self._writer.write(
-                samples, key_hashes=key_hashes, timeout=seconds(self._settings.qos.max_blocking_time)
-            )
+            self._writer.write(samples, key_hashes=key_hashes, timeout=seconds(self._settings.offer_timeout))
         finally:
             self._counters.update_if_due(self._writer.node)
 

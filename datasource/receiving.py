@@ -110,6 +110,7 @@ class Receiving:
             node=node_config(settings),
             log_max_bytes=settings.log_max_bytes,
             log_segment_bytes=settings.log_segment_bytes,
+            consumption=settings.consumption,
             ephemeral=ephemeral,
         )
         if not ephemeral:  # that is a task, and the driver has said it

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ...transport.qos import LENGTH_UNLIMITED, DurabilityKind
 from ...transport.structure import INFINITE
-from .rules import durability, keeps_all
+from .rules import GROUPING, durability, keeps_all
 from .spec import AppliesTo, duration_text
 from .table import OPTIONS
 from .values import Values
+
+_PROTOCOL: Final = ("reliable_writer.", "reliable_reader.", "flow_control.", "congestion_control")
+#: What is between a reliable reader and its writers.
+_OF_RELIABLE: Final = (
+    *(spec.name for spec in OPTIONS if spec.name.startswith(_PROTOCOL)),
+    "status_message_timeout",
+)
+#: What a reader needs the network for.
+_OF_NETWORK: Final = (
+    "reliability",
+    *(spec.name for spec in OPTIONS if spec.name.startswith(("reliable_reader.", "congestion_control"))),
+    "status_message_timeout",
+    "flow_control.group_tag",
+    "interface",
+    "peers",
+    "multicast",
+    "participant.name",
+    "participant.lease_duration",
+    "receive_buffer",
+    "mtu",
+    "message_size_max",
+    "ipc",
+)
 
 
 def advice(values: Values, role: AppliesTo) -> tuple[str, ...]:
@@ -23,11 +46,14 @@ def advice(values: Values, role: AppliesTo) -> tuple[str, ...]:
 
 
 def _unused_protocol(values: Values) -> str:
-    if values.word("reliability") == "reliable":
+    if values.word("reliability") == "reliable" or values.boolean("spy"):
         return ""
-    names = [s.name for s in OPTIONS if s.name.startswith(("reliable_writer.", "reliable_reader."))]
+    return _unused(values, _OF_RELIABLE, "with reliability=best_effort")
+
+
+def _unused(values: Values, names: Iterable[str], where: str) -> str:
     unused = [name for name in names if values.has(name)]
-    return f"{', '.join(unused)}: of no effect with reliability=best_effort" if unused else ""
+    return f"{', '.join(unused)}: of no effect {where}" if unused else ""
 
 
 # --- readers ----------------------------------------------------------------------------------------
@@ -54,6 +80,37 @@ def _history_for_best_effort(values: Values) -> str:
         else f"durability={values.word('durability')}"
     )
     return f"{name} with reliability=best_effort: writers send their history to reliable readers only"
+
+
+def _unread_network(values: Values) -> str:
+    return (
+        _unused(values, _OF_NETWORK, "with spy=true, which needs no network") if values.boolean("spy") else ""
+    )
+
+
+def _static_congestion_control(values: Values) -> str:
+    if values.word("congestion_control") != "static" or not _goes_by_windows(values):
+        return ""
+    names = ("congestion_control.min_rtt", "congestion_control.tcp_mode")
+    return _unused(values, names, "with congestion_control=static; set congestion_control=cubic")
+
+
+def _backoff_of_one(values: Values) -> str:
+    group = "reliable_reader.nack_group_size"
+    if values.integer(group) > 1 or not _goes_by_windows(values):
+        return ""
+    return _unused(values, ("reliable_reader.nack_backoff_max",), f"with {group}=1")
+
+
+def _tethered(values: Values) -> str:
+    if not values.boolean("tether"):
+        return ""
+    names = ("untethered_window_limit_timeout", "untethered_resting_timeout")
+    return _unused(values, names, "without tether=false")
+
+
+def _goes_by_windows(values: Values) -> bool:
+    return values.word("reliability") == "reliable" and not values.boolean("spy")
 
 
 # --- writers ----------------------------------------------------------------------------------------
@@ -100,11 +157,10 @@ def _ignored_turbo_mode(values: Values) -> str:
 
 
 def _unused_batch_limits(values: Values) -> str:
-    names = ("max_batches", "disable_inline_keyhash", "async_publisher.disable_asynchronous_batch")
-    unused = [name for name in names if values.has(name)]
-    if not unused or values.boolean("batch.enable") or values.boolean("turbo_mode"):
+    if values.boolean("batch.enable") or values.boolean("turbo_mode"):
         return ""
-    return f"{', '.join(unused)}: of no effect without batch.enable=true"
+    names = ("max_batches", "disable_inline_keyhash", "async_publisher.disable_asynchronous_batch")
+    return _unused(values, names, "without batch.enable=true")
 
 
 def _fragmented_batches(values: Values) -> str:
@@ -152,7 +208,35 @@ def _overflowing_bucket(values: Values) -> str:
     return f"{bucket}tokens_added_per_period={shown} is more than {bucket}max_tokens={most}: {surplus}"
 
 
-_OF_READERS: Final[tuple[Callable[[Values], str], ...]] = (_suppressed_heartbeats, _history_for_best_effort)
+def _ungrouped(values: Values) -> str:
+    strategy = values.word("flow_control.strategy")
+    if ":" in strategy or values.word("reliability") != "reliable":
+        return ""
+    names = [] if strategy == "tagged" else ["flow_control.group_tag"]
+    names += [] if strategy in GROUPING else ["flow_control.group_min_size"]
+    return _unused(values, names, f"with flow_control.strategy={strategy}")
+
+
+def _short_receiver_timeout(values: Values) -> str:
+    timeout, period = (
+        values.integer(name) for name in ("flow_control.receiver_timeout", "reliable_writer.heartbeat_period")
+    )
+    if timeout >= period or values.word("reliability") != "reliable":
+        return ""
+    return (
+        f"flow_control.receiver_timeout={duration_text(timeout)} is less than reliable_writer.heartbeat_period="
+        f"{duration_text(period)}: a reader that misses one HEARTBEAT is not waited for any more"
+    )
+
+
+_OF_READERS: Final[tuple[Callable[[Values], str], ...]] = (
+    _suppressed_heartbeats,
+    _history_for_best_effort,
+    _unread_network,
+    _static_congestion_control,
+    _backoff_of_one,
+    _tethered,
+)
 _OF_WRITERS: Final[tuple[Callable[[Values], str], ...]] = (
     _short_lifespan,
     _missed_deadline,
@@ -164,4 +248,6 @@ _OF_WRITERS: Final[tuple[Callable[[Values], str], ...]] = (
     _manual_liveliness,
     _no_acknowledgments,
     _overflowing_bucket,
+    _ungrouped,
+    _short_receiver_timeout,
 )

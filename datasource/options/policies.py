@@ -13,7 +13,9 @@ from ...transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
     Compression,
+    CongestionControlPolicy,
     FlowControllerPolicy,
+    FlowControlPolicy,
     ReaderPolicy,
     Scheduling,
     WriterPolicy,
@@ -45,10 +47,15 @@ def option_names(policy: type[Any], *prefixes: str) -> Mapping[str, str]:
     return {field: names[0] for field, names in found.items() if names}
 
 
-READER_FIELDS: Final = option_names(ReaderPolicy, "reliable_reader.")
+READER_FIELDS: Final = option_names(ReaderPolicy, "reliable_reader.", "flow_control.", "")
 WRITER_FIELDS: Final = option_names(WriterPolicy, "reliable_writer.")
 BATCH_FIELDS: Final = option_names(BatchPolicy, "batch.", "")
 FLOW_FIELDS: Final = option_names(FlowControllerPolicy, "flow_controller.", "flow_controller.token_bucket.")
+FLOW_CONTROL_FIELDS: Final = option_names(FlowControlPolicy, "flow_control.", "publication.", "")
+CONGESTION_FIELDS: Final = {
+    "kind": "congestion_control",
+    **option_names(CongestionControlPolicy, "congestion_control."),
+}
 
 #: Texts that stand for more than themselves.
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
@@ -56,6 +63,8 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
     "batch.wire": BatchWire,
     "batch.compression": Compression,
     "flow_controller.scheduling": Scheduling,
+    "publication.term_window": lambda size: size or 0,
+    "congestion_control.initial_window": lambda size: size or 0,
 }
 
 
@@ -65,7 +74,8 @@ def _of(values: Values, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def reader_policy(values: Values) -> ReaderPolicy:
-    return replace(READER_POLICY, **_of(values, READER_FIELDS))
+    congestion_control = CongestionControlPolicy(**_of(values, CONGESTION_FIELDS))
+    return replace(READER_POLICY, **{**_of(values, READER_FIELDS), "congestion_control": congestion_control})
 
 
 def writer_policy(values: Values) -> WriterPolicy:
@@ -75,6 +85,10 @@ def writer_policy(values: Values) -> WriterPolicy:
 
 def batch_policy(values: Values) -> BatchPolicy:
     return replace(BATCH_POLICY, **_of(values, BATCH_FIELDS))
+
+
+def flow_control_policy(values: Values) -> FlowControlPolicy:
+    return FlowControlPolicy(**_of(values, FLOW_CONTROL_FIELDS))
 
 
 def flow_controller_policy(values: Values) -> FlowControllerPolicy | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from ...transport.errors import OptionError, TransportError
@@ -11,9 +10,10 @@ from ...transport.net.peers import split_peer
 from ...transport.protocol.policies import WRITER_POLICY, Compression
 from ...transport.qos import LENGTH_UNLIMITED, DurabilityKind
 from ...transport.structure import INFINITE
-from .spec import AppliesTo, duration_text
+from .spec import AppliesTo, duration_text, size_text
 from .table import BY_KEY, OPTIONS
-from .values import Origin, Values
+from .table_flow import TERM_LENGTH_MAX, TERM_LENGTH_MIN
+from .values import CALLABLE, Origin, Values
 
 #: What a datagram with one batch holds besides the batch's data, rounded up: RTPS header, INFO_DST, INFO_TS, the
 #: headers of DATA_BATCH and one sample's metadata, HEARTBEAT_BATCH.
@@ -21,7 +21,6 @@ _BATCH_HEADERS: Final = 256
 BATCH_DATA_MAX: Final = MESSAGE_SIZE_MAX - _BATCH_HEADERS
 
 _PARTITIONS_BYTES_MAX: Final = (1 << 16) - 8
-_CALLABLE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 #: (smaller, larger): the first must not exceed the second, unless one of them is no bound at all.
 _ORDERED: Final = (
@@ -39,7 +38,11 @@ _ORDERED: Final = (
     ("log.segment_bytes", "log.max_bytes"),
     ("reliable_reader.round_trip_time", "reliable_reader.nack_period"),
     ("reliable_writer.fast_heartbeat_period", "reliable_writer.heartbeat_period"),
+    ("congestion_control.initial_window", "congestion_control.max_window"),
 )
+
+#: Strategies of flow control that wait for ``flow_control.group_min_size``.
+GROUPING: Final = ("min", "tagged")
 
 #: What only batches have.
 _OF_BATCHES: Final = tuple(
@@ -61,6 +64,8 @@ def check_options(values: Values, role: AppliesTo) -> None:
     _check_batch(values)
     _check_compression(values)
     _check_flow_controller(values)
+    _check_flow_control(values)
+    _check_publication(values)
 
 
 def durability(values: Values) -> DurabilityKind:
@@ -159,9 +164,9 @@ def _need(values: Values, names: tuple[str, ...], there: bool, needed: str) -> N
 
 def _check_order(values: Values, low: str, high: str) -> None:
     heartbeats = low == "reliable_writer.heartbeats_per_max_samples"
-    smaller = heartbeats_per_window(values) if heartbeats else values.integer(low)
+    smaller = heartbeats_per_window(values) if heartbeats else values.integer_or_none(low)
     larger = values.integer(high)
-    if LENGTH_UNLIMITED in (smaller, larger) or smaller <= larger:
+    if smaller is None or LENGTH_UNLIMITED in (smaller, larger) or smaller <= larger:
         return
     # blame what the user wrote
     if values.origin(high) > values.origin(low):
@@ -218,7 +223,7 @@ def _check_batch(values: Values) -> None:
     if enabled or values.boolean("turbo_mode"):
         _check_flushing(values)
     interceptor = values.text("batch.interceptor")
-    if interceptor is not None and not _CALLABLE.fullmatch(interceptor):
+    if interceptor is not None and not CALLABLE.fullmatch(interceptor):
         fix = "must be module:callable, such as my.package:my_function"
         raise OptionError("batch.interceptor", interceptor, fix)
 
@@ -256,3 +261,41 @@ def _check_flow_controller(values: Values) -> None:
     if name == "on_demand":  # predefined, see transport.protocol.flow_controller
         fix = "sends when it is told to, and nothing here tells it; name another"
         raise OptionError("flow_controller.name", name, fix)
+
+
+# --- flow control -----------------------------------------------------------------------------------
+
+
+def _check_flow_control(values: Values) -> None:
+    strategy, tag, group = (f"flow_control.{name}" for name in ("strategy", "group_tag", "group_min_size"))
+    if values.word(strategy) == "tagged" and values.value(tag) is None:
+        fix = f"needs {tag}, the tag of the readers that set the pace; set it, or use min"
+        raise OptionError(strategy, values.given(strategy), fix)
+    unreliable = values.word("reliability") != "reliable"
+    if values.integer(group) and values.word(strategy) in GROUPING and unreliable:
+        fix = (
+            f"counts reliable readers, of which a writer with reliability={values.word('reliability')} has none: it "
+            "would never write; remove it"
+        )
+        raise OptionError(group, values.given(group), fix)
+
+
+def _check_publication(values: Values) -> None:
+    name, ahead = "publication.term_length", "publication.term_window"
+    length, window = values.integer(name), values.integer_or_none(ahead)
+    nearest = sorted({min(max(near, TERM_LENGTH_MIN), TERM_LENGTH_MAX) for near in _powers_around(length)})
+    if length not in nearest:
+        fix = (
+            f"must be a power of two from {size_text(TERM_LENGTH_MIN)} to {size_text(TERM_LENGTH_MAX)}, such as "
+            f"{' or '.join(size_text(near) for near in nearest)}"
+        )
+        raise OptionError(name, values.given(name), fix)
+    if window is not None and window > length // 2:
+        _, least = _powers_around(2 * window)
+        fix = f"must be at most half of {name}={_shown(values, name)}; lower it, or set {name}={size_text(least)}"
+        raise OptionError(ahead, values.given(ahead), fix)
+
+
+def _powers_around(length: int) -> tuple[int, int]:
+    """The powers of two next to a length: not above it, and not below it."""
+    return 1 << max(length.bit_length() - 1, 0), 1 << max(length - 1, 0).bit_length()

@@ -14,6 +14,7 @@ from ...transport.errors import OptionError
 from ...transport.protocol.policies import (
     BatchPolicy,
     FlowControllerPolicy,
+    FlowControlPolicy,
     ReaderPolicy,
     WriterPolicy,
 )
@@ -21,7 +22,14 @@ from ...transport.qos import DataRepresentation, Qos
 from ...transport.types.model import Extensibility
 from ..qos_profiles import NO_PROFILE, Profile, find_profile
 from .advice import advice
-from .policies import batch_policy, flow_controller_policy, qos, reader_policy, writer_policy
+from .policies import (
+    batch_policy,
+    flow_control_policy,
+    flow_controller_policy,
+    qos,
+    reader_policy,
+    writer_policy,
+)
 from .rules import check_options
 from .spec import AppliesTo
 from .table import BY_KEY
@@ -77,11 +85,16 @@ class Settings:
     log_segment_bytes: int
     log_retention: int
     reader_policy: ReaderPolicy
+    #: What is told to be consumed: what is ``logged``, or what Spark has ``committed``.
+    consumption: str
+    spy: bool
     accept_writer_removed_batch_samples: bool
     # writing
     on_no_reader: OnNoReader
     connect_timeout: int
     acknowledgment_timeout: int
+    #: How long a write waits without getting on.
+    offer_timeout: int
     writer_policy: WriterPolicy
     batch: BatchPolicy
     #: ``module:callable``, for the worker to import.
@@ -90,6 +103,11 @@ class Settings:
     #: None: synchronous publishing.
     flow_controller: FlowControllerPolicy | None
     transport_priority: int
+    flow_control: FlowControlPolicy
+    # both
+    ipc: bool
+    #: 0: none.
+    metrics_port: int
     #: What can be, but is hardly meant; to be logged once.
     warnings: tuple[str, ...]
 
@@ -156,18 +174,29 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         log_segment_bytes=values.integer("log.segment_bytes"),
         log_retention=values.integer("log.retention"),
         reader_policy=reader_policy(values),
+        consumption=values.word("flow_control.consumption"),
+        spy=values.boolean("spy"),
         accept_writer_removed_batch_samples=values.boolean("accept_writer_removed_batch_samples"),
         on_no_reader=OnNoReader(values.word("on_no_reader")),
         connect_timeout=values.integer("connect_timeout"),
         acknowledgment_timeout=values.integer("acknowledgment_timeout"),
+        offer_timeout=_offer_timeout(values),
         writer_policy=writer_policy(values),
         batch=batch_policy(values),
         interceptor=values.text("batch.interceptor"),
         coalescing=values.boolean("coalescing"),
         flow_controller=flow_controller_policy(values),
         transport_priority=values.integer("transport_priority"),
+        flow_control=flow_control_policy(values),
+        ipc=values.boolean("ipc"),
+        metrics_port=values.integer("metrics.port"),
         warnings=warnings,
     )
+
+
+def _offer_timeout(values: Values) -> int:
+    given = values.integer_or_none("offer_timeout")
+    return values.integer("max_blocking_time") if given is None else given
 
 
 def default_log_dir() -> Path:

@@ -22,6 +22,7 @@ class Kind(enum.Enum):
     SIZE = "size"
     SIZE_LIMIT = "size or `unlimited`"
     WORD = "one of"
+    PLUGIN = "one of, or `module:class`"
     LIST = "comma-separated list"
 
 
@@ -52,7 +53,8 @@ class OptionSpec:
     def values(self) -> str:
         """What the table shows of the values."""
         if self.choices:
-            return ", ".join(f"`{choice}`" for choice in self.choices)
+            plugin = ("module:class",) if self.kind is Kind.PLUGIN else ()
+            return ", ".join(f"`{choice}`" for choice in self.choices + plugin)
         return f"{self.kind.value} or `auto`" if self.takes_auto else self.kind.value
 
     def show(self, value: int) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from .spec import OptionSpec
 from .table_batch import BATCH_OPTIONS
+from .table_flow import FLOW_OPTIONS
 from .table_process import PROCESS_OPTIONS
 from .table_qos import QOS_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
@@ -20,6 +21,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
     *QOS_OPTIONS,
     *BATCH_OPTIONS,
     *RELIABLE_OPTIONS,
+    *FLOW_OPTIONS,
     *PROCESS_OPTIONS,
 )
 

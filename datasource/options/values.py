@@ -156,6 +156,8 @@ _UNITS_BYTES: Final = {
     **{f"{p}ib": 1024**i for i, p in enumerate("kmgt", 1)},
     **{p: 1024**i for i, p in enumerate("kmgt", 1)},
 }
+#: ``module:class`` and the like.
+CALLABLE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµ]*)", re.IGNORECASE)
 _INFINITE_WORDS: Final = frozenset({"infinite", "infinity", "inf", "duration_infinite", "duration_infinity"})
 _UNLIMITED_WORDS: Final = frozenset({"unlimited", "length_unlimited", "-1"})
@@ -185,6 +187,8 @@ def parse_value(spec: OptionSpec, text: str) -> object:
             raise OptionError(spec.name, text, "must be true or false")
         case Kind.WORD:
             return _word(spec, text)
+        case Kind.PLUGIN:
+            return _plugin(spec, text)
         case _:
             return _bounded(spec, text, _number(spec, text))
 
@@ -216,6 +220,7 @@ def _number(spec: OptionSpec, text: str) -> int:
             return LENGTH_UNLIMITED if word in _UNLIMITED_WORDS else _integer(spec, text, fix)
         case Kind.DURATION:
             fix = "must be a duration such as 200ms, 3s, 5min or infinite"
+            fix += " or auto" if spec.takes_auto else ""
             return INFINITE if word in _INFINITE_WORDS else _quantity(spec, text, _UNITS_NS, fix)
         case Kind.SIZE | Kind.SIZE_LIMIT:
             if spec.kind is Kind.SIZE_LIMIT and word in _UNLIMITED_WORDS:
@@ -284,3 +289,15 @@ def _word(spec: OptionSpec, text: str) -> str:
     if word not in spec.choices:
         raise OptionError(spec.name, text, f"must be one of {', '.join(spec.choices)}")
     return word
+
+
+def _plugin(spec: OptionSpec, text: str) -> str:
+    """One of ``spec.choices``, or ``module:class`` of the user's own."""
+    if text.lower() in spec.choices:
+        return text.lower()
+    if not CALLABLE.fullmatch(text):
+        known = ", ".join(spec.choices)
+        raise OptionError(
+            spec.name, text, f"must be one of {known}, or module:class, such as my.package:MyClass"
+        )
+    return text

@@ -254,5 +254,5 @@ class TestTable:
 
     def test_words_have_choices_and_defaults_are_valid(self):
         for spec in OPTIONS:
-            assert bool(spec.choices) == (spec.kind is Kind.WORD)
+            assert bool(spec.choices) == (spec.kind in (Kind.WORD, Kind.PLUGIN))
         read(), write()

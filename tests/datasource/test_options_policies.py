@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 import pytest
 
 from spark_rtps.datasource.options import AppliesTo, Settings, parse_options
-from spark_rtps.datasource.options.policies import BATCH_FIELDS, FLOW_FIELDS, READER_FIELDS, WRITER_FIELDS
+from spark_rtps.datasource.options.policies import (
+    BATCH_FIELDS,
+    CONGESTION_FIELDS,
+    FLOW_CONTROL_FIELDS,
+    FLOW_FIELDS,
+    READER_FIELDS,
+    WRITER_FIELDS,
+)
 from spark_rtps.datasource.options.table import OPTIONS
 from spark_rtps.transport.limits import UDP_PAYLOAD_MAX
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
     Compression,
+    CongestionControlPolicy,
     FlowControllerPolicy,
+    FlowControlPolicy,
     ReaderPolicy,
     Scheduling,
     WriterPolicy,
@@ -55,6 +65,8 @@ class TestFields:
         assert set(WRITER_FIELDS) == names(WriterPolicy)
         assert set(BATCH_FIELDS) == names(BatchPolicy)
         assert set(FLOW_FIELDS) == names(FlowControllerPolicy)
+        assert set(FLOW_CONTROL_FIELDS) == names(FlowControlPolicy)
+        assert set(CONGESTION_FIELDS) == names(CongestionControlPolicy)
 
     def test_every_option_of_a_policy_is_a_field(self):
         taken = {
@@ -62,17 +74,23 @@ class TestFields:
             *WRITER_FIELDS.values(),
             *BATCH_FIELDS.values(),
             *FLOW_FIELDS.values(),
+            *FLOW_CONTROL_FIELDS.values(),
+            *CONGESTION_FIELDS.values(),
         }
-        prefixes = ("reliable_reader.", "reliable_writer.", "batch.", "flow_controller.")
+        prefixes = ("reliable_reader.", "reliable_writer.", "batch.", "flow_controller.", "flow_control.")
+        prefixes += ("congestion_control", "publication.", "untethered_")
         listed = {spec.name for spec in OPTIONS if spec.name.startswith(prefixes)}
-        assert listed - taken == {"batch.interceptor"}
-        assert taken - listed == {"turbo_mode", "disable_inline_keyhash", "max_batches"}
+        assert listed - taken == {"batch.interceptor", "flow_control.consumption"}
+        batches = {"turbo_mode", "disable_inline_keyhash", "max_batches"}
+        on_one_host = {"ipc", "spies_simulate_connection", "tether"}
+        assert taken - listed == batches | on_one_host | {"status_message_timeout"}
 
     def test_defaults_are_the_policies(self):
         settings = write()
         assert settings.writer_policy == WriterPolicy()
         assert settings.batch == BatchPolicy(max_data_bytes=LENGTH_UNLIMITED)  # auto: what a datagram holds
         assert settings.flow_controller is None
+        assert settings.flow_control == FlowControlPolicy(term_length=16 << 20)
         assert read().reader_policy == ReaderPolicy()
         assert write(publish_mode="asynchronous").flow_controller == FlowControllerPolicy()
 
@@ -90,13 +108,13 @@ class TestFields:
 class TestValues:
     @pytest.mark.parametrize("field", sorted(WRITER_FIELDS))
     def test_a_writer_field(self, field):
-        text, value = _other(WriterPolicy(), field)
+        text, value = _other(WriterPolicy(), field, WRITER_FIELDS)
         settings = write(**{WRITER_FIELDS[field]: text}, **_room(field))
         assert getattr(settings.writer_policy, field) == value
 
-    @pytest.mark.parametrize("field", sorted(READER_FIELDS))
+    @pytest.mark.parametrize("field", sorted(set(READER_FIELDS) - {"congestion_control"}))
     def test_a_reader_field(self, field):
-        text, value = _other(ReaderPolicy(), field)
+        text, value = _other(ReaderPolicy(), field, READER_FIELDS)
         settings = read(**{READER_FIELDS[field]: text}, **_room(field))
         assert getattr(settings.reader_policy, field) == value
 
@@ -231,9 +249,9 @@ class TestQos:
             assert settings.qos.history is HistoryKind.KEEP_ALL
 
 
-def _other(policy: object, field: str) -> tuple[str, object]:
+def _other(policy: object, field: str, options: Mapping[str, str]) -> tuple[str, object]:
     """A text for another value than the default, and that value."""
-    (spec,) = [s for s in OPTIONS if s.name in (f"reliable_writer.{field}", f"reliable_reader.{field}")][:1]
+    (spec,) = [s for s in OPTIONS if s.name == options[field]]
     value = getattr(policy, field)
     if isinstance(value, bool):
         return ("false" if value else "true"), not value

@@ -15,11 +15,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_rtps.transport.errors import AcknowledgmentError, LogError, RtpsError, TransportError
+from spark_rtps.transport.errors import (
+    AcknowledgmentError,
+    LogError,
+    RtpsError,
+    TransportError,
+    UsageError,
+)
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.net.node import Node, NodeConfig
 from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
@@ -84,10 +91,44 @@ def writer() -> Iterator[PublishingWriter]:
     node.close()
 
 
+def test_a_congestion_control_that_cannot_be_had_is_said(tmp_path: Path) -> None:
+    policy = ReaderPolicy(congestion_control=CongestionControlPolicy("no_such_module:Own"))
+    with pytest.raises(UsageError, match=r"no_such_module:Own.*ModuleNotFoundError"):
+        ReceiverProcess.start(config(tmp_path / "log", policy=policy))
+
+
+@pytest.mark.parametrize("consumption", ["logged", "committed"])
+def test_its_counters_show_where_each_stream_stands(
+    tmp_path: Path, writer: PublishingWriter, consumption: str
+) -> None:
+    receiver = ReceiverProcess.start(config(tmp_path / "log", consumption=consumption))
+
+    def stream(name: str) -> int:
+        return receiver.counters().get(f"stream.0.{name}", 0)
+
+    try:
+        assert writer.wait_for_readers(15)
+        writer.write(numbered(0, 10_000))
+        assert writer.wait_for_acknowledgments(15) == {}
+        wait_for(lambda: stream("rcv_pos") >= 10_000 * 68)
+        guid = b"".join(stream(f"guid_{half}").to_bytes(8, "big", signed=True) for half in ("high", "low"))
+        assert guid == writer.guid.to_bytes()
+        assert stream("rcv_hwm") == stream("rcv_pos")
+        if consumption == "committed":
+            assert stream("sub_pos") == 0
+            receiver.commit(receiver.cursor().position)
+        wait_for(lambda: stream("sub_pos") == stream("rcv_pos"))
+        writer.node.close()
+        wait_for(lambda: stream("guid_high") == 0)
+    finally:
+        receiver.stop()
+
+
 def test_configuration_survives_its_json() -> None:
     qos = Qos(user_data=b"\x00\xff", partition=("a", "b"), durability=DurabilityKind.TRANSIENT_LOCAL)
     node = NodeConfig(peers=("h:1",), guid_prefix=bytes(12))
-    original = config(Path("/x"), qos=qos, node=node)
+    policy = ReaderPolicy(group_tag=7, congestion_control=CongestionControlPolicy("cubic", measure_rtt=True))
+    original = config(Path("/x"), qos=qos, node=node, policy=policy, consumption="committed")
     assert ReceiverConfig.from_json(original.to_json()) == original
 
 

@@ -37,6 +37,8 @@ from spark_rtps.transport.wire.submessages import (
     InfoTimestamp,
     NackFrag,
     Pad,
+    RttMeasurement,
+    StatusMessage,
     Submessage,
     decode_submessage,
 )
@@ -374,6 +376,73 @@ VECTORS = [
     ),
     Vector("PAD", Pad(), "01 01 00 00", "01 00 00 00"),
     Vector("PAD with 4 bytes", Pad(4), "01 01 04 00  00 00 00 00", "01 00 00 04  00 00 00 00"),
+    # Ours: see wire/status_messages.
+    Vector(
+        "STATUS_MESSAGE",
+        StatusMessage(READER, WRITER, (5 << 32) + 7, 0x20000, 3),
+        """
+        b1 01 18 00               # STATUS_MESSAGE, E, 24 bytes
+        00 00 01 07  00 00 02 02
+        05 00 00 00  07 00 00 00  # consumption SN: high 5, low 7
+        00 00 02 00  03 00 00 00  # receiver window 128 KiB, count
+        """,
+        """
+        b1 00 00 18
+        00 00 01 07  00 00 02 02
+        00 00 00 05  00 00 00 07
+        00 02 00 00  00 00 00 03
+        """,
+    ),
+    Vector(
+        "STATUS_MESSAGE with a tag, at the end of the stream",
+        StatusMessage(READER, WRITER, 0, 0, 0xFFFFFFFF, group_tag=-2, end_of_stream=True),
+        """
+        b1 07 20 00               # STATUS_MESSAGE, E | T | X, 32 bytes
+        00 00 01 07  00 00 02 02
+        00 00 00 00  00 00 00 00  # nothing consumed yet
+        00 00 00 00  ff ff ff ff  # nor any room
+        fe ff ff ff  ff ff ff ff  # group tag: one number of 64 bits
+        """,
+        """
+        b1 06 00 20
+        00 00 01 07  00 00 02 02
+        00 00 00 00  00 00 00 00
+        00 00 00 00  ff ff ff ff
+        ff ff ff ff  ff ff ff fe
+        """,
+    ),
+    Vector(
+        "RTT_MEASUREMENT",
+        RttMeasurement(READER, WRITER, 0x0102030405060708),
+        """
+        b2 01 18 00               # RTT_MEASUREMENT, E, 24 bytes
+        00 00 01 07  00 00 02 02
+        08 07 06 05  04 03 02 01  # echo timestamp
+        00 00 00 00  00 00 00 00  # reception delta: nobody held it yet
+        """,
+        """
+        b2 00 00 18
+        00 00 01 07  00 00 02 02
+        01 02 03 04  05 06 07 08
+        00 00 00 00  00 00 00 00
+        """,
+    ),
+    Vector(
+        "RTT_MEASUREMENT, the reply",
+        RttMeasurement(READER, WRITER, -1, 500, reply=True),
+        """
+        b2 03 18 00               # RTT_MEASUREMENT, E | R, 24 bytes
+        00 00 01 07  00 00 02 02
+        ff ff ff ff  ff ff ff ff  # a clock may be anywhere
+        f4 01 00 00  00 00 00 00
+        """,
+        """
+        b2 02 00 18
+        00 00 01 07  00 00 02 02
+        ff ff ff ff  ff ff ff ff
+        00 00 00 00  00 00 01 f4
+        """,
+    ),
 ]
 
 EACH = pytest.mark.parametrize("vector", VECTORS, ids=[v.name for v in VECTORS])
@@ -542,6 +611,24 @@ submessages: st.SearchStrategy[Submessage] = st.one_of(
     st.builds(InfoReply, locator_lists, st.none() | locator_lists),
     st.builds(InfoReplyIp4, locators4, st.none() | locators4),
     st.builds(Pad, st.integers(0, 10).map(lambda words: 4 * words)),
+    st.builds(
+        StatusMessage,
+        ids,
+        ids,
+        st.integers(0, 2**63 - 1),
+        counts,
+        counts,
+        st.none() | st.integers(-(2**63), 2**63 - 1),
+        st.booleans(),
+    ),
+    st.builds(
+        RttMeasurement,
+        ids,
+        ids,
+        st.integers(-(2**63), 2**63 - 1),
+        st.integers(0, 2**63 - 1),
+        st.booleans(),
+    ),
 )
 
 

@@ -29,6 +29,8 @@ from spark_rtps.transport.wire.submessages import (
     InfoTimestamp,
     NackFrag,
     Pad,
+    RttMeasurement,
+    StatusMessage,
     Submessage,
 )
 
@@ -98,6 +100,9 @@ def every_submessage(little_endian: bool) -> list[Submessage]:
         HeartbeatBatch(READER, WRITER, 3, 9, 100, 4_294_967_301, 8, final=True, liveliness=True),
         AckNackBatch(READER, WRITER, SequenceNumberSet.from_numbers(3, [4, 6]), 9, final=True),
         Gap(READER, WRITER, 2, SequenceNumberSet.from_numbers(38, [39, 41])),
+        StatusMessage(READER, WRITER, 4_294_967_301, 131_072, 7),
+        StatusMessage(READER, WRITER, 0, 0, 8, group_tag=-2, end_of_stream=True),
+        RttMeasurement(READER, WRITER, 1_000_000_007),
     ]
 
 

@@ -25,7 +25,7 @@ _MAGIC: Final = b"rtpscnt1"
 _HEADER_BYTES: Final = 64
 _LABEL_BYTES: Final = 64
 _TEXT_MAX: Final = _LABEL_BYTES - 4
-CAPACITY: Final = 512
+CAPACITY: Final = 1_024
 
 
 class Counter:

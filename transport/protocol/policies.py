@@ -317,6 +317,8 @@ class WriterCounters:
     status_messages_received: int = 0
     flow_control_limits: int = 0
     dropped_readers: int = 0
+    #: Claims that nobody committed in time.
+    unblocked_publications: int = 0
     #: LIFESPAN was over before everybody had acknowledged it, or while it was kept for late joiners.
     expired_samples: int = 0
 

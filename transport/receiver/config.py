@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..net.node import NodeConfig
-from ..protocol.policies import ReaderPolicy
+from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
 from ..qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -50,6 +50,8 @@ class ReceiverConfig:
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
     log_segment_bytes: int = 64 << 20
+    #: What writers of ours are told to be consumed: what is ``logged``, or what Spark has ``committed``.
+    consumption: str = "logged"
     #: The receiver removes its log when it ends, however its parent ended: a batch read leaves nothing behind.
     ephemeral: bool = False
 
@@ -72,7 +74,8 @@ class ReceiverConfig:
             qos[name] = bytes.fromhex(qos[name])
         for name in _TUPLES:
             qos[name] = tuple(qos[name])
-        raw["policy"] = ReaderPolicy(**raw["policy"])
+        congestion_control = CongestionControlPolicy(**raw["policy"].pop("congestion_control"))
+        raw["policy"] = ReaderPolicy(**raw["policy"], congestion_control=congestion_control)
         raw["key_type"] = None if raw["key_type"] is None else tuple(raw["key_type"])
         node = raw["node"]
         node["peers"] = tuple(node["peers"])

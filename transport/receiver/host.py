@@ -8,6 +8,7 @@ the same per-writer state, and the writers repair what was in flight.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -21,15 +22,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ..errors import LogError, LogFullError, RtpsError
+from ..errors import LogError, LogFullError, OptionError, RtpsError, UsageError
+from ..limits import WRITERS_SHOWN_MAX
 from ..log.counters import Counters
 from ..log.stream_log import StreamLog
+from ..net.congestion_controls import load_congestion_control
 from ..net.node import Node, new_guid_prefix
 from ..protocol.events import IncompatibleQos, LivelinessLost, Matched, Unmatched
 from ..protocol.reading.reader_cache import ReaderCache
+from ..protocol.reading.received_stream import NO_POSITIONS
 from ..protocol.statuses import ReaderStatuses
+from ..structure import INFINITE
 from ..wire.samples import Run
 from .config import ReceiverConfig
+from .consumption import Consumed, Consumption
 from .keys import InstanceKeys
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -74,8 +80,12 @@ class Host:
         self.directory = Path(config.log_directory)
         self._stopping = False  # no Event: a signal handler that is interrupted by its like would deadlock
         self._goodbye = True
-        #: Delivered runs the log had no room for. While there are any, nothing is acknowledged.
-        self._pending: deque[Run] = deque()
+        #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
+        #: While there are any, nothing is acknowledged.
+        self._pending: deque[tuple[Run | None, Consumed]] = deque()
+        #: Of what is consumed only once Spark has committed it; None: it is when it is in the log.
+        self._consumption = Consumption() if config.consumption == "committed" else None
+        self._streams_shown = 0
         self._said_disk_full = False
         self._housekeeping_at = 0
         self._mismatches_said: set[str] = set()
@@ -83,7 +93,8 @@ class Host:
         self._nobody_at = 0
 
     def open(self) -> None:
-        """Open log, sockets and reader; raises LogError or TransportError."""
+        """Open log, sockets and reader; raises LogError, TransportError or OptionError."""
+        congestion_control = load_congestion_control(self.config.policy.congestion_control.kind)
         self.log = self._open_log()
         (self.directory / ERROR_FILE).unlink(missing_ok=True)
         prefix = bytes.fromhex(str(self.log.metadata["guid_prefix"]))
@@ -97,6 +108,8 @@ class Host:
             resume=dict(self.log.writers),
             policy=self.config.policy,
         )
+        self.reader.congestion_control = congestion_control
+        self.reader.consumption_held = self._consumption is not None
         self.cache = ReaderCache(
             self.config.qos,
             keys=InstanceKeys(self.config.key_type) if self.config.keyed else None,
@@ -180,26 +193,28 @@ class Host:
     def _append_delivered(self) -> None:
         """Append everything the reader delivers; what finds no room waits, and closes the window."""
         reception = time.time_ns()
-        while self._pending and self._append(self._pending[0], reception):
+        while self._pending and self._append(*self._pending[0], reception):
             self._pending.popleft()
         now = time.monotonic_ns()
         for delivered in self.reader.take():
+            whole = Consumed(0, delivered.writer, delivered.last_sn, delivered.nbytes)
             run = self.cache.accept(delivered, reception=reception, now=now)
-            if run is None:
-                continue
-            if self._pending or not self._append(run, reception):
-                self._pending.append(run.copy())
+            if self._pending or not self._append(run, whole, reception):
+                self._pending.append((None if run is None else run.copy(), whole))
         self.reader.hold_acknowledgments = bool(self._pending)
         self._publish_position()
 
-    def _append(self, run: Run, reception: int) -> bool:
+    def _append(self, run: Run | None, whole: Consumed, reception: int) -> bool:
+        """Append what is kept of a delivered run; False: there is no room."""
         try:
-            taken = self.log.append(run, reception=reception)
+            taken = run is None or self.log.append(run, reception=reception)
         except LogFullError as error:
             if not self._said_disk_full:
                 _log.error("%s; writers are held back until there is room", error)
             self._said_disk_full = True
             return False
+        if taken and self._consumption is not None:
+            self._consumption.on_append(self.log.position, *whole[1:])
         self._said_disk_full = self._said_disk_full and not taken
         return taken
 
@@ -213,6 +228,9 @@ class Host:
         if consumer > self.log.base:
             self.log.trim(min(consumer, self.log.position))
             self._base.set(self.log.base)
+        if self._consumption is not None:
+            for done in self._consumption.on_commit(consumer):
+                self.reader.consumed(done.writer, done.last_sn, done.nbytes)
         # A window that opens lets held samples through: they go into the log before anything is acknowledged.
         self._append_delivered()
         self._set_window()
@@ -242,6 +260,7 @@ class Host:
                 self.cache.writer_lost(event.writer)
         for label, value in self._statuses.snapshot(counts, cached).items():
             self.counters.counter(label).set(value)
+        self._show_streams()
         lost = self.reader.counters.lost_samples
         if lost > self._lost_said:
             _log.warning(
@@ -255,6 +274,19 @@ class Host:
             self._nobody_at = 0
             if not self.reader.writers and not self._mismatches_said:
                 self._say_nobody()
+
+    def _show_streams(self) -> None:
+        """The positions of the first writers; zeros where there is none any more."""
+        writers = list(itertools.islice(self.reader.writers, WRITERS_SHOWN_MAX))
+        for i in range(max(len(writers), self._streams_shown)):
+            values = self.reader.positions(writers[i]) if i < len(writers) else None
+            raw = writers[i].to_bytes() if i < len(writers) else bytes(16)
+            c = self.counters.counter
+            c(f"stream.{i}.guid_high").set(int.from_bytes(raw[:8], "big", signed=True))
+            c(f"stream.{i}.guid_low").set(int.from_bytes(raw[8:], "big", signed=True))
+            for name, value in (values or NO_POSITIONS)._asdict().items():
+                c(f"stream.{i}.{name}").set(min(value, INFINITE))
+        self._streams_shown = len(writers)
 
     def _say_mismatch(self, event: IncompatibleQos) -> None:
         reasons = "; ".join(event.reasons)
@@ -289,7 +321,9 @@ def main() -> int:
     try:
         host.open()
     except (RtpsError, OSError) as error:
-        _answer({"error": str(error), "kind": type(error).__name__})
+        # The parent makes an exception of one text again; an OptionError has parts.
+        kind = UsageError if isinstance(error, OptionError) else type(error)
+        _answer({"error": str(error), "kind": kind.__name__})
         host.close()
         return 1
     _answer({"ready": True, "guid": str(host.reader.guid)})

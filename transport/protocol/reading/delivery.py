@@ -56,7 +56,7 @@ class Delivery:
         elif not proxy.synced or run.first_sn != proxy.expected:
             self._hold(proxy, run, owned=owned)
         elif run.nbytes <= self.window:
-            self._deliver(run)
+            self._deliver(proxy, run)
             proxy.expected = run.last_sn + 1
             self.drain(proxy)
         else:
@@ -99,7 +99,7 @@ class Delivery:
             self.counters.window_closed += run.count
             return
         self._skip_to(proxy, run.first_sn)
-        self._deliver(run)
+        self._deliver(proxy, run)
         proxy.expected = run.last_sn + 1
         self._reassembly.discard_below(proxy, proxy.expected)
 
@@ -245,7 +245,7 @@ class Delivery:
             nbytes = sum(each.nbytes for each in runs)
             if nbytes <= self.window:
                 for each in runs:
-                    self._deliver(each)
+                    self._deliver(proxy, each)
             else:
                 self.refuse(proxy, sum(each.count for each in runs), nbytes, runs[-1].last_sn)
                 if proxy.reliable:
@@ -260,7 +260,8 @@ class Delivery:
         proxy.held.pop(len(runs))
         proxy.expected = after
 
-    def _deliver(self, run: Run) -> None:
+    def _deliver(self, proxy: WriterProxy, run: Run) -> None:
         self.window -= run.nbytes
+        proxy.stream.rcv_pos += run.nbytes
         self.counters.received_samples += run.count
         self.ready.append(run)

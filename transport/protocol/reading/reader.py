@@ -34,22 +34,26 @@ from random import Random
 
 import numpy as np
 
-from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX
+from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
 from ...qos import Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
 from ...wire.samples import Run
+from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..endpoint_info import WriterInfo
 from ..outgoing import Outgoing
 from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .batch_numbers import BatchNumbers
 from .coherent import sets_of
+from .congestion_control import CongestionControlFactory
 from .delivery import Delivery
 from .fragments import FragmentBudget
 from .reassembly import Reassembly
+from .received_stream import StreamPositions
 from .reorder import ReorderBudget
 from .responder import Responder
+from .status_messages import StatusMessages
 from .writer_proxy import WriterProxy
 
 __all__ = ["ReaderCounters", "ReaderPolicy", "StatefulReader", "WriterInfo", "WriterProxy"]
@@ -67,7 +71,7 @@ class StatefulReader:
         resume: Mapping[Guid, int] | None = None,
         random: Random | None = None,
     ) -> None:
-        """``random`` draws the heartbeat response delays; by default a generator seeded by the GUID."""
+        """``random`` draws the heartbeat response delays and back-offs; by default a generator seeded by the GUID."""
         self.guid = guid
         self.qos = qos
         self.policy = policy
@@ -80,6 +84,7 @@ class StatefulReader:
         self._reassembly = Reassembly(self._budget, self.writers, self.counters)
         self._reorder_budget = ReorderBudget()
         self._delivery = Delivery(self.counters, self._reassembly)
+        self._status = StatusMessages(guid.entity, policy, self.counters, self._delivery.closed)
         self._responder = Responder(
             guid.entity,
             policy,
@@ -87,6 +92,7 @@ class StatefulReader:
             self.writers,
             self._delivery.closed,
             random or Random(guid.to_bytes()),
+            self._status,
         )
 
     # --- matching --------------------------------------------------------------------------------
@@ -96,8 +102,9 @@ class StatefulReader:
         known = self.writers.get(info.guid)
         reliable = self.qos.is_reliable and info.reliable
         if known is not None and known.reliable == reliable:
-            known.info = info
-            return
+            if known.info.status_messages == info.status_messages:
+                known.info = info
+                return
         if known is not None:
             self.unmatch_writer(info.guid)
         resumed = self._delivered_before.pop(info.guid, None)
@@ -115,7 +122,7 @@ class StatefulReader:
             coherent=self.qos.coherent_access,
         )
         self.writers[info.guid] = proxy
-        if reliable:
+        if reliable or info.status_messages:
             self._responder.introduce(proxy, now)
 
     def unmatch_writer(self, guid: Guid) -> None:
@@ -150,6 +157,9 @@ class StatefulReader:
     def window(self, nbytes: int) -> None:
         delivery = self._delivery
         delivery.window = nbytes
+        if self._status.starved:
+            for guid in self._status.on_room(nbytes):
+                self._responder.tell_at_once(self.writers[guid])
         for guid in [guid for guid, needed in delivery.closed.items() if needed <= nbytes]:
             proxy = self.writers[guid]
             if delivery.closed.get(guid, INFINITE) > delivery.window:
@@ -158,6 +168,35 @@ class StatefulReader:
             delivery.drain(proxy)
             if guid not in delivery.closed:
                 self._responder.ask_at_once(proxy)
+
+    @property
+    def congestion_control(self) -> CongestionControlFactory:
+        """What makes the congestion control of each writer matched from now on; by default the policy names it."""
+        return self._status.factory
+
+    @congestion_control.setter
+    def congestion_control(self, factory: CongestionControlFactory) -> None:
+        self._status.factory = factory
+
+    @property
+    def consumption_held(self) -> bool:
+        """Whether writers are told to be consumed only what the owner called :meth:`consumed`, and not all that it
+        took. It says so before there are writers."""
+        return self._status.held
+
+    @consumption_held.setter
+    def consumption_held(self, held: bool) -> None:
+        self._status.held = held
+
+    def consumed(self, writer: Guid, sn: int, nbytes: int) -> None:
+        """The owner is done with the runs of ``writer`` up to ``sn``, ``nbytes`` more than before."""
+        proxy = self.writers.get(writer)
+        if proxy is not None and self._status.on_consumed(proxy, sn, nbytes):
+            self._responder.tell_at_once(proxy)
+
+    def positions(self, writer: Guid) -> StreamPositions:
+        """Where the stream of a matched writer stands."""
+        return self._status.positions(self.writers[writer])
 
     @property
     def sample_size_max(self) -> int:
@@ -201,6 +240,10 @@ class StatefulReader:
             delivery.window -= nbytes
             self.counters.received_samples += run.count
             delivery.ready.append(run)
+            stream = proxy.stream
+            stream.rcv_pos += nbytes
+            if stream.rcv_pos >= stream.due:
+                self._responder.on_progress(proxy, run, now)
             return
         if nbytes > delivery.sample_size_max:
             self._accept_small(proxy, run, now)
@@ -274,6 +317,8 @@ class StatefulReader:
             self._sync_at_data(proxy, run.first_sn)
         before = proxy.expected
         self._delivery.accept(proxy, run, owned=owned)
+        if proxy.info.status_messages:
+            self._responder.on_disorder(proxy, run, before, now)
         self._after(proxy, run.first_sn, before, now)
 
     def _after(self, proxy: WriterProxy, sn: int, before: int, now: int) -> None:
@@ -302,6 +347,7 @@ class StatefulReader:
             self._pass_oversized(proxy, frag.sn, now)
             return
         run = self._reassembly.add(proxy, frag, timestamp, now)
+        proxy.stream.datagram = max(proxy.stream.datagram, min(len(frag.payload), UDP_PAYLOAD_MAX))
         if run is not None:
             self._accept(proxy, run, now, owned=True)
         elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
@@ -390,6 +436,14 @@ class StatefulReader:
         if proxy.synced:
             self._delivery.drain(proxy)
             self._responder.after_repair(proxy, now)
+            if proxy.info.status_messages:
+                self._responder.on_passed(proxy, now)
+
+    def on_rtt_measurement(self, writer: Guid, message: RttMeasurement, *, now: int) -> None:
+        """The writer answers how long a round trip takes."""
+        proxy = self.writers.get(writer)
+        if proxy is not None:
+            self._status.on_rtt_measurement(proxy, message, now)
 
     def _sync_at_data(self, proxy: WriterProxy, sn: int) -> None:
         if not proxy.reliable or (proxy.info.transient_local and not self.qos.is_transient_local):
@@ -405,5 +459,7 @@ class StatefulReader:
         self._responder.handle_timer(now)
 
     def outgoing(self) -> list[Outgoing]:
-        """ACKNACKs and NACK_FRAGs to send now; what would acknowledge runs not taken, or held back, waits."""
-        return self._responder.outgoing(hold=self.hold_acknowledgments or bool(self._delivery.ready))
+        """ACKNACKs, NACK_FRAGs and status messages to send now; what would acknowledge runs not taken, or held back,
+        waits."""
+        hold = self.hold_acknowledgments or bool(self._delivery.ready)
+        return self._responder.outgoing(hold=hold, room=self._delivery.window)

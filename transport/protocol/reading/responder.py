@@ -12,18 +12,21 @@ Invariants:
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Container, Mapping
 from random import Random
 from typing import Final
 
-from ...limits import FRAGMENTED_SAMPLES_MAX, MESSAGE_SIZE_LEAST
+from ...limits import FRAGMENTED_SAMPLES_MAX, MESSAGE_SIZE_LEAST, UDP_PAYLOAD_MAX
 from ...structure import INFINITE, Guid
 from ...wire.numbers import SequenceNumberSet
+from ...wire.samples import Run
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
 from ..counts import next_count
 from ..outgoing import Outgoing, Packer
 from ..policies import ReaderCounters, ReaderPolicy
+from .status_messages import StatusMessages
 from .writer_proxy import WriterProxy
 
 #: A request is not repeated sooner, whatever the policy says.
@@ -72,6 +75,7 @@ class Responder:
         writers: Mapping[Guid, WriterProxy],
         closed: Container[Guid],
         random: Random,
+        status: StatusMessages,
     ) -> None:
         self.policy = policy
         self.counters = counters
@@ -79,6 +83,7 @@ class Responder:
         self._writers = writers
         self._closed = closed
         self._random = random
+        self._status = status
         self._timers: dict[Guid, int] = {}
         self._reordering: defaultdict[Guid, _Reordering] = defaultdict(
             lambda: _Reordering(policy.reorder_delay)
@@ -92,7 +97,11 @@ class Responder:
     def introduce(self, proxy: WriterProxy, now: int) -> None:
         """A writer was matched."""
         proxy.nack_interval = self._first_interval
-        self._preempt(proxy, now)
+        if self._status.introduce(proxy, now):
+            self._respond(proxy, now)
+        if proxy.reliable:
+            self._preempt(proxy, now)
+        self._set_timer(proxy)
 
     def forget(self, writer: Guid) -> None:
         """A writer is gone."""
@@ -100,6 +109,7 @@ class Responder:
         self._reordering.pop(writer, None)
         self._idle_since.pop(writer, None)
         self._responding.pop(writer, None)
+        self._status.forget(writer)
 
     def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
         """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later.
@@ -116,6 +126,8 @@ class Responder:
         if nothing_to_ask and self._keeps_silent(proxy):
             if not final and self._is_idle(proxy, now):
                 self._respond(proxy, now).wants_ack = True
+            elif not final and proxy.info.status_messages:
+                self._respond(proxy, now).stream.wanted = True
             return
         if nothing_to_ask and final:
             return
@@ -133,11 +145,11 @@ class Responder:
             proxy.nacked_base = 0
         if hole[0] <= proxy.held.highest or hole[0] in proxy.fragments:
             limit = max(proxy.held.highest, hole[0])
-            self.suspect(proxy, limit, max(at, now + self._proven_delay(proxy)))
+            self.suspect(proxy, limit, max(at, now + self._proven_delay(proxy)) + self._backoff(proxy))
         elif is_first:  # written before we were known: none of it is on its way
-            self.suspect(proxy, proxy.announced, max(at, now + policy.nack_delay))
+            self.suspect(proxy, proxy.announced, max(at, now + policy.nack_delay) + self._backoff(proxy))
         else:
-            self.suspect(proxy, proxy.announced, max(at, now + policy.reorder_delay))
+            self.suspect(proxy, proxy.announced, max(at, now + policy.reorder_delay) + self._backoff(proxy))
         if not final and proxy.expected != proxy.acked_base:
             self._acknowledge(proxy, at, now)
 
@@ -150,6 +162,18 @@ class Responder:
     def _draw(self) -> int:
         low, high = self.policy.min_heartbeat_response_delay, self.policy.max_heartbeat_response_delay
         return self._random.randint(min(low, high), high) if high else 0
+
+    def _backoff(self, proxy: WriterProxy) -> int:
+        """How much longer a request waits where a group of readers sees a loss at once: the repair that the first
+        of them asks for may come before the others ask (Aeron's OptimalMulticastDelayGenerator).
+
+        Drawn once a request: many draws would come to the shortest of them.
+        """
+        longest, group = self.policy.nack_backoff_max, self.policy.nack_group_size
+        if group <= 1 or proxy.nack_at != INFINITE:
+            return longest if group > 1 else 0
+        steepness = math.log(group) + 1.0
+        return int(longest / steepness * math.log1p(self._random.random() * math.expm1(steepness)))
 
     def _keeps_silent(self, proxy: WriterProxy) -> bool:
         """Whether nothing is acknowledged to this writer, only requested."""
@@ -181,7 +205,7 @@ class Responder:
             wait += self._draw()  # all readers of a multicast see the hole at once
         else:
             wait += self.policy.max_heartbeat_response_delay
-        self.suspect(proxy, limit, now + wait)
+        self.suspect(proxy, limit, now + wait + self._backoff(proxy))
 
     def on_fragment(self, proxy: WriterProxy, sn: int, now: int) -> None:
         """Fragments of ``sn`` came: if they answer a request, what is missing when they fall silent is soon to
@@ -207,12 +231,48 @@ class Responder:
         self._reordering[proxy.guid].arrived(proxy, proxy.expected, now)
         if proxy.nacked and proxy.held and proxy.first_missing > proxy.nacked:
             proxy.nacked = 0
-            self.suspect(proxy, proxy.held.highest, now + self._proven_delay(proxy))
+            at = now + self._proven_delay(proxy) + self._backoff(proxy)
+            self.suspect(proxy, proxy.held.highest, at)
 
     def ask_at_once(self, proxy: WriterProxy) -> None:
         """The writer's closed way is open again: acknowledge, and request all that is missing."""
         proxy.nacked, proxy.wants_ack = 0, not self._keeps_silent(proxy)
+        proxy.stream.wanted = proxy.info.status_messages
+        proxy.stream.recovery_sn = proxy.announced  # it was us who lost it, not the network
         proxy.nack_limit, proxy.nack_at = proxy.announced, 0  # a timer in the past: there is no clock here
+        self._set_timer(proxy)
+
+    # --- status messages: what the stream's progress makes due ------------------------------------
+
+    def on_progress(self, proxy: WriterProxy, run: Run, now: int) -> None:
+        """The stream has come to where something may be due."""
+        # A run that is not of samples of one size may span datagrams.
+        size = run.data.nbytes if run.stride or run.count == 1 else 0
+        if self._status.on_progress(proxy, size if size <= UDP_PAYLOAD_MAX else 0, now):
+            self._respond(proxy, now)
+        self._set_timer(proxy)
+
+    def on_disorder(self, proxy: WriterProxy, run: Run, before: int, now: int) -> None:
+        """A run came that was not simply the next one; ``before`` is what was expected then."""
+        status = self._status
+        status.on_disorder(proxy, run.last_sn)
+        if proxy.stream.rcv_pos >= proxy.stream.due:
+            self.on_progress(proxy, run, now)
+        lost = not proxy.reliable and before < run.first_sn
+        if lost and status.on_loss(proxy, before, now):
+            self._respond(proxy, now)
+        if proxy.guid in self._closed and status.on_closed(proxy, now):
+            self._respond(proxy, now)
+
+    def on_passed(self, proxy: WriterProxy, now: int) -> None:
+        """Samples will never come."""
+        self._status.on_passed(proxy, now)
+        self._set_timer(proxy)
+
+    def tell_at_once(self, proxy: WriterProxy) -> None:
+        """Something is to be said, by an owner who knows no clock."""
+        proxy.stream.wanted = True
+        proxy.stream.timer_at = 0
         self._set_timer(proxy)
 
     # --- time ------------------------------------------------------------------------------------
@@ -236,6 +296,8 @@ class Responder:
             if proxy.ack_at <= now:
                 proxy.ack_at = INFINITE
                 self._respond(proxy, now).wants_ack = True
+            if proxy.stream.timer_at <= now and self._status.on_timer(proxy, now):
+                self._respond(proxy, now)
             if proxy.nack_at <= now:
                 self._nack(proxy, now)
             self._set_timer(proxy)
@@ -250,7 +312,7 @@ class Responder:
 
     def _nack(self, proxy: WriterProxy, now: int) -> None:
         """Request what is missing, as far as it is not requested already."""
-        if proxy.wants_ack:
+        if proxy.wants_ack or proxy.stream.wanted:
             self._respond(proxy, now)
         limit, proxy.nack_at = proxy.nack_limit, INFINITE
         if proxy.guid in self._closed or not proxy.is_missing:
@@ -283,6 +345,8 @@ class Responder:
             # Together with what is still to be said.
             begin = min(first, proxy.requested[0]) if proxy.requested[1] else first
             self._respond(proxy, now).requested = (begin, max(last, proxy.requested[1]))
+            if not repeats and proxy.stream.rcv_pos:
+                self._status.on_loss(proxy, first, now)
             if first == lowest:
                 proxy.nacked_at, proxy.nacked_base = now, lowest
                 if not repeats:
@@ -338,8 +402,9 @@ class Responder:
 
     # --- out -------------------------------------------------------------------------------------
 
-    def outgoing(self, *, hold: bool) -> list[Outgoing]:
-        """What to say now; while on ``hold`` only what acknowledges nothing, the rest is said later."""
+    def outgoing(self, *, hold: bool, room: int) -> list[Outgoing]:
+        """What to say now; while on ``hold`` only what acknowledges nothing, the rest is said later. ``room``:
+        bytes the owner can take."""
         if not self._responding:
             return []
         out: list[Outgoing] = []
@@ -347,11 +412,12 @@ class Responder:
         for guid, proxy in responding.items():
             if hold and (proxy.heard or not proxy.wants_preemptive):
                 self._responding[guid] = proxy
+                self._status.question_is_old(proxy)
             else:
-                out += self._response(proxy)
+                out += self._response(proxy, room)
         return out
 
-    def _response(self, proxy: WriterProxy) -> list[Outgoing]:
+    def _response(self, proxy: WriterProxy, room: int) -> list[Outgoing]:
         me, it, counters = self._reader_id, proxy.guid.entity, self.counters
         packer = Packer(MESSAGE_SIZE_LEAST, proxy.info.destinations, proxy.guid.prefix)
         count = proxy.acknack_count
@@ -372,6 +438,7 @@ class Responder:
                     proxy.ack_at = INFINITE  # that was it
                     self._set_timer(proxy)
                 proxy.acked_base = proxy.expected
+                proxy.stream.wanted = proxy.info.status_messages
                 counters.acknacks_sent += 1
                 counters.nacks_sent += not state.is_empty
             for sn, up_to in proxy.requested_fragments.items():
@@ -381,6 +448,8 @@ class Responder:
                     proxy.nack_frag_count = max(proxy.nack_frag_count + 1, count)
                     packer.add(NackFrag(me, it, sn, missing, proxy.nack_frag_count).encode())
                     counters.nack_frags_sent += 1
+        for message in self._status.messages(proxy, count, room):
+            packer.add(message)
         proxy.wants_ack = proxy.wants_preemptive = False
         proxy.requested = (1, 0)
         proxy.requested_fragments = {}

@@ -22,6 +22,7 @@ from ..endpoint_info import WriterInfo
 from .batch_numbers import BatchNumbers
 from .coherent import CoherentSets
 from .fragments import FragmentedSample
+from .received_stream import ReceivedStream
 from .reorder import ReorderBudget, ReorderBuffer
 
 
@@ -61,6 +62,7 @@ class WriterProxy:
         "requested",
         "requested_fragments",
         "sets",
+        "stream",
         "synced",
         "wants_ack",
         "wants_preemptive",
@@ -90,6 +92,7 @@ class WriterProxy:
         #: Of a writer that was seen to send batches.
         self.batches: BatchNumbers | None = None
         self.fragments: dict[int, FragmentedSample] = {}
+        self.stream = ReceivedStream()
         # what the writer says it has
         self.heard = False
         self.first_sn = 1
@@ -133,7 +136,7 @@ class WriterProxy:
 
     @property
     def timer(self) -> int:
-        return min(self.nack_at, self.preemptive_at, self.ack_at)
+        return min(self.nack_at, self.preemptive_at, self.ack_at, self.stream.timer_at)
 
     def missing_changes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Ranges of first..last that did not arrive whole; never below ``expected``."""

@@ -67,6 +67,8 @@ class Change:
     #: Its frame in the publication log: where it begins, -1 if it is not there; where the one behind it begins.
     start: int = -1
     position: int = 0
+    #: It is being written yet (:mod:`.claims`).
+    is_claimed: bool = False
 
     @property
     def count(self) -> int:
@@ -253,6 +255,14 @@ class WriterHistory:
         self._noted.clear()
         self._set_begun = 0
         return self.last_sn
+
+    def withdraw(self, change: Change) -> None:
+        """A claim was given up: its number will never come."""
+        i = bisect_left(self._changes, change.first_sn, key=_first_sn)
+        if i < len(self._changes) and self._changes[i] is change:
+            del self._changes[i]
+            self._account(change, -1)
+        self.note_skipped(change.first_sn, change.last_sn)
 
     def note_end_marker(self, sn: int) -> None:
         """``sn`` ends a set; it replaces the marker before, for what follows that ends its set, too."""

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ...errors import TransportError
+from ...errors import TransportError, UsageError
 from ...structure import INFINITE, Guid
 from ...wire.framing import long_data_header
 from ...wire.message import Header
@@ -52,6 +52,7 @@ class Claim(Protocol):
     @property
     def end(self) -> int: ...
     def commit(self) -> object: ...
+    def abort(self) -> None: ...
 
 
 class PublicationLog(Protocol):
@@ -115,8 +116,28 @@ class Publication:
             end = start + (_FRAME_HEADER + _MESSAGE_HEADER + change.nbytes + _ALIGNMENT - 1 & -_ALIGNMENT)
         else:
             end = self._place(change, self.log)
-        change.position = end
-        self.positions.pub_pos = end
+        self._published(change, end)
+
+    def claim(self, change: Change) -> Claim:
+        """The same for a change that is filled in its place; the frame is to be committed when it is."""
+        log, content, headers = self.log, change.content, self._message_headers(change.timestamp)
+        if log is None:
+            raise UsageError("a sample can be claimed only in a publication log; set publication.term_length")
+        data, head = content.data, len(headers)
+        claim = self._claim(log, head + data.nbytes, change)
+        claim.data[:head] = np.frombuffer(headers, np.uint8)
+        claim.data[head:] = data
+        content.data, change.start = claim.data[head:], claim.start
+        self._published(change, claim.end)
+        return claim
+
+    def withdraw(self, change: Change) -> None:
+        """It will not be sent."""
+        self.unsent.remove(change)
+        self.settle()
+
+    def _published(self, change: Change, end: int) -> None:
+        change.position = self.positions.pub_pos = end
         self.numbers.add(change.last_sn, end)
         self.unsent.append(change)
 

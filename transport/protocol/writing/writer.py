@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from ...errors import UsageError
 from ...limits import (
     COHERENT_SET_BYTES_MAX,
@@ -48,6 +50,7 @@ from .batch_content import BATCH, DATA
 from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
 from .changes import Framing, batch_change, data_changes, overhead, removed_samples
+from .claims import Claims, SampleClaim
 from .flow_control import FlowControl
 from .heartbeats import Heartbeats
 from .history import Change, WriterHistory
@@ -103,6 +106,7 @@ class StatefulWriter:
         self._publication = Publication(guid, self._history, flow_control.policy, log)
         #: How far is published and sent, and how far it may be.
         self.positions = self._publication.positions
+        self._claims = Claims(self._publication, guid.entity, flow_control.policy.unblock_timeout)
         self._acks = Acknowledgments(policy, self.counters, self._history, self._publication, flow_control)
         self.window = self._acks.window
         #: Readers that have to acknowledge what is written.
@@ -233,8 +237,12 @@ class StatefulWriter:
         now: int,
         flags: int = 0,
         key_hashes: U8 | None = None,
+        whole: bool = False,
     ) -> tuple[int, list[PendingBatch]]:
-        """The first half of :meth:`write`: how many were taken, and what is to be handed to :meth:`send`."""
+        """The first half of :meth:`write`: how many were taken, and what is to be handed to :meth:`send`.
+
+        ``whole``: all of them or none.
+        """
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         self._time_written = (timestamp, now)
@@ -244,15 +252,7 @@ class StatefulWriter:
             return 0, []
         in_set = self._coherent_set != 0
         framing = overhead(flags, with_key_hash=key_hashes is not None, in_coherent_set=in_set)
-        count, self._stopped_by = self._admission.acceptable(
-            samples,
-            framing,
-            self._framing.budget,
-            kept=self._keeps,
-            awaited=bool(self._awaited),
-            backlog=self.backlog if self.is_asynchronous else None,
-            now=now,
-        )
+        count, self._stopped_by = self._acceptable(samples, framing, now)
         stuck = self._stopped_by not in ("", FLOW_CONTROLLER)
         if stuck and in_set and not count and self.window.is_full_of_one_set:
             raise UsageError(
@@ -260,6 +260,8 @@ class StatefulWriter:
                 f"at {self.unacknowledged_bytes >> 10} KiB, and readers acknowledge nothing of a set before its end; "
                 "end it sooner (in Spark: more partitions, or presentation.coherent_access=false)"
             )
+        if whole and count < samples.count:
+            count = 0
         taken = samples.take(0, count)
         hashes = None if key_hashes is None else key_hashes[:count]
         if self._batcher is None:
@@ -271,6 +273,17 @@ class StatefulWriter:
             batches = self._batcher.flush(FlushReason.RESOURCE_LIMITS)  # it cannot grow
         return count, batches
 
+    def _acceptable(self, samples: Samples, framing: int, now: int) -> tuple[int, str]:
+        return self._admission.acceptable(
+            samples,
+            framing,
+            self._framing.budget,
+            kept=self._keeps,
+            awaited=bool(self._awaited),
+            backlog=self.backlog if self.is_asynchronous else None,
+            now=now,
+        )
+
     def send(self, batches: Iterable[PendingBatch], *, now: int) -> None:
         """Send what :meth:`queue` returned."""
         if self._history.is_mortal:
@@ -281,6 +294,58 @@ class StatefulWriter:
             self._send_pending(pending, now)
             wrote = True
         self._note_blocked(self._stopped_by, now, wrote=wrote)
+
+    def claim(self, size: int, *, timestamp: int, now: int) -> SampleClaim | None:
+        """Room for one sample of ``size`` bytes, padded to a multiple of 4, in the publication log; None: not now.
+
+        It is to be handed to :meth:`commit` or :meth:`abort`; until then what is written behind it waits.
+        """
+        self.flush(now=now)
+        padded = size + 3 & ~3
+        if padded + overhead(0, with_key_hash=False) > self._framing.budget:
+            raise UsageError(f"a sample of {size} bytes is too large to be claimed; write it")
+        if self._coherent_set:
+            raise UsageError("no sample can be claimed in a coherent set; write it")
+        one = Samples.uniform(np.zeros(padded, np.uint8), 1, padded)
+        count, self._stopped_by = self._acceptable(one, overhead(0, with_key_hash=False), now)
+        self._note_blocked(self._stopped_by, now, wrote=False)
+        if not count:
+            return None
+        history, self._time_written = self._history, (timestamp, now)
+        claim = self._claims.make(
+            padded, self.last_sn + 1, timestamp=timestamp, batch_sn=history.last_batch_sn, now=now
+        )
+        if self._keeps:
+            history.append(claim.change)
+        if self._awaited:
+            self.window.add(claim.change)
+        history.last_sn = claim.sn
+        self.counters.written_samples += 1
+        self.counters.written_bytes += claim.change.nbytes
+        return claim
+
+    def commit(self, claim: SampleClaim, *, now: int) -> bool:
+        """The sample is complete. False: it took too long, and was given up."""
+        if not (self._claims.end(claim) and claim.claim.commit()):
+            return False
+        claim.change.is_claimed = False
+        self._transmit(now)
+        self._acks.written(now)
+        return True
+
+    def abort(self, claim: SampleClaim, *, now: int) -> None:
+        """There will be no such sample."""
+        if self._claims.end(claim):
+            self._withdraw(claim, now)
+
+    def _withdraw(self, claim: SampleClaim, now: int) -> None:
+        claim.claim.abort()
+        self._history.withdraw(claim.change)
+        self._publication.withdraw(claim.change)
+        self._broadcast.gap(claim.sn, claim.sn)
+        self.counters.written_samples -= 1
+        self._transmit(now)
+        self._acks.written(now)
 
     def resume(self, *, now: int) -> None:
         """What :meth:`send` made is on its way now: the time that took is not the user's."""
@@ -407,6 +472,8 @@ class StatefulWriter:
         unsent = publication.unsent
         while unsent:
             change = unsent[0]
+            if change.is_claimed:
+                break
             if change.position > pacing.limit and not self._may_exceed(change):
                 self.positions.back_pressured()
                 self.counters.flow_control_limits += 1
@@ -474,7 +541,7 @@ class StatefulWriter:
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
         timers = [self._acks.get_timer(), self._deadline.get_timer(), self._history.get_timer()]
-        timers.append(self.get_flush_timer())
+        timers += [self.get_flush_timer(), self._claims.get_timer()]
         if not self.is_congested:
             timers.append(self._acks.schedule.get_timer())
             timers.append(self._requests.get_timer())
@@ -488,6 +555,9 @@ class StatefulWriter:
         if self._batcher is not None and flush_at is not None and flush_at <= now:
             self._fit_batches()
             self.send(self._batcher.handle_timer(now), now=now)
+        for claim in self._claims.overdue(now):
+            self.counters.unblocked_publications += 1
+            self._withdraw(claim, now)
         self._progress(now)
         if self.is_congested:
             return

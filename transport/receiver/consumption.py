@@ -1,0 +1,75 @@
+"""Up to where each writer's samples are committed: positions of the log, and what of which writer lies before them.
+
+Writers are told of samples, Spark commits positions of the log. One entry for each run that was appended is exact;
+when they become many, every other one of a writer goes into its next: then the writer hears of it a little later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ..structure import Guid
+
+#: Entries kept before they are thinned, as long as there are fewer writers.
+_ENTRIES_MAX: Final = 4_096
+
+
+class Consumed(NamedTuple):
+    """``nbytes`` more of a writer are consumed, up to ``last_sn``, once all before ``position`` is committed."""
+
+    position: int
+    writer: Guid
+    last_sn: int
+    nbytes: int
+
+
+class Consumption:
+    """What waits in the log for Spark to commit it."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Consumed] = deque()
+        self._thin_at = _ENTRIES_MAX
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def on_append(self, position: int, writer: Guid, last_sn: int, nbytes: int) -> None:
+        """All of a writer up to ``last_sn`` is in the log, which ends at ``position``, or was dropped on the way."""
+        self._waiting.append(Consumed(position, writer, last_sn, nbytes))
+        if len(self._waiting) >= self._thin_at:
+            self._thin()
+
+    def on_commit(self, position: int) -> Iterator[Consumed]:
+        """What is consumed now that all before ``position`` is committed: one entry for each writer."""
+        done: dict[Guid, Consumed] = {}
+        while self._waiting and self._waiting[0].position <= position:
+            entry = self._waiting.popleft()
+            before = done.get(entry.writer)
+            done[entry.writer] = entry if before is None else _merged(before, entry)
+        return iter(done.values())
+
+    def _thin(self) -> None:
+        kept: deque[Consumed] = deque()
+        seen: dict[Guid, int] = {}
+        into_next: dict[Guid, Consumed] = {}
+        counts: dict[Guid, int] = {}
+        for entry in self._waiting:
+            counts[entry.writer] = counts.get(entry.writer, 0) + 1
+        for entry in self._waiting:
+            writer = entry.writer
+            seen[writer] = seen.get(writer, 0) + 1
+            # Counted from the last one, which stays: there may be no next.
+            if (counts[writer] - seen[writer]) % 2:
+                into_next[writer] = entry
+            else:
+                before = into_next.pop(writer, None)
+                kept.append(entry if before is None else _merged(before, entry))
+        self._waiting = kept
+        self._thin_at = max(_ENTRIES_MAX, 2 * len(kept))
+
+
+def _merged(before: Consumed, after: Consumed) -> Consumed:
+    last_sn = max(before.last_sn, after.last_sn)
+    return Consumed(after.position, after.writer, last_sn, before.nbytes + after.nbytes)
