@@ -147,6 +147,11 @@ def _counts(writer: StatefulWriter, counts: dict[str, int]) -> Iterator[tuple[st
     yield "writer.last_sn", writer.last_sn
     yield "writer.behind_samples", writer.last_sn - min(waited_for, default=writer.last_sn)
     yield "writer.unacknowledged_bytes", writer.unacknowledged_bytes
+    positions = writer.positions
+    for name in ("pub_pos", "pub_lmt", "snd_pos", "snd_lmt", "snd_bpe"):
+        yield f"writer.{name}", getattr(positions, name)
+    yield "writer.is_connected", positions.is_connected
+    yield "writer.fc_receivers", writer.counters.active_readers
     for name, value in counts.items():
         yield f"writer.{name}", value
 

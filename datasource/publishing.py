@@ -21,9 +21,10 @@ from ..transport.protocol.writing.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
 from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.wire.samples import U8, Samples
-from .options import OnNoReader, Settings
+from .options import OnNoReader, Settings, default_log_dir
 from .publisher_counters import PublisherCounters
 from .receiving import node_config
+from .reports import record_errors
 from .schema import TopicPlan
 
 #: How long a new participant looks around before it takes whom it has found for all there are.
@@ -55,6 +56,11 @@ class Publishers:
         """What one task writes to."""
         if self._pid != os.getpid():
             self.__init__()  # type: ignore[misc]  # forked: threads and sockets are the parent's
+        record_errors()
+        if settings.metrics_port:
+            from .metrics import start_exporter
+
+            start_exporter(settings.metrics_port, [default_log_dir()], shared=True)
         policy = publication_policy(settings)
         key = _WriterKey(node_config(settings), plan.topic, plan.type_name, plan.keyed, settings.qos, policy)
         with self._lock:

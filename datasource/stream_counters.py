@@ -9,14 +9,14 @@ from __future__ import annotations
 import enum
 import json
 import os
+import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ..transport.errors import RtpsError
-from ..transport.limits import READERS_SHOWN_MAX
 from ..transport.log.counters import Counters
 from ..transport.log.log_view import LogView
 from ..transport.receiver.host import COUNTERS_FILE
@@ -25,8 +25,27 @@ from .publisher_counters import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX, proces
 
 #: A receiver that has not shown a sign of life for so long is stalled; it does twenty times a second.
 _STALLED_NS: Final = 3 * NANOSECONDS
-
-
+#: A counter of a matched writer or reader, ``<which>.<i>.guid_high``: there is an i-th.
+_NUMBERED: Final = re.compile(r"(stream|matched)\.(\d+)\.guid_high", re.ASCII)
+#: What all streams of a host together count, and the counters of each that it is the sum of; a stream without the
+#: first one does not count it.
+_SYSTEM: Final[dict[str, tuple[str, ...]]] = {
+    "heartbeats_sent": ("writer.heartbeats_sent",),
+    "heartbeats_received": ("reader.heartbeats",),
+    "status_messages_sent": ("reader.status_messages_sent",),
+    "status_messages_received": ("writer.status_messages_received",),
+    "naks_sent": ("reader.nacks_sent", "reader.nack_frags_sent"),
+    "naks_received": ("writer.nacks_received", "writer.nack_frags"),
+    "repairs_sent": ("writer.repaired_samples", "writer.repaired_fragments"),
+    "repairs_received": ("reader.repairs_received",),
+    "flow_control_limits": ("writer.flow_control_limits",),
+    "sender_back_pressure": ("writer.snd_bpe",),
+    "publications_back_pressured": ("writer.back_pressured",),
+    "unblocked_publications": ("writer.unblocked_publications",),
+    "short_sends": ("writer.short_sends",),
+    "overruns": ("reader.overruns",),
+    "underruns": ("reader.underruns",),
+}
 #: How the counters of samples end that LIFESPAN, OWNERSHIP and the like keep from a source.
 _DROPPED: Final = "_dropped_sample_count"
 
@@ -53,6 +72,52 @@ class MatchedReader:
 
 
 @dataclass(frozen=True, slots=True)
+class SenderPositions:
+    """Where a sink's publication log is, in bytes; Aeron's names."""
+
+    pub_pos: int
+    pub_lmt: int
+    snd_pos: int
+    snd_lmt: int
+    #: How often the sender had something to send, but no window.
+    snd_bpe: int
+    is_connected: bool | None
+    #: Readers whose feedback paces it.
+    receivers: int | None
+
+    @property
+    def window(self) -> int:
+        """What may be sent at once."""
+        return max(0, self.snd_lmt - self.snd_pos)
+
+    @property
+    def lag(self) -> int:
+        """Published, but not sent."""
+        return max(0, self.pub_pos - self.snd_pos)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedPositions:
+    """Where a source is with one of its writers, in bytes since they matched; Aeron's names."""
+
+    guid: Guid
+    #: All before it has come.
+    rcv_pos: int
+    #: The highest seen.
+    rcv_hwm: int
+    #: All before it is consumed.
+    sub_pos: int
+    #: What the writer may send.
+    window: int
+    rtt_ns: int | None
+
+    @property
+    def lag(self) -> int:
+        """What was seen, and is not consumed."""
+        return max(0, self.rcv_hwm - self.sub_pos)
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """One source or sink, as it was when it was looked at."""
 
@@ -71,6 +136,11 @@ class Stream:
     def samples(self) -> int:
         """In, of a source: since its log began; out, of a sink."""
         return self._count("log.rows" if self.kind is Kind.SOURCE else "writer.written_samples")
+
+    @property
+    def nbytes(self) -> int:
+        """The same in bytes; of a source those of its log, headers and all."""
+        return self._count("log.position" if self.kind is Kind.SOURCE else "writer.written_bytes")
 
     @property
     def behind_samples(self) -> int | None:
@@ -123,8 +193,18 @@ class Stream:
 
     @property
     def readers(self) -> list[MatchedReader]:
-        """A sink's matched readers, at most ``READERS_SHOWN_MAX``."""
+        """A sink's matched readers, as many as it shows."""
         return list(_readers(self.counters))
+
+    @property
+    def positions(self) -> SenderPositions | None:
+        """A sink's, if it has a publication log."""
+        return _sender_positions(self.counters)
+
+    @property
+    def writers(self) -> list[ReceivedPositions]:
+        """Where a source is with its matched writers, as many as it shows."""
+        return list(_writers(self.counters))
 
     def _count(self, label: str) -> int:
         return self.counters.get(label, 0)
@@ -165,6 +245,18 @@ def raised(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
     return {name: some for name, some in fields.items() if some}
 
 
+def system_counters(streams: Sequence[Stream]) -> dict[str, int | None]:
+    """Sums over streams, by Aeron's names where it has one; None where no stream counts it."""
+    found: dict[str, int | None] = {}
+    for name, labels in _SYSTEM.items():
+        counting = [stream.counters for stream in streams if labels[0] in stream.counters]
+        counted = [counters.get(label, 0) for counters in counting for label in labels]
+        found[name] = sum(counted) if counted else None
+    found["samples_lost"] = sum(stream.lost for stream in streams)
+    found["invalid_packets"] = sum(sum(stream.drops.values()) for stream in streams)
+    return found
+
+
 def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
     """All streams below the directories of logs ``roots``; ``now`` is CLOCK_MONOTONIC in ns.
 
@@ -172,9 +264,9 @@ def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
     """
     found = []
     for root in dict.fromkeys(roots):
-        for directory in _listed(root):
+        for directory in listed(root):
             found.append(_source(directory, now))
-        for path in _listed(root / FOLDER):
+        for path in listed(root / FOLDER):
             if path.suffix == COUNTERS_SUFFIX:
                 found.append(_sink(path))
     return sorted(
@@ -225,18 +317,45 @@ def _receiver_state(pid: int, heartbeat: int, now: int) -> State:
     return State.STALLED if now - heartbeat > _STALLED_NS else State.ALIVE
 
 
+def _sender_positions(counters: Mapping[str, int]) -> SenderPositions | None:
+    names = ("pub_pos", "pub_lmt", "snd_pos", "snd_lmt", "snd_bpe")
+    found = {name: counters[f"writer.{name}"] for name in names if f"writer.{name}" in counters}
+    if len(found) < len(names):
+        return None
+    connected, receivers = (counters.get(f"writer.{name}") for name in ("is_connected", "fc_receivers"))
+    return SenderPositions(
+        **found, is_connected=None if connected is None else bool(connected), receivers=receivers
+    )
+
+
 def _readers(counters: Mapping[str, int]) -> Iterator[MatchedReader]:
-    for i in range(READERS_SHOWN_MAX):
-        high, low = (counters.get(f"matched.{i}.guid_{half}", 0) for half in ("high", "low"))
+    for guid, prefix in _numbered("matched", counters):
+        acked = counters.get(f"{prefix}acked_sn", 0) if counters.get(f"{prefix}reliable") else None
+        yield MatchedReader(guid, acked, bool(counters.get(f"{prefix}active", 1)))
+
+
+def _writers(counters: Mapping[str, int]) -> Iterator[ReceivedPositions]:
+    for guid, prefix in _numbered("stream", counters):
+        names = ("rcv_pos", "rcv_hwm", "sub_pos", "window")
+        found = {name: counters.get(prefix + name, 0) for name in names}
+        yield ReceivedPositions(guid, **found, rtt_ns=counters.get(f"{prefix}rtt_ns") or None)
+
+
+def _numbered(which: str, counters: Mapping[str, int]) -> Iterator[tuple[Guid, str]]:
+    """Whoever is matched, and how the labels of its counters begin."""
+    for label in counters:
+        match = _NUMBERED.fullmatch(label)
+        if match is None or match[1] != which:
+            continue
+        prefix = f"{which}.{match[2]}."
+        high, low = (counters.get(f"{prefix}guid_{half}", 0) for half in ("high", "low"))
         if high or low:
             raw = high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True)
-            acked = counters.get(f"matched.{i}.acked_sn", 0)
-            reliable = counters.get(f"matched.{i}.reliable", 0)
-            active = counters.get(f"matched.{i}.active", 1)
-            yield MatchedReader(Guid.from_bytes(raw), acked if reliable else None, bool(active))
+            yield Guid.from_bytes(raw), prefix
 
 
-def _listed(directory: Path) -> list[Path]:
+def listed(directory: Path) -> list[Path]:
+    """What lies there; nothing where there is no such directory."""
     try:
         return list(directory.iterdir())
     except OSError:

@@ -27,9 +27,10 @@ from ..transport.log.frame import Cursor
 from ..transport.receiver.process import ReceiverProcess
 from .decoding import read_log
 from .offsets import Json, Offset
-from .options import Settings
+from .options import Settings, default_log_dir
 from .planning import Limits, LogPartition, plan_end, plan_partitions
 from .receiving import Receiving, StartReceiver
+from .reports import record_errors
 from .schema import TopicPlan
 from .stream_counters import lost, raised, rejected
 
@@ -70,6 +71,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Json]:  # noqa: N802
         """The beginning of a new log, whose receiver listens from now on. Spark asks twice."""
         if self._receiving is None:
+            self._show()
             self._attach(self._on_new_log())
         return self._offset(_START)
 
@@ -164,6 +166,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The receiver, and where in its log ``offset`` lies: at the start if that log was lost."""
         receiving = self._receiving
         if receiving is None:
+            self._show()
             try:
                 receiving = Receiving.on_old_log(
                     self._settings, self._plan, offset.log, start=self._start, stopping=self._is_stopping
@@ -173,6 +176,14 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 receiving = self._on_new_log()
             self._attach(receiving)
         return receiving, offset.cursor if receiving.log == offset.log else _START
+
+    def _show(self) -> None:
+        """Let tools see what this query does; OptionError if they cannot."""
+        record_errors()
+        if self._settings.metrics_port:
+            from .metrics import start_exporter
+
+            start_exporter(self._settings.metrics_port, [default_log_dir(), self._settings.log_dir])
 
     def _attach(self, receiving: Receiving) -> None:
         if not self._attached_at:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import __version__
-from .commands import demo, echo, idl, ls, options, stat
+from .commands import demo, echo, errors, idl, loss, ls, options, stat
 from .transport.errors import RtpsError
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ app.command("echo")(echo.echo)
 app.command("idl")(idl.idl)
 app.command("options")(options.options)
 app.command("stat")(stat.stat)
+app.command("loss")(loss.loss)
+app.command("errors")(errors.errors)
 app.command("demo")(demo.demo)
 
 

@@ -9,13 +9,15 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from spark_rtps.cli import app
 from spark_rtps.commands import stat
-from spark_rtps.commands.stat import _size, look_around
+from spark_rtps.commands.stat import look_around
+from spark_rtps.commands.tables import duration, size
 from spark_rtps.datasource.publisher_counters import process_start
 from spark_rtps.datasource.stream_counters import (
     Kind,
@@ -46,6 +48,8 @@ KEYS = {
     "path",
     "samples",
     "samples_per_second",
+    "bytes",
+    "bytes_per_second",
     "behind_samples",
     "behind_bytes",
     "peers",
@@ -55,7 +59,9 @@ KEYS = {
     "back_pressure",
     "statuses",
     "drops",
+    "positions",
     "readers",
+    "writers",
     "counters",
 }
 
@@ -176,6 +182,8 @@ class TestNumbers:
             "state": "alive",
             "samples": 500,
             "samples_per_second": None,
+            "bytes": 4096,
+            "bytes_per_second": None,
             "behind_samples": None,
             "behind_bytes": 3072,
             "peers": 2,
@@ -185,7 +193,9 @@ class TestNumbers:
             "back_pressure": 8,
             "statuses": {"SAMPLE_REJECTED": {"total_count": 9}},
             "drops": {"not_rtps": 1},
+            "positions": None,
             "readers": [],
+            "writers": [],
         }
         assert {label.replace(".", "__"): n for label, n in stream["counters"].items()}.items() >= (
             counted.items()
@@ -195,6 +205,7 @@ class TestNumbers:
         sink(
             root,
             writer__written_samples=100,
+            writer__written_bytes=6400,
             writer__behind_samples=7,
             writer__unacknowledged_bytes=700,
             writer__matched_readers=1,
@@ -206,6 +217,7 @@ class TestNumbers:
         (stream,) = as_json()["streams"]
         assert set(stream) == KEYS
         assert (stream["kind"], stream["domain"], stream["samples"]) == ("sink", 7, 100)
+        assert stream["bytes"] == 6400
         assert (stream["behind_samples"], stream["behind_bytes"], stream["peers"]) == (7, 700, 1)
         assert (stream["repairs"], stream["back_pressure"]) == (5, 6)
 
@@ -241,6 +253,120 @@ class TestNumbers:
         ]
         lines = [line for line in run().stdout.splitlines() if str(guid) in line]
         assert ["30" in lines[0], "best effort" in lines[1], "inactive" in lines[2]] == [True] * 3
+
+
+class TestPositions:
+    SENDER: ClassVar = {"pub_pos": 9216, "pub_lmt": 40960, "snd_pos": 8192, "snd_lmt": 12288, "snd_bpe": 17}
+    WRITER = Guid(b"\xfe" * 12, b"\0\0\1\2")
+
+    def sink(self, root: Path, **more: int) -> None:
+        sink(root, **{f"writer__{name}": value for name, value in {**self.SENDER, **more}.items()})
+
+    def source(self, root: Path, *slots: dict[str, int]) -> None:
+        counters = source(root)
+        raw = self.WRITER.to_bytes()
+        for i, slot in enumerate(slots):
+            high, low = (int.from_bytes(half, "big", signed=True) for half in (raw[:8], raw[8:]))
+            for name, value in {"guid_high": high, "guid_low": low, **slot}.items():
+                counters.counter(f"stream.{i}.{name}").set(value)
+
+    def test_of_a_sink(self, root):
+        self.sink(root, is_connected=1, fc_receivers=3)
+        (stream,) = as_json()["streams"]
+        assert stream["positions"] == {
+            **self.SENDER,
+            "is_connected": True,
+            "receivers": 3,
+            "window": 4096,
+            "lag": 1024,
+        }
+        said = run().stdout
+        assert "positions of the sinks" in said
+        for text in ("pub-pos", "snd-bpe", "9216", "40960", "8192", "12288", "17", "1.0 KiB", "4.0 KiB"):
+            assert text in said
+        assert "not connected" not in said
+
+    def test_that_nobody_reads(self, root):
+        self.sink(root, is_connected=0)
+        (stream,) = as_json()["streams"]
+        assert (stream["positions"]["is_connected"], stream["positions"]["receivers"]) == (False, None)
+        assert "not connected" in run().stdout
+
+    @pytest.mark.parametrize("name", SENDER)
+    def test_that_has_no_publication_log(self, root, name):
+        sink(root, **{f"writer__{other}": 1 for other in self.SENDER if other != name})
+        (stream,) = as_json()["streams"]
+        assert stream["positions"] is None
+        assert "positions" not in run().stdout
+
+    def test_a_limit_behind_its_position(self, root):
+        """The limit stays where a reader that left had put it; there is no window below nothing."""
+        self.sink(root, snd_lmt=4096, pub_pos=8000)
+        positions = as_json()["streams"][0]["positions"]
+        assert (positions["window"], positions["lag"]) == (0, 0)
+
+    def test_of_a_source(self, root):
+        one = {"rcv_pos": 90, "rcv_hwm": 101, "sub_pos": 80, "window": 131072, "rtt_ns": 250_000}
+        self.source(root, one, {"guid_high": 0, "guid_low": 0}, {"rcv_hwm": 7})
+        (stream,) = as_json()["streams"]
+        assert stream["writers"] == [
+            {"guid": str(self.WRITER), **one, "lag": 21},
+            {"guid": str(self.WRITER), "rcv_pos": 0, "rcv_hwm": 7, "sub_pos": 0, "window": 0}
+            | {"rtt_ns": None, "lag": 7},
+        ]
+        said = run().stdout
+        assert "positions of the sources" in said
+        for text in (str(self.WRITER), "rcv-pos", "90", "101", "80", "21 B", "128 KiB", "250 us"):
+            assert text in said
+
+    @pytest.mark.parametrize(
+        ("ns", "text"),
+        [(0, "0 ns"), (999, "999 ns"), (1500, "1.5 us"), (20_000_000, "20.0 ms"), (3_000 * SECOND, "3000 s")],
+    )
+    def test_durations(self, ns, text):
+        assert duration(ns) == text
+
+
+class TestSystem:
+    def test_sums_over_all_streams(self, root):
+        source(root, reader__nacks_sent=5, reader__nack_frags_sent=2, drop__not_rtps=3, drop__bad_fragment=1)
+        source(root, reader__nacks_sent=10, reader__overruns=4, reader__lost_samples=8)
+        sink(root, writer__snd_bpe=6, writer__short_sends=2, writer__unblocked_publications=1)
+        sink(root, number=1, writer__snd_bpe=7, writer__status_messages_received=9)
+        found = as_json()["system"]
+        assert found["naks_sent"] == 17
+        assert (found["invalid_packets"], found["samples_lost"], found["overruns"]) == (4, 8, 4)
+        assert (found["sender_back_pressure"], found["short_sends"]) == (13, 2)
+        assert (found["unblocked_publications"], found["status_messages_received"]) == (1, 9)
+        assert found["status_messages_sent"] is None  # nobody counts them
+
+    def test_half_counted_is_not_counted(self, root):
+        sink(root, writer__nack_frags=3)
+        assert as_json()["system"]["naks_received"] is None
+        sink(root, number=1, writer__nack_frags=3, writer__nacks_received=4)
+        assert as_json()["system"]["naks_received"] == 7
+
+    def test_only_those_shown(self, root):
+        source(root, receiver__pid=DEAD, reader__nacks_sent=5)
+        assert as_json()["system"]["naks_sent"] is None
+        assert as_json("--all")["system"]["naks_sent"] == 5
+
+    def test_the_same_keys_without_streams(self, root):
+        empty = as_json()["system"]
+        source(root)
+        sink(root)
+        assert (
+            set(as_json()["system"]) == set(empty) > {"naks_received", "flow_control_limits", "repairs_sent"}
+        )
+
+    def test_table(self, root):
+        source(root, reader__nacks_sent=4711)
+        assert "all streams together" not in run().stdout
+        said = run("--system").stdout
+        assert "all streams together" in said
+        assert "naks sent" in said
+        assert "4711" in said
+        assert "status messages sent" in said
 
 
 class TestStatuses:
@@ -311,11 +437,11 @@ class TestTable:
         assert [s["topic"] for s in as_json("-l", str(tmp_path / "here"))["streams"]] == ["A", "B"]
 
     @pytest.mark.parametrize(
-        ("size", "text"),
+        ("nbytes", "text"),
         [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (200 << 20, "200 MiB"), (1 << 62, "4194304 TiB")],
     )
-    def test_sizes(self, size, text):
-        assert _size(size) == text
+    def test_sizes(self, nbytes, text):
+        assert size(nbytes) == text
 
 
 class TestState:
@@ -354,6 +480,15 @@ class TestRates:
             {"A": 0.0, "B": None, "C": None},
         ]
 
+    def test_bytes(self, root):
+        one, two = source(root, "A", log__position=4096), sink(root, "B", writer__written_bytes=1000)
+        looks = [look_around([root], 10 * SECOND)]
+        one.counter("log.position").set(8192)
+        two.counter("writer.written_bytes").set(1500)
+        looks.append(look_around([root], 12 * SECOND, looks[-1]))
+        rates = [{s.topic: look.byte_rates.get(s.path) for s in look.streams} for look in looks]
+        assert rates == [{"A": None, "B": None}, {"A": 2048.0, "B": 250.0}]
+
     def test_no_time_between(self, root):
         source(root)
         look = look_around([root], SECOND)
@@ -366,6 +501,26 @@ class TestRates:
         said = run("--watch", "500ms").stdout
         assert said.count("Square") == 3
         assert [wanted in said for wanted in ("1000", "2000", "2001")] == [True] * 3
+
+    def test_watch_on_a_terminal_takes_the_screen_and_leaves_the_last_look(self, root, monkeypatch):
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+        rows = source(root, log__rows=1000, log__position=4096).counter("log.rows")
+        monkeypatch.setattr(stat, "time", FakeTime(lambda: rows.set(2000), lambda: rows.set(3001)))
+        said = run("--watch", "500ms").stdout
+        screen, _, after = said.partition("\x1b[?1049l")
+        assert "\x1b[?1049h" in screen
+        assert [wanted in screen for wanted in ("1000", "2000", "3001")] == [True] * 3
+        assert [wanted in after for wanted in ("1000", "2000", "3001")] == [False, False, True]
+        assert "2002" in after
+
+    def test_watch_on_a_terminal_that_ends_at_once(self, root, monkeypatch):
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setattr(stat, "look_around", interrupted)
+        assert "Square" not in run("--watch", "1").stdout
 
     def test_watch_as_json_is_a_line_a_look(self, root, monkeypatch):
         rows = source(root, log__rows=1000).counter("log.rows")

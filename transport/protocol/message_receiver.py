@@ -9,8 +9,9 @@ and skipped; one whose length is wrong ends its message (§8.3.4.1).
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -97,16 +98,22 @@ class MessageReceiver:
         self._remotes = remotes
         self._drops = drops
 
-    def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Sequence[Span]:
-        """Take in what `wire.datagrams` finds in small datagrams all at once; returns the datagrams left."""
+    def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span]:
+        """Take in what `wire.datagrams` finds in small datagrams all at once; the datagrams left are handed out
+        for :meth:`receive`, each when its turn comes."""
         if self.message_size_max < UDP_PAYLOAD_MAX:
             spans = [span for span in spans if self._admits(data, span)]
         if len(spans) < DATAGRAMS_MIN or spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES:
-            return spans
-        bounds = np.array([span[:2] for span in spans], np.int64)
-        found = scan_datagrams(data, bounds[:, 0], bounds[:, 1])
-        sources = {span[2] for span in spans} if found.runs else set()
-        for run, heartbeat_at in found.runs:
+            yield from spans
+            return
+        starts, stops, ips = zip(*spans, strict=True)
+        found = scan_datagrams(data, np.array(starts, np.int64), np.array(stops, np.int64))
+        rest, handed = found.rest, 0
+        sources = set(ips) if found.runs else set()
+        for first, run, heartbeat_at in found.runs:
+            before = bisect(rest, first, handed)
+            yield from (spans[i] for i in rest[handed:before])
+            handed = before
             remote = self._remotes.get(run.writer.prefix)
             if remote is not None and not remote.addresses.isdisjoint(sources):
                 remote.last_heard = now
@@ -120,7 +127,7 @@ class MessageReceiver:
                     self._on_heartbeat(run.writer.prefix, heartbeat, now)
                 except DecodeError as error:
                     self._drops[error.reason] += 1
-        return [spans[i] for i in found.rest]
+        yield from (spans[i] for i in rest[handed:])
 
     def _admits(self, data: U8, span: Span) -> bool:
         start, stop, source_ip = span

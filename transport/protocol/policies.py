@@ -286,6 +286,8 @@ class WriterCounters:
     back_pressured: int = 0
     heartbeats_sent: int = 0
     acknacks: int = 0
+    #: ACKNACKs that request something.
+    nacks_received: int = 0
     nack_frags: int = 0
     stale_counts: int = 0
     unknown_reader: int = 0

@@ -25,6 +25,8 @@ from typing import Final
 from ..errors import LogError, LogFullError, OptionError, RtpsError, UsageError
 from ..limits import WRITERS_SHOWN_MAX
 from ..log.counters import Counters
+from ..log.error_log import ERROR_LOG, log_errors
+from ..log.loss_report import LOSS_REPORT, LossReport
 from ..log.stream_log import StreamLog
 from ..net.congestion_controls import load_congestion_control
 from ..net.node import Node, new_guid_prefix
@@ -90,6 +92,7 @@ class Host:
         self._housekeeping_at = 0
         self._mismatches_said: set[str] = set()
         self._lost_said = 0
+        self._losses = LossReport(self.directory / LOSS_REPORT)
         self._nobody_at = 0
 
     def open(self) -> None:
@@ -261,6 +264,7 @@ class Host:
         for label, value in self._statuses.snapshot(counts, cached).items():
             self.counters.counter(label).set(value)
         self._show_streams()
+        self._report_losses()
         lost = self.reader.counters.lost_samples
         if lost > self._lost_said:
             _log.warning(
@@ -287,6 +291,12 @@ class Host:
             for name, value in (values or NO_POSITIONS)._asdict().items():
                 c(f"stream.{i}.{name}").set(min(value, INFINITE))
         self._streams_shown = len(writers)
+
+    def _report_losses(self) -> None:
+        """Of which writer; what a sample takes on average stands for the size of those that nobody has seen."""
+        for writer, count in self.reader.take_losses().items():
+            size = self.log.position // max(self.log.rows, 1)
+            self._losses.observe(writer, self.config.topic, count, now=time.time_ns(), sample_bytes=size)
 
     def _say_mismatch(self, event: IncompatibleQos) -> None:
         reasons = "; ".join(event.reasons)
@@ -316,6 +326,7 @@ def main() -> int:
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     host = Host(ReceiverConfig.from_json(sys.stdin.readline()))
+    log_errors(lambda: host.directory / ERROR_LOG)
     signal.signal(signal.SIGTERM, lambda *_: host.stop(goodbye=True))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -331,6 +342,7 @@ def main() -> int:
     try:
         host.run()
     except Exception as error:
+        _log.critical("the receiver ends: %s: %s", type(error).__name__, error)
         (host.directory / ERROR_FILE).write_text(f"{type(error).__name__}: {error}")
         host.close(keep_log=True)
         raise

@@ -8,7 +8,9 @@ The invariants are the :mod:`.reader`'s, and what belongs to one writer is in it
 
 from __future__ import annotations
 
-from ...limits import FRAGMENTED_SAMPLE_MAX
+from collections import Counter
+
+from ...limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
 from ...structure import INFINITE, Guid
 from ...wire.samples import Run
 from ..policies import ReaderCounters
@@ -20,7 +22,7 @@ from .writer_proxy import WriterProxy
 class Delivery:
     """The way from arrival to the owner, for all writers of one reader."""
 
-    __slots__ = ("_reassembly", "closed", "counters", "ready", "sample_size_max", "window")
+    __slots__ = ("_reassembly", "closed", "counters", "losses", "ready", "sample_size_max", "window")
 
     def __init__(self, counters: ReaderCounters, reassembly: Reassembly) -> None:
         self.counters = counters
@@ -30,6 +32,8 @@ class Delivery:
         self.ready: list[Run] = []
         #: Writers something of which did not fit, with the bytes it needs.
         self.closed: dict[Guid, int] = {}
+        #: Samples lost since somebody asked, by writer.
+        self.losses: Counter[Guid] = Counter()
         self._reassembly = reassembly
 
     # --- what arrived ----------------------------------------------------------------------------
@@ -91,7 +95,7 @@ class Delivery:
         known = sum(last + 1 - first for first, last in held.within(proxy.expected, run.last_sn))
         irrelevant = known - held.discard_below(run.last_sn + 1)
         counters.irrelevant_samples += irrelevant
-        counters.lost_samples += run.last_sn + 1 - proxy.expected - irrelevant
+        self.lose(proxy, run.last_sn + 1 - proxy.expected - irrelevant)
         proxy.expected = run.last_sn + 1
 
     def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
@@ -115,7 +119,7 @@ class Delivery:
             if last is not None:  # its set may have ended there, or gone on
                 proxy.sets.lose(last.coherent_set, last.coherent_set)
             self.drain(proxy)
-        self.counters.lost_samples += sn - behind
+        self.lose(proxy, sn - behind)
         proxy.expected = sn
 
     def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool) -> bool:
@@ -140,6 +144,12 @@ class Delivery:
             proxy.last_sn = max(proxy.last_sn, last_sn)
 
     # --- what will never come --------------------------------------------------------------------
+
+    def lose(self, proxy: WriterProxy, count: int) -> None:
+        """So many samples of a writer are lost for good."""
+        self.counters.lost_samples += count
+        if count > 0 and (proxy.guid in self.losses or len(self.losses) < WRITERS_MAX):
+            self.losses[proxy.guid] += count
 
     def sync(self, proxy: WriterProxy, expected: int) -> None:
         """Begin with a writer at ``expected``."""
@@ -204,7 +214,7 @@ class Delivery:
                 # The writer no longer has what is missing before first_sn (RTPS 2.5 §8.4.12.2.6).
                 skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
                 if proxy.counts_losses:
-                    counters.lost_samples += skipped_to - proxy.expected
+                    self.lose(proxy, skipped_to - proxy.expected)
                 if proxy.sets is not None:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)
                 proxy.expected = skipped_to
@@ -220,7 +230,7 @@ class Delivery:
             if verdict is Verdict.WHOLE and not self._hand_out(proxy, run):
                 break
             if verdict is Verdict.LOST:
-                counters.lost_samples += run.count
+                self.lose(proxy, run.count)
                 self._move_on(proxy, [run])
         self._reassembly.discard_below(proxy, proxy.expected)
 

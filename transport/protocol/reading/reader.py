@@ -134,7 +134,7 @@ class StatefulReader:
         proxy = self.writers.pop(guid, None)
         if proxy is None:
             return
-        self.counters.lost_samples += proxy.undelivered
+        self._delivery.lose(proxy, proxy.undelivered)
         if proxy.sets is not None:
             self.counters.coherent_sets_lost += sets_of(proxy.held)
         self._reassembly.discard_below(proxy, INFINITE + 1)
@@ -217,6 +217,13 @@ class StatefulReader:
         delivery = self._delivery
         ready, delivery.ready = delivery.ready, []
         return ready
+
+    def take_losses(self) -> dict[Guid, int]:
+        """How many samples of which writer were lost since the last call: what ``lost_samples`` counts."""
+        delivery = self._delivery
+        losses = dict(delivery.losses)
+        delivery.losses.clear()
+        return losses
 
     # --- data ------------------------------------------------------------------------------------
 

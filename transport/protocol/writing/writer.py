@@ -483,6 +483,16 @@ class StatefulWriter:
                 self._send(change, now)
         publication.settle()
         publication.conduct()
+        self.positions.on_limit(self._shown_limit)
+
+    @property
+    def _shown_limit(self) -> int:
+        """``snd_lmt``: without status messages what the send window lets in."""
+        limit = self._acks.pacing.limit
+        if limit < INFINITE:
+            return limit
+        free = max(0, self.policy.send_window_bytes - self.window.nbytes) if self._awaited else 0
+        return self.positions.pub_pos + free
 
     def _may_exceed(self, change: Change) -> bool:
         """Beyond the limit goes a coherent set, and alone what is larger than the whole window."""
@@ -603,6 +613,7 @@ class StatefulWriter:
         self._progress(now)
         proxy.requested.add(missing)
         if not missing.is_empty:
+            self.counters.nacks_received += 1
             self._acks.on_loss(proxy, missing.ranges()[-1][1], now)
             self._expire(now)
             self._requests.made(proxy, now, wait=self.is_congested)

@@ -1,0 +1,140 @@
+"""Error logs and loss reports of this host: where they lie, and all of them read.
+
+A receiver has both in the directory of its stream log. Other processes of ours (Spark's Python workers, and those that
+plan a query) have an error log ``<default log dir>/errors/<pid>-<start>.errors``, ``start`` being when the process
+began, since process ids are used again. It stays when they end, which is when one wants to read it: the next process
+with an error removes the oldest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..transport.errors import RtpsError
+from ..transport.log.counters import Counters
+from ..transport.log.error_log import ERROR_LOG, DistinctError, log_errors, read_error_log
+from ..transport.log.log_view import LogView
+from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
+from ..transport.receiver.host import COUNTERS_FILE
+from .options import default_log_dir
+from .publisher_counters import process_start
+from .receiving import make_log_dir
+from .stream_counters import listed
+
+FOLDER: Final = "errors"
+_NAME: Final = re.compile(r"(\d+)-(\d+)\.errors", re.ASCII)
+#: Error logs kept of processes that are no more.
+_KEPT: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """One error log."""
+
+    path: Path
+    #: Of a receiver; empty for other processes.
+    topic: str
+    pid: int
+    errors: list[DistinctError]
+    #: More errors that found no room.
+    overflow: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossesOfLog:
+    """One receiver's loss report."""
+
+    path: Path
+    topic: str
+    losses: list[Loss]
+    overflow: int
+
+
+def record_errors() -> None:
+    """From now on what our loggers warn of in this process is kept for ``spark-rtps errors``."""
+    log_errors(_own_path)
+
+
+def read_error_reports(roots: Iterable[Path]) -> list[ErrorReport]:
+    """All error logs below the directories of logs ``roots``, that of the newest error first.
+
+    What vanishes meanwhile, or is none of ours, is passed over.
+    """
+    found = []
+    for root in dict.fromkeys(roots):
+        for directory in listed(root):
+            if os.path.exists(directory / ERROR_LOG):  # also where we may not look
+                found.append(_errors(directory / ERROR_LOG, _topic(directory), _receiver(directory)))
+        for path in listed(root / FOLDER):
+            if match := _NAME.fullmatch(path.name):
+                found.append(_errors(path, "", int(match[1])))
+    reports = [report for report in found if report is not None]
+    return sorted(reports, key=lambda r: max((e.last_ns for e in r.errors), default=0), reverse=True)
+
+
+def read_losses(roots: Iterable[Path]) -> list[LossesOfLog]:
+    """All loss reports below the directories of logs ``roots``, that of the newest loss first."""
+    found = []
+    for root in dict.fromkeys(roots):
+        for directory in listed(root):
+            path = directory / LOSS_REPORT
+            try:
+                losses, overflow = read_loss_report(path)
+            except (RtpsError, OSError):
+                continue
+            found.append(LossesOfLog(path, _topic(directory), losses, overflow))
+    return sorted(found, key=lambda r: max((e.last_ns for e in r.losses), default=0), reverse=True)
+
+
+def remove_old_errors(directory: Path) -> None:
+    """Remove the error logs of processes that are no more, but for the newest."""
+    ended = []
+    for path in listed(directory):
+        match = _NAME.match(path.name)
+        if match and process_start(int(match[1])) != int(match[2]):
+            try:
+                ended.append((path.stat().st_mtime_ns, path))
+            except OSError:
+                continue
+    for _, path in sorted(ended, reverse=True)[_KEPT:]:
+        try:
+            path.unlink()
+        except OSError:
+            pass  # somebody else was quicker
+
+
+def _own_path() -> Path:
+    root = default_log_dir()
+    make_log_dir(root)
+    directory = root / FOLDER
+    directory.mkdir(mode=0o700, exist_ok=True)
+    remove_old_errors(directory)
+    return directory / f"{os.getpid()}-{process_start(os.getpid())}.errors"
+
+
+def _errors(path: Path, topic: str, pid: int) -> ErrorReport | None:
+    try:
+        errors, overflow = read_error_log(path)
+    except (RtpsError, OSError):
+        return None
+    return ErrorReport(path, topic, pid, errors, overflow)
+
+
+def _topic(directory: Path) -> str:
+    try:
+        return str(LogView(directory).metadata["topic"])
+    except (RtpsError, OSError, LookupError, TypeError):
+        return ""
+
+
+def _receiver(directory: Path) -> int:
+    """The process id of the log's last receiver; 0 if it is not known."""
+    try:
+        return Counters.open(directory / COUNTERS_FILE).snapshot().get("receiver.pid", 0)
+    except (RtpsError, OSError, ValueError):
+        return 0

@@ -1,0 +1,75 @@
+"""``spark-rtps errors``: what the processes of this host warned of, each thing once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .logs import LogDirs, directories
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..datasource.reports import ErrorReport
+
+
+def errors(
+    log_dir: LogDirs = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show the distinct errors and warnings of sources and sinks on this host: how often, first and last time."""
+    from ..datasource.reports import read_error_reports
+
+    where = directories(log_dir)
+    reports = read_error_reports(where)
+    if as_json:
+        typer.echo(json.dumps(_as_json(where, reports), indent=2))
+    else:
+        _print_table(where, reports)
+
+
+def _as_json(where: list[Path], reports: list[ErrorReport]) -> dict[str, object]:
+    return {
+        "looked_in": [str(directory) for directory in where],
+        "logs": [
+            {
+                "path": str(report.path),
+                "topic": report.topic or None,
+                "pid": report.pid,
+                "errors": [asdict(error) for error in report.errors],
+                "overflow": report.overflow,
+            }
+            for report in reports
+        ],
+    }
+
+
+def _print_table(where: list[Path], reports: list[ErrorReport]) -> None:
+    from rich.console import Console
+
+    from .tables import moment, sentence, show, table
+
+    found = [(error, report) for report in reports for error in report.errors]
+    if not found:
+        looked = ", ".join(map(str, where))
+        said = f"no error and no warning; looked in {looked} (--log-dir looks elsewhere too)"
+        show(Console(), [sentence(said)])
+        return
+    found.sort(key=lambda pair: pair[0].last_ns, reverse=True)
+    rows = [
+        (
+            str(error.count),
+            f"{moment(error.first_ns)}\n{moment(error.last_ns)}",
+            f"{report.topic}\nsource {report.pid}" if report.topic else f"process {report.pid}",
+            f"{error.level}\n{error.text}",
+        )
+        for error, report in found
+    ]
+    parts = [table("errors", ("times", "first\nlast", "where", ""), rows, numbers=("times", "first\nlast"))]
+    for report in reports:
+        if report.overflow:
+            parts.append(sentence(f"{report.path} had no room for {report.overflow} more"))
+    show(Console(), parts)

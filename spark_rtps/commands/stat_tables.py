@@ -1,0 +1,132 @@
+"""The tables of ``spark-rtps stat``: as AeronStat, but readable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .tables import NOTHING, duration, fields, sentence, size, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from ..datasource.stream_counters import MatchedReader, ReceivedPositions, SenderPositions, Stream
+    from .stat import Look
+
+_STREAMS: Final = ("stream", "samples\nbytes", "behind", "peers", "lost\nrejected", "repairs\nheld")
+_RATES: Final = "samples/s\nbytes/s"
+_SENDERS: Final = ("sink", "pub-pos\npub-lmt", "snd-pos\nsnd-lmt", "lag\nwindow", "snd-bpe", "paced by", "")
+_WRITERS: Final = ("source\nwriter", "rcv-pos\nrcv-hwm", "sub-pos\nlag", "window\nrtt")
+_READERS: Final = ("sink\nreader", "acknowledged", "behind", "")
+#: Pairs of a system counter and its number, side by side.
+_SYSTEM_WIDTH: Final = 3
+
+
+def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType]:
+    """What one look found; with no rates where it is the first."""
+    streams = look.shown(everything=everything)
+    hidden = len(look.streams) - len(streams)
+    parts: list[RenderableType] = []
+    if streams:
+        columns = (*_STREAMS[:2], _RATES, *_STREAMS[2:]) if look.rates else _STREAMS
+        rows = [_stream_row(s, look) for s in streams]
+        parts.append(table("streams", columns, rows, numbers=columns[1:]))
+    else:
+        where = ", ".join(str(directory) for directory in look.directories)
+        said = f"no source or sink runs on this host; looked in {where} (--log-dir looks elsewhere too)"
+        parts.append(sentence(said))
+    if hidden:
+        parts.append(sentence(f"{hidden} that ended: --all shows them"))
+    parts += _details(streams)
+    if system:
+        parts.append(_system(streams))
+    return parts
+
+
+def _details(streams: Sequence[Stream]) -> list[RenderableType]:
+    """A table each of what there is any of."""
+    senders = [_sender_row(s, s.positions) for s in streams if s.positions is not None]
+    writers = [_writer_row(s, writer) for s in streams for writer in s.writers]
+    readers = [_reader_row(s, reader) for s in streams for reader in s.readers]
+    statuses = [(s.topic, _who(s), *row) for s in streams for row in _status_rows(s)]
+    found: list[tuple[str, Sequence[str], Sequence[Sequence[str]], Sequence[str]]] = [
+        ("positions of the sinks", _SENDERS, senders, _SENDERS[1:-1]),
+        ("positions of the sources", _WRITERS, writers, _WRITERS[1:]),
+        ("readers of the sinks", _READERS, readers, _READERS[1:3]),
+        ("statuses", ("stream", "", "status", ""), statuses, ()),
+    ]
+    return [table(title, columns, rows, numbers=numbers) for title, columns, rows, numbers in found if rows]
+
+
+def _who(stream: Stream) -> str:
+    return f"{stream.kind.value} {stream.pid}"
+
+
+def _stream_row(stream: Stream, look: Look) -> tuple[str, ...]:
+    domain = "" if stream.domain is None else f", domain {stream.domain}"
+    behind = size(stream.behind_bytes)
+    rates: tuple[str, ...] = ()
+    if look.rates:
+        rate, byte_rate = look.rates.get(stream.path), look.byte_rates.get(stream.path)
+        samples = NOTHING if rate is None else f"{rate:.0f}"
+        rates = (f"{samples}\n{NOTHING if byte_rate is None else size(byte_rate)}",)
+    return (
+        f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {stream.pid}",
+        f"{stream.samples}\n{size(stream.nbytes)}",
+        *rates,
+        behind if stream.behind_samples is None else f"{stream.behind_samples}\n{behind}",
+        str(stream.peers),
+        f"{stream.lost}\n{stream.rejected}",
+        f"{stream.repairs}\n{stream.back_pressure}",
+    )
+
+
+def _sender_row(stream: Stream, positions: SenderPositions) -> tuple[str, ...]:
+    return (
+        f"{stream.topic}\n{stream.pid}",
+        f"{positions.pub_pos}\n{positions.pub_lmt}",
+        f"{positions.snd_pos}\n{positions.snd_lmt}",
+        f"{size(positions.lag)}\n{size(positions.window)}",
+        str(positions.snd_bpe),
+        NOTHING if positions.receivers is None else str(positions.receivers),
+        "not connected" if positions.is_connected is False else "",
+    )
+
+
+def _writer_row(stream: Stream, writer: ReceivedPositions) -> tuple[str, ...]:
+    return (
+        f"{stream.topic} {stream.pid}\n{writer.guid}",
+        f"{writer.rcv_pos}\n{writer.rcv_hwm}",
+        f"{writer.sub_pos}\n{size(writer.lag)}",
+        f"{size(writer.window)}\n{NOTHING if writer.rtt_ns is None else duration(writer.rtt_ns)}",
+    )
+
+
+def _reader_row(stream: Stream, reader: MatchedReader) -> tuple[str, ...]:
+    which = f"{stream.topic} {stream.pid}\n{reader.guid}"
+    if reader.acked_sn is None:
+        return which, f"\n{NOTHING}", f"\n{NOTHING}", "\nbest effort"
+    behind = max(0, stream.counters.get("writer.last_sn", 0) - reader.acked_sn)
+    return which, f"\n{reader.acked_sn}", f"\n{behind}", "" if reader.active else "\ninactive"
+
+
+def _status_rows(stream: Stream) -> list[tuple[str, str]]:
+    """DDS's statuses with what is not zero in them, then what was dropped."""
+    from ..datasource.stream_counters import raised
+
+    rows = [(name, fields(found)) for name, found in sorted(raised(stream.counters).items())]
+    drops = {reason: count for reason, count in stream.drops.items() if count}
+    return [*rows, ("messages dropped", fields(drops))] if drops else rows
+
+
+def _system(streams: Sequence[Stream]) -> RenderableType:
+    from ..datasource.stream_counters import system_counters
+
+    cells: list[str] = []
+    for name, value in system_counters(streams).items():
+        cells += name.replace("_", " "), NOTHING if value is None else str(value)
+    width = 2 * _SYSTEM_WIDTH
+    cells += [""] * (-len(cells) % width)
+    rows = [cells[at : at + width] for at in range(0, len(cells), width)]
+    return table("all streams together", ("",) * width, rows, header=False)

@@ -1,0 +1,79 @@
+"""How the commands show what they found: tables, sizes and times."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console, RenderableType
+
+NOTHING: Final = "-"
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Sequence[str] = (),
+    header: bool = True,
+) -> RenderableType:
+    """A table; the columns ``numbers`` are aligned to the right and never broken."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    style = box.SIMPLE_HEAD if header else box.SIMPLE
+    made = Table(title=title, title_justify="left", box=style, show_header=header, pad_edge=False)
+    for column in columns:
+        if column in numbers:
+            made.add_column(column, justify="right", no_wrap=True)
+        else:
+            made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*map(escape, row))
+    return made
+
+
+def sentence(text: str) -> RenderableType:
+    """A line as it is, however long."""
+    from rich.text import Text
+
+    return Text(text, overflow="ignore", no_wrap=True)
+
+
+def show(console: Console, parts: Sequence[RenderableType]) -> None:
+    """One below the other."""
+    from rich.text import Text
+
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, Text), highlight=False)
+
+
+def size(count: float) -> str:
+    """Bytes as one reads them: ``1.5 KiB``."""
+    shown, unit = float(count), 0
+    while shown >= 1024 and unit < len(_UNITS) - 1:
+        shown, unit = shown / 1024, unit + 1
+    return f"{shown:.{1 if unit and shown < 100 else 0}f} {_UNITS[unit]}"
+
+
+def duration(ns: int) -> str:
+    """Nanoseconds as one reads them: ``120 us``."""
+    for unit, name in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")):
+        if ns >= unit:
+            return f"{ns / unit:.{1 if ns < 100 * unit else 0}f} {name}"
+    return f"{ns} ns"
+
+
+def moment(ns: int) -> str:
+    """Nanoseconds since 1970 as the local time."""
+    return datetime.datetime.fromtimestamp(ns // 1_000_000_000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def fields(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in found.items())

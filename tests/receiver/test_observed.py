@@ -1,0 +1,55 @@
+"""What a receiver lost is in its loss report, and what it warned of in its error log."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
+from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
+from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.qos import Qos, ReliabilityKind
+from spark_rtps.transport.receiver.config import ReceiverConfig
+from spark_rtps.transport.receiver.process import ReceiverProcess
+from spark_rtps.transport.wire.samples import Samples
+
+DOMAIN = 68
+BEST_EFFORT = Qos(reliability=ReliabilityKind.BEST_EFFORT)
+SAMPLE = 64
+
+
+def test_of_a_best_effort_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node_config = NodeConfig(domain=DOMAIN, interface="lo")
+    receiver = ReceiverProcess.start(
+        ReceiverConfig(str(tmp_path / "log"), "t", "T", False, qos=BEST_EFFORT, node=node_config)
+    )
+    node = Node(node_config).start()
+    try:
+        writer = node.create_writer("t", "T", BEST_EFFORT)
+        assert writer.wait_for_readers(15)
+        samples = Samples.uniform(np.zeros(10 * SAMPLE, np.uint8), 10, SAMPLE)
+        until = time.monotonic() + 15
+        while receiver.counters().get("log.rows", 0) < 10:  # it may not have matched us yet
+            assert time.monotonic() < until
+            writer.write(samples)
+            time.sleep(0.05)
+        before = time.time_ns()
+        with monkeypatch.context() as patch, node.lock:
+            patch.setattr(node.sockets, "send", lambda datagrams: sum(1 for _ in datagrams))
+            writer.write(samples)
+        writer.write(samples)
+        while not (tmp_path / "log" / LOSS_REPORT).exists() or not (tmp_path / "log" / ERROR_LOG).exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    finally:
+        node.close()
+        receiver.stop()
+    (loss,), _ = read_loss_report(tmp_path / "log" / LOSS_REPORT)
+    assert (loss.writer, loss.topic, loss.samples, loss.observations) == (writer.guid, "t", 10, 1)
+    assert 10 * SAMPLE <= loss.nbytes <= 10 * SAMPLE * 2
+    assert before <= loss.first_ns == loss.last_ns <= time.time_ns()
+    errors, _ = read_error_log(tmp_path / "log" / ERROR_LOG)
+    assert ["samples lost that their writers no longer had" in error.text for error in errors] == [True]

@@ -1,0 +1,86 @@
+"""The loss report of a receiver: of each writer, what was lost, how often and when (as Aeron's).
+
+The file is that of :mod:`.observations`; its contents are a writer's GUID and its topic, its amounts samples and bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..errors import RtpsError
+from ..structure import Guid
+from .observations import Observations, read_observations
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+#: Of the loss report in a stream log's directory.
+LOSS_REPORT: Final = "loss_report"
+_MAGIC: Final = b"rtpslos1"
+#: Some thousand writers: peers can make up any number of them.
+_SIZE: Final = 256 << 10
+_GUID_BYTES: Final = 16
+_TOPIC_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What of one writer was lost; times since 1970. Nobody knows the size of what did not come: ``nbytes`` is
+    what so many samples of this stream take on average."""
+
+    writer: Guid
+    topic: str
+    observations: int
+    samples: int
+    nbytes: int
+    first_ns: int
+    last_ns: int
+
+
+class LossReport:
+    """The loss report at ``path``, made at the first loss. It never fails: what cannot be written is warned of."""
+
+    def __init__(self, path: Path, *, size: int = _SIZE) -> None:
+        self.path = path
+        self._size = size
+        self._file: Observations | None = None
+        self._known: dict[bytes, int] = {}
+        self._given_up = False
+
+    def observe(self, writer: Guid, topic: str, samples: int, *, now: int, sample_bytes: int = 0) -> None:
+        """``samples`` more were lost, each of about so many bytes; ``now`` in ns since 1970."""
+        if samples <= 0 or self._given_up:
+            return
+        try:
+            file = self._file or self._open()
+        except (RtpsError, OSError) as error:
+            self._given_up = True
+            _log.warning("%s; `spark-rtps loss` will not show what topic %r lost", error, topic)
+            return
+        key = writer.to_bytes() + topic.encode("utf-8", "replace")[:_TOPIC_MAX]
+        at = self._known.get(key)
+        if at is None:
+            at = file.add(key, now=now)
+            if at is None:
+                file.overflowed()
+                return
+            self._known[key] = at
+        file.observe(at, now=now, amounts=(samples, samples * sample_bytes))
+
+    def _open(self) -> Observations:
+        self._file = file = Observations.open(self.path, magic=_MAGIC, size=self._size)
+        self._known = dict(file.found)
+        return file
+
+
+def read_loss_report(path: Path) -> tuple[list[Loss], int]:
+    """The losses, those of the first writer first, and how many more there were that found no room; LogError if
+    there is no report."""
+    entries, overflow = read_observations(path, magic=_MAGIC)
+    losses = []
+    for e in entries:
+        writer, topic = Guid.from_bytes(e.content), e.content[_GUID_BYTES:].decode("utf-8", "replace")
+        losses.append(Loss(writer, topic, e.observations, *e.amounts, e.first, e.last))
+    return losses, overflow

@@ -1,0 +1,169 @@
+"""What happened, each distinct thing once, in one mmap'ed file: how often, when first and last, how much of it.
+
+The error log and the loss report are such files (as Aeron's). Nobody needs one while nothing happens, so it is made
+at the first observation::
+
+     0  magic     8s
+     8  size      i64   of the file
+    16  overflow  i64   observations of what found no room
+    64  entries, one behind the other, each aligned to 8:
+         0  length        u32   with this header; 0: no entry (yet). Stored last.
+         8  observations  i64
+        16  first, last   2 i64  nanoseconds since 1970
+        32  amounts       2 i64  sums of what the observations were about
+        48  content             what was observed; never changes
+
+All in the machine's byte order. One process writes; a number is one aligned load or store, and an entry is there once
+its length is. So others can read at any time, also after the writer was killed in the middle of a store.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..errors import LogError
+from ..structure import INFINITE
+from .segment import UNFINISHED, allocate, refusal
+
+_HEADER_BYTES: Final = 64
+_OVERFLOW: Final = 16 >> 3
+_ALIGNMENT: Final = 8
+_ENTRY: Final = struct.Struct("=IIqqqqq")
+# int64s from the start of an entry
+_OBSERVATIONS, _FIRST, _LAST, _AMOUNTS = 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One entry. Times in ns since 1970."""
+
+    content: bytes
+    observations: int
+    first: int
+    last: int
+    amounts: tuple[int, int]
+
+
+class Observations:
+    """The file of the one process that writes it. Not thread-safe."""
+
+    def __init__(self, path: Path, mapping: mmap.mmap) -> None:
+        """Use :meth:`open`."""
+        self.path = path
+        self._mapping = mapping
+        self._size = len(mapping)
+        words = memoryview(mapping)
+        self._lengths, self._numbers = words.cast("I"), words.cast("q")
+        self._end = _HEADER_BYTES
+        #: Where each entry is that was there already.
+        self.found: dict[bytes, int] = {}
+        for at, content in _entries(mapping):
+            self.found.setdefault(content, at)
+            self._end = at + _align(_ENTRY.size + len(content))
+        # An entry whose writer was killed has no length, but content that the next ones must not end in.
+        mapping[self._end :] = bytes(self._size - self._end)
+
+    @classmethod
+    def open(cls, path: Path, *, magic: bytes, size: int) -> Observations:
+        """Go on with the file there, or make one of ``size`` bytes; what is no such file is replaced."""
+        try:
+            mapping = _map(path, magic, writable=True)
+        except LogError:
+            mapping = _create(path, magic, size)
+        return cls(path, mapping)
+
+    def add(self, content: bytes, *, now: int) -> int | None:
+        """Where the new entry is, not yet observed; None if it finds no room."""
+        at, length = self._end, _ENTRY.size + len(content)
+        if at + _align(length) > self._size:
+            return None
+        self._end = at + _align(length)
+        _ENTRY.pack_into(self._mapping, at, 0, 0, 0, now, now, 0, 0)
+        self._mapping[at + _ENTRY.size : at + length] = content
+        self._lengths[at >> 2] = length
+        return at
+
+    def observe(self, at: int, *, now: int, amounts: tuple[int, int] = (0, 0)) -> None:
+        """Once more what is at ``at``."""
+        first = at >> 3
+        for i, amount in enumerate(amounts, first + _AMOUNTS):
+            self._add(i, amount)
+        self._numbers[first + _LAST] = now
+        self._add(first + _OBSERVATIONS, 1)
+
+    def overflowed(self) -> None:
+        """Once more what found no room."""
+        self._add(_OVERFLOW, 1)
+
+    def _add(self, i: int, amount: int) -> None:
+        self._numbers[i] = min(self._numbers[i] + amount, INFINITE)
+
+
+def read_observations(path: Path, *, magic: bytes) -> tuple[list[Observed], int]:
+    """All entries, oldest first, and the overflow; LogError if there is no such file."""
+    mapping = _map(path, magic, writable=False)
+    with memoryview(mapping) as words, words.cast("q") as numbers:
+        found = []
+        for at, content in _entries(mapping):
+            n, first, last, *amounts = numbers[(at >> 3) + _OBSERVATIONS : (at >> 3) + _AMOUNTS + 2]
+            if n > 0:
+                found.append(Observed(content, n, first, last, (amounts[0], amounts[1])))
+        return found, numbers[_OVERFLOW]
+
+
+def _entries(mapping: mmap.mmap) -> Iterator[tuple[int, bytes]]:
+    """Where entries are, and their contents; ends where something is no entry."""
+    at, size = _HEADER_BYTES, len(mapping)
+    with memoryview(mapping) as words, words.cast("I") as lengths:
+        while at + _ENTRY.size <= size:
+            length = lengths[at >> 2]
+            if length < _ENTRY.size or at + _align(length) > size:
+                return
+            yield at, mapping[at + _ENTRY.size : at + length]
+            at += _align(length)
+
+
+def _align(length: int) -> int:
+    return -(-length // _ALIGNMENT) * _ALIGNMENT
+
+
+def _map(path: Path, magic: bytes, *, writable: bool) -> mmap.mmap:
+    try:
+        fd = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        try:
+            size = os.fstat(fd).st_size
+            if size < _HEADER_BYTES or size % _ALIGNMENT:
+                raise LogError(f"{path} is damaged, or something else")
+            mapping = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise refusal(error, f"open {path}") from error
+    if mapping[:8] != magic or int.from_bytes(mapping[8:16], "little") != size:
+        raise LogError(f"{path} is damaged, or something else")
+    return mapping
+
+
+def _create(path: Path, magic: bytes, size: int) -> mmap.mmap:
+    unfinished = path.with_name(path.name + UNFINISHED)
+    try:
+        fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            allocate(fd, path.parent, size)
+            mapping = mmap.mmap(fd, size)
+            mapping[:16] = magic + size.to_bytes(8, "little")
+            os.replace(unfinished, path)
+        except BaseException:
+            os.unlink(unfinished)
+            raise
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise refusal(error, f"create {path}") from error
+    return mapping
