@@ -194,12 +194,12 @@ class LossyLink:
         """Put on the wire what the endpoints want to send now."""
         for node in self.nodes:
             for datagram in pack(node.prefix, node.outgoing()):
-                message = b"".join(bytes(buffer) for buffer in datagram.buffers)
-                assert len(message) <= 65_507
-                self.datagrams += 1
-                for target in self.nodes:
-                    if target.locator in datagram.destinations:
-                        self._transmit(node, target, message)
+                for message in datagram.messages():
+                    assert len(message) <= 65_507
+                    self.datagrams += 1
+                    for target in self.nodes:
+                        if target.locator in datagram.destinations:
+                            self._transmit(node, target, message)
 
     def _transmit(self, sender: Node, target: Node, message: bytes) -> None:
         if not self.filter(sender, message):

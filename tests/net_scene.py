@@ -113,7 +113,7 @@ class Scene:
             datagrams = list(datagrams)
             thread = threading.current_thread()
             with self.happened:
-                sent.extend(Sent(thread, b"".join(map(bytes, d.buffers))) for d in datagrams)
+                sent.extend(Sent(thread, message) for d in datagrams for message in d.messages())
                 self.happened.notify_all()
             return send(datagrams)
 

@@ -93,9 +93,9 @@ class VirtualNetwork:
     def _collect(self) -> None:
         for address, host in list(self._hosts.items()):
             for datagram in host.datagrams_to_send(self.now):
-                whole = b"".join(bytes(buffer) for buffer in datagram.buffers)
                 for destination in datagram.destinations:
-                    self._send(address, destination, whole, host.config.domain)
+                    for message in datagram.messages():
+                        self._send(address, destination, message, host.config.domain)
             while (event := host.next_event()) is not None:
                 self.events[host.prefix].append(event)
 

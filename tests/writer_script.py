@@ -31,10 +31,18 @@ def where(i: int) -> Locator:
 
 
 def submessages(outgoing: Outgoing) -> list[object]:
-    """Decoded; checks that the datagram stays within its size."""
+    """Decoded; checks that each datagram stays within its size."""
     raw = memoryview(b"".join(bytes(buffer) for buffer in outgoing.submessages))
+    if step := outgoing.segment:
+        assert step <= MESSAGE_SIZE_MAX
+        return [each for at in range(0, len(raw), step) for each in _submessages(raw[at + 20 : at + step])]
     assert len(raw) + HEADER_ROOM <= MESSAGE_SIZE_MAX
-    found, at = [], 0
+    return _submessages(raw)
+
+
+def _submessages(raw: memoryview) -> list[object]:
+    found: list[object] = []
+    at = 0
     while at < len(raw):
         length = raw[at + 2] | raw[at + 3] << 8
         found.append(decode_submessage(raw[at], raw[at + 1], raw[at + 4 : at + 4 + length]))

@@ -11,6 +11,8 @@ from typing import Final
 UDP_PAYLOAD_MAX: Final = 65_507
 #: What we put in one datagram at most: whole 63 KiB pages of loopback and jumbo links.
 MESSAGE_SIZE_MAX: Final = 64_512
+#: Messages of one system call that the kernel cuts apart (UDP_SEGMENT).
+TRAIN_MESSAGES_MAX: Final = 64
 #: What everybody takes, whatever a peer says of itself; discovery messages are no longer.
 MESSAGE_SIZE_LEAST: Final = 1_200
 #: Serialized bytes in one fragment of a DATA_FRAG; with its headers it stays below MESSAGE_SIZE_MAX.

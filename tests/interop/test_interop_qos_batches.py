@@ -146,8 +146,11 @@ class Sent:
         def record(datagrams: Iterable[Datagram]) -> int:
             datagrams = list(datagrams)
             for datagram in datagrams:
-                message = memoryview(b"".join(bytes(buffer) for buffer in datagram.buffers))
-                kinds = {kind for kind, *_ in iter_submessages(message)}
+                kinds = {
+                    kind
+                    for message in datagram.messages()
+                    for kind, *_ in iter_submessages(memoryview(message))
+                }
                 for destination in datagram.destinations:
                     self._kinds.setdefault(destination, set()).update(kinds)
             return send(datagrams)

@@ -74,7 +74,7 @@ def node(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, sent
 
     def record(datagrams: Iterable[Datagram]) -> int:
         datagrams = list(datagrams)
-        sent.extend(b"".join(bytes(buffer) for buffer in datagram.buffers) for datagram in datagrams)
+        sent.extend(message for datagram in datagrams for message in datagram.messages())
         return send([datagram for datagram in datagrams if random.random() >= 0.1])
 
     monkeypatch.setattr(node.sockets, "send", record)
@@ -177,7 +177,7 @@ def test_wireshark_finds_every_sample_of_our_batches(
             datagrams: Iterable[Datagram], send: Callable[[list[Datagram]], int] = node.sockets.send
         ) -> int:
             datagrams = list(datagrams)
-            sent.extend(b"".join(bytes(buffer) for buffer in datagram.buffers) for datagram in datagrams)
+            sent.extend(message for datagram in datagrams for message in datagram.messages())
             return send([datagram for datagram in datagrams if random.random() >= 0.1])
 
         monkeypatch.setattr(node.sockets, "send", record)

@@ -15,7 +15,7 @@ from spark_rtps.transport.protocol.writing.flow_control import FlowControl, Rece
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.status_messages import RttMeasurement
-from spark_rtps.transport.wire.submessages import Heartbeat
+from spark_rtps.transport.wire.submessages import Data, Heartbeat
 
 #: One sample of a change of its own: 32 of frame, 32 of RTPS and INFO_TS, 24 of DATA, 40 of payload.
 SIZE, PLACE = 40, 128
@@ -402,3 +402,41 @@ def test_without_readers_the_log_is_no_limit() -> None:
         assert s.write(10, 1000) > 0
         s.writer.outgoing()
     assert s.writer.send_limit == (INFINITE, None)
+
+
+def test_a_train_is_divided_where_the_window_ends() -> None:
+    s = Script(readers=0, message_size=1_400, log=PublicationLog.create(1 << 20))
+    s.match(1, status_messages=True)
+    s.acknack(1).status(0, 5_000)
+    assert s.write(200, 64) == 200  # 14 in a message of 1,264 bytes
+    assert sns(s.said()) == list(range(1, 43))
+    assert s.writer.positions.snd_pos == 32 + 3 * 1_264
+    s.acknack(43).status(42, 1_000)
+    assert sns(s.said()) == list(range(43, 57)), "one message, larger than the window, goes alone"
+    s.acknack(50, 50).status(49, 0)
+    assert sns(s.said()) == [50], "what was divided is sent again"
+    s.acknack(57).status(56, 1 << 20)
+    assert sns(s.said()) == list(range(57, 201))
+    s.acknack(201).status(200, 1 << 20)
+    assert s.writer.unacknowledged() == {} and not list(s.writer._history.changes())
+
+
+def test_parts_of_a_train_that_late_joiners_still_want_outlive_it() -> None:
+    qos = replace(LASTING, history_depth=1)
+    log = PublicationLog.create(64 << 10)
+    s = Script(qos, 0, message_size=1_400, log=log)
+    rng = np.random.default_rng(3)
+    kept: dict[int, bytes] = {}
+    for _ in range(60):
+        rows = rng.integers(0, 255, (100, 64), dtype=np.uint8)
+        first = s.writer.last_sn + 1
+        assert s.writer.write(Samples.uniform(rows.ravel(), 100, 64), timestamp=s.now, now=s.now) == 100
+        kept |= {first + i: rows[i].tobytes() for i in range(100)}
+        s.writer.outgoing()
+    s.match(1, transient_local=True)
+    got = {}
+    for base in range(1, 6_000, 256):
+        s.now += 10 * MS
+        s.acknack(base, *range(base, min(base + 256, 6_001)))
+        got |= {each.sn: bytes(each.payload or b"") for each in s.said() if isinstance(each, Data)}
+    assert got == kept

@@ -119,8 +119,8 @@ class Network:
         host.after()
         while datagrams := pack(host.prefix, host.endpoint.outgoing()):
             for datagram in datagrams:
-                message = b"".join(bytes(buffer) for buffer in datagram.buffers)
-                self._send(host, message, datagram.destinations)
+                for message in datagram.messages():
+                    self._send(host, message, datagram.destinations)
             host.after()
         timer = host.endpoint.get_timer()
         if timer != host.timer:

@@ -65,7 +65,8 @@ def trains(datagrams: Iterable[Datagram]) -> Iterator[Train]:
         size = sum(map(len, each.buffers))
         if train:
             if (
-                0 < size <= segment <= SEGMENT_SIZE_MAX
+                not each.segment
+                and 0 < size <= segment <= SEGMENT_SIZE_MAX
                 and len(train) * segment == nbytes  # none of them is shorter
                 and nbytes + size <= UDP_PAYLOAD_MAX
                 and len(train) < SEGMENTS_MAX
@@ -75,9 +76,22 @@ def trains(datagrams: Iterable[Datagram]) -> Iterator[Train]:
                 nbytes += size
                 continue
             yield train, segment, nbytes
-        train, segment, nbytes = [each], size, size
+        train, segment, nbytes = [each], min(each.segment or size, size), size
+        if segment < size:  # it comes as a train
+            yield train, segment, nbytes
+            train = []
     if train:
         yield train, segment, nbytes
+
+
+def messages(datagram: Datagram) -> Iterator[Datagram]:
+    """Each message of a datagram that holds several."""
+    if not datagram.segment:
+        yield datagram
+        return
+    (buffer,) = datagram.buffers
+    for at in range(0, len(buffer), datagram.segment):
+        yield Datagram([buffer[at : at + datagram.segment]], datagram.destinations)
 
 
 class Routes:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from ..errors import AcknowledgmentError, RtpsError, TransportError
 from ..protocol.events import Event
-from ..protocol.writing.admission import FLOW_CONTROLLER
+from ..protocol.writing.admission import FLOW_CONTROLLER, GROUP, PUBLICATION_LIMIT
 from ..protocol.writing.reader_proxy import ReaderProxy
 from ..protocol.writing.writer import StatefulWriter
 from ..qos import LivelinessKind
@@ -22,6 +22,15 @@ from ..wire.samples import U8, Samples
 _LOOK_AGAIN_SECONDS: Final = 0.05
 #: The same where the node's own thread drives: nobody wakes us.
 _ASYNCHRONOUS_SECONDS: Final = 0.002
+_SEND_WINDOW: Final = "send window"
+_READERS_NAMED_MAX: Final = 8
+#: What gives a writer more room before each of the limits that stop it.
+_MORE_ROOM: Final = {
+    _SEND_WINDOW: ", or reliable_writer.send_window_bytes",
+    PUBLICATION_LIMIT: ", or publication.term_length",
+    "resource_limits.max_samples": ", or resource_limits.max_samples",
+    "max_batches": ", or max_batches",
+}
 
 
 class Driver(Protocol):
@@ -75,9 +84,9 @@ class PublishingWriter:
         """Write all samples, waiting while the send window, or the queue of the flow controller, is full.
 
         ``timestamp`` is the source timestamp in ns since the epoch, now by default. When no progress was made for
-        ``timeout`` seconds it raises AcknowledgmentError, naming the readers that hold it up, or TransportError if
-        the flow controller does. TransportError also when something best-effort could not be sent, be it by an
-        automatic flush since the last call.
+        ``timeout`` seconds it raises AcknowledgmentError, naming the limit and the readers that hold it up, or
+        TransportError if the flow controller does. TransportError also when something best-effort could not be
+        sent, be it by an automatic flush since the last call.
         """
         stamp = time.time_ns() if timestamp is None else timestamp
         taken = self._offer(samples, key_hashes, flags, stamp)
@@ -267,16 +276,32 @@ class PublishingWriter:
             self.node.run_once(_LOOK_AGAIN_SECONDS)
 
     def _held_up(self, timeout: float) -> RtpsError:
+        """What stopped a write, as an error: the limit, whom it waits for, and what to set."""
         with self.node.lock:
-            last, limit = self.writer.last_sn, self.writer.blocked_by
-            behind = self.writer.unacknowledged(last)
+            writer = self.writer
+            last, limit = writer.last_sn, writer.blocked_by or _SEND_WINDOW
+            snd_lmt, slowest = writer.send_limit
+            behind = writer.unacknowledged(last)
+            positions = writer.positions
+            where = f"pub-pos {positions.pub_pos}, pub-lmt {positions.pub_lmt}, snd-pos {positions.snd_pos}, "
+            where += f"snd-lmt {min(snd_lmt, positions.snd_lmt)}"
         stuck = f"writing to topic {self.topic!r} made no progress for {timeout:g} s: its"
         if limit == FLOW_CONTROLLER:
             return TransportError(
                 f"{stuck} {limit} lets no more go; raise flow_controller.token_bucket.tokens_added_per_period, or "
-                "max_blocking_time"
+                "offer_timeout"
             )
-        readers = ", ".join(f"{guid} (acknowledged {sn} of {last})" for guid, sn in behind.items())
+        if limit == GROUP:
+            return AcknowledgmentError(
+                f"{stuck} {limit} wants more readers than are there; start them, lower it, or raise offer_timeout"
+            )
+        # The one that paces first: it is where to look.
+        first = sorted(behind, key=lambda guid: guid != slowest)[:_READERS_NAMED_MAX]
+        readers = ", ".join(f"{guid} (acknowledged {behind[guid]} of {last})" for guid in first)
+        if len(behind) > len(first):
+            readers += f" and {len(behind) - len(first)} more"
         return AcknowledgmentError(
-            f"{stuck} {limit or 'send window'} is used up, waiting for {readers or 'nobody'}"
+            f"{stuck} {limit} is used up at {where}, waiting for reader {readers or 'nobody'}; if readers are merely "
+            f"slow raise offer_timeout{_MORE_ROOM.get(limit, '')}; to go on without those that answer nothing set "
+            "flow_control.receiver_timeout, without slow ones flow_control.strategy=max"
         )

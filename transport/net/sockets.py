@@ -11,6 +11,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Container, Iterable
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -36,6 +37,7 @@ from .offload import (
     Train,
     control,
     is_train,
+    messages,
     pieces,
     receive_trains,
     take_apart,
@@ -166,7 +168,7 @@ class Sockets:
         before = self.sent
         senders = self._senders
         for train in trains(datagrams):
-            alone = len(train[0]) == 1
+            alone = train[1] == train[2]
             for to in train[0][0].destinations:
                 # A unicast destination takes the kernel's route; a multicast one goes out of every interface.
                 for sender in senders if to.is_multicast else senders[:1]:
@@ -185,13 +187,13 @@ class Sockets:
         except OSError as error:
             self._routes.refused(sender, to, segment, error)
             return False
-        self.sent += len(datagrams)
+        self.sent += -(-nbytes // segment)
         self.short_sends += size < nbytes
         return True
 
     def _send_each(self, sender: socket.socket, train: Train, to: Locator) -> None:
         datagrams, size, left = train
-        for datagram in datagrams:
+        for datagram in chain.from_iterable(map(messages, datagrams)):
             size = min(size, left)
             left -= size
             try:

@@ -36,14 +36,23 @@ class Outgoing:
     submessages: list[Buffer]
     #: Others to the same addresses may be put behind it.
     shareable: bool = True
+    #: The one buffer holds whole messages of so many bytes each, the last maybe fewer; 0: it does not.
+    segment: int = 0
 
 
 @dataclass(slots=True)
 class Datagram:
-    """Bytes to send as one UDP datagram, to each destination."""
+    """Bytes to send as one UDP datagram, to each destination; with ``segment`` as several of so many bytes each."""
 
     buffers: list[Buffer]
     destinations: tuple[Locator, ...]
+    segment: int = 0
+
+    def messages(self) -> list[bytes]:
+        """What each UDP datagram holds."""
+        whole = b"".join(bytes(buffer) for buffer in self.buffers)
+        step = self.segment or len(whole)
+        return [whole[at : at + step] for at in range(0, len(whole), step)]
 
 
 @dataclass(slots=True)
@@ -59,6 +68,12 @@ class Packer:
     nbytes: int = 0
     _room: int = 0
     _timestamp: int = NO_TIMESTAMP
+
+    def add_messages(self, messages: U8, segment: int) -> None:
+        """Append whole messages, which go as they are."""
+        self.nbytes += messages.nbytes
+        self._room = 0
+        self.packed.append(Outgoing(self.destinations, self.dest_prefix, None, [messages], False, segment))
 
     def begin_datagram(self) -> None:
         """What is added next is not put behind what is there."""

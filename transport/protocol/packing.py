@@ -22,6 +22,10 @@ def pack(prefix: bytes, outgoing: Iterable[Outgoing], message_size: int = MESSAG
     for each in outgoing:
         if not each.destinations or not each.submessages:
             continue
+        if each.segment:
+            datagrams.append(Datagram([*each.submessages], each.destinations, each.segment))
+            shared.pop((each.destinations, each.dest_prefix), None)
+            continue
         key = (each.destinations, each.dest_prefix)
         size = sum(len(buffer) for buffer in each.submessages) + 12
         datagram, filled = shared.get(key, (None, 0)) if each.shareable else (None, 0)

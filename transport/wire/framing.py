@@ -6,6 +6,7 @@ The counterpart of :mod:`.runs`. Layout: RTPS 2.5 §9.4.5.3 (DATA), little-endia
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,6 +116,131 @@ def frame(
     return _frame_ragged(samples, writer_id, first_sn, budget, flags, key_hashes, tail, kind, numbers)
 
 
+@dataclass(slots=True)
+class Train:
+    """Whole messages of uniform DATA submessages, end to end, ready to send; never mutated.
+
+    All messages but the last hold ``per_message`` samples; each begins with ``head`` bytes of headers.
+    """
+
+    first_sn: int
+    count: int
+    data: U8
+    stride: int
+    per_message: int
+    head: int
+
+    @property
+    def last_sn(self) -> int:
+        return self.first_sn + self.count - 1
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    @property
+    def segment(self) -> int:
+        """Bytes of a message."""
+        return self.head + self.per_message * self.stride
+
+    def blocks(self, first_sn: int, last_sn: int) -> Iterator[Block]:
+        """The messages' submessages, of all messages with a sample of [first_sn, last_sn]."""
+        per, segment = self.per_message, self.segment
+        for i in range((first_sn - self.first_sn) // per, (last_sn - self.first_sn) // per + 1):
+            count = min(per, self.count - i * per)
+            start = i * segment + self.head
+            yield Block(
+                self.first_sn + i * per, count, self.data[start : start + count * self.stride], self.stride
+            )
+
+    def part(self, first_sn: int, last_sn: int) -> Train:
+        """The messages with a sample of [first_sn, last_sn], a view."""
+        per, segment = self.per_message, self.segment
+        low, high = (first_sn - self.first_sn) // per, (last_sn - self.first_sn) // per + 1
+        count = min(high * per, self.count) - low * per
+        data = self.data[low * segment : high * segment]
+        return Train(self.first_sn + low * per, count, data, self.stride, per, self.head)
+
+    def messages_within(self, nbytes: int) -> int:
+        """How many of the first messages have so many bytes together."""
+        return -(-self.count // self.per_message) if nbytes >= self.nbytes else nbytes // self.segment
+
+
+@dataclass(frozen=True, slots=True)
+class TrainShape:
+    """How uniform samples are put into messages: see :class:`Train`."""
+
+    stride: int
+    per_message: int
+    head: int
+    tail: tuple[int, ...]
+
+    @property
+    def segment(self) -> int:
+        """Bytes of a full message."""
+        return self.head + self.per_message * self.stride
+
+    def nbytes(self, count: int) -> int:
+        """Bytes of a train of ``count`` samples."""
+        messages = -(-count // self.per_message)
+        return messages * self.head + count * self.stride
+
+
+def train_shape(
+    size: int, budget: int, head: int, *, flags: int, with_key_hash: bool, coherent_set: int
+) -> TrainShape:
+    """For samples of ``size`` bytes, ``budget`` bytes of submessages in a message; a sample has to fit."""
+    tail = inline_qos_words(flags, with_key_hash, coherent_set)
+    stride = 24 + 4 * len(tail) + size
+    return TrainShape(stride, budget // stride, head, tuple(tail))
+
+
+def fill_train(
+    out: U8,
+    shape: TrainShape,
+    headers: bytes,
+    samples: Samples,
+    writer_id: bytes,
+    first_sn: int,
+    *,
+    flags: int,
+    key_hashes: U8 | None,
+) -> Train:
+    """Frame uniform samples into ``out``, which is as long as the shape says, as whole messages.
+
+    ``headers`` begin each message. What holds for :func:`frame` holds here.
+    """
+    count, per, stride, size = samples.count, shape.per_message, shape.stride, samples.size
+    numbers = np.arange(first_sn, first_sn + count, dtype=np.int64)
+    kind = FLAG_E | (FLAG_Q if shape.tail else 0)
+    if size:
+        kind |= FLAG_K if flags & KEY_ONLY else FLAG_D
+    first_word = DATA | kind << 8 | (stride - 4) << 16
+    fixed, segment = stride - size, shape.head + per * stride
+    done = at = 0
+    while done < count:  # all full messages at once, then the rest
+        messages = max((count - done) // per, 1)
+        rows = min(per, count - done)
+        shaped = (messages, rows)
+        part = slice(done, done + messages * rows)
+        np.ndarray((messages, shape.head), np.uint8, out, at, (segment, 1))[:] = np.frombuffer(
+            headers, np.uint8
+        )
+        words = np.ndarray((*shaped, stride // 4), np.uint32, out, at + shape.head, (segment, stride, 4))
+        words[..., :4] = np.array([first_word, 16 << 16, 0, int.from_bytes(writer_id, "little")], np.uint32)
+        words[..., 4] = numbers[part].reshape(shaped) >> 32
+        words[..., 5] = numbers[part].reshape(shaped) & 0xFFFF_FFFF
+        if shape.tail:
+            words[..., 6 : fixed // 4] = np.array(shape.tail, np.uint32)
+        if key_hashes is not None:
+            words[..., 7:11] = np.ascontiguousarray(key_hashes[part]).view(np.uint32).reshape(*shaped, 4)
+        if size:
+            words[..., fixed // 4 :] = word_rows(samples.take(part.start, part.stop)).reshape(*shaped, -1)
+        done += messages * rows
+        at += messages * segment
+    return Train(first_sn, count, out, stride, per, shape.head)
+
+
 def word_rows(samples: Samples) -> Words:
     """The (count, size / 4) words of uniform samples; a view where they lie end to end."""
     start, count = samples.start, samples.count
@@ -132,13 +258,12 @@ def _headers(
     key_hashes: U8 | None,
 ) -> None:
     """Fill columns 1.. of the (n, words) matrix with all but the submessage header."""
-    out[:, 1] = 16 << 16  # extraFlags 0, octetsToInlineQos 16
-    out[:, 2] = 0  # ENTITYID_UNKNOWN: every matched reader
-    out[:, 3] = int.from_bytes(writer_id, "little")
+    fixed = [16 << 16, 0, int.from_bytes(writer_id, "little")]  # octetsToInlineQos 16; every matched reader
+    out[:, 1:4] = np.array(fixed, np.uint32)
     out[:, 4] = numbers >> 32
     out[:, 5] = numbers & 0xFFFF_FFFF
-    for i, word in enumerate(tail):
-        out[:, 6 + i] = word
+    if tail:
+        out[:, 6 : 6 + len(tail)] = np.array(tail, np.uint32)
     if key_hashes is not None:
         out[:, 7:11] = np.ascontiguousarray(key_hashes).view(np.uint32)
 

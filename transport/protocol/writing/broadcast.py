@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...structure import ENTITYID_UNKNOWN, Locator
+from ...wire.framing import Train
 from ...wire.numbers import SequenceNumberSet
 from ...wire.submessages import Gap
 from ..outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
@@ -28,7 +29,7 @@ class Broadcast:
     def __init__(self, writer_id: bytes, message_size: int, *, coalescing: bool) -> None:
         self.message_size = message_size
         self._writer_id = writer_id
-        self._coalescing = coalescing
+        self.coalesces = coalescing
         self._destinations: dict[_Stream, tuple[Locator, ...]] = {}
         self._open: dict[_Stream, Packer] = {}
         self._closed: list[Outgoing] = []
@@ -59,6 +60,8 @@ class Broadcast:
                 for number in range(1, content.fragments + 1):
                     fragment = content.encode(self._writer_id, first, number)
                     packer.add(fragment, change.timestamp, reserve=HEARTBEAT_ROOM)
+            elif isinstance(content, Train):
+                packer.add_messages(content.data, content.segment)
             elif not isinstance(content, BatchContent):
                 self._add(packer, content.slice, first, last, change.timestamp)
             elif form != DATA:
@@ -82,7 +85,7 @@ class Broadcast:
     def _add(
         self, packer: Packer, data: Callable[[int, int], memoryview], first: int, last: int, timestamp: int
     ) -> None:
-        if self._coalescing:
+        if self.coalesces:
             packer.add(data(first, last), timestamp, reserve=HEARTBEAT_ROOM)
             return
         for sn in range(first, last + 1):
@@ -113,6 +116,6 @@ class Broadcast:
                 self.message_size,
                 self._destinations[stream],
                 None,
-                shareable=self._coalescing and stream[0] == DATA,
+                shareable=self.coalesces and stream[0] == DATA,
             )
         return packer

@@ -12,7 +12,7 @@ A change cut down to little is copied out of its block, so at most four times th
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ...limits import REORDER_RUNS_MAX
 from ...qos import LENGTH_UNLIMITED, HistoryKind, Qos
 from ...structure import INFINITE
-from ...wire.framing import Block
+from ...wire.framing import Block, Train
 from ...wire.numbers import SequenceNumberSet
 from ...wire.samples import NO_TIMESTAMP, U8, UNREGISTERED, stretches
 from ..intervals import IntervalSet
@@ -61,7 +61,7 @@ class Change:
     first_sn: int
     last_sn: int
     timestamp: int
-    content: Block | LargeSample | BatchContent
+    content: Block | Train | LargeSample | BatchContent
     #: The last batch up to and including this change; 0: there is none.
     batch_sn: int = 0
     #: Its frame in the publication log: where it begins, -1 if it is not there; where the one behind it begins.
@@ -93,6 +93,8 @@ class Change:
             return content.nbytes
         if content.count == self.last_sn - self.first_sn + 1:
             return content.data.nbytes
+        if isinstance(content, Train):
+            return self.count * content.stride
         return content.end_of(self.last_sn) - content.end_of(self.first_sn - 1)
 
     def cut(self, first: int, last: int) -> Change:
@@ -103,6 +105,10 @@ class Change:
         part = replace(self, first_sn=first, last_sn=last)
         if part.nbytes * _COMPACT_BELOW >= block.nbytes:
             return part
+        if isinstance(block, Train):
+            messages = block.part(first, last)
+            messages.data = messages.data.copy()
+            return replace(part, content=messages, start=-1)
         before = block.end_of(first - 1)
         ends = block.ends
         if not isinstance(ends, int):
@@ -255,6 +261,12 @@ class WriterHistory:
         self._noted.clear()
         self._set_begun = 0
         return self.last_sn
+
+    def divide(self, change: Change, parts: Sequence[Change]) -> None:
+        """Two changes stand for that one from now on, if it is held."""
+        i = bisect_left(self._changes, change.first_sn, key=_first_sn)
+        if i < len(self._changes) and self._changes[i] is change:
+            self._changes[i : i + 1] = parts
 
     def withdraw(self, change: Change) -> None:
         """A claim was given up: its number will never come."""

@@ -13,18 +13,22 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
 
 from ...errors import TransportError, UsageError
+from ...limits import TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
 from ...structure import INFINITE, Guid
-from ...wire.framing import long_data_header
+from ...wire.framing import Block, Train, fill_train, long_data_header, train_shape
 from ...wire.message import Header
 from ...wire.samples import NO_TIMESTAMP, U8
 from ...wire.submessages import InfoTimestamp
 from ..policies import FlowControlPolicy
+from .batching import PendingBatch
 from .history import Change, WriterHistory
 from .large_sample import LargeSample
 from .positions import PublicationPositions
@@ -40,6 +44,10 @@ ADMIN_ACTION: Final = -3
 _MESSAGE_HEADER: Final = 20 + 12
 #: For positions where there is no log (Aeron's default).
 TERM_LENGTH: Final = 16 << 20
+
+
+#: Stands for what is still to be framed.
+_EMPTY: Final = Block(0, 0, np.zeros(0, np.uint8), 0)
 
 
 class Claim(Protocol):
@@ -68,7 +76,9 @@ class PublicationLog(Protocol):
     def max_message_length(self) -> int: ...
     @property
     def position(self) -> int: ...
-    def claim(self, length: int, *, limit: int, first_sn: int = 0, count: int = 0) -> Claim | int: ...
+    def claim(
+        self, length: int, *, limit: int, first_sn: int = 0, count: int = 0, segment: int = 0
+    ) -> Claim | int: ...
     def clean(self, to: int) -> int: ...
 
 
@@ -111,12 +121,56 @@ class Publication:
 
     def publish(self, change: Change) -> None:
         """Put the next change into the log, and among those to be sent."""
-        if self.log is None:
+        if change.position:  # it was framed there
+            end = change.position
+        elif self.log is None:
             start = self.positions.pub_pos
             end = start + (_FRAME_HEADER + _MESSAGE_HEADER + change.nbytes + _ALIGNMENT - 1 & -_ALIGNMENT)
         else:
             end = self._place(change, self.log)
         self._published(change, end)
+
+    def trains(
+        self, pending: PendingBatch, first_sn: int, budget: int, *, batch_sn: int, coherent_set: int
+    ) -> Iterator[Change]:
+        """Uniform samples framed in their place, as whole messages that leave in one system call."""
+        headers = self._message_headers(pending.timestamp)
+        samples, hashes, log = pending.samples, pending.key_hashes, self.log
+        flags = int(pending.flags)
+        shape = train_shape(
+            samples.size,
+            budget,
+            len(headers),
+            flags=flags,
+            with_key_hash=hashes is not None,
+            coherent_set=coherent_set,
+        )
+        longest = UDP_PAYLOAD_MAX if log is None else min(UDP_PAYLOAD_MAX, log.max_message_length)
+        step = shape.per_message * max(1, min(longest // shape.segment, TRAIN_MESSAGES_MAX))
+        for start in range(0, samples.count, step):
+            part = samples.take(start, min(start + step, samples.count))
+            last_sn = first_sn + start + part.count - 1
+            change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
+            nbytes, claim = shape.nbytes(part.count), None
+            if log is None:
+                out: U8 = np.empty(nbytes, np.uint8)
+            else:
+                claim = self._claim(log, nbytes, change, segment=shape.segment)
+                out = claim.data
+            change.content = fill_train(
+                out,
+                shape,
+                headers,
+                part,
+                self._writer_id,
+                change.first_sn,
+                flags=flags,
+                key_hashes=None if hashes is None else hashes[start : start + part.count],
+            )
+            if claim is not None:
+                claim.commit()
+                change.start, change.position = claim.start, claim.end
+            yield change
 
     def claim(self, change: Change) -> Claim:
         """The same for a change that is filled in its place; the frame is to be committed when it is."""
@@ -140,6 +194,28 @@ class Publication:
         change.position = self.positions.pub_pos = end
         self.numbers.add(change.last_sn, end)
         self.unsent.append(change)
+
+    def divide(self, limit: int, *, at_least: int) -> bool:
+        """Make the first of ``unsent``, if it is a train, end at ``limit``, but with ``at_least`` so many messages.
+
+        False: not one of its messages can go.
+        """
+        change = self.unsent[0]
+        train = change.content
+        if not isinstance(train, Train):
+            return False
+        fits = max(train.messages_within(limit - self.positions.snd_pos - _FRAME_HEADER), at_least)
+        last_sn = change.first_sn - 1 + fits * train.per_message
+        if not fits or last_sn >= change.last_sn:
+            return fits > 0
+        end = self.positions.snd_pos + _FRAME_HEADER + fits * train.segment
+        first = replace(change, last_sn=last_sn, position=end, content=train.part(change.first_sn, last_sn))
+        rest = replace(change, first_sn=last_sn + 1, content=train.part(last_sn + 1, change.last_sn))
+        self.unsent.popleft()
+        self.unsent.extendleft((rest, first))
+        self._history.divide(change, (first, rest))
+        self.numbers.divide(last_sn, end)
+        return True
 
     def sent(self, change: Change) -> None:
         """The first of ``unsent`` is on its way."""
@@ -192,9 +268,11 @@ class Publication:
         content.data, change.start = view, claim.start
         return claim.end
 
-    def _claim(self, log: PublicationLog, length: int, change: Change) -> Claim:
+    def _claim(self, log: PublicationLog, length: int, change: Change, *, segment: int = 0) -> Claim:
         while True:
-            claim = log.claim(length, limit=INFINITE, first_sn=change.first_sn, count=change.count)
+            claim = log.claim(
+                length, limit=INFINITE, first_sn=change.first_sn, count=change.count, segment=segment
+            )
             if not isinstance(claim, int):
                 return claim
             if claim == ADMIN_ACTION:
@@ -221,7 +299,7 @@ class Publication:
     def _spill(self, to: int) -> None:
         """What is still held below ``to`` gets memory of its own."""
         for change in self._history.changes_from(self._spilled_sn + 1):
-            if change.position > to:
+            if max(change.start, 0) >= to or (change.start < 0 and change.position > to):
                 break
             if change.start >= 0:
                 change.content.data, change.start = change.content.data.copy(), -1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...wire.framing import Block
+from ...wire.framing import Block, Train
 from ...wire.numbers import SequenceNumberSet
 from ...wire.submessages import Gap
 from ..intervals import IntervalSet
@@ -146,6 +146,19 @@ class Repairs:
             )
         if isinstance(content, BatchContent):
             return self._resend_batch(answer, proxy, change, content, first, last, now)
+        if isinstance(content, Train):
+            return all(
+                self._resend_block(
+                    answer,
+                    proxy,
+                    block,
+                    change.timestamp,
+                    max(first, block.first_sn),
+                    min(last, block.last_sn),
+                    now,
+                )
+                for block in content.blocks(first, last)
+            )
         return self._resend_block(answer, proxy, content, change.timestamp, first, last, now)
 
     def _resend_batch(
@@ -236,6 +249,8 @@ class Repairs:
             if stretch.block is None:
                 return None
             content, timestamp = stretch.block, stretch.timestamp
+        if isinstance(content, Train):
+            content = next(content.blocks(sn, sn))
         if content.end_of(sn) - content.end_of(sn - 1) <= fits:
             return None
         return LargeSample.of_block(content, sn, fits), timestamp

@@ -31,6 +31,12 @@ class SequencePositions:
             self._numbers[:half] = self._numbers[1:half:2]
             self._ends[:half] = self._ends[1:half:2]
 
+    def divide(self, last_sn: int, end: int) -> None:
+        """The change that holds that number is now two, of which the first ends there."""
+        i = bisect_right(self._numbers, last_sn)
+        self._numbers.insert(i, last_sn)
+        self._ends.insert(i, end)
+
     def position_of(self, sn: int) -> int:
         """Up to where everything lies that has that number or a lower one; of a change in part: where it begins."""
         i = bisect_right(self._numbers, sn)

@@ -69,6 +69,10 @@ _FRAGMENT_SIZE_MIN = 64
 _BATCH_ROOM = 48 + 16
 
 
+#: Trains are small parts of the send window.
+_TRAINS_WINDOW = 1 << 20
+
+
 class StatefulWriter:
     """One local writer, its history and its matched readers."""
 
@@ -422,7 +426,15 @@ class StatefulWriter:
         history, first_sn = self._history, self.last_sn + 1
         framing, coherent_set = self._framing, self._coherent_set
         framed: Iterable[Change] = ()
-        if pending.alone or not self._broadcast.wants_batches:
+        if self._goes_in_trains(pending):
+            framed = self._publication.trains(
+                pending,
+                first_sn,
+                framing.budget,
+                batch_sn=history.last_batch_sn,
+                coherent_set=coherent_set,
+            )
+        elif pending.alone or not self._broadcast.wants_batches:
             framed = data_changes(pending, first_sn, framing, history.last_batch_sn, coherent_set)
         else:
             removed = removed_samples(pending, self.qos, history.expired_before)
@@ -439,6 +451,25 @@ class StatefulWriter:
         if self._deadline.is_finite:
             self._deadline.written(pending.key_hashes, pending.flags, now)
         self._acks.written(now)
+
+    def _goes_in_trains(self, pending: PendingBatch) -> bool:
+        """Whether they are many and alike, and nothing looks at datagrams, or counts samples, one by one."""
+        samples, flags = pending.samples, pending.flags
+        if not samples.is_uniform or pending.timestamps is not None or not isinstance(flags, int):
+            return False
+        in_set = self._coherent_set != 0
+        size = samples.size + overhead(
+            flags, with_key_hash=pending.key_hashes is not None, in_coherent_set=in_set
+        )
+        return (
+            size <= self._framing.budget
+            and samples.count * size >= 2 * self._framing.budget
+            and self.window.size is None
+            and self.policy.send_window_bytes >= _TRAINS_WINDOW
+            and self._broadcast.coalesces
+            and not self._broadcast.wants_batches
+            and not self.is_asynchronous
+        )
 
     def _note_blocked(self, blocked_by: str, now: int, *, wrote: bool) -> None:
         if blocked_by:
@@ -474,10 +505,14 @@ class StatefulWriter:
             change = unsent[0]
             if change.is_claimed:
                 break
-            if change.position > pacing.limit and not self._may_exceed(change):
-                self.positions.back_pressured()
-                self.counters.flow_control_limits += 1
-                break
+            if change.position > pacing.limit and not self._is_in_newest_set(change):
+                # What is larger than the whole window goes alone.
+                alone = pacing.has_consumed(self.positions.snd_pos)
+                if not publication.divide(pacing.limit, at_least=alone) and not alone:
+                    self.positions.back_pressured()
+                    self.counters.flow_control_limits += 1
+                    break
+                change = unsent[0]
             publication.sent(change)
             if not self._history.is_over(change):
                 self._send(change, now)
@@ -494,10 +529,10 @@ class StatefulWriter:
         free = max(0, self.policy.send_window_bytes - self.window.nbytes) if self._awaited else 0
         return self.positions.pub_pos + free
 
-    def _may_exceed(self, change: Change) -> bool:
-        """Beyond the limit goes a coherent set, and alone what is larger than the whole window."""
+    def _is_in_newest_set(self, change: Change) -> bool:
+        """Of a coherent set nothing is consumed before its end: it is sent whole."""
         first, last = self._newest_set
-        return first <= change.first_sn <= last or self._acks.pacing.has_consumed(self.positions.snd_pos)
+        return first <= change.first_sn <= last
 
     @property
     def _keeps(self) -> bool:
