@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from ..errors import AcknowledgmentError, RtpsError, TransportError
+from ..log.publication_log import PublicationResult
 from ..protocol.events import Event
 from ..protocol.writing.admission import FLOW_CONTROLLER, GROUP, PUBLICATION_LIMIT
 from ..protocol.writing.reader_proxy import ReaderProxy
@@ -17,6 +18,7 @@ from ..protocol.writing.writer import StatefulWriter
 from ..qos import LivelinessKind
 from ..structure import Guid, Locator
 from ..wire.samples import U8, Samples
+from .claims import BufferClaim
 
 #: How long a blocked call sleeps at most before it looks again; acknowledgements wake it sooner.
 _LOOK_AGAIN_SECONDS: Final = 0.05
@@ -41,6 +43,8 @@ class Driver(Protocol):
 
     @property
     def send_errors(self) -> int: ...
+    @property
+    def is_closed(self) -> bool: ...
     def steering(self) -> AbstractContextManager[None]: ...
     def run_once(self, timeout: float) -> int: ...
     def do_work(self) -> int: ...
@@ -95,13 +99,61 @@ class PublishingWriter:
                 self._write_on(samples, key_hashes, flags, stamp, taken, timeout)
         self._raise_failures()
 
-    def _offer(self, samples: Samples, key_hashes: U8 | None, flags: int, stamp: int) -> int:
+    def offer(
+        self,
+        samples: Samples,
+        *,
+        key_hashes: U8 | None = None,
+        flags: int = 0,
+        timestamp: int | None = None,
+    ) -> int:
+        """Write all samples or none, without waiting: the position behind them, or why not.
+
+        NOT_CONNECTED: there is no reader, or no group of them yet. BACK_PRESSURED: try again, a reader or the network
+        is slower. CLOSED, MAX_POSITION_EXCEEDED: never again. UsageError for more than ever fits.
+        """
+        stamp = time.time_ns() if timestamp is None else timestamp
+        with self.node.lock:
+            if (refusal := self._refusal()) is not None:
+                return refusal
+            if not self._offer(samples, key_hashes, flags, stamp, whole=True):
+                self.writer.check_fits(samples)
+                return PublicationResult.BACK_PRESSURED
+            position = self.writer.positions.pub_pos
+        self._raise_failures()
+        return position
+
+    def try_claim(self, size: int, *, timestamp: int | None = None) -> BufferClaim | PublicationResult:
+        """Room for one serialized sample of ``size`` bytes in the publication log, or why not (as :meth:`offer`)."""
+        stamp = time.time_ns() if timestamp is None else timestamp
+        with self.node.lock:
+            if (refusal := self._refusal()) is not None:
+                return refusal
+            claim = self.writer.claim(size, timestamp=stamp, now=time.monotonic_ns())
+            self._flush_node()
+        self.node.wake()  # it may become overdue
+        if claim is None:
+            return PublicationResult.BACK_PRESSURED
+        return BufferClaim(claim, self.writer, self.node.lock, self._flush_node)
+
+    def _refusal(self) -> PublicationResult | None:
+        if self.node.is_closed:
+            return PublicationResult.CLOSED
+        if not self.writer.is_connected:
+            return PublicationResult.NOT_CONNECTED
+        if self.writer.positions.pub_pos >= self.writer.max_position:
+            return PublicationResult.MAX_POSITION_EXCEEDED
+        return None
+
+    def _offer(
+        self, samples: Samples, key_hashes: U8 | None, flags: int, stamp: int, *, whole: bool = False
+    ) -> int:
         """Queue from the front, and send what became full, at once: nobody's samples may come between."""
         writer = self.writer
         with self._queue_lock:
             now = time.monotonic_ns()
             taken, batches = writer.queue(
-                samples, timestamp=stamp, now=now, flags=flags, key_hashes=key_hashes
+                samples, timestamp=stamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
             )
             if batches or taken < samples.count or not writer.batch.batches:
                 with self.node.lock:

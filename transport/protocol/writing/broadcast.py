@@ -35,6 +35,10 @@ class Broadcast:
         self._closed: list[Outgoing] = []
 
     @property
+    def has_readers(self) -> bool:
+        return bool(self._destinations)
+
+    @property
     def wants_batches(self) -> bool:
         """Whether some reader takes more than DATA."""
         return any(form != DATA for form, _ in self._destinations)

@@ -14,8 +14,11 @@ import numpy as np
 
 from ...wire.framing import frame
 from ...wire.samples import U8, Samples
-from .history import Change
+from ..policies import WriterCounters
+from .acknowledgments import Acknowledgments
+from .history import Change, WriterHistory
 from .publication import Claim, Publication
+from .sender import Sender
 
 
 class SampleClaim:
@@ -41,40 +44,78 @@ class SampleClaim:
 
 
 class Claims:
-    """The open claims of one writer; ``timeout`` ns after it was made a claim is overdue."""
+    """The open claims of one writer."""
 
-    def __init__(self, publication: Publication, writer_id: bytes, timeout: int) -> None:
+    def __init__(
+        self,
+        writer_id: bytes,
+        counters: WriterCounters,
+        history: WriterHistory,
+        publication: Publication,
+        acks: Acknowledgments,
+        sender: Sender,
+    ) -> None:
         self.open: deque[SampleClaim] = deque()
-        self._publication = publication
         self._writer_id = writer_id
-        self._timeout = timeout
+        self._counters = counters
+        self._history = history
+        self._publication = publication
+        self._acks = acks
+        self._sender = sender
+        self._timeout = acks.pacing.policy.unblock_timeout
 
-    def make(self, size: int, sn: int, *, timestamp: int, batch_sn: int, now: int) -> SampleClaim:
-        """Claim room for a sample of ``size`` bytes, a multiple of 4."""
+    def make(self, size: int, *, timestamp: int, keep: bool, now: int) -> SampleClaim:
+        """Claim room for the next sample, of ``size`` bytes, a multiple of 4; ``keep``: in the history."""
+        history, sn = self._history, self._history.last_sn + 1
         empty = Samples.uniform(np.zeros(size, np.uint8), 1, size)
         (block,) = frame(empty, self._writer_id, sn, budget=size + _ROOM)
-        change = Change(sn, sn, timestamp, block, batch_sn, is_claimed=True)
+        change = Change(sn, sn, timestamp, block, history.last_batch_sn, is_claimed=True)
         claim = self._publication.claim(change)
+        if keep:
+            history.append(change)
+        if self._acks.activity.active:
+            self._acks.window.add(change)
+        history.last_sn = sn
+        self._counters.written_samples += 1
+        self._counters.written_bytes += change.nbytes
         made = SampleClaim(change, claim, block.data[block.nbytes - size :], now)
         self.open.append(made)
         return made
 
-    def end(self, claim: SampleClaim) -> bool:
-        """It is committed or given up; False: it was overdue, and is given up already."""
-        if claim not in self.open:
+    def commit(self, claim: SampleClaim, now: int) -> bool:
+        """It is complete. False: it was overdue, and is given up."""
+        if claim not in self.open or not claim.claim.commit():
             return False
         self.open.remove(claim)
+        claim.change.is_claimed = False
+        self._go_on(now)
         return True
 
-    def overdue(self, now: int) -> list[SampleClaim]:
-        """Claims that nobody committed in time; they are no longer open."""
-        overdue = []
-        while self.open and now - self.open[0].at >= self._timeout:
-            overdue.append(self.open.popleft())
-        return overdue
+    def abort(self, claim: SampleClaim, now: int) -> None:
+        """There will be no such sample: its number is a GAP."""
+        if claim not in self.open:
+            return
+        self.open.remove(claim)
+        claim.claim.abort()
+        self._history.withdraw(claim.change)
+        self._publication.withdraw(claim.change)
+        self._sender.broadcast.gap(claim.sn, claim.sn)
+        self._counters.written_samples -= 1
+        self._go_on(now)
+
+    def _go_on(self, now: int) -> None:
+        self._sender.transmit(now)
+        self._acks.written(now)
 
     def get_timer(self) -> int | None:
+        """When the oldest is overdue."""
         return self.open[0].at + self._timeout if self.open else None
+
+    def handle_timer(self, now: int) -> None:
+        """Give up what nobody committed in time."""
+        while self.open and now - self.open[0].at >= self._timeout:
+            self._counters.unblocked_publications += 1
+            self.abort(self.open[0], now)
 
 
 #: The DATA header.

@@ -22,19 +22,16 @@ import numpy as np
 
 from ...errors import UsageError
 from ...limits import (
-    COHERENT_SET_BYTES_MAX,
-    COHERENT_SET_MESSAGES_MAX,
     MESSAGE_SIZE_MAX,
 )
 from ...qos import Qos
 from ...structure import INFINITE, Guid
-from ...wire.framing import Block, frame_end_of_coherent_set
 from ...wire.samples import NO_TIMESTAMP, U8, Samples
 from ...wire.status_messages import RttMeasurement, StatusMessage
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
 from ..counts import CountFilter
 from ..endpoint_info import ReaderInfo
-from ..outgoing import DATAGRAM_ROOM, Outgoing, Packer, union_of
+from ..outgoing import DATAGRAM_ROOM, Outgoing
 from ..policies import (
     BATCH_POLICY,
     WRITER_POLICY,
@@ -51,6 +48,7 @@ from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
 from .changes import Framing, batch_change, data_changes, overhead, removed_samples
 from .claims import Claims, SampleClaim
+from .coherent_sets import CoherentSets
 from .flow_control import FlowControl
 from .heartbeats import Heartbeats
 from .history import Change, WriterHistory
@@ -61,6 +59,7 @@ from .reader_activity import ReaderActivityChanged
 from .reader_proxy import Missing, ReaderProxy
 from .repairs import Repairs
 from .requests import Requests
+from .sender import Sender
 
 __all__ = ["ReaderInfo", "ReaderProxy", "StatefulWriter", "WriterCounters", "WriterPolicy"]
 
@@ -101,22 +100,33 @@ class StatefulWriter:
         self.counters = WriterCounters()
         #: What the last :meth:`write` could not take all for: "send window", "resource_limits.max_samples" or "".
         self.blocked_by = self._stopped_by = ""
-        #: Whether what is sent waits for tokens of a flow controller, and how many bytes do.
-        self.is_asynchronous = False
-        self.backlog = 0
         self._first_sn = first_sn
         self._history = WriterHistory(qos, first_sn)
         flow_control = flow_control or FlowControl(FlowControlPolicy())
         self._publication = Publication(guid, self._history, flow_control.policy, log)
         #: How far is published and sent, and how far it may be.
         self.positions = self._publication.positions
-        self._claims = Claims(self._publication, guid.entity, flow_control.policy.unblock_timeout)
         self._acks = Acknowledgments(policy, self.counters, self._history, self._publication, flow_control)
         self.window = self._acks.window
         #: Readers that have to acknowledge what is written.
         self._awaited = self._acks.activity.active
         self._deadline = OfferedDeadline(qos.deadline)
         self._broadcast = Broadcast(guid.entity, self.message_size, coalescing=coalescing)
+        heartbeats = Heartbeats(guid.entity, self._history, self.counters)
+        self._sender = Sender(
+            policy,
+            self.counters,
+            self._history,
+            self._publication,
+            self._acks,
+            self._broadcast,
+            heartbeats,
+            self.message_size,
+        )
+        self._claims = Claims(
+            guid.entity, self.counters, self._history, self._publication, self._acks, self._sender
+        )
+        self._sets = CoherentSets(guid.entity, self._history, self._publication, self._acks, self._sender)
         #: Whether :meth:`queue` and :meth:`flush` alone touch what is queued: one thread needs no lock for them.
         self.is_queue_unshared = (
             batch.enable and not batch.thread_safe_write and batch.max_flush_delay >= INFINITE
@@ -143,19 +153,32 @@ class StatefulWriter:
             message_size=self.message_size,
             budget=budget,
         )
-        self._heartbeats = Heartbeats(guid.entity, self._history, self.counters)
-        self._requests = Requests(policy, repairs, self._heartbeats, self._queue)
-        #: Source timestamp of the newest write, and when that was; the first number of the open coherent set.
+        self._requests = Requests(policy, repairs, heartbeats, self._sender.queue)
+        #: Source timestamp of the newest write, and when that was.
         self._time_written = (NO_TIMESTAMP, 0)
-        self._coherent_set = 0
-        #: First and last number of the newest coherent set: it is sent whole, for nothing of it is consumed before.
-        self._newest_set = (1, 0)
-        self._out: list[Outgoing] = []
 
     @property
     def batch(self) -> BatchPolicy:
         """BATCH cannot be changed once the writer is enabled, which it is from the beginning."""
         return self._batch
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether what is sent waits for tokens of a flow controller."""
+        return self._sender.is_asynchronous
+
+    @is_asynchronous.setter
+    def is_asynchronous(self, value: bool) -> None:
+        self._sender.is_asynchronous = value
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that do."""
+        return self._sender.backlog
+
+    @backlog.setter
+    def backlog(self, nbytes: int) -> None:
+        self._sender.backlog = nbytes
 
     @property
     def batch_bytes_max(self) -> int:
@@ -200,7 +223,7 @@ class StatefulWriter:
         if reliable:
             self._acks.add(proxy, now)
             self._expire(now)
-            self._heartbeat_to(proxy, now)
+            self._sender.heartbeat((proxy,), now)
 
     def unmatch_reader(self, guid: Guid) -> None:
         """The reader is gone: nothing waits for it any more."""
@@ -254,13 +277,13 @@ class StatefulWriter:
         if not self.is_connected and self._acks.pacing.wants_group:
             self._stopped_by = GROUP
             return 0, []
-        in_set = self._coherent_set != 0
+        in_set = self._sets.begun != 0
         framing = overhead(flags, with_key_hash=key_hashes is not None, in_coherent_set=in_set)
         count, self._stopped_by = self._acceptable(samples, framing, now)
         stuck = self._stopped_by not in ("", FLOW_CONTROLLER)
         if stuck and in_set and not count and self.window.is_full_of_one_set:
             raise UsageError(
-                f"the coherent set begun at sample {self._coherent_set} is too large: {self._stopped_by} is reached "
+                f"the coherent set begun at sample {self._sets.begun} is too large: {self._stopped_by} is reached "
                 f"at {self.unacknowledged_bytes >> 10} KiB, and readers acknowledge nothing of a set before its end; "
                 "end it sooner (in Spark: more partitions, or presentation.coherent_access=false)"
             )
@@ -299,6 +322,16 @@ class StatefulWriter:
             wrote = True
         self._note_blocked(self._stopped_by, now, wrote=wrote)
 
+    def check_fits(self, samples: Samples) -> None:
+        """UsageError for samples that can never be taken all at once."""
+        window = min(self.policy.send_window_bytes, self.positions.term_window * 7 // 8)
+        nbytes = int(samples.all_lengths().sum()) + samples.count * overhead(0, with_key_hash=False)
+        if samples.count > 1 and nbytes > window:
+            raise UsageError(
+                f"{samples.count} samples of {nbytes} bytes never fit at once: {window} bytes may be on their way; "
+                "write them, or offer fewer"
+            )
+
     def claim(self, size: int, *, timestamp: int, now: int) -> SampleClaim | None:
         """Room for one sample of ``size`` bytes, padded to a multiple of 4, in the publication log; None: not now.
 
@@ -308,48 +341,23 @@ class StatefulWriter:
         padded = size + 3 & ~3
         if padded + overhead(0, with_key_hash=False) > self._framing.budget:
             raise UsageError(f"a sample of {size} bytes is too large to be claimed; write it")
-        if self._coherent_set:
+        if self._sets.begun:
             raise UsageError("no sample can be claimed in a coherent set; write it")
         one = Samples.uniform(np.zeros(padded, np.uint8), 1, padded)
         count, self._stopped_by = self._acceptable(one, overhead(0, with_key_hash=False), now)
         self._note_blocked(self._stopped_by, now, wrote=False)
         if not count:
             return None
-        history, self._time_written = self._history, (timestamp, now)
-        claim = self._claims.make(
-            padded, self.last_sn + 1, timestamp=timestamp, batch_sn=history.last_batch_sn, now=now
-        )
-        if self._keeps:
-            history.append(claim.change)
-        if self._awaited:
-            self.window.add(claim.change)
-        history.last_sn = claim.sn
-        self.counters.written_samples += 1
-        self.counters.written_bytes += claim.change.nbytes
-        return claim
+        self._time_written = timestamp, now
+        return self._claims.make(padded, timestamp=timestamp, keep=self._keeps, now=now)
 
     def commit(self, claim: SampleClaim, *, now: int) -> bool:
         """The sample is complete. False: it took too long, and was given up."""
-        if not (self._claims.end(claim) and claim.claim.commit()):
-            return False
-        claim.change.is_claimed = False
-        self._transmit(now)
-        self._acks.written(now)
-        return True
+        return self._claims.commit(claim, now)
 
     def abort(self, claim: SampleClaim, *, now: int) -> None:
         """There will be no such sample."""
-        if self._claims.end(claim):
-            self._withdraw(claim, now)
-
-    def _withdraw(self, claim: SampleClaim, now: int) -> None:
-        claim.claim.abort()
-        self._history.withdraw(claim.change)
-        self._publication.withdraw(claim.change)
-        self._broadcast.gap(claim.sn, claim.sn)
-        self.counters.written_samples -= 1
-        self._transmit(now)
-        self._acks.written(now)
+        self._claims.abort(claim, now)
 
     def resume(self, *, now: int) -> None:
         """What :meth:`send` made is on its way now: the time that took is not the user's."""
@@ -378,53 +386,29 @@ class StatefulWriter:
 
     def begin_coherent_set(self, *, now: int) -> None:
         """What is written until :meth:`end_coherent_set` becomes visible together (RTPS 2.5 §8.7.5)."""
-        if self._coherent_set:
-            raise UsageError("a coherent set is open already")
+        self._sets.check_open(is_open=False)
         self.flush(now=now, reason=FlushReason.COHERENT_SET)
-        self._coherent_set = self.last_sn + 1
-        self._newest_set = self._coherent_set, INFINITE
-        self._history.begin_set()
-        self.window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * self._framing.budget))
+        self._sets.begin(self._framing.budget)
 
     def end_coherent_set(self, *, now: int) -> None:
-        if not self._coherent_set:
-            raise UsageError("no coherent set is open")
+        self._sets.check_open(is_open=True)
         self.flush(now=now, reason=FlushReason.COHERENT_SET)
-        begun, self._coherent_set = self._coherent_set, 0
-        if self.last_sn >= begun:
-            sn = self.last_sn + 1
-            end = frame_end_of_coherent_set(self.guid.entity, sn)
-            change = Change(sn, sn, self._time_written[0], end, self._history.last_batch_sn)
-            self._write([change], 1, now)
+        if (marker := self._sets.end_marker(self._time_written[0])) is not None:
+            self._write([marker], 1, now)
             self.counters.written_samples -= 1  # it is no sample of the user's
-            self._history.note_end_marker(sn)
-            self._acks.written(now)
-        self._newest_set = begun, self.last_sn
-        self._history.end_set()
-        self.window.end_set()
+        self._sets.ended(marker, now)
 
     def abort_coherent_set(self, *, now: int) -> None:
-        """The set does not become visible: what nobody has of it is irrelevant, and readers with coherent access
-        drop what they hold. Others keep what they have got."""
-        if not self._coherent_set:
-            raise UsageError("no coherent set is open")
+        """The set does not become visible (:meth:`.CoherentSets.abort`)."""
+        self._sets.check_open(is_open=True)
         if self._batcher is not None:
             self._batcher.discard()
-        begun, self._coherent_set = self._coherent_set, 0
-        self.window.end_set()
-        if self.last_sn < begun:
-            self._history.end_set()
-            return
-        self._broadcast.gap(begun, self._history.abort_set())
-        self._publication.give_up(begun)
-        self._acks.given_up(begun, now)
-        self._acks.written(now)
-        self.request_acknowledgment(now)
+        self._sets.abort(now)
 
     def _send_pending(self, pending: PendingBatch, now: int) -> None:
         """Number, frame, keep and send samples that go together."""
         history, first_sn = self._history, self.last_sn + 1
-        framing, coherent_set = self._framing, self._coherent_set
+        framing, coherent_set = self._framing, self._sets.begun
         framed: Iterable[Change] = ()
         if self._goes_in_trains(pending):
             framed = self._publication.trains(
@@ -457,7 +441,7 @@ class StatefulWriter:
         samples, flags = pending.samples, pending.flags
         if not samples.is_uniform or pending.timestamps is not None or not isinstance(flags, int):
             return False
-        in_set = self._coherent_set != 0
+        in_set = self._sets.begun != 0
         size = samples.size + overhead(
             flags, with_key_hash=pending.key_hashes is not None, in_coherent_set=in_set
         )
@@ -475,7 +459,7 @@ class StatefulWriter:
         if blocked_by:
             self.counters.back_pressured += 1
             if wrote and self.window.has_unannounced and self.policy.heartbeats_per_max_samples:
-                self._piggyback(now)
+                self._sender.piggyback(now)
         if blocked_by or self.blocked_by:
             self._acks.blocked(bool(blocked_by), now)
         self.blocked_by = blocked_by
@@ -495,91 +479,12 @@ class StatefulWriter:
                 history.last_sn = change.last_sn
                 self.counters.written_bytes += change.nbytes
         history.last_sn = last_sn
-        self._transmit(now)
-
-    def _transmit(self, now: int) -> None:
-        """Send what is published, as far as flow control lets it (Aeron's sender)."""
-        publication, pacing = self._publication, self._acks.pacing
-        unsent = publication.unsent
-        while unsent:
-            change = unsent[0]
-            if change.is_claimed:
-                break
-            if change.position > pacing.limit and not self._is_in_newest_set(change):
-                # What is larger than the whole window goes alone.
-                alone = pacing.has_consumed(self.positions.snd_pos)
-                if not publication.divide(pacing.limit, at_least=alone) and not alone:
-                    self.positions.back_pressured()
-                    self.counters.flow_control_limits += 1
-                    break
-                change = unsent[0]
-            publication.sent(change)
-            if not self._history.is_over(change):
-                self._send(change, now)
-        publication.settle()
-        publication.conduct()
-        self.positions.on_limit(self._shown_limit)
-
-    @property
-    def _shown_limit(self) -> int:
-        """``snd_lmt``: without status messages what the send window lets in."""
-        limit = self._acks.pacing.limit
-        if limit < INFINITE:
-            return limit
-        free = max(0, self.policy.send_window_bytes - self.window.nbytes) if self._awaited else 0
-        return self.positions.pub_pos + free
-
-    def _is_in_newest_set(self, change: Change) -> bool:
-        """Of a coherent set nothing is consumed before its end: it is sent whole."""
-        first, last = self._newest_set
-        return first <= change.first_sn <= last
+        self._sender.transmit(now)
 
     @property
     def _keeps(self) -> bool:
         """Whether somebody may ask again for what is written."""
         return bool(self._awaited) or self.qos.is_transient_local
-
-    def _send(self, change: Change, now: int) -> None:
-        """Queue a change's first and only sending to all; HEARTBEATs ride along where they are due."""
-        if not self.readers:
-            return
-        if self.is_asynchronous:
-            self.backlog += change.nbytes
-        if not isinstance(change.content, Block):
-            self._broadcast.samples(change, change.first_sn, change.last_sn)
-            self._sent(change.units, change.nbytes, change.last_sn, now)
-            return
-        first = change.first_sn
-        while first <= change.last_sn:
-            last = min(change.last_sn, first + self.window.until_heartbeat - 1)
-            self._broadcast.samples(change, first, last)
-            nbytes = change.content.end_of(last) - change.content.end_of(first - 1)
-            self._sent(last - first + 1, nbytes, last, now)
-            first = last + 1
-
-    def _sent(self, count: int, nbytes: int, last_sn: int, now: int) -> None:
-        if self.window.sent(count, nbytes) and self._acks.readers:
-            self._piggyback(now, last_sn)
-
-    # --- heartbeats ------------------------------------------------------------------------------
-
-    def request_acknowledgment(self, now: int) -> None:
-        """Ask every reader that is behind to acknowledge, now."""
-        if self._acks.schedule.waiting:
-            self._piggyback(now)
-
-    def _piggyback(self, now: int, last_sn: int | None = None) -> None:
-        """A HEARTBEAT to all readers, behind the data queued so far."""
-        count = self._heartbeats.next(now)
-        self._broadcast.heartbeat(lambda form: self._heartbeats.to_all(form, count, last_sn))
-        self.window.announced()
-        self._acks.schedule.all_told(self._history.sent_sn, now)
-
-    def _heartbeat_to(self, proxy: ReaderProxy, now: int) -> None:
-        """A HEARTBEAT to one reader."""
-        packer = Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
-        packer.add(self._heartbeats.to_one(proxy, now))
-        self._queue(packer)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -600,23 +505,12 @@ class StatefulWriter:
         if self._batcher is not None and flush_at is not None and flush_at <= now:
             self._fit_batches()
             self.send(self._batcher.handle_timer(now), now=now)
-        for claim in self._claims.overdue(now):
-            self.counters.unblocked_publications += 1
-            self._withdraw(claim, now)
+        self._claims.handle_timer(now)
         self._progress(now)
         if self.is_congested:
             return
         self._requests.handle_timer(now)
-        due = self._acks.due(now)
-        if len(due) == 1:
-            self._heartbeat_to(due[0], now)
-        elif due:
-            count = self._heartbeats.next(now)
-            for form in dict.fromkeys(proxy.form for proxy in due):
-                destinations = [proxy.info.destinations for proxy in due if proxy.form == form]
-                packer = Packer(self.message_size, union_of(destinations), None)
-                packer.add(self._heartbeats.to_all(form, count))
-                self._queue(packer)
+        self._sender.heartbeat(self._acks.due(now), now)
 
     def _expire(self, now: int) -> None:
         """Nobody is sent again, or waited for to have, what has outlived its LIFESPAN."""
@@ -653,7 +547,7 @@ class StatefulWriter:
             self._expire(now)
             self._requests.made(proxy, now, wait=self.is_congested)
         elif not final:
-            self._heartbeat_to(proxy, now)
+            self._sender.heartbeat((proxy,), now)
 
     def on_status_message(self, reader: Guid, message: StatusMessage, *, now: int) -> None:
         """A reader of ours says what it has consumed, and what more it takes."""
@@ -667,9 +561,7 @@ class StatefulWriter:
     def on_rtt_measurement(self, reader: Guid, message: RttMeasurement) -> None:
         """A reader measures how long an answer takes: this is it."""
         if (proxy := self._reader(reader)) is not None and not message.reply:
-            packer = Packer(self.message_size, proxy.info.destinations, proxy.guid.prefix)
-            packer.add(replace(message, reply=True, reception_delta=0).encode())
-            self._queue(packer)
+            self._sender.answer(proxy, replace(message, reply=True, reception_delta=0).encode())
 
     def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
         """How far matched readers on this host, and spies, have read the publication log.
@@ -693,9 +585,9 @@ class StatefulWriter:
         """Acknowledgements, or their absence, may let more be sent."""
         for proxy in self._acks.take_dropped():
             self._requests.forget(proxy.guid)
-            self._heartbeat_to(proxy, now)
+            self._sender.heartbeat((proxy,), now)
         if self._publication.unsent:
-            self._transmit(now)
+            self._sender.transmit(now)
         self._connect()
 
     def _connect(self) -> None:
@@ -705,6 +597,11 @@ class StatefulWriter:
         else:
             self.positions.disconnect()
         self._publication.conduct()
+
+    @property
+    def max_position(self) -> int:
+        """Where the publication log ends for ever: its term ids are used up."""
+        return self.positions.term_length << 31
 
     @property
     def is_connected(self) -> bool:
@@ -764,15 +661,15 @@ class StatefulWriter:
 
     def outgoing(self) -> list[Outgoing]:
         """What to send now."""
-        out, self._out = self._out, []
-        self._publication.handed_over()
-        return out + self._broadcast.take()
+        return self._sender.outgoing()
+
+    def request_acknowledgment(self, now: int) -> None:
+        """Ask every reader that is behind to acknowledge, now."""
+        self._sender.request_acknowledgment(now)
 
     def assert_liveliness(self, now: int) -> None:
-        """Tell all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""
-        self._heartbeats.asserts_liveliness = True
-        self._piggyback(now)
-        self._heartbeats.asserts_liveliness = False
+        """Tell all readers that this MANUAL_BY_TOPIC writer lives."""
+        self._sender.assert_liveliness(now)
 
     def _redirect(self) -> None:
         """Who is matched changed: what is packed goes to those before, and all fits the smallest of those now."""
@@ -781,10 +678,6 @@ class StatefulWriter:
         self._broadcast.redirect(self.readers.values(), message_size)
         budget = message_size - DATAGRAM_ROOM
         self._framing = Framing(self.guid.entity, budget, fragment_size_for(budget), self.batch)
-
-    def _queue(self, packer: Packer) -> None:
-        if packer.destinations:
-            self._out += packer.packed
 
     def _form_for(self, info: ReaderInfo) -> str:
         """How a reader is sent batches."""

@@ -1,0 +1,115 @@
+"""Writing without waiting: offers and claims answer a position, or why not; from several threads at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from net_scene import RELIABLE, Scene, numbered, scene_of
+
+from spark_rtps.transport.errors import UsageError
+from spark_rtps.transport.log.publication_log import PublicationResult
+from spark_rtps.transport.net.claims import BufferClaim
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy, WriterPolicy
+
+FLOW = FlowControlPolicy(term_length=64 << 10, unblock_timeout=300_000_000)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with scene_of(104) as scene:
+        yield scene
+
+
+def claimed(writer: PublishingWriter, number: int, source: int = 0) -> BufferClaim:
+    """Room for one more, as soon as there is any, filled."""
+    payload = numbered(number, 1, source=source, size=16).data
+    while not isinstance(claim := writer.try_claim(16), BufferClaim):
+        assert claim is PublicationResult.BACK_PRESSURED
+        writer.node.do_work()
+        time.sleep(0.001)
+    claim.data[:] = payload
+    return claim
+
+
+def test_an_offer_without_a_reader_is_not_connected(scene: Scene) -> None:
+    writer = scene.node().create_writer("T", "Type", RELIABLE, policy=PublicationPolicy(flow_control=FLOW))
+    assert writer.offer(numbered(0, 3)) == PublicationResult.NOT_CONNECTED
+    assert writer.try_claim(16) == PublicationResult.NOT_CONNECTED
+    assert writer.writer.last_sn == 0
+
+
+def test_an_offer_answers_the_position_behind_it(scene: Scene) -> None:
+    node = scene.node()
+    received = scene.reader(scene.node())
+    writer = scene.writer(node, flow_control=FLOW)
+    first = writer.offer(numbered(0, 3))
+    second = writer.offer(numbered(3, 3))
+    assert 0 < first < second == writer.writer.positions.pub_pos
+    scene.wait(lambda: received.numbers == [0, 1, 2, 3, 4, 5])
+
+
+def test_an_offer_is_all_or_nothing(scene: Scene) -> None:
+    received = scene.reader(scene.node())
+    policy = WriterPolicy(send_window_bytes=20_000)
+    writer = scene.writer(scene.node(), flow_control=FLOW, writer=policy)
+    answers = [writer.offer(numbered(100 * i, 100, size=64)) for i in range(30)]
+    taken = [i for i, answer in enumerate(answers) if answer > 0]
+    assert {answer for answer in answers if answer <= 0} <= {PublicationResult.BACK_PRESSURED}
+    expected = [100 * i + n for i in taken for n in range(100)]
+    scene.wait(lambda: received.numbers == expected)
+    with pytest.raises(UsageError, match="never fit at once"):
+        writer.offer(numbered(0, 1_000, size=64))
+
+
+def test_after_the_node_has_closed(scene: Scene) -> None:
+    scene.reader(scene.node())
+    node = scene.node()
+    writer = scene.writer(node, flow_control=FLOW)
+    node.close()
+    assert writer.offer(numbered(0, 1)) == PublicationResult.CLOSED
+    assert writer.try_claim(16) == PublicationResult.CLOSED
+
+
+def test_claims_of_several_threads_arrive_once_and_in_order(scene: Scene) -> None:
+    received = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), flow_control=FLOW)
+
+    def publish(source: int) -> None:
+        rng = np.random.default_rng(source)
+        for number in range(150):
+            with claimed(writer, number, source):
+                time.sleep(float(rng.random()) / 5_000)
+
+    threads = [threading.Thread(target=publish, args=(source,)) for source in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for source in range(4):
+        scene.wait(lambda source=source: received.of(source) == list(range(150)))
+
+
+def test_a_claim_that_is_forgotten_blocks_nobody_for_long(scene: Scene) -> None:
+    received = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), flow_control=FLOW)
+    forgotten = claimed(writer, 0)
+    writer.write(numbered(1, 2))
+    scene.wait(lambda: received.numbers == [1, 2])
+    assert not forgotten.commit()
+    assert writer.writer.counters.unblocked_publications == 1
+    assert writer.wait_for_acknowledgments(5) == {}
+
+
+def test_a_claim_whose_filling_fails_is_given_up(scene: Scene) -> None:
+    received = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), flow_control=FLOW)
+    with pytest.raises(ZeroDivisionError), claimed(writer, 0):
+        raise ZeroDivisionError
+    with claimed(writer, 1):
+        pass
+    scene.wait(lambda: received.numbers == [1])
