@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from interop.cyclone_peer import CyclonePeer
 from interop.subscription import Subscription
 
 from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.offload import messages
 from spark_rtps.transport.protocol.outgoing import Datagram
 
 _DOMAINS = itertools.cycle(range(100, 140))
@@ -87,7 +89,8 @@ def lossy(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> 
         send = node.sockets.send
 
         def send_most(datagrams: Iterable[Datagram]) -> int:
-            return send([each for each in datagrams if random.random() * 1000 >= per_mille])
+            each_alone = chain.from_iterable(map(messages, datagrams))
+            return send([each for each in each_alone if random.random() * 1000 >= per_mille])
 
         monkeypatch.setattr(node.sockets, "send", send_most)
         return node

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from pcap import write_pcap
 
 from spark_rtps.transport.limits import FRAGMENT_SIZE
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.offload import messages
 from spark_rtps.transport.protocol.outgoing import Datagram
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
@@ -73,8 +75,8 @@ def node(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, sent
     send = node.sockets.send
 
     def record(datagrams: Iterable[Datagram]) -> int:
-        datagrams = list(datagrams)
-        sent.extend(message for datagram in datagrams for message in datagram.messages())
+        datagrams = list(chain.from_iterable(map(messages, datagrams)))
+        sent.extend(b"".join(map(bytes, each.buffers)) for each in datagrams)
         return send([datagram for datagram in datagrams if random.random() >= 0.1])
 
     monkeypatch.setattr(node.sockets, "send", record)
@@ -176,8 +178,8 @@ def test_wireshark_finds_every_sample_of_our_batches(
         def record(
             datagrams: Iterable[Datagram], send: Callable[[list[Datagram]], int] = node.sockets.send
         ) -> int:
-            datagrams = list(datagrams)
-            sent.extend(message for datagram in datagrams for message in datagram.messages())
+            datagrams = list(chain.from_iterable(map(messages, datagrams)))
+            sent.extend(b"".join(map(bytes, each.buffers)) for each in datagrams)
             return send([datagram for datagram in datagrams if random.random() >= 0.1])
 
         monkeypatch.setattr(node.sockets, "send", record)
