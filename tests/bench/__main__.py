@@ -1,7 +1,7 @@
 """``make bench``: every figure of the README, as ratios within one run.
 
-``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are receive, single, batching, ingest, publish, latency;
-all by default. Nothing else should run on the machine meanwhile.
+``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are receive, single, batching, flow, ipc, ingest, publish,
+latency; all by default. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from . import batching, figures
+from . import batching, figures, flow, ipc
 from .latency import latency
 
-FIGURES = ("receive", "single", "batching", "ingest", "publish", "latency")
+FIGURES = ("receive", "single", "batching", "flow", "ipc", "ingest", "publish", "latency")
 
 
 def run(wanted: list[str]) -> dict[str, Any]:
@@ -36,6 +36,10 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("single", figures.single_ours(domain + 2))
     if "batching" in wanted:
         note("batching", batching.batching(domain + 7))
+    if "flow" in wanted:
+        note("flow", flow.flow(domain + 9))
+    if "ipc" in wanted:
+        note("ipc", ipc.ipc(domain + 14))
     if {"ingest", "publish"} & set(wanted):
         with figures.spark_session() as spark:
             if "ingest" in wanted:
@@ -99,6 +103,14 @@ def main() -> None:
     console.print(report(results))
     if "batching" in results:
         console.print(*batching.tables(results["batching"]))
+    if "flow" in results:
+        console.print(*flow.tables(results["flow"]))
+    if "ipc" in results:
+        rates = results["ipc"]
+        console.print(
+            f"ipc against UDP loopback: {rates['ipc'] / 1e6:.2f} against {rates['udp'] / 1e6:.2f} "
+            f"million samples/s, {rates['ratio']:.2f} x"
+        )
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(results, file, indent=2)

@@ -80,7 +80,7 @@ def our_writer(domain: int, rate: int) -> None:
 
     node = Node(NodeConfig(domain=domain, interface="lo")).start()
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
-    writer = node.create_writer(TOPIC, TYPE_NAME, qos)
+    writer = node.create_writer(TOPIC, TYPE_NAME, qos, policy=_policy("log"))
     count = 20_000
     rows = np.zeros((count, 68), np.uint8)
     rows[:, 1] = 1  # CDR_LE
@@ -118,7 +118,7 @@ def policy_writer(domain: int, how: str) -> None:
     asked = json.loads(how)
     size, rate = asked["size"] + 4, asked["rate"]
     count = asked["block"] or max(256, min(20_000, (1 << 21) // size))
-    node = Node(NodeConfig(domain=domain, interface="lo")).start()
+    node = Node(NodeConfig(domain=domain, interface="lo", mtu=asked.get("mtu"))).start()
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
     writer = node.create_writer(TOPIC, TYPE_NAME, qos, policy=_policy(asked["mode"]))
     rows = np.zeros((count, size), np.uint8)
@@ -129,6 +129,8 @@ def policy_writer(domain: int, how: str) -> None:
     written, stopped = 0, _stopped()
     _say(ready=True)
     while not stopped.is_set() and not writer.wait_for_readers(1):
+        pass
+    while len(writer.ready_reliable_readers()) < asked.get("readers", 0) and not stopped.wait(0.02):
         pass
     started = time.monotonic()
     while not stopped.is_set():
@@ -151,6 +153,7 @@ def _policy(mode: str) -> Any:
     from spark_rtps.transport.protocol.policies import (
         BatchPolicy,
         Compression,
+        FlowControlPolicy,
         PublicationPolicy,
         WriterPolicy,
     )
@@ -166,7 +169,96 @@ def _policy(mode: str) -> Any:
         "data_batch": PublicationPolicy(batch=batch),
         "compressed": PublicationPolicy(batch=replace(batch, compression=Compression.LZ4)),
         "turbo": PublicationPolicy(batch=BatchPolicy(turbo_mode=True)),
+        "log": PublicationPolicy(flow_control=FlowControlPolicy(term_length=16 << 20)),
+        "ipc": PublicationPolicy(flow_control=FlowControlPolicy(term_length=16 << 20, ipc=True)),
+        **{
+            strategy: PublicationPolicy(
+                flow_control=FlowControlPolicy(strategy=strategy, group_tag=1, term_length=16 << 20)
+            )
+            for strategy in ("unicast", "min", "max", "tagged")
+        },
     }[name]
+
+
+def many_readers(domain: int, count: int) -> None:
+    """Receive with ``count`` participants in one process, each with a reader; rows of each at the end."""
+    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    nodes = [
+        Node(NodeConfig(domain=domain, interface="lo", receive_buffer=8 << 20)).open() for _ in range(count)
+    ]
+    rows, stopped = [0] * count, _stopped()
+    for i, node in enumerate(nodes):
+        reader = node.create_reader(TOPIC, TYPE_NAME, qos, keyed=False)
+
+        def take(i: int = i, reader: Any = reader) -> None:
+            rows[i] += sum(run.count for run in reader.take())
+
+        node.on_received = take
+    _say(ready=True)
+    began, counted = 0.0, rows
+    while not stopped.is_set():
+        busy = sum(node.do_work() for node in nodes)
+        if not busy:
+            nodes[0].run_once(0.0005)
+        if not began and min(rows) > 0:
+            began, counted = time.monotonic(), list(rows)
+    seconds = time.monotonic() - began
+    _say(rows=[after - before for after, before in zip(rows, counted, strict=True)], seconds=seconds)
+    for node in nodes:
+        node.close()
+
+
+def streams(domain: int, how: str) -> None:
+    """``count`` writers, or readers (JSON: role, count, seconds): idle first, then a small block to each in turn."""
+    import numpy as np
+
+    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
+    from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+    from spark_rtps.transport.wire.samples import Samples
+
+    asked = json.loads(how)
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    policy = PublicationPolicy(flow_control=FlowControlPolicy(term_length=64 << 10))
+    node, rows, stopped = Node(NodeConfig(domain=domain, interface="lo")), 0, _stopped()
+    topics = [f"{TOPIC}{i}" for i in range(asked["count"])]
+    node.start()
+    if asked["role"] == "read":
+        readers = [node.create_reader(topic, TYPE_NAME, qos, keyed=False) for topic in topics]
+
+        def take() -> None:
+            nonlocal rows
+            rows += sum(run.count for reader in readers for run in reader.take())
+
+        node.on_received = take
+        are_matched: Any = lambda: all(reader.writers for reader in readers)  # noqa: E731
+        writers = []
+    else:
+        writers = [node.create_writer(topic, TYPE_NAME, qos, policy=policy) for topic in topics]
+        are_matched = lambda: all(writer.has_ready_reader() for writer in writers)  # noqa: E731
+    _say(ready=True)
+    while not are_matched() and not stopped.wait(0.05):
+        pass
+    stopped.wait(2)
+    cpu, started = time.process_time(), time.monotonic()
+    stopped.wait(asked["seconds"])
+    idle = (time.process_time() - cpu) / (time.monotonic() - started)
+    samples = Samples.uniform(np.zeros(50 * 68, np.uint8), 50, 68)
+    started, written = time.monotonic(), 0
+    while not stopped.is_set() and time.monotonic() - started < asked["seconds"]:
+        for writer in writers:
+            writer.write(samples, timeout=5)
+            written += samples.count
+        if not writers:
+            stopped.wait(0.1)
+    busy = time.monotonic() - started
+    stopped.wait(1)
+    _say(idle=idle, rate=max(written, rows) / busy)
+    stopped.wait(60)
+    node.close()
 
 
 def cyclone_writer(domain: int, rate: int) -> None:
@@ -252,7 +344,18 @@ def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
     return endpoint, Sample64(id=1, seq=2, v=[float(i) for i in range(7)])
 
 
-ROLES = {f.__name__: f for f in (our_writer, policy_writer, cyclone_writer, cyclone_pinger, cyclone_reader)}
+ROLES = {
+    f.__name__: f
+    for f in (
+        our_writer,
+        policy_writer,
+        many_readers,
+        streams,
+        cyclone_writer,
+        cyclone_pinger,
+        cyclone_reader,
+    )
+}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](*(int(a) if a.isdigit() else a for a in sys.argv[2:]))  # type: ignore[operator]
