@@ -349,7 +349,7 @@ def impersonate(capture: Path) -> tuple[Participant, list[Run]]:
         entity_key=int.from_bytes(played.guid.entity[:3], "big"),
         now=0,
     )
-    reader = next(reader for reader in participant._readers if reader.guid == played.guid)
+    reader = next(reader for reader in participant.readers if reader.guid == played.guid)
     runs: list[Run] = []
     now = 0
     for datagram in pcap.read_pcap(capture):

@@ -83,7 +83,7 @@ def feed(participant: Participant, datagram: bytes, now: int) -> None:
     # at an odd place of a larger buffer, so that reading beyond the end would find something
     buffer = np.frombuffer(bytearray(b"\xa5" * 64 + datagram + b"\xa5" * 64), np.uint8)
     participant.receive(buffer, [(64, 64 + len(datagram), EVIL_IP)], now=now)
-    for reader in participant._readers:
+    for reader in participant.readers:
         for run in reader.take():
             run.samples(), run.timestamps(), run.key_hashes(), run.sample_flags()
     timer = participant.get_timer()
@@ -161,7 +161,7 @@ def test_mutated_captures(seed: int) -> None:
             for payload in (datagram.payload, *mutations(datagram.payload, rng)):
                 buffer = np.frombuffer(bytearray(payload), np.uint8)
                 participant.receive(buffer, [(0, len(payload), datagram.source)], now=now)
-                for reader in participant._readers:
+                for reader in participant.readers:
                     reader.take()
             timer = participant.get_timer()
             if timer is not None and timer <= now:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import numpy as np
 
@@ -42,7 +42,6 @@ from ..wire.submessages import (
     decode_submessage,
 )
 from .discovery.spdp import RemoteParticipant
-from .endpoints import LocalEndpoints
 from .reading.reader import StatefulReader
 from .writing.writer import StatefulWriter
 
@@ -50,8 +49,9 @@ _PAD: Final = 0x01
 _INFO_TS_SIZE: Final = 12
 _LOOKAHEAD_MIN: Final = 1024
 _HEARTBEAT_SIZE: Final = 32
-#: Datagrams up to this size on average are looked at together; larger ones hold many samples each.
-_SMALL_BYTES: Final = 4096
+#: Datagrams up to this size on average, that of jumbo frames, are looked at together; larger ones hold so many
+#: samples that it gains nothing.
+_SMALL_BYTES: Final = 9216
 #: What the COMPRESSED of one message may come to.
 _INFLATED_MAX: Final = 64 * UDP_PAYLOAD_MAX
 _DATA: Final = Data.KIND
@@ -62,6 +62,15 @@ _INFO_SRC: Final = InfoSource.KIND
 
 #: Where a datagram lies in the buffer, and where it came from ("" when nobody asked).
 Span = tuple[int, int, str]
+
+
+class Matches(Protocol):
+    """Who of ours reads whom (`endpoints.LocalEndpoints`)."""
+
+    @property
+    def routes(self) -> Mapping[Guid, list[StatefulReader]]: ...
+    @property
+    def hears_itself(self) -> bool: ...
 
 
 def _ignore(writer: Guid, now: int) -> None:
@@ -80,7 +89,7 @@ class MessageReceiver:
     def __init__(
         self,
         prefix: bytes,
-        endpoints: LocalEndpoints,
+        endpoints: Matches,
         writers: Mapping[bytes, StatefulWriter],
         remotes: Mapping[bytes, RemoteParticipant],
         drops: Counter[DropReason],

@@ -35,6 +35,7 @@ from ..structure import (
 from ..wire.compressed import CODECS
 from ..wire.samples import U8, Run
 from . import events
+from .agenda import Agenda
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
 from .discovery.participant_data import ParticipantData
@@ -141,10 +142,12 @@ class Participant:
             multicast=config.announce_multicast,
             emit=self._emit,
         )
-        self._readers: list[StatefulReader] = [reader for reader, _ in self._builtin_readers]
+        self._agenda = Agenda()
         self._writers: dict[bytes, StatefulWriter] = {
             writer.guid.entity: writer for writer, _ in self._builtin_writers
         }
+        for endpoint, _ in (*self._builtin_readers, *self._builtin_writers):
+            self._agenda.add(endpoint)
         self._flow = AsynchronousPublishing()
         #: Those whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
@@ -180,7 +183,7 @@ class Participant:
         guid = self._new_guid(KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY, entity_key)
         policy = policy or ReaderPolicy()
         reader = StatefulReader(guid, qos, policy=policy, resume=resume)
-        self._readers.append(reader)
+        self._agenda.add(reader)
         abilities = Abilities(
             batches=True,
             codecs=CODECS,
@@ -224,6 +227,7 @@ class Participant:
             log=log,
         )
         self._writers[guid.entity] = writer
+        self._agenda.add(writer)
         if policy.flow_controller is not None:
             self._flow.add(writer, policy.flow_controller, policy.transport_priority)
         abilities = Abilities(
@@ -241,6 +245,11 @@ class Participant:
         self._endpoints.add(data, writer, self._sedp.endpoints(), now=now)
         return writer
 
+    @property
+    def readers(self) -> list[StatefulReader]:
+        """Ours, those of discovery included."""
+        return self._agenda.all(StatefulReader)
+
     def delete_endpoint(self, guid: Guid, now: int) -> None:
         """Withdraw and forget a reader or writer of ours."""
         data = self._endpoints.remove(guid)
@@ -252,8 +261,7 @@ class Participant:
             self._flow.forget(guid)
             self._manual_writers = [writer for writer in self._manual_writers if writer.guid != guid]
             self._liveliness.remove_local(guid)
-        else:
-            self._readers = [reader for reader in self._readers if reader.guid != guid]
+        self._agenda.remove(guid)
 
     def _new_guid(self, kind: int, key: int | None) -> Guid:
         if self._closed:
@@ -304,8 +312,8 @@ class Participant:
         self._note_writes()
         outgoing: Iterator[Outgoing] = chain(
             self._spdp.outgoing(),
-            *(self._flow.pass_on(writer, now) for writer in self._writers.values()),
-            *(reader.outgoing() for reader in self._readers),
+            *(self._flow.pass_on(writer, now) for writer in self._agenda.talking(StatefulWriter)),
+            *(reader.outgoing() for reader in self._agenda.talking(StatefulReader)),
             self._flow.release(now) if asynchronous else (),
         )
         datagrams = pack(self.prefix, outgoing, self.config.message_size)
@@ -321,8 +329,7 @@ class Participant:
         if self._closed:
             return None
         timers = [self._spdp.get_timer(), self._liveliness.get_timer(), self._flow.get_timer()]
-        timers += [reader.get_timer() for reader in self._readers]
-        timers += [writer.get_timer() for writer in self._writers.values()]
+        timers.append(self._agenda.get_timer())
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
@@ -336,10 +343,7 @@ class Participant:
         self._liveliness.handle_timer(now)
         for guid in self._liveliness.lost(now=now):
             self._emit(events.LivelinessLost(guid, self._endpoints.topic_of(guid)))
-        for reader in self._readers:
-            reader.handle_timer(now)
-        for writer in self._writers.values():
-            writer.handle_timer(now)
+        self._agenda.handle_timer(now)
 
     # --- life -------------------------------------------------------------------------------------
 

@@ -265,6 +265,8 @@ class ReaderCounters:
     nacks_sent: int = 0
     nack_frags_sent: int = 0
     status_messages_sent: int = 0
+    #: Times a writer let this untethered reader go.
+    unavailable: int = 0
     #: Runs that were consumed already, and runs beyond what was offered and half as much again.
     underruns: int = 0
     overruns: int = 0

@@ -29,7 +29,7 @@ A transient-local reader starts at 1; any reader starts after what ``resume`` sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 import numpy as np
@@ -41,6 +41,7 @@ from ...wire.batch import Batch
 from ...wire.samples import Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
+from ..agenda import untouched
 from ..endpoint_info import WriterInfo
 from ..outgoing import Outgoing
 from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
@@ -79,6 +80,8 @@ class StatefulReader:
         self.counters = ReaderCounters()
         #: Set by an owner whose samples are not safe yet: nothing is acknowledged or requested meanwhile.
         self.hold_acknowledgments = False
+        #: Called when something is done to it (:mod:`..agenda`).
+        self.touch: Callable[[], None] = untouched
         self._delivered_before: dict[Guid, int] = dict(resume or {})
         self._budget = FragmentBudget()
         self._reassembly = Reassembly(self._budget, self.writers, self.counters)
@@ -99,6 +102,7 @@ class StatefulReader:
 
     def match_writer(self, info: WriterInfo, *, now: int) -> None:
         """Begin, or go on with new locators, with a writer."""
+        self.touch()
         known = self.writers.get(info.guid)
         reliable = self.qos.is_reliable and info.reliable
         if known is not None and known.reliable == reliable:
@@ -131,6 +135,7 @@ class StatefulReader:
 
         Not so those of discovery: a participant restarted under its old GUID begins it anew.
         """
+        self.touch()
         proxy = self.writers.pop(guid, None)
         if proxy is None:
             return
@@ -155,6 +160,7 @@ class StatefulReader:
 
     @window.setter
     def window(self, nbytes: int) -> None:
+        self.touch()
         delivery = self._delivery
         delivery.window = nbytes
         if self._status.starved:
@@ -190,6 +196,7 @@ class StatefulReader:
 
     def consumed(self, writer: Guid, sn: int, nbytes: int) -> None:
         """The owner is done with the runs of ``writer`` up to ``sn``, ``nbytes`` more than before."""
+        self.touch()
         proxy = self.writers.get(writer)
         if proxy is not None and self._status.on_consumed(proxy, sn, nbytes):
             self._responder.tell_at_once(proxy)
@@ -214,6 +221,7 @@ class StatefulReader:
         They may view the receive buffer: valid until the next receive. Nothing is acknowledged while there
         are any.
         """
+        self.touch()
         delivery = self._delivery
         ready, delivery.ready = delivery.ready, []
         return ready
@@ -229,6 +237,7 @@ class StatefulReader:
 
     def on_run(self, run: Run, *, now: int) -> None:
         """A run of DATA arrived."""
+        self.touch()
         proxy = self.writers.get(run.writer)
         if proxy is None:
             self.counters.unknown_writer += run.count
@@ -259,6 +268,7 @@ class StatefulReader:
 
     def on_batch(self, batch: Batch, *, now: int) -> None:
         """A DATA_BATCH arrived; its runs have memory of their own."""
+        self.touch()
         proxy = self.writers.get(batch.writer)
         runs = batch.runs
         if proxy is None:
@@ -340,6 +350,7 @@ class StatefulReader:
 
     def on_data_frag(self, writer: Guid, frag: DataFrag, timestamp: int, *, now: int) -> None:
         """Fragments of one sample arrived; ``timestamp`` is the source timestamp in force."""
+        self.touch()
         proxy = self.writers.get(writer)
         if proxy is None:
             self.counters.unknown_writer += 1
@@ -362,6 +373,7 @@ class StatefulReader:
 
     def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:
         """The writer says how much of a fragmented sample it has sent (RTPS 2.5 §8.3.8.7)."""
+        self.touch()
         proxy = self.writers.get(writer)
         if proxy is None or not proxy.reliable:
             return
@@ -382,6 +394,7 @@ class StatefulReader:
 
     def on_heartbeat(self, writer: Guid, heartbeat: Heartbeat, *, now: int) -> None:
         """The writer says what it has (RTPS 2.5 §8.3.8.6)."""
+        self.touch()
         proxy = self.writers.get(writer)
         if proxy is None or not proxy.reliable:
             return
@@ -401,6 +414,7 @@ class StatefulReader:
 
     def on_heartbeat_batch(self, writer: Guid, heartbeat: HeartbeatBatch, *, now: int) -> None:
         """The same of a writer of batches, which tells their numbers, too."""
+        self.touch()
         proxy = self.writers.get(writer)
         if proxy is None or not proxy.reliable:
             return
@@ -430,6 +444,7 @@ class StatefulReader:
 
     def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
         """Some sequence numbers will never come (RTPS 2.5 §8.3.8.4)."""
+        self.touch()
         proxy = self.writers.get(writer)
         if proxy is None or gap.start_sn < 1 or gap.irrelevant.base < gap.start_sn:
             return
@@ -448,6 +463,7 @@ class StatefulReader:
 
     def on_rtt_measurement(self, writer: Guid, message: RttMeasurement, *, now: int) -> None:
         """The writer answers how long a round trip takes."""
+        self.touch()
         proxy = self.writers.get(writer)
         if proxy is not None:
             self._status.on_rtt_measurement(proxy, message, now)
@@ -458,11 +474,17 @@ class StatefulReader:
 
     # --- time and answers ------------------------------------------------------------------------
 
+    @property
+    def has_more_to_say(self) -> bool:
+        """Whether something waits until acknowledgements are no longer held back."""
+        return self._responder.is_responding
+
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something arrives."""
         return self._responder.get_timer()
 
     def handle_timer(self, now: int) -> None:
+        self.touch()
         self._responder.handle_timer(now)
 
     def outgoing(self) -> list[Outgoing]:

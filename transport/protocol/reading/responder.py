@@ -402,6 +402,11 @@ class Responder:
 
     # --- out -------------------------------------------------------------------------------------
 
+    @property
+    def is_responding(self) -> bool:
+        """Whether something is to be said."""
+        return bool(self._responding)
+
     def outgoing(self, *, hold: bool, room: int) -> list[Outgoing]:
         """What to say now; while on ``hold`` only what acknowledges nothing, the rest is said later. ``room``:
         bytes the owner can take."""

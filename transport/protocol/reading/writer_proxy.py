@@ -46,6 +46,7 @@ class WriterProxy:
         "heartbeats",
         "held",
         "info",
+        "is_on_host",
         "last_sn",
         "nack_at",
         "nack_frag_count",
@@ -61,6 +62,7 @@ class WriterProxy:
         "reliable",
         "requested",
         "requested_fragments",
+        "resting",
         "sets",
         "stream",
         "synced",
@@ -93,6 +95,10 @@ class WriterProxy:
         self.batches: BatchNumbers | None = None
         self.fragments: dict[int, FragmentedSample] = {}
         self.stream = ReceivedStream()
+        #: It is let go: what it sends is dropped and acknowledged (:mod:`.untethered`).
+        self.resting = False
+        #: Its samples are read from its publication log.
+        self.is_on_host = False
         # what the writer says it has
         self.heard = False
         self.first_sn = 1

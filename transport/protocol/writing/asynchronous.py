@@ -61,7 +61,9 @@ class AsynchronousPublishing:
         for controller in self._controllers.values():
             yield from controller.release(now)
         for writer, controller, _ in self._writers.values():
-            writer.backlog = _backlog(controller, writer.guid)
+            if (backlog := _backlog(controller, writer.guid)) != writer.backlog:
+                writer.backlog = backlog
+                writer.touch()
 
     def get_timer(self) -> int | None:
         timers = [controller.get_timer() for controller in self._controllers.values()]

@@ -15,7 +15,7 @@ used before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from ...structure import INFINITE, Guid
 from ...wire.samples import NO_TIMESTAMP, U8, Samples
 from ...wire.status_messages import RttMeasurement, StatusMessage
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
+from ..agenda import untouched
 from ..counts import CountFilter
 from ..endpoint_info import ReaderInfo
 from ..outgoing import DATAGRAM_ROOM, Outgoing
@@ -103,6 +104,8 @@ class StatefulWriter:
         self._first_sn = first_sn
         self._history = WriterHistory(qos, first_sn)
         flow_control = flow_control or FlowControl(FlowControlPolicy())
+        #: Called when something is done to it (:mod:`..agenda`).
+        self.touch: Callable[[], None] = untouched
         self._publication = Publication(guid, self._history, flow_control.policy, log)
         #: How far is published and sent, and how far it may be.
         self.positions = self._publication.positions
@@ -199,6 +202,7 @@ class StatefulWriter:
 
     def match_reader(self, info: ReaderInfo, *, now: int) -> None:
         """Begin, or go on with new locators, with a reader."""
+        self.touch()
         known = self.readers.get(info.guid)
         reliable = self.qos.is_reliable and info.reliable
         positive_acks = not (self.policy.disable_positive_acks or info.no_positive_acks)
@@ -227,6 +231,7 @@ class StatefulWriter:
 
     def unmatch_reader(self, guid: Guid) -> None:
         """The reader is gone: nothing waits for it any more."""
+        self.touch()
         if (proxy := self.readers.pop(guid, None)) is None:
             return
         self._redirect()
@@ -270,6 +275,7 @@ class StatefulWriter:
 
         ``whole``: all of them or none.
         """
+        self.touch()
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         self._time_written = (timestamp, now)
@@ -313,6 +319,7 @@ class StatefulWriter:
 
     def send(self, batches: Iterable[PendingBatch], *, now: int) -> None:
         """Send what :meth:`queue` returned."""
+        self.touch()
         if self._history.is_mortal:
             self._history.note_time(*self._time_written)
             self._expire(now)
@@ -337,6 +344,7 @@ class StatefulWriter:
 
         It is to be handed to :meth:`commit` or :meth:`abort`; until then what is written behind it waits.
         """
+        self.touch()
         self.flush(now=now)
         padded = size + 3 & ~3
         if padded + overhead(0, with_key_hash=False) > self._framing.budget:
@@ -353,10 +361,12 @@ class StatefulWriter:
 
     def commit(self, claim: SampleClaim, *, now: int) -> bool:
         """The sample is complete. False: it took too long, and was given up."""
+        self.touch()
         return self._claims.commit(claim, now)
 
     def abort(self, claim: SampleClaim, *, now: int) -> None:
         """There will be no such sample."""
+        self.touch()
         self._claims.abort(claim, now)
 
     def resume(self, *, now: int) -> None:
@@ -366,6 +376,7 @@ class StatefulWriter:
 
     def flush(self, *, now: int, reason: FlushReason = FlushReason.FLUSH) -> None:
         """Send the batch in progress."""
+        self.touch()
         self._fit_batches()
         if self._batcher is not None and (batches := self._batcher.flush(reason)):
             self.send(batches, now=now)
@@ -386,11 +397,13 @@ class StatefulWriter:
 
     def begin_coherent_set(self, *, now: int) -> None:
         """What is written until :meth:`end_coherent_set` becomes visible together (RTPS 2.5 §8.7.5)."""
+        self.touch()
         self._sets.check_open(is_open=False)
         self.flush(now=now, reason=FlushReason.COHERENT_SET)
         self._sets.begin(self._framing.budget)
 
     def end_coherent_set(self, *, now: int) -> None:
+        self.touch()
         self._sets.check_open(is_open=True)
         self.flush(now=now, reason=FlushReason.COHERENT_SET)
         if (marker := self._sets.end_marker(self._time_written[0])) is not None:
@@ -400,6 +413,7 @@ class StatefulWriter:
 
     def abort_coherent_set(self, *, now: int) -> None:
         """The set does not become visible (:meth:`.CoherentSets.abort`)."""
+        self.touch()
         self._sets.check_open(is_open=True)
         if self._batcher is not None:
             self._batcher.discard()
@@ -488,6 +502,11 @@ class StatefulWriter:
 
     # --- time ------------------------------------------------------------------------------------
 
+    @property
+    def has_more_to_say(self) -> bool:
+        """After :meth:`outgoing`: no."""
+        return False
+
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something happens."""
         timers = [self._acks.get_timer(), self._deadline.get_timer(), self._history.get_timer()]
@@ -498,6 +517,7 @@ class StatefulWriter:
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
+        self.touch()
         self._expire(now)
         self.counters.offered_deadline_missed += self._deadline.missed(now)
         self._acks.handle_timer(now)
@@ -522,6 +542,7 @@ class StatefulWriter:
 
     def on_acknack(self, reader: Guid, acknack: AckNack, *, now: int) -> None:
         """A reader says what it has and what it lacks (RTPS 2.5 §8.3.8.1, §8.4.9.2)."""
+        self.touch()
         proxy = self._reader(reader)
         if proxy is None or not self._is_new(proxy.acknacks, acknack.count, now):
             return
@@ -529,6 +550,7 @@ class StatefulWriter:
 
     def on_acknack_batch(self, reader: Guid, acknack: AckNackBatch, *, now: int) -> None:
         """The same in numbers of batches."""
+        self.touch()
         proxy = self._reader(reader)
         if proxy is None or not self._is_new(proxy.batch_acknacks, acknack.count, now):
             return
@@ -551,6 +573,7 @@ class StatefulWriter:
 
     def on_status_message(self, reader: Guid, message: StatusMessage, *, now: int) -> None:
         """A reader of ours says what it has consumed, and what more it takes."""
+        self.touch()
         proxy = self._reader(reader)
         if proxy is None or not self._is_new(proxy.statuses, message.count, now):
             return
@@ -560,6 +583,7 @@ class StatefulWriter:
 
     def on_rtt_measurement(self, reader: Guid, message: RttMeasurement) -> None:
         """A reader measures how long an answer takes: this is it."""
+        self.touch()
         if (proxy := self._reader(reader)) is not None and not message.reply:
             self._sender.answer(proxy, replace(message, reply=True, reception_delta=0).encode())
 
@@ -569,6 +593,7 @@ class StatefulWriter:
         Such readers are sent nothing that lies there. Spies hold the publisher back, and simulate a connection if the
         policy says so.
         """
+        self.touch()
         changed = [each for each in self.readers.values() if each.is_on_host != (each.guid in readers)]
         for each in changed:
             each.is_on_host = not each.is_on_host
@@ -641,6 +666,7 @@ class StatefulWriter:
 
     def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
         """A reader lacks fragments of one sample (RTPS 2.5 §8.3.8.10)."""
+        self.touch()
         proxy = self._reader(reader)
         if proxy is None or not self._is_new(proxy.nack_frags, nack.count, now):
             return
@@ -665,10 +691,12 @@ class StatefulWriter:
 
     def request_acknowledgment(self, now: int) -> None:
         """Ask every reader that is behind to acknowledge, now."""
+        self.touch()
         self._sender.request_acknowledgment(now)
 
     def assert_liveliness(self, now: int) -> None:
         """Tell all readers that this MANUAL_BY_TOPIC writer lives."""
+        self.touch()
         self._sender.assert_liveliness(now)
 
     def _redirect(self) -> None:

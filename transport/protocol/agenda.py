@@ -1,0 +1,105 @@
+"""Which endpoints of a participant have something to do: a thousand that have not cost nothing.
+
+Invariants: an endpoint that may have something to say is among ``_talking``; one whose timer may have changed since it
+was asked for it is among ``_unsettled``; of all others ``_timers`` holds the timer, and the heap an entry for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from ..structure import Guid
+
+
+class Endpoint(Protocol):
+    """A reader or writer; it calls ``touch`` whenever something is done to it."""
+
+    guid: Guid
+    touch: Callable[[], None]
+
+    @property
+    def has_more_to_say(self) -> bool: ...
+    def get_timer(self) -> int | None: ...
+    def handle_timer(self, now: int) -> None: ...
+
+
+_E = TypeVar("_E", bound=Endpoint)
+
+
+def untouched() -> None:
+    """Of endpoints that nobody looks after."""
+
+
+class Agenda:
+    """What the endpoints of one participant have to do."""
+
+    def __init__(self) -> None:
+        self._endpoints: dict[int, Endpoint] = {}
+        self._talking: dict[int, None] = {}
+        self._unsettled: dict[int, None] = {}
+        self._timers: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+        self._numbers = itertools.count()
+
+    def add(self, endpoint: Endpoint) -> None:
+        number = next(self._numbers)
+        talking, unsettled = self._talking, self._unsettled
+
+        def touch() -> None:
+            talking[number] = unsettled[number] = None
+
+        self._endpoints[number] = endpoint
+        endpoint.touch = touch
+        touch()
+
+    def remove(self, guid: Guid) -> None:
+        for number in [number for number, each in self._endpoints.items() if each.guid == guid]:
+            self._endpoints.pop(number).touch = untouched
+            self._talking.pop(number, None)
+            self._unsettled.pop(number, None)
+            self._timers.pop(number, None)
+
+    def all(self, kind: type[_E]) -> list[_E]:
+        """All endpoints of a kind."""
+        return [each for each in self._endpoints.values() if isinstance(each, kind)]
+
+    def talking(self, kind: type[_E]) -> Iterator[_E]:
+        """Endpoints of a kind that may have something to say, which they do now."""
+        for number in list(self._talking):
+            endpoint = self._endpoints[number]
+            if isinstance(endpoint, kind):
+                del self._talking[number]
+                self._unsettled[number] = None
+                yield endpoint
+                if endpoint.has_more_to_say:
+                    self._talking[number] = None
+
+    def get_timer(self) -> int | None:
+        """When the first of them wants to be called."""
+        timers, heap = self._timers, self._heap
+        for number in self._unsettled:
+            timer = self._endpoints[number].get_timer()
+            if timer is None:
+                timers.pop(number, None)
+            elif timers.get(number) != timer:
+                timers[number] = timer
+                heapq.heappush(heap, (timer, number))
+        self._unsettled.clear()
+        while heap and timers.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)  # it has another one by now
+        return heap[0][0] if heap else None
+
+    def handle_timer(self, now: int) -> None:
+        """Call those that want to be called."""
+        due = []
+        while (timer := self.get_timer()) is not None and timer <= now:
+            number = heapq.heappop(self._heap)[1]
+            del self._timers[number]
+            due.append(number)
+        for number in due:
+            if (endpoint := self._endpoints.get(number)) is not None:
+                self._talking[number] = self._unsettled[number] = None
+                endpoint.handle_timer(now)
