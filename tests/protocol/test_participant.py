@@ -15,7 +15,7 @@ from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing import broadcast as broadcast_module
-from spark_rtps.transport.protocol.writing import writer as writer_module
+from spark_rtps.transport.protocol.writing import sender as sender_module
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import (
@@ -391,7 +391,7 @@ def test_a_hundred_idle_participants_cost_next_to_nothing(monkeypatch: pytest.Mo
     def too_dear(*_: object) -> None:
         raise AssertionError("where all of them are is not to be asked while nothing is sent")
 
-    monkeypatch.setattr(writer_module, "union_of", too_dear)
+    monkeypatch.setattr(sender_module, "union_of", too_dear)
     monkeypatch.setattr(broadcast_module, "union_of", too_dear)
     started = time.process_time()
     for _ in range(1_000):

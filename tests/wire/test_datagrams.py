@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.protocol.endpoints import LocalEndpoints
+from spark_rtps.transport.protocol.message_receiver import MessageReceiver
+from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire import datagrams as wire_datagrams
 from spark_rtps.transport.wire.datagrams import DATAGRAMS_MIN, scan_datagrams
+from spark_rtps.transport.wire.framing import frame
 from spark_rtps.transport.wire.message import Header
-from spark_rtps.transport.wire.submessages import Data, Heartbeat, InfoTimestamp
+from spark_rtps.transport.wire.numbers import SequenceNumberSet
+from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, Run, Samples
+from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat, InfoTimestamp
 
 ENCAPSULATION = b"\x00\x01\x00\x00"
 
 
-def lay_out(datagrams: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Datagrams one behind another as the sockets drain them: each start a multiple of 8."""
+def lay_out(datagrams: Sequence[bytes], alignment: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Datagrams one behind another as the sockets drain them: each start a multiple of 8, or of 4 in trains."""
     data, starts, stops = b"", [], []
     for datagram in datagrams:
         starts.append(len(data))
         data += datagram
         stops.append(len(data))
-        data += bytes(-len(data) % 8)
+        data += bytes(-len(data) % alignment)
     return np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(stops, np.int64)
 
 
@@ -71,7 +85,7 @@ def test_a_drain_holds_what_its_datagrams_hold(
     data, starts, stops = lay_out(datagrams)
     found = scan_datagrams(data, starts, stops)
     seen = {}
-    for run, heartbeat_at in found.runs:
+    for _, run, heartbeat_at in found.runs:
         assert heartbeat_at < 0 or data[heartbeat_at] == Heartbeat.KIND
         for i in range(run.count):
             stamp = int(run.timestamps()[i])
@@ -112,3 +126,304 @@ def test_the_heartbeat_that_asks_for_an_answer_is_the_one_named() -> None:
 def test_datagrams_too_short_to_hold_a_sample_are_left() -> None:
     data, starts, stops = np.zeros(40, np.uint8), np.arange(0, 40, 4), np.arange(4, 44, 4)
     assert scan_datagrams(data, starts, stops) == ([], list(range(10)))
+
+
+# --- datagrams of many samples -------------------------------------------------------------------
+
+
+class Recorder:
+    """A reader that writes down what it is told, in order, by writer."""
+
+    def __init__(self) -> None:
+        self.guid = Guid(bytes(12), b"\0\0\0\4")
+        self.told: defaultdict[Guid, list[object]] = defaultdict(list)
+        self.runs = 0
+
+    def on_run(self, run: Run, *, now: int) -> None:
+        self.runs += 1
+        samples, stamps, hashes = run.samples(), run.timestamps(), run.key_hashes()
+        if run.stride and run.payload_length:  # whoever decodes looks at one of them
+            assert len(np.unique(samples.rows()[:, :2], axis=0)) == 1
+        for i, sn in enumerate(run.sequence_numbers().tolist()):
+            key = b"" if hashes is None else hashes[i].tobytes()
+            flags, stamp = int(run.sample_flags()[i]), int(stamps[i])
+            payload = bytes(samples.payload(i))
+            self.told[run.writer].append((sn, payload, stamp, flags, key, run.coherent_set, run.reader_id))
+
+    def on_heartbeat(self, writer: Guid, heartbeat: Heartbeat, *, now: int) -> None:
+        self.told[writer].append(heartbeat)
+
+    def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
+        self.told[writer].append(gap)
+
+    def on_data_frag(self, writer: Guid, *submessage: object, now: int) -> None:
+        self.told[writer].append(submessage)
+
+    on_batch = on_heartbeat_batch = on_heartbeat_frag = on_rtt_measurement = on_gap
+
+
+class _Routes(dict[Guid, Any]):
+    """Every writer is matched with the same readers."""
+
+    def __init__(self, readers: list[Recorder]) -> None:
+        super().__init__()
+        self._readers = readers
+
+    def get(self, key: Guid, default: object = None) -> Any:
+        return self._readers
+
+
+def told(
+    datagrams: Sequence[bytes], alignment: int, *, together: bool
+) -> tuple[Recorder, Counter[DropReason]]:
+    """What readers are told of the datagrams of a drain, taken together or each alone."""
+    data, starts, stops = lay_out(datagrams, alignment)
+    reader, drops = Recorder(), Counter[DropReason]()
+    endpoints = cast(LocalEndpoints, SimpleNamespace(routes=_Routes([reader]), hears_itself=False))
+    receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops)
+    spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    for start, stop, ip in receiver.receive_runs(data, spans, now=1) if together else spans:
+        receiver.receive(data, memoryview(data), start, stop, ip, now=1)
+    return reader, drops
+
+
+def many(writer: int, stamp: int, body: bytes) -> bytes:
+    return Header((2, 1), b"\x01\x7e", bytes([writer]) * 12).encode() + InfoTimestamp(stamp).encode() + body
+
+
+def train(
+    writer: int, sn: int, count: int, size: int, budget: int, stamp: int = 0, **how: Any
+) -> tuple[list[bytes], int]:
+    """Datagrams of equal samples of ``size`` bytes, as our writers send them, and the next sequence number."""
+    rows = (np.arange(count * size, dtype=np.uint32) * 7).astype(np.uint8).reshape(count, size)
+    rows[:, :4] = list(ENCAPSULATION)
+    blocks = frame(Samples.uniform(rows.reshape(-1), count, size), b"\0\0\1\2", sn, budget=budget, **how)
+    return [many(writer, stamp, block.data.tobytes()) for block in blocks], sn + count
+
+
+@st.composite
+def trains(draw: st.DrawFn) -> list[bytes]:
+    """Drains in which stretches of equal datagrams are common, cut in every way."""
+    writers = draw(st.integers(1, 2))
+    next_sn = {w: draw(st.sampled_from([1, (1 << 32) - 40, 1 << 33])) for w in range(1, writers + 1)}
+    datagrams: list[bytes] = []
+    for i in range(draw(st.integers(1, 6))):
+        w = draw(st.integers(1, writers))
+        size, budget = draw(st.sampled_from([8, 12, 68])), draw(st.sampled_from([150, 300]))
+        count = draw(st.integers(1, 60))
+        how: dict[str, Any] = {}
+        if draw(st.integers(0, 2)) == 0:
+            hashes = np.arange(count * 16, dtype=np.uint32).astype(np.uint8).reshape(count, 16)
+            how = {"key_hashes": hashes, "flags": draw(st.sampled_from([0, DISPOSED | KEY_ONLY]))}
+        elif draw(st.integers(0, 4)) == 0:
+            how = {"coherent_set": next_sn[w]}
+        if draw(st.integers(0, 5)) == 0:
+            next_sn[w] += 3
+        some, next_sn[w] = train(w, next_sn[w], count, size, budget, i, **how)
+        if draw(st.integers(0, 3)) == 0:  # as if each had been written alone
+            some = [
+                each[:20] + InfoTimestamp(stamp * 1_000_000_000).encode() + each[32:]
+                for stamp, each in enumerate(some)
+            ]
+        tail = draw(st.sampled_from(["", "", "beat", "own beat", "gap", "noise"]))
+        beat = Heartbeat(bytes(4), b"\0\0\1\2", 1, next_sn[w] - 1, i).encode()
+        if tail == "beat":
+            some[-1] += beat
+        elif tail == "own beat":
+            some.append(many(w, 0, beat))
+        elif tail == "gap":
+            gap = Gap(bytes(4), b"\0\0\1\2", next_sn[w], SequenceNumberSet.from_numbers(next_sn[w] + 1, []))
+            some.append(many(w, 0, gap.encode()))
+            next_sn[w] += 1
+        elif tail == "noise":
+            some.append(draw(st.binary(max_size=60)))
+        datagrams += some
+    return datagrams
+
+
+def flip(datagram: bytes, places: Sequence[int], bits: int) -> bytes:
+    """The datagram with bits of some of its bytes the other way round."""
+    flipped = bytearray(datagram)
+    for at in places:
+        if at < len(flipped):
+            flipped[at] ^= bits
+    return bytes(flipped)
+
+
+def rows_of(datagram: bytes) -> range:
+    """Where its DATA begin, if all are as long as the first."""
+    size = int.from_bytes(datagram[34:36], "little") + 4
+    return range(32, len(datagram), size)
+
+
+@st.composite
+def disturbed(draw: st.DrawFn) -> list[bytes]:
+    """Such drains after a bad network and a hostile hand."""
+    datagrams = draw(trains())
+    for _ in range(draw(st.integers(0, 4))):
+        i = draw(st.integers(0, len(datagrams) - 1))
+        bits = draw(st.sampled_from([1, 2, 4, 8, 0x10, 0x80, 0xFF]))
+        # header, INFO_TS, and what the header of a DATA, its inline QoS and its payload's header take up
+        at, in_row = draw(st.integers(0, 31)), draw(st.integers(0, 27) | st.integers(0, 60))
+        match draw(st.sampled_from(["head", "row", "rows", "all", "lose", "repeat", "swap", "cut"])):
+            case "head":
+                datagrams[i] = flip(datagrams[i], [at], bits)
+            case "row":
+                rows = rows_of(datagrams[i])
+                row = rows[draw(st.integers(0, len(rows) - 1))] if rows else 0
+                datagrams[i] = flip(datagrams[i], [row + in_row], bits)
+            case "rows":
+                datagrams[i] = flip(datagrams[i], [row + in_row for row in rows_of(datagrams[i])], bits)
+            case "all":
+                place = draw(st.sampled_from([at, 32 + in_row]))
+                datagrams = [flip(each, [place], bits) for each in datagrams]
+            case "lose" if len(datagrams) > 1:
+                del datagrams[i]
+            case "repeat":
+                datagrams.insert(i, datagrams[draw(st.integers(0, len(datagrams) - 1))])
+            case "swap":
+                j = draw(st.integers(0, len(datagrams) - 1))
+                datagrams[i], datagrams[j] = datagrams[j], datagrams[i]
+            case "cut":
+                datagrams[i] = datagrams[i][: draw(st.integers(0, len(datagrams[i])))]
+    return datagrams
+
+
+def told_in_order(datagrams: Sequence[bytes], alignment: int = 8) -> tuple[Recorder, Counter[DropReason]]:
+    """What readers are told of a drain taken together, those of one sample, which may come sooner, aside."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire_datagrams, "_SINGLES_MIN", 1 << 30)
+        return told(datagrams, alignment, together=True)
+
+
+@settings(max_examples=500, deadline=None)
+@given(disturbed(), st.sampled_from([4, 8]))
+def test_together_readers_are_told_what_they_are_told_of_each_alone(
+    datagrams: list[bytes], alignment: int
+) -> None:
+    alone, drops = told(datagrams, alignment, together=False)
+    reader, dropped = told_in_order(datagrams, alignment)
+    assert reader.told == alone.told  # in the same order
+    assert dropped == drops
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+@pytest.mark.parametrize("where", ["a row", "a datagram", "all"])
+def test_whichever_byte_differs(hashed: bool, where: str) -> None:
+    hashes = {"key_hashes": np.zeros((40, 16), np.uint8)} if hashed else {}
+    datagrams, _ = train(1, 1, 40, 8, 256, **hashes)
+    rows = rows_of(datagrams[2])
+    for at in range(-32, rows.step):
+        for bits in (1, 0x80):
+            changed = {2} if where != "all" else range(len(datagrams))
+            places = [32] if at < 0 else [rows[1]] if where == "a row" else rows  # < 0: header and INFO_TS
+            hostile = [
+                flip(each, [place + at for place in places], bits) if i in changed else each
+                for i, each in enumerate(datagrams)
+            ]
+            alone, drops = told(hostile, 8, together=False)
+            reader, dropped = told_in_order(hostile)
+            assert (reader.told, dropped) == (alone.told, drops), (at, bits)
+
+
+@settings(max_examples=200, deadline=None)
+@given(drains(), disturbed(), st.randoms(use_true_random=False))
+def test_both_forms_in_one_drain(case: tuple[list[bytes], Any], datagrams: list[bytes], random: Any) -> None:
+    """As above, but for the order of datagrams of one sample, and their heartbeats, of which one counts."""
+    mixed = [*case[0], *datagrams]
+    random.shuffle(mixed)
+
+    def samples(reader: Recorder) -> dict[Guid, Counter[object]]:
+        found = {
+            w: Counter(each for each in all if isinstance(each, tuple)) for w, all in reader.told.items()
+        }
+        return {w: each for w, each in found.items() if each}
+
+    assert samples(told(mixed, 8, together=True)[0]) == samples(told(mixed, 8, together=False)[0])
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+def test_a_train_is_a_run_of_what_counts(hashed: bool) -> None:
+    hashes = (
+        {"key_hashes": np.arange(280 * 16, dtype=np.uint32).astype(np.uint8).reshape(280, 16)}
+        if hashed
+        else {}
+    )
+    datagrams, _ = train(1, 5, 280, 68, 1400, stamp=9, **hashes)
+    data, starts, stops = lay_out(datagrams, 4)
+    (found,), rest = scan_datagrams(data, starts, stops)
+    assert rest == [len(datagrams) - 1]  # shorter
+    whole = 276 if hashed else 270
+    assert (found.first, found.run.first_sn, found.run.count, found.run.timestamp) == (0, 5, whole, 9)
+    assert found.run.nbytes == whole * (84 if hashed else 68)
+
+
+def test_a_hole_cuts_a_train_and_costs_nothing_else() -> None:
+    datagrams, _ = train(1, 1, 15 * 40, 68, 1400)
+    del datagrams[17]
+    data, starts, stops = lay_out(datagrams)
+    runs, rest = scan_datagrams(data, starts, stops)
+    assert [(each.first, each.run.first_sn, each.run.count) for each in runs] == [(0, 1, 255), (17, 271, 330)]
+    assert not rest
+
+
+def test_a_run_is_no_longer_than_a_datagram_could_be() -> None:
+    """Else a window that is smaller would refuse what it would take piece by piece."""
+    datagrams, _ = train(1, 1, 15 * 400, 68, 1400)
+    data, starts, stops = lay_out(datagrams)
+    runs, rest = scan_datagrams(data, starts, stops)
+    assert not rest and sum(each.run.count for each in runs) == 6000
+    assert all(each.run.nbytes < 1 << 16 for each in runs)
+
+
+def test_where_the_pitch_changes_another_stretch_begins() -> None:
+    """Trains of 44 bytes behind others: the kernel packs the datagrams of a train, a drain aligns each train."""
+    datagrams, _ = train(1, 1, 80, 12, 80)
+    data, starts, stops = np.zeros(8192, np.uint8), [], []
+    assert len(datagrams) == 40 and len(datagrams[0]) == 104
+    at = 0
+    for i, each in enumerate(datagrams):
+        data[at : at + 104] = np.frombuffer(each, np.uint8)
+        starts.append(at)
+        stops.append(at + 104)
+        at += 104 if i < 10 else 112 if i == 20 else 108
+    runs, rest = scan_datagrams(data, np.array(starts), np.array(stops))
+    assert [(each.first, each.run.count) for each in runs] == [(0, 22), (11, 20), (21, 38)]
+    assert not rest
+
+
+def test_a_number_that_wraps_where_it_must_not_is_not_the_next() -> None:
+    """Its high word has to go on by one."""
+    sn = (2 << 32) - 2
+    datagrams, _ = train(1, sn, 8 * 12, 8, 256)
+    assert datagrams[0][32 + 2 * 32 + 16 :][:8] == b"\2\0\0\0\0\0\0\0"
+    wrong = flip(datagrams[0], [row + 16 for row in rows_of(datagrams[0])[2:]], 3)
+    for first in (datagrams[0], wrong):
+        alone, _ = told([first, *datagrams[1:]], 8, together=False)
+        reader, _ = told([first, *datagrams[1:]], 8, together=True)
+        assert reader.told == alone.told
+        numbers = [cast(Any, each)[0] for each in reader.told[Guid(b"\1" * 12, b"\0\0\1\2")]]
+        third_is = 2 << 32 if first == datagrams[0] else 1 << 32
+        assert numbers[:3] == [sn, sn + 1, third_is]
+
+
+def test_what_is_built_in_is_left() -> None:
+    """Who sent it matters."""
+    datagrams, _ = train(1, 1, 15 * 40, 68, 1400)
+    each = [flip(datagram, [row + 15 for row in rows_of(datagram)], 0xC0) for datagram in datagrams]
+    data, starts, stops = lay_out(each)
+    assert scan_datagrams(data, starts, stops) == ([], list(range(40)))
+
+
+def test_a_writer_of_small_and_large_writes_keeps_its_order() -> None:
+    """Nothing is held, nor asked for again, because it was taken sooner than what was sent before."""
+    datagrams: list[bytes] = []
+    sn, singles = 1, 0
+    for i in range(40):
+        some, sn = train(1, sn, [1, 75, 3, 40, 1][i % 5], 68, 1400, stamp=i)
+        singles += [each[32:].count(b"\x15\x05\x58\0") for each in some].count(1)
+        datagrams += some
+    assert singles >= DATAGRAMS_MIN
+    reader, _ = told(datagrams, 8, together=True)
+    (numbers,) = ([cast(Any, each)[0] for each in all] for all in reader.told.values())
+    assert numbers == list(range(1, sn))

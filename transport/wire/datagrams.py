@@ -1,26 +1,38 @@
-"""The hot path for small datagrams: a drain of one-sample messages becomes runs, without a step per datagram.
+"""The hot path for small datagrams: a drain of them becomes runs, without a step per datagram.
 
-Most foreign writers send one sample a datagram: header, INFO_TS, DATA, now and then a HEARTBEAT behind it
-(Cyclone DDS; Fast DDS puts a vendor submessage there). :func:`scan_datagrams` asks of all datagrams of a
-drain at once whether they look like that, groups those that do by writer, and leaves the others to the
-message receiver. Handling the others afterwards is as if the network had delivered them a moment later.
+:func:`scan_datagrams` asks of all datagrams of a drain at once whether they have one of two forms, and leaves
+the others to the message receiver:
+
+* one sample a datagram: header, INFO_TS, DATA, now and then a HEARTBEAT behind it. Most foreign writers send
+  so (Cyclone DDS; Fast DDS puts a vendor submessage there). Datagrams are grouped by writer;
+* stretches of datagrams of equal length that lie at a constant pitch, as trains do: header, INFO_TS and
+  DATA of equal length that number on. Writers send so who cut what is written at once into small datagrams.
+
+A run stands where the first of its datagrams does. Those of one sample that lie further on come as if the
+network had delivered them a moment sooner; everything else keeps its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..structure import Guid
-from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps
+from .runs import Words, scan_equal
+from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
 
 _HEADER_WORDS: Final = 5
 _INFO_TS_LE: Final = 0x0008_0109
 #: DATA, little-endian, with data and without inline QoS: kind and flags as the low half of its first word
 _PLAIN_DATA_LE: Final = 0x0515
+_DATA_LE: Final = 0x0115
+_KIND_AND_E: Final = 0x01FF
 _OCTETS_TO_INLINE_QOS: Final = 16 << 16
+_BODY: Final = 4 * (_HEADER_WORDS + 3)  # header, INFO_TS
 _PAYLOAD_WORD: Final = _HEADER_WORDS + 3 + 6  # header, INFO_TS, DATA header
 _MAGIC: Final = int.from_bytes(b"RTPS", "little")
 _HEARTBEAT: Final = 0x07
@@ -30,58 +42,122 @@ _VENDOR_SPECIFIC: Final = 0x80
 _COMPRESSED: Final = 0xB0
 #: Below this many datagrams the plain way is as quick.
 DATAGRAMS_MIN: Final = 8
-
-Words = npt.NDArray[np.uint32]
+#: The same of those of one sample.
+_SINGLES_MIN: Final = DATAGRAMS_MIN
+#: The same of those in a stretch.
+_STRETCH_MIN: Final = 3
+#: Words in which the datagrams of a stretch agree: prefix, kind, flags and length, ids.
+_ALIKE: Final = (2, 3, 4, 8, 9, 10, 11)
 
 
 class DatagramRun(NamedTuple):
-    """A run that spans datagrams, and where the HEARTBEAT that counts lies behind one of them (-1: none)."""
+    """A run that spans datagrams, of which the first is the one at position ``first`` of the drain's.
 
+    ``heartbeat_at`` is where the HEARTBEAT that counts lies behind one of them; -1: there is none.
+    """
+
+    first: int
     run: Run
     heartbeat_at: int
 
 
 class DatagramScan(NamedTuple):
-    """The runs found, and the positions (in the list of datagrams) of those left to the plain way."""
+    """The runs found, by position, and the positions of the datagrams left to the plain way."""
 
     runs: list[DatagramRun]
     rest: list[int]
 
 
+class _Drain(NamedTuple):
+    """The datagrams of a drain, each at ``data[starts[i] : stops[i]]``."""
+
+    data: U8
+    starts: I64
+    stops: I64
+    head: Words  # (n, _PAYLOAD_WORD): header, INFO_TS, DATA header
+    data_ends: I64  # where the first DATA ends
+
+
 def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
     """Find the runs in datagrams lying at ``data[starts[i]:stops[i]]``; starts are multiples of 4."""
-    count = len(starts)
     words = data[: data.nbytes // 4 * 4].view("<u4")
     at = starts // 4
     roomy = stops - starts >= (_PAYLOAD_WORD + 1) * 4
     if not roomy.any():
-        return DatagramScan([], list(range(count)))
+        return DatagramScan([], list(range(len(starts))))
     if not roomy.all():
         at = np.where(roomy, at, at[int(roomy.argmax())])  # looked at, never used
     head: Words = words[at[:, None] + np.arange(_PAYLOAD_WORD)]
-    plain = roomy & (head[:, 0] == _MAGIC) & ((head[:, 1] & 0xFF) == 2) & (head[:, 5] == _INFO_TS_LE)
-    plain &= ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _OCTETS_TO_INLINE_QOS)
-    plain &= (head[:, 11] >> 30) != 3  # built-in writers: who sent it matters, which is not known here
+    fit = roomy & (head[:, 0] == _MAGIC) & ((head[:, 1] & 0xFF) == 2) & (head[:, 5] == _INFO_TS_LE)
+    fit &= (head[:, 8] & _KIND_AND_E) == _DATA_LE
+    fit &= (head[:, 11] >> 30) != 3  # built-in writers: who sent it matters, which is not known here
     lengths = (head[:, 8] >> 16).astype(np.int64)
-    data_ends = starts + (_HEADER_WORDS + 3 + 1) * 4 + lengths
+    data_ends = starts + (_BODY + 4) + lengths
     # a length of 0 ("to the end") and lengths that are no multiple of 4 go the plain way
-    plain &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops) & (head[:, 12].view(np.int32) >= 0)
-    heartbeat = _tails(data, stops, data_ends, plain)
-    taken = np.flatnonzero(plain)
-    if len(taken) < DATAGRAMS_MIN:
-        return DatagramScan([], list(range(count)))
+    fit &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops)
+    drain = _Drain(data, starts, stops, head, data_ends)
+    single = fit & ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _OCTETS_TO_INLINE_QOS)
+    single &= head[:, 12].view(np.int32) >= 0
+    heartbeat = _tails(drain, single)
+    runs: list[DatagramRun] = []
+    left = np.ones(len(starts), np.bool_)
+    if np.count_nonzero(single) >= _SINGLES_MIN:
+        runs += _singles(drain, np.flatnonzero(single), heartbeat, left)
+    of_many = fit & ~single & (stops > data_ends) & ((stops - starts - _BODY) % (lengths + 4) == 0)
+    if np.count_nonzero(of_many) >= _STRETCH_MIN:
+        runs += _stretches(drain, of_many, left)
+    runs.sort(key=_position)
+    return DatagramScan(runs, np.flatnonzero(left).tolist())
+
+
+_position: Final = itemgetter(0)
+
+
+def _stretches(
+    drain: _Drain, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
+) -> Iterator[DatagramRun]:
+    """The runs of datagrams of many samples; clears ``left`` of those in them."""
+    data, starts, stops, head, _ = drain
+    size, pitch = stops - starts, np.diff(starts)
+    linked = of_many[1:] & of_many[:-1] & (size[1:] == size[:-1])
+    for column in _ALIKE:
+        linked &= head[1:, column] == head[:-1, column]
+    # Between trains the pitch may differ once; where it stays another, a new stretch begins.
+    steady = np.zeros(len(starts), np.bool_)
+    steady[1:-1] = pitch[1:] == pitch[:-1]
+    linked &= steady[1:] | steady[:-1]
+    linked[1:] &= steady[1:-1] | ~linked[:-1]
+    for first, last in stretches(~linked):
+        if last - first < _STRETCH_MIN:
+            continue
+        body, length = int(starts[first]) + _BODY, int(size[first]) - _BODY
+        prefix = head[first, 2:5].tobytes()
+        for start, stop, run in scan_equal(
+            data, body, length, int(pitch[first]), head[first:last, 6:8], prefix
+        ):
+            left[first + start : first + stop] = False
+            yield DatagramRun(first + start, run, -1)
+
+
+def _singles(
+    drain: _Drain,
+    taken: npt.NDArray[Any],
+    heartbeat: npt.NDArray[np.bool_],
+    left: npt.NDArray[np.bool_],
+) -> Iterator[DatagramRun]:
+    """The runs of datagrams of one sample, which ``taken`` are; clears ``left`` of those in them."""
+    data, starts, _, head, data_ends = drain
     numbers = (head[:, 12].astype(np.int64) << 32) | head[:, 13]
     stamps = source_timestamps(head[:, 6], head[:, 7])
     # the writer's GUID and the reader id it writes to, as one 20-byte key
     keys = np.ascontiguousarray(head[:, [2, 3, 4, 11, 10]])
     groups = _groups(keys, taken)
-    runs = []
     for group in groups:
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
         for rows in np.split(group, breaks) if len(breaks) else [group]:
             if numbers[rows[0]] < 1:
-                plain[rows] = False
                 continue
+            left[rows] = False
             key = keys[rows[0]].tobytes()
             index = np.zeros(len(rows), SAMPLE_INDEX)
             offsets = starts[rows] + _PAYLOAD_WORD * 4
@@ -96,20 +172,20 @@ def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
                 index=index,
                 reader_id=key[16:],
             )
-            runs.append(DatagramRun(run, _heartbeat_at(data, rows, heartbeat, data_ends)))
-    return DatagramScan(runs, np.flatnonzero(~plain).tolist())
+            yield DatagramRun(int(rows[0]), run, _heartbeat_at(data, rows, heartbeat, data_ends))
 
 
-def _tails(data: U8, stops: I64, data_ends: I64, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Clear ``plain`` where something we must look at follows the DATA; returns who has a HEARTBEAT there."""
+def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Clear ``single`` where something we must look at follows the DATA; returns who has a HEARTBEAT there."""
+    data, _, stops, _, data_ends = drain
     heartbeat = np.zeros(len(stops), np.bool_)
-    tailed = np.flatnonzero(plain & (stops > data_ends))
+    tailed = np.flatnonzero(single & (stops > data_ends))
     if len(tailed):
         left = stops[tailed] - data_ends[tailed]
         kinds = data[data_ends[tailed]]
         beats = (kinds == _HEARTBEAT) & (left == _HEARTBEAT_SIZE)
         heartbeat[tailed] = beats
-        plain[tailed] = beats | ((kinds >= _VENDOR_SPECIFIC) & (kinds != _COMPRESSED))
+        single[tailed] = beats | ((kinds >= _VENDOR_SPECIFIC) & (kinds != _COMPRESSED))
     return heartbeat
 
 

@@ -34,6 +34,7 @@ from .samples import (
     UNREGISTERED,
     Run,
     source_timestamps,
+    stretches,
 )
 
 DATA: Final = 0x15
@@ -58,6 +59,14 @@ class Scan(NamedTuple):
     runs: list[Run]
     pos: int
     timestamp: int
+
+
+class Stretch(NamedTuple):
+    """Datagrams [first, stop) of several, and the run they hold."""
+
+    first: int
+    stop: int
+    run: Run
 
 
 @dataclass(slots=True)
@@ -234,26 +243,19 @@ def _uniform(
     """The uniform run at ``pos``, if at least two rows look alike; rows start ``lead`` bytes before DATA."""
     stride = first.size + lead
     base = pos - lead
-    count = (stop - base) // stride
+    count = min((stop - base) // stride, _until_wrap(first.sn))
     if count < 2:
         return None
     words = data[base : base + count * stride].view("<u4").reshape(count, stride // 4)
     w = lead // 4
-    # column by column: four times quicker than all four at once with all(axis=1)
-    same = words[:, w] == words[0, w]
-    for column in (w + 1, w + 2, w + 3) if not lead else (0, w + 1, w + 2, w + 3):
-        same &= words[:, column] == words[0, column]
+    same = _alike(words[:, w:], words[0, w:], first)
+    if lead:
+        same &= words[:, 0] == words[0, 0]
     endian = "<u4" if first.flags & FLAG_E else ">u4"
     sn = data[base : base + count * stride].view(endian).reshape(count, stride // 4)
-    low = first.sn & 0xFFFF_FFFF
+    low = first.sn & _LOW_MAX
     same &= sn[:, w + 5] == _counting(count, low)
     same &= sn[:, w + 4] == first.sn >> 32
-    payload = w + first.payload_offset // 4
-    if first.flags & FLAG_Q:
-        same &= _same_inline_qos(words, w, first)
-    if first.payload_offset < first.size:
-        # the encapsulation id only: the options may hold a padding count of each sample's own
-        same &= (words[:, payload] & 0xFFFF) == (words[0, payload] & 0xFFFF)
     if not same.all():
         count = int(same.argmin())
         if count < 2:
@@ -268,22 +270,100 @@ def _uniform(
 
 
 _COUNT = np.arange(4096, dtype=np.uint32)
+_LOW_MAX: Final = 0xFFFF_FFFF
 
 
 def _counting(count: int, start: int) -> npt.NDArray[np.uint32]:
-    """start, start+1, … modulo 2**32; a wrap ends the run because the high word then differs."""
+    """start, start+1, … modulo 2**32; nobody asks for what lies behind a wrap, where the high word differs."""
     steps = _COUNT[:count] if count <= len(_COUNT) else np.arange(count, dtype=np.uint32)
     return steps + np.uint32(start)
 
 
-def _same_inline_qos(words: Words, w: int, first: _First) -> Any:
-    """Rows whose inline QoS equals the first row's, key hash values aside."""
-    start, stop = w + 6, w + first.payload_offset // 4
-    if first.key_hash_offset < 0:
-        return (words[:, start:stop] == words[0, start:stop]).all(axis=1)
-    k = w + first.key_hash_offset // 4
-    same = (words[:, start:k] == words[0, start:k]).all(axis=1)
-    return same & (words[:, k + 4 : stop] == words[0, k + 4 : stop]).all(axis=1)
+def _until_wrap(sn: int) -> int:
+    """How many numbers from this one on have the same high word."""
+    return _LOW_MAX + 1 - (sn & _LOW_MAX)
+
+
+def _alike(rows: Words, row: Words, first: _First) -> Any:
+    """Which DATA submessages (..., words) differ from the first in no more than number, key hash and payload."""
+    # column by column: four times quicker than all four at once with all(axis=1)
+    same = rows[..., 0] == row[0]
+    for column in (1, 2, 3):
+        same &= rows[..., column] == row[column]
+    payload = first.payload_offset // 4
+    if first.flags & FLAG_Q:
+        k = payload if first.key_hash_offset < 0 else first.key_hash_offset // 4
+        same &= (rows[..., 6:k] == row[6:k]).all(axis=-1)
+        same &= (rows[..., k + 4 : payload] == row[k + 4 : payload]).all(axis=-1)
+    if first.payload_offset < first.size:
+        # the encapsulation id only: the options may hold a padding count of each sample's own
+        same &= (rows[..., payload] & 0xFFFF) == (row[payload] & 0xFFFF)
+    return same
+
+
+def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix: bytes) -> list[Stretch]:
+    """Read datagrams of equal length that lie at a constant pitch and hold equal DATA: the runs they make up.
+
+    ``data[pos : pos + size]`` is what follows header and INFO_TS of the first, which is little-endian; each of
+    the others lies ``pitch`` bytes behind the one before; ``stamps`` (n, 2) are the times of all. The runs have
+    memory of their own. Datagrams that turn out to be otherwise are in none.
+    """
+    try:
+        first = _parse(data, pos, pos + size)
+    except DecodeError:
+        return []
+    if first.size % 4 or size % first.size or not first.flags & (FLAG_D | FLAG_K):
+        return []
+    count, each = len(stamps), size // first.size
+    words = data[pos : pos + (count - 1) * pitch + size].view("<u4")
+    shape, strides = (count, each, first.size // 4), (pitch, first.size, 4)
+    rows = np.lib.stride_tricks.as_strided(words, shape, strides, writeable=False)
+    high, low = rows[:, :1, 4], rows[:, :1, 5]
+    same = _alike(rows, rows[0, 0], first)
+    same &= (rows[..., 4] == high) & (rows[..., 5] == low + _counting(each, 0))
+    numbers = (high.astype(np.int64) << 32 | low).reshape(count)
+    good = same.all(axis=1) & (numbers >= 1) & (low.reshape(count) <= _LOW_MAX + 1 - each)
+    cut = ~(good[1:] & good[:-1] & (numbers[1:] == numbers[:-1] + each))
+    # A run no longer than a datagram could be, as a window that is smaller takes all of it or nothing.
+    step = max(1, UDP_PAYLOAD_MAX // size)
+    return [
+        Stretch(at, end, _gather(rows[at:end], stamps[at:end], prefix, int(numbers[at]), first))
+        for start, stop in stretches(cut)
+        if good[start]
+        for at in range(start, stop, step)
+        for end in (min(at + step, stop),)
+    ]
+
+
+def _gather(rows: Words, stamps: Words, prefix: bytes, sn: int, first: _First) -> Run:
+    """The run of ``rows`` (datagrams, DATA, words): time of its own, if times differ, key hash and payload of each."""
+    count, each, _ = rows.shape
+    payload, k = first.payload_offset // 4, first.key_hash_offset // 4
+    hash_at = 2 if (stamps != stamps[0]).any() else 0
+    payload_at = hash_at + 4 if k >= 0 else hash_at
+    out = np.empty((count, each, payload_at + first.size // 4 - payload), np.uint32)
+    if hash_at:
+        out[..., :2] = stamps[:, None]
+    if k >= 0:
+        out[..., hash_at:payload_at] = rows[..., k : k + 4]
+    out[..., payload_at:] = rows[..., payload:]
+    return Run(
+        Guid(prefix, first.writer_id),
+        sn,
+        count * each,
+        out.reshape(-1).view(np.uint8),
+        out.shape[2] * 4,
+        payload_at * 4,
+        first.size - first.payload_offset,
+        int(source_timestamps(stamps[:1, 0], stamps[:1, 1])[0]),
+        0 if hash_at else -1,
+        False,
+        hash_at * 4 if k >= 0 else -1,
+        first.sample_flags,
+        None,
+        first.reader_id,
+        coherent_set=first.coherent_set,
+    )
 
 
 def _ragged(
@@ -306,14 +386,12 @@ def _ragged(
     linked = (at[1:] == follows) & (lengths[:-1] % 4 == 0)
     # length 0 means "to the end of the message", and the header must fit
     good = (lengths >= first.payload_offset - 4 + 4) & (ends <= len(words)) & (lengths % 4 == 0)
-    good &= (values[at + 5] == _counting(len(at), first.sn & 0xFFFF_FFFF)) & (
-        values[at + 4] == first.sn >> 32
-    )
+    good &= (values[at + 5] == _counting(len(at), first.sn & _LOW_MAX)) & (values[at + 4] == first.sn >> 32)
     for w in range(6, header_words):
         if not 0 <= w * 4 - first.key_hash_offset < 16 or first.key_hash_offset < 0:
             good &= words[at + w] == words[w]
     good[1:] &= linked
-    count = len(at) if good.all() else int(good.argmin())
+    count = min(len(at) if good.all() else int(good.argmin()), _until_wrap(first.sn))
     if count < 2:
         return None
     at, ends, info_ts = at[:count], ends[:count], info_ts[:count]

@@ -1,0 +1,115 @@
+"""What endpoints have to do: a thousand that have nothing are not even looked at."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from virtual_network import SECOND, VirtualNetwork
+
+from spark_rtps.transport.protocol.agenda import Agenda
+from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
+from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.structure import Guid
+
+RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+
+
+class Fake:
+    """An endpoint with a timer that is set from outside."""
+
+    def __init__(self, number: int) -> None:
+        self.guid = Guid(bytes(12), number.to_bytes(4, "big"))
+        self.touch = lambda: None
+        self.has_more_to_say = False
+        self.timer: int | None = None
+        self.asked = 0
+        self.called: list[int] = []
+
+    def get_timer(self) -> int | None:
+        self.asked += 1
+        return self.timer
+
+    def set(self, timer: int | None) -> None:
+        self.timer = timer
+        self.touch()
+
+    def handle_timer(self, now: int) -> None:
+        self.called.append(now)
+        self.timer = None
+
+
+def test_timers_as_if_all_were_asked() -> None:
+    r = Random(5)
+    agenda, fakes = Agenda(), [Fake(i) for i in range(20)]
+    for fake in fakes:
+        agenda.add(fake)
+    now = 0
+    for _ in range(2_000):
+        what = r.randrange(4)
+        fake = r.choice(fakes)
+        if what == 0:
+            fake.set(now + r.randrange(100))
+        elif what == 1:
+            fake.set(None)
+        elif what == 2 and len(fakes) > 5:
+            fakes.remove(fake)
+            agenda.remove(fake.guid)
+        else:
+            now += r.randrange(30)
+            due = {id(f) for f in fakes if f.timer is not None and f.timer <= now}
+            before = {id(f): len(f.called) for f in fakes}
+            agenda.handle_timer(now)
+            assert {id(f) for f in fakes if len(f.called) > before[id(f)]} == due
+        assert agenda.get_timer() == min((f.timer for f in fakes if f.timer is not None), default=None)
+
+
+def test_who_is_not_touched_is_not_asked() -> None:
+    agenda, fakes = Agenda(), [Fake(i) for i in range(100)]
+    for fake in fakes:
+        agenda.add(fake)
+    agenda.get_timer()
+    for _ in range(50):
+        fakes[7].set(3)
+        agenda.get_timer()
+    assert sum(fake.asked for fake in fakes) == 150
+
+
+def test_who_has_more_to_say_is_asked_again() -> None:
+    agenda, fake = Agenda(), Fake(0)
+    agenda.add(fake)
+    fake.has_more_to_say = True
+    assert list(agenda.talking(Fake)) == list(agenda.talking(Fake)) == [fake]
+    fake.has_more_to_say = False
+    assert list(agenda.talking(Fake)) == [fake]
+    assert list(agenda.talking(Fake)) == []
+
+
+def test_a_thousand_matched_streams_that_are_idle_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = VirtualNetwork()
+    one, two = network.add(), network.add()
+    policy = PublicationPolicy(flow_control=FlowControlPolicy(strategy="min"))
+    for i in range(1_000):
+        one.create_writer(f"t{i}", "T", RELIABLE, keyed=False, policy=policy, now=network.now)
+        two.create_reader(f"t{i}", "T", RELIABLE, keyed=False, now=network.now)
+    network.run(20 * SECOND)
+    assert sum(bool(reader.writers) for reader in two.readers) >= 1_000
+    before, asked = network.sent, 0
+
+    def count(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+
+    for kind in (StatefulWriter, StatefulReader):
+        monkeypatch.setattr(kind, "get_timer", count)
+        monkeypatch.setattr(kind, "handle_timer", count)
+    for _ in range(1_000):
+        for participant in (one, two):
+            participant.get_timer()
+            assert participant.datagrams_to_send(network.now) == []
+    assert asked == 0
+    monkeypatch.undo()
+    network.run(10 * SECOND)
+    assert network.sent - before < 100, "announcements of the two participants are all there is"

@@ -1,0 +1,152 @@
+"""A reader with tether=false that is too slow: what it says, what it drops, and how it comes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from reader_script import IT, POLICY, Script
+
+from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
+from spark_rtps.transport.wire.status_messages import StatusMessage
+from spark_rtps.transport.wire.submessages import AckNack
+
+WINDOW = 64_000
+LIMIT, REST = 5_000_000_000, 10_000_000_000
+SIZE = 1_000
+UNTETHERED = replace(
+    POLICY,
+    congestion_control=CongestionControlPolicy(max_window=WINDOW),
+    tether=False,
+    untethered_window_limit_timeout=LIMIT,
+    untethered_resting_timeout=REST,
+)
+TETHERED = replace(UNTETHERED, tether=True)
+
+
+def script(policy: ReaderPolicy = UNTETHERED, *, room: int = WINDOW, **options: bool) -> Script:
+    each = Script(policy=policy, status_messages=True, **options)
+    each.reader.window = room
+    each.heartbeat(1, 0).sleep(1_000_000_000).said()
+    return each
+
+
+def full() -> Script:
+    """Its owner takes nothing more: the window is closed, and the writer knows it."""
+    each = script()
+    each.data(1, 64, SIZE)
+    messages = status(each.heartbeat(1, 64))
+    assert messages[-1].receiver_window == 0
+    return each
+
+
+def status(each: Script) -> list[StatusMessage]:
+    return [found for found in each.said() if isinstance(found, StatusMessage)]
+
+
+def acknowledged(each: Script, last: int) -> int:
+    """What the answer to a HEARTBEAT acknowledges."""
+    found = [said for said in each.heartbeat(1, last).said() if isinstance(said, AckNack)]
+    assert found and found[-1].missing.is_empty
+    return found[-1].missing.base - 1
+
+
+def test_it_rests_and_rejoins_at_the_newest() -> None:
+    each = full().sleep(LIMIT - 1_000_000_000)
+    assert not each.proxy.resting
+    each.sleep(2_000_000_000)
+    assert each.proxy.resting and each.reader.counters.unavailable == 1
+    [message] = status(each)
+    assert message.end_of_stream and message.consumption_sn == 64 and message.receiver_window == WINDOW
+    assert each.taken() == list(range(1, 65))
+    each.data(65, 80, SIZE).data(90, 95, SIZE).frag(96, 1).heartbeat(1, 100)
+    each.sleep(1_000_000_000)
+    assert each.taken() == [] and acknowledged(each, 120) == 120
+    assert each.reader.counters.lost_samples == 120 - 64 and each.reader.counters.nacks_sent == 0
+    each.reader.window = WINDOW
+    each.sleep(REST)
+    assert not each.proxy.resting
+    assert [message.end_of_stream for message in status(each)][-1] is False
+    each.data(121, 125, SIZE)
+    assert each.taken() == [121, 122, 123, 124, 125] and acknowledged(each, 125) == 125
+
+
+def test_all_it_says_while_it_rests_says_so() -> None:
+    each = full().sleep(2 * LIMIT)
+    each.said()
+    messages = [message for last in range(65, 75) for message in status(each.heartbeat(1, last))]
+    assert messages and all(message.end_of_stream for message in messages)
+
+
+def test_a_tethered_one_is_patient() -> None:
+    each = script(TETHERED)
+    each.data(1, 64, SIZE).heartbeat(1, 64).said()
+    each.sleep(10 * LIMIT)
+    assert not each.proxy.resting and each.reader.counters.unavailable == 0
+
+
+def test_who_gets_room_in_time_goes_on() -> None:
+    each = full().sleep(LIMIT - 1_000_000_000)
+    each.reader.window = WINDOW
+    each.sleep(10 * LIMIT).said()
+    assert not each.proxy.resting
+    each.data(65, 128, SIZE).heartbeat(1, 128).said()
+    each.sleep(LIMIT - 1_000_000_000)
+    assert not each.proxy.resting, "its time began anew"
+    each.sleep(2_000_000_000)
+    assert each.proxy.resting
+
+
+@pytest.mark.parametrize(("room", "rests"), [(WINDOW // 8, True), (WINDOW // 8 + 1_000, False)])
+def test_the_last_eighth_is_meant(room: int, rests: bool) -> None:
+    each = script(room=room)
+    each.data(1).heartbeat(1, 1).said()
+    each.reader.window = room
+    each.heartbeat(1, 1).said()
+    each.sleep(2 * LIMIT)
+    assert each.proxy.resting is rests
+
+
+def test_what_it_held_is_dropped() -> None:
+    each = full()
+    each.data(70, 75, SIZE).frag(80, 1)
+    assert each.proxy.held and each.proxy.fragments
+    each.sleep(2 * LIMIT)
+    assert each.proxy.resting and not each.proxy.held and not each.proxy.fragments
+    assert each.taken() == list(range(1, 65)) and acknowledged(each, 80) == 80
+
+
+def test_batches_are_passed_too() -> None:
+    each = full().sleep(2 * LIMIT)
+    each.batch(1, 65, 99)
+    assert each.proxy.expected == 100 and each.taken()[-1] == 64
+
+
+def test_a_writer_that_goes_while_it_rests() -> None:
+    each = full().sleep(2 * LIMIT)
+    assert each.proxy.resting
+    each.reader.unmatch_writer(IT)
+    each.sleep(10 * REST)
+    assert each.reader.get_timer() is None
+
+
+def test_where_the_log_is_read_the_writer_says_when() -> None:
+    each = full()
+    each.proxy.is_on_host = True
+    each.sleep(10 * LIMIT)
+    assert not each.proxy.resting
+    each.reader.untethered.rest(IT)
+    assert each.proxy.resting and each.sleep(10 * REST).proxy.resting
+    each.reader.untethered.rejoin(IT)
+    assert not each.proxy.resting and each.reader.counters.unavailable == 1
+
+
+def test_one_that_does_not_know_where_it_starts() -> None:
+    each = Script(policy=UNTETHERED, status_messages=True)
+    each.reader.untethered.rest(IT)
+    each.data(5, 9)
+    assert each.taken() == []
+    each.heartbeat(1, 20)
+    each.reader.untethered.rejoin(IT)
+    each.data(21)
+    assert each.taken() == [21]
