@@ -98,10 +98,12 @@ class Script:
         self.writer.on_acknack(reader_guid(i), acknack, now=self.now)
         return self
 
-    def status(self, consumed: int, window: int, *, i: int = 1, tag: int | None = None) -> Script:
+    def status(
+        self, consumed: int, window: int, *, i: int = 1, tag: int | None = None, end: bool = False
+    ) -> Script:
         """A status message."""
         self.count += 1
-        message = StatusMessage(reader_guid(i).entity, ME.entity, consumed, window, self.count, tag)
+        message = StatusMessage(reader_guid(i).entity, ME.entity, consumed, window, self.count, tag, end)
         self.writer.on_status_message(reader_guid(i), message, now=self.now)
         return self
 

@@ -299,6 +299,24 @@ def test_a_reader_that_stays_silent_for_receiver_timeout_paces_no_more() -> None
     assert s.writer.counters.inactive_readers == 0
 
 
+def test_a_reader_that_rests_is_not_waited_for_until_it_says_otherwise() -> None:
+    s = script("min", 2)
+    both(s, 1, 100 * PLACE, i=1)
+    both(s, 1, PLACE, i=2)
+    write(s, 4)
+    assert sns(s.said()) == [1]
+    s.status(0, 0, i=2, end=True)
+    assert sns(s.said()) == [2, 3, 4]
+    s.acknack(5, i=2)
+    both(s, 5, 100 * PLACE, i=1)
+    assert s.writer.unacknowledged() == {}
+    assert s.writer.counters.inactive_readers == 1, "what it acknowledges meanwhile wakes it not"
+    s.status(4, PLACE, i=2)
+    write(s, 3)
+    assert sns(s.said()) == [5, 6, 7], "what others allowed meanwhile stays allowed"
+    assert s.writer.unacknowledged() == {reader_guid(1): 4, reader_guid(2): 4}
+
+
 def test_a_reader_of_another_vendor_among_ours_is_waited_for_by_min() -> None:
     s = script("min", 1)
     s.match(2)

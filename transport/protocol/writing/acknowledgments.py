@@ -71,6 +71,8 @@ class Acknowledgments:
     def on_status(self, proxy: ReaderProxy, message: StatusMessage) -> None:
         """It tells what it has consumed, and what more it takes."""
         self.pacing.on_status(proxy, message)
+        if self.activity.rest(proxy, rests=message.end_of_stream):
+            self._progress()
         self.pacing.update()
 
     def unacknowledged(self, sn: int) -> dict[Guid, int]:

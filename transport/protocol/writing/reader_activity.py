@@ -3,7 +3,8 @@
 A HEARTBEAT, by itself or behind data, counts when the reader lacks something, acknowledges at all, and the one
 counted before was sent a heartbeat_period ago or longer: those of a burst, and the fast ones, count as one in
 each period. When the reader answers none of max_heartbeat_retries, and the next one is due, it is *inactive* until
-its next ACKNACK. So it is when it has answered none for receiver_timeout of the flow control.
+its next ACKNACK. So it is when it has answered none for receiver_timeout of the flow control, and as long as it says
+that it rests (an untethered reader that stays behind).
 """
 
 from __future__ import annotations
@@ -60,10 +61,18 @@ class ReaderActivity:
         """Readers that have left too many HEARTBEATs unanswered, or for too long, now inactive."""
         silent = [proxy for proxy in self.active.values() if self._is_silent(proxy, now)]
         for proxy in silent:
-            del self.active[proxy.guid]
-            self._inactive.add(proxy.guid)
-            self._change(proxy, is_active=False)
+            self._leave(proxy)
         return silent
+
+    def _leave(self, proxy: ReaderProxy) -> None:
+        del self.active[proxy.guid]
+        self._inactive.add(proxy.guid)
+        self._change(proxy, is_active=False)
+
+    def _wake(self, proxy: ReaderProxy) -> None:
+        self._inactive.discard(proxy.guid)
+        self.active[proxy.guid] = proxy
+        self._change(proxy, is_active=True)
 
     def _is_silent(self, proxy: ReaderProxy, now: int) -> bool:
         over = proxy.unanswered > 0 and now - proxy.silent_since >= self._timeout
@@ -77,10 +86,19 @@ class ReaderActivity:
         if repeats and self.policy.inactivate_nonprogressing_readers:
             return
         proxy.unanswered = 0
-        if not proxy.active:
-            self._inactive.discard(proxy.guid)
-            self.active[proxy.guid] = proxy
-            self._change(proxy, is_active=True)
+        if not proxy.active and not proxy.rests:
+            self._wake(proxy)
+
+    def rest(self, proxy: ReaderProxy, *, rests: bool) -> bool:
+        """It says that it rests: it is inactive until it says otherwise. True: that is news."""
+        if proxy.rests == rests:
+            return False
+        proxy.rests = rests
+        if rests and proxy.active:
+            self._leave(proxy)
+        elif not rests and not proxy.active:
+            self._wake(proxy)
+        return True
 
     def take_events(self) -> list[ReaderActivityChanged]:
         events, self._events = self._events, []

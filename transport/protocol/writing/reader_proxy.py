@@ -56,6 +56,7 @@ class ReaderProxy:
         "recent",
         "reliable",
         "requested",
+        "rests",
         "settled",
         "silent_since",
         "statuses",
@@ -104,6 +105,8 @@ class ReaderProxy:
         #: Whether it is waited for (:mod:`.reader_activity`); HEARTBEATs it left unanswered, when the first
         #: and the last of them was sent; the oldest number its last ACKNACK told that it lacks.
         self.active = True
+        #: It told so itself: it takes nothing, and is not waited for.
+        self.rests = False
         self.unanswered = 0
         self.silent_since = 0
         self.heartbeat_counted_at = 0
