@@ -3,7 +3,7 @@
 A writer has two files in ``<default log dir>/publishers/``::
 
     <pid>-<start>-<n>.json        topic, type, domain and GUID prefix; there before the counters are
-    <pid>-<start>-<n>.counters    labels writer.<counter>, status.<status>.<field>, matched.<i>.<field>
+    <pid>-<start>-<n>.counters    labels writer.<counter>, status.<status>.<field>, matched.<i>.<field>, drop.<reason>
 
 ``start`` is when the process began, since process ids are used again. ``matched.<i>`` is the i-th matched
 reader; its GUID is two int64, big-endian, zeros where there is none (any more).
@@ -20,7 +20,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -85,8 +85,9 @@ class PublisherCounters:
         """Copy the numbers of the writers of ``node``, now."""
         with node.lock:
             now, files, events = self._clock(), self._files.get(node, ()), node.events()
-            for file in files:
-                file.update(now, events)
+            for number, file in enumerate(files):
+                # What a participant counts is told once: tools add up what they find.
+                file.update(now, events, {} if number else node.counts())
 
     def update_if_due(self, node: Driver) -> None:
         """The same, for writers whose numbers are older than a moment; cheap enough for every duty cycle."""
@@ -106,12 +107,12 @@ class _WriterFile:
         self._shown = 0
         self._refused: set[str] = set()
 
-    def update(self, now: int, events: list[Event]) -> None:
+    def update(self, now: int, events: list[Event], of_node: Mapping[str, int]) -> None:
         self.due = now + _PERIOD_NS
         for event in events:
             self._statuses.on_event(event)
         counts = self._writer.counters.snapshot()
-        for label, value in _counts(self._writer, counts):
+        for label, value in (*_counts(self._writer, counts), *of_node.items()):
             self._set(label, value)
         for label, value in self._statuses.snapshot(counts).items():
             self._set(label, value)

@@ -45,6 +45,14 @@ class Node:
         self.sleeps_until = 0
         self.send_errors = 0
         self.happened: list[Event] = []
+        self.counted = {"writer.short_sends": 0}
+
+    @property
+    def is_closed(self) -> bool:
+        return False
+
+    def counts(self) -> dict[str, int]:
+        return self.counted
 
     @contextlib.contextmanager
     def steering(self) -> Iterator[None]:
@@ -146,6 +154,31 @@ class TestFiles:
         assert stream.behind_bytes == writer.writer.unacknowledged_bytes > 0
         for name, value in writer.writer.counters.snapshot().items():
             assert stream.counters[f"writer.{name}"] == value
+
+    def test_where_its_stream_stands(self, root, writer):
+        counters = PublisherCounters()
+        counters.add(writer, type_name="T", domain=0)
+        join(writer, 1)
+        writer.write(encoded(points(0, 10)))
+        counters.update(writer.node)
+        found, positions = only(root).counters, writer.writer.positions
+        assert found["writer.pub_pos"] == found["writer.snd_pos"] == positions.pub_pos > 0
+        assert found["writer.pub_lmt"] == positions.snd_pos + positions.term_window
+        assert found["writer.snd_lmt"] == positions.snd_lmt > positions.snd_pos
+        assert (found["writer.snd_bpe"], found["writer.is_connected"], found["writer.fc_receivers"]) == (
+            0,
+            1,
+            1,
+        )
+
+    def test_what_the_participant_counts_is_told_once(self, root):
+        counters, node = PublisherCounters(), Node()
+        for topic in ("a", "b"):
+            counters.add(writer_of(topic, node), type_name="T", domain=0)
+        node.counted = {"writer.short_sends": 2, "drop.not_rtps": 5}
+        counters.update(node)
+        assert sum(stream.counters.get("drop.not_rtps", 0) for stream in streams(root)) == 5
+        assert sum(stream.counters.get("writer.short_sends", 0) for stream in streams(root)) == 2
 
     def test_statuses(self, root, writer):
         counters = PublisherCounters()
