@@ -50,6 +50,11 @@ class Sender:
         self._message_size = message_size
         self._out: list[Outgoing] = []
 
+    @property
+    def is_congested(self) -> bool:
+        """What is sent now would wait, and be asked for again meanwhile: no HEARTBEATs then, and no repairs."""
+        return self.is_asynchronous and self.backlog > 0
+
     # --- what is published -----------------------------------------------------------------------
 
     def transmit(self, now: int) -> None:

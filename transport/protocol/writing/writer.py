@@ -16,7 +16,6 @@ used before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from ...wire.samples import NO_TIMESTAMP, U8, Samples
 from ...wire.status_messages import RttMeasurement, StatusMessage
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
 from ..agenda import untouched
-from ..counts import CountFilter
 from ..endpoint_info import ReaderInfo
 from ..outgoing import DATAGRAM_ROOM, Outgoing
 from ..policies import (
@@ -50,6 +48,7 @@ from .broadcast import Broadcast
 from .changes import Framing, batch_change, data_changes, overhead, removed_samples
 from .claims import Claims, SampleClaim
 from .coherent_sets import CoherentSets
+from .feedback import Feedback
 from .flow_control import FlowControl
 from .heartbeats import Heartbeats
 from .history import Change, WriterHistory
@@ -57,7 +56,7 @@ from .large_sample import fragment_size_for
 from .offered_deadline import OfferedDeadline
 from .publication import Publication, PublicationLog
 from .reader_activity import ReaderActivityChanged
-from .reader_proxy import Missing, ReaderProxy
+from .reader_proxy import ReaderProxy
 from .repairs import Repairs
 from .requests import Requests
 from .sender import Sender
@@ -157,6 +156,15 @@ class StatefulWriter:
             budget=budget,
         )
         self._requests = Requests(policy, repairs, heartbeats, self._sender.queue)
+        self._feedback = Feedback(
+            self.readers,
+            self.counters,
+            self._history,
+            self._publication,
+            self._acks,
+            self._requests,
+            self._sender,
+        )
         #: Source timestamp of the newest write, and when that was.
         self._time_written = (NO_TIMESTAMP, 0)
 
@@ -223,10 +231,10 @@ class StatefulWriter:
         )
         self.readers[info.guid] = proxy
         self._redirect()
-        self._connect()
+        self._feedback.connect()
         if reliable:
             self._acks.add(proxy, now)
-            self._expire(now)
+            self._feedback.expire(now)
             self._sender.heartbeat((proxy,), now)
 
     def unmatch_reader(self, guid: Guid) -> None:
@@ -237,7 +245,7 @@ class StatefulWriter:
         self._redirect()
         self._requests.forget(guid)
         self._acks.remove(proxy)
-        self._progress(self.last_written)  # what waited for it alone
+        self._feedback.progress(self.last_written)  # what waited for it alone
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -322,7 +330,7 @@ class StatefulWriter:
         self.touch()
         if self._history.is_mortal:
             self._history.note_time(*self._time_written)
-            self._expire(now)
+            self._feedback.expire(now)
         wrote = False
         for pending in batches:
             self._send_pending(pending, now)
@@ -518,7 +526,7 @@ class StatefulWriter:
 
     def handle_timer(self, now: int) -> None:
         self.touch()
-        self._expire(now)
+        self._feedback.expire(now)
         self.counters.offered_deadline_missed += self._deadline.missed(now)
         self._acks.handle_timer(now)
         flush_at = self.get_flush_timer()
@@ -526,66 +534,38 @@ class StatefulWriter:
             self._fit_batches()
             self.send(self._batcher.handle_timer(now), now=now)
         self._claims.handle_timer(now)
-        self._progress(now)
+        self._feedback.progress(now)
         if self.is_congested:
             return
         self._requests.handle_timer(now)
         self._sender.heartbeat(self._acks.due(now), now)
 
-    def _expire(self, now: int) -> None:
-        """Nobody is sent again, or waited for to have, what has outlived its LIFESPAN."""
-        if over := self._history.expire(now):
-            self.counters.expired_samples += over
-            self.window.acknowledge(self._history.first_sn - 1)
-
-    # --- acknowledgements ------------------------------------------------------------------------
+    # --- what readers say (:mod:`.feedback`) -----------------------------------------------------
 
     def on_acknack(self, reader: Guid, acknack: AckNack, *, now: int) -> None:
-        """A reader says what it has and what it lacks (RTPS 2.5 §8.3.8.1, §8.4.9.2)."""
+        """A reader says what it has and what it lacks."""
         self.touch()
-        proxy = self._reader(reader)
-        if proxy is None or not self._is_new(proxy.acknacks, acknack.count, now):
-            return
-        self._on_acknack(proxy, acknack.missing, now, final=acknack.final)
+        self._feedback.on_acknack(reader, acknack, now)
 
     def on_acknack_batch(self, reader: Guid, acknack: AckNackBatch, *, now: int) -> None:
         """The same in numbers of batches."""
         self.touch()
-        proxy = self._reader(reader)
-        if proxy is None or not self._is_new(proxy.batch_acknacks, acknack.count, now):
-            return
-        self._on_acknack(
-            proxy, self._history.samples_of(acknack.missing, proxy.acked), now, final=acknack.final
-        )
+        self._feedback.on_acknack_batch(reader, acknack, now)
 
-    def _on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
-        self.counters.acknacks += 1
-        self._acks.on_acknack(proxy, missing, now, final=final)
-        self._progress(now)
-        proxy.requested.add(missing)
-        if not missing.is_empty:
-            self.counters.nacks_received += 1
-            self._acks.on_loss(proxy, missing.ranges()[-1][1], now)
-            self._expire(now)
-            self._requests.made(proxy, now, wait=self.is_congested)
-        elif not final:
-            self._sender.heartbeat((proxy,), now)
+    def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
+        """A reader lacks fragments of one sample (RTPS 2.5 §8.3.8.10)."""
+        self.touch()
+        self._feedback.on_nack_frag(reader, nack, now)
 
     def on_status_message(self, reader: Guid, message: StatusMessage, *, now: int) -> None:
         """A reader of ours says what it has consumed, and what more it takes."""
         self.touch()
-        proxy = self._reader(reader)
-        if proxy is None or not self._is_new(proxy.statuses, message.count, now):
-            return
-        self.counters.status_messages_received += 1
-        self._acks.on_status(proxy, message)
-        self._progress(now)
+        self._feedback.on_status_message(reader, message, now)
 
     def on_rtt_measurement(self, reader: Guid, message: RttMeasurement) -> None:
         """A reader measures how long an answer takes: this is it."""
         self.touch()
-        if (proxy := self._reader(reader)) is not None and not message.reply:
-            self._sender.answer(proxy, replace(message, reply=True, reception_delta=0).encode())
+        self._feedback.on_rtt_measurement(reader, message)
 
     def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
         """How far matched readers on this host, and spies, have read the publication log.
@@ -599,29 +579,7 @@ class StatefulWriter:
             each.is_on_host = not each.is_on_host
         if changed:
             self._redirect()
-        for guid, position in readers.items():
-            if (proxy := self.readers.get(guid)) is not None:
-                self._acks.pacing.on_position(proxy, position, self.positions.term_window)
-        self._publication.spies = list(spies)
-        self._acks.pacing.update()
-        self._progress(now)
-
-    def _progress(self, now: int) -> None:
-        """Acknowledgements, or their absence, may let more be sent."""
-        for proxy in self._acks.take_dropped():
-            self._requests.forget(proxy.guid)
-            self._sender.heartbeat((proxy,), now)
-        if self._publication.unsent:
-            self._sender.transmit(now)
-        self._connect()
-
-    def _connect(self) -> None:
-        simulated = self._publication.spies and self._acks.pacing.policy.spies_simulate_connection
-        if simulated or (self.readers and self._acks.pacing.is_connected):
-            self.positions.connect()
-        else:
-            self.positions.disconnect()
-        self._publication.conduct()
+        self._feedback.on_log_positions(readers, spies, now)
 
     @property
     def max_position(self) -> int:
@@ -639,16 +597,6 @@ class StatefulWriter:
         slowest = self._acks.pacing.slowest()
         return self._acks.pacing.limit, None if slowest is None else slowest.guid
 
-    def _reader(self, guid: Guid) -> ReaderProxy | None:
-        proxy = self._acks.readers.get(guid)
-        self.counters.unknown_reader += proxy is None
-        return proxy
-
-    def _is_new(self, counts: CountFilter, count: int, now: int) -> bool:
-        accepted = counts.accept(count, now)
-        self.counters.stale_counts += not accepted
-        return accepted
-
     def unacknowledged(self, sn: int | None = None) -> dict[Guid, int]:
         """Reliable, active readers that lack something up to ``sn`` (default: all written), each with the
         highest sequence number it has acknowledged."""
@@ -662,26 +610,10 @@ class StatefulWriter:
         """Which readers became inactive, or active again, since the last call."""
         return self._acks.activity.take_events()
 
-    # --- repairs ---------------------------------------------------------------------------------
-
-    def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
-        """A reader lacks fragments of one sample (RTPS 2.5 §8.3.8.10)."""
-        self.touch()
-        proxy = self._reader(reader)
-        if proxy is None or not self._is_new(proxy.nack_frags, nack.count, now):
-            return
-        self.counters.nack_frags += 1
-        if not 1 <= nack.sn <= self.last_sn or nack.missing.is_empty:
-            return
-        self._acks.on_loss(proxy, nack.sn, now)
-        proxy.requested.add_fragments(nack.sn, nack.missing)
-        self._expire(now)
-        self._requests.made(proxy, now, wait=self.is_congested)
-
     @property
     def is_congested(self) -> bool:
         """What is sent now would wait, and be asked for again meanwhile: no HEARTBEATs then, and no repairs."""
-        return self.is_asynchronous and self.backlog > 0
+        return self._sender.is_congested
 
     # --- out -------------------------------------------------------------------------------------
 
