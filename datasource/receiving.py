@@ -62,6 +62,7 @@ def node_config(settings: Settings) -> NodeConfig:
         receive_buffer=settings.receive_buffer,
         mtu=settings.mtu,
         message_size_max=settings.message_size_max,
+        ipc=settings.ipc,
     )
 
 
@@ -111,6 +112,7 @@ class Receiving:
             log_max_bytes=settings.log_max_bytes,
             log_segment_bytes=settings.log_segment_bytes,
             consumption=settings.consumption,
+            spy=settings.spy,
             ephemeral=ephemeral,
         )
         if not ephemeral:  # that is a task, and the driver has said it

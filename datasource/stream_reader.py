@@ -86,6 +86,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
         """The end of the next micro-batch: reads a counter, and walks frame headers if there is a limit."""
         receiving, begin = self._attach_to(Offset.from_json(start))
+        if self._settings.consumption == "committed":
+            # Spark asks for more when all before is committed, but says so only when there is more: for that a closed
+            # window would wait for ever.
+            receiving.commit(begin)
         if self._available_now and self._target is None:
             self._target = self._listen(receiving)
         tail = receiving.tail() if self._target is None else self._target

@@ -130,13 +130,11 @@ def test_a_writer_that_goes_while_it_rests() -> None:
     assert each.reader.get_timer() is None
 
 
-def test_where_the_log_is_read_the_writer_says_when() -> None:
-    each = full()
-    each.proxy.is_on_host = True
-    each.sleep(10 * LIMIT)
-    assert not each.proxy.resting
+@pytest.mark.parametrize("waited", [0, 2 * LIMIT])
+def test_where_the_log_is_read_the_writer_may_say_when(waited: int) -> None:
+    each = full().sleep(waited)
     each.reader.untethered.rest(IT)
-    assert each.proxy.resting and each.sleep(10 * REST).proxy.resting
+    assert each.proxy.resting and each.sleep(10 * REST).proxy.resting, "it is the writer's to end it"
     each.reader.untethered.rejoin(IT)
     assert not each.proxy.resting and each.reader.counters.unavailable == 1
 

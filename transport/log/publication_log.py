@@ -32,6 +32,7 @@ from .frame import align
 from .publication_metadata import (
     ACTIVE_TERM_COUNT,
     CLEAN_POS,
+    CLEANING_POS,
     TAIL_OFFSET_MASK,
     TAILS,
     Metadata,
@@ -319,6 +320,12 @@ class PublicationLog:
         position: int = self._words[CLEAN_POS]
         return position
 
+    @property
+    def cleaning_position(self) -> int:
+        """Of what is before, some may be zeroed, or already be of a later term."""
+        position: int = self._words[CLEANING_POS]
+        return position
+
     def clean(self, to: int) -> int:
         """Zero the terms up to position ``to``, ``CLEAN_BYTES`` at most; returns up to where it came."""
         start = self.clean_position
@@ -326,8 +333,9 @@ class PublicationLog:
         count = min(min(to, self.position) - start, CLEAN_BYTES, self.terms.span - at)
         if count <= 0:
             return start
+        # Who copies frames looks at this word afterwards (log.image); the other one comes after the zeros.
+        self._words[CLEANING_POS] = start + count
         self.data[at : at + count] = 0
-        # The zeros come before the word of them.
         self._words[CLEAN_POS] = start + count
         self._cleaned_to = start + count + self.terms.span
         return start + count

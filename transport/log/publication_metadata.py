@@ -60,6 +60,8 @@ _SND_LMT: Final = 18
 _SND_BPE: Final = 19
 CLEAN_POS: Final = 20
 _UNBLOCKED: Final = 21
+#: What is before is zeroed, or is just being.
+CLEANING_POS: Final = 22
 
 _SLOTS_AT: Final = 256
 _GUID_BYTES: Final = 16

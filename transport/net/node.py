@@ -16,22 +16,28 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ..limits import FLOW_CONTROLLER_BYTES_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..log.image import Span
 from ..log.publication_log import PublicationLog
+from ..log.publications import remove
 from ..protocol.events import Event, MessageTooLarge
 from ..protocol.participant import Participant, ParticipantConfig
 from ..protocol.policies import PUBLICATION_POLICY, BatchPolicy, PublicationPolicy, ReaderPolicy
 from ..protocol.reading.reader import StatefulReader
+from ..protocol.writing.publication import TERM_LENGTH
 from ..qos import Qos
 from ..structure import NANOSECONDS, VENDOR_ID, Guid, Locator
+from ..wire.samples import U8
 from . import interfaces, peers
+from .on_host import ReadLogs
 from .plugins import load_flow_control, load_interceptor
 from .publishing import PublishingWriter
 from .sockets import Sockets
+from .written_logs import WrittenLogs
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +66,8 @@ class NodeConfig:
     #: A longer RTPS message is dropped.
     message_size_max: int = UDP_PAYLOAD_MAX
     guid_prefix: bytes | None = None
+    #: Readers read the publication logs of our writers on this host that let them.
+    ipc: bool = False
 
 
 def new_guid_prefix() -> bytes:
@@ -105,6 +113,8 @@ class Node:
                 self.config.receive_buffer,
             )
         self.message_size = self._message_size()
+        self._read_logs = ReadLogs(self._receive_frames)
+        self._written_logs = WrittenLogs(self.guid_prefix, self.config.domain)
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -189,6 +199,8 @@ class Node:
                 policy=policy,
                 now=time.monotonic_ns(),
             )
+            if self.config.ipc:
+                self._read_logs.add_reader(reader)
             self.flush()
         self.wake()
         return reader
@@ -205,19 +217,34 @@ class Node:
         """A writer with a blocking surface; see :class:`PublishingWriter`. Raises UsageError."""
         interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
         flow_control = load_flow_control(policy.flow_control)
-        log = _publication_log(policy)
         with self.lock:
-            writer = self.participant.create_writer(
+            key, named = self._written_logs.create(
                 topic,
                 type_name,
                 qos,
                 keyed=keyed,
-                policy=policy,
-                interceptor=interceptor,
-                flow_control=flow_control,
-                log=log,
-                now=time.monotonic_ns(),
+                policy=policy.flow_control,
+                term_length=_term_length(policy),
             )
+            try:
+                writer = self.participant.create_writer(
+                    topic,
+                    type_name,
+                    qos,
+                    keyed=keyed,
+                    entity_key=key,
+                    policy=policy,
+                    interceptor=interceptor,
+                    flow_control=flow_control,
+                    log=named or _publication_log(policy),
+                    now=time.monotonic_ns(),
+                )
+            except BaseException:
+                if named is not None:
+                    remove(named)
+                raise
+            if named is not None:
+                self._written_logs.add(writer, named, policy.flow_control)
             self.flush()
         self.wake()
         self._check_batch(topic, policy.batch, writer.batch_bytes_max)
@@ -241,6 +268,8 @@ class Node:
             self.flush()
             self.participant.delete_endpoint(guid, now=time.monotonic_ns())
             self.flush()
+            self._written_logs.remove(guid)
+            self._read_logs.remove_reader(guid)
 
     # --- the duty cycle ----------------------------------------------------------------------------
 
@@ -270,15 +299,16 @@ class Node:
             self._received_bytes = 0
             for source in self.sockets.receivers:
                 spans = self.sockets.drain(source)
+                # What a datagram tells of may lie in a log: that comes first.
+                received += self._receive_from_logs()
                 if spans:
                     received += len(spans)
                     self._received_bytes += spans[-1][1]
                     if self.before_receive is not None:
                         self.before_receive()
-                    self.participant.receive(self.sockets.buffer, spans, now=time.monotonic_ns())
-                    if self.on_received is not None:
-                        self.on_received()
+                    self._receive(self.sockets.buffer, spans)
             now = time.monotonic_ns()
+            self._written_logs.conduct(now=now)
             timer = self.participant.get_timer()
             if timer is not None and timer <= now:
                 self.participant.handle_timer(now)
@@ -290,7 +320,10 @@ class Node:
         """Send what the participant wants sent (the caller holds the lock); what asynchronous writers do, the duty
         cycle sends."""
         datagrams = self.participant.datagrams_to_send(time.monotonic_ns(), asynchronous=asynchronous)
-        return self.sockets.send(datagrams)
+        sent = self.sockets.send(datagrams)
+        if waiting := self._written_logs.wake_readers():
+            self.sockets.send(waiting)
+        return sent
 
     @contextlib.contextmanager
     def steering(self) -> Iterator[None]:
@@ -314,9 +347,19 @@ class Node:
             pass  # it is awake
 
     @property
+    def is_closed(self) -> bool:
+        """It has left its domain."""
+        return self._closing
+
+    @property
     def send_errors(self) -> int:
         """Datagrams that could not be sent."""
         return self.sockets.send_errors
+
+    def counts(self) -> dict[str, int]:
+        """What is counted of all endpoints together, by the labels of the counters file."""
+        drops = {f"drop.{reason.value}": count for reason, count in self.participant.drops.items()}
+        return {"writer.short_sends": self.sockets.short_sends, **drops}
 
     def send_failures(self, destinations: Container[Locator], since: int) -> list[str]:
         """What went wrong with those of them that were for ``destinations``, from number ``since`` on."""
@@ -339,11 +382,36 @@ class Node:
 
     # --- inside ------------------------------------------------------------------------------------
 
+    def _receive(self, data: U8, spans: Sequence[Span]) -> None:
+        """Hand messages to the protocol, and what they bring to its owner."""
+        self.participant.receive(data, spans, now=time.monotonic_ns())
+        if self.on_received is not None:
+            self.on_received()
+
+    def _receive_from_logs(self) -> int:
+        """Read what writers on this host have published; returns the messages."""
+        logs = self._read_logs
+        if not logs.writers:
+            return 0
+        if self.before_receive is not None:
+            self.before_receive()
+        messages, nbytes = logs.read(now=time.monotonic_ns())
+        self._received_bytes += nbytes
+        return messages
+
+    def _receive_frames(self, data: U8, spans: Sequence[Span]) -> None:
+        self._receive(data, spans)
+        if self.before_receive is not None:
+            self.before_receive()  # there is less room now
+
     def _wait_ms(self, timeout: float) -> float:
         with self.lock:
             now, timer = time.monotonic_ns(), self.participant.get_timer()
             if timer is not None:
                 timeout = min(timeout, (timer - now) / NANOSECONDS)
+            timeout = min(timeout, self._written_logs.patience() / NANOSECONDS)
+            if not self._read_logs.prepare_to_wait():
+                timeout = 0.0
             timeout = max(0.0, timeout)
             self.sleeps_until = now + int(timeout * NANOSECONDS)
         return timeout * 1000
@@ -363,6 +431,7 @@ class Node:
     def _collect_events(self) -> None:
         while (event := self.participant.next_event()) is not None:
             self._events.append(event)
+            self._read_logs.on_event(event, now=time.monotonic_ns())
             if isinstance(event, MessageTooLarge) and len(self._too_large_from) < _SENDERS_NAMED_MAX:
                 if event.sender not in self._too_large_from:
                     self._too_large_from.add(event.sender)
@@ -402,6 +471,8 @@ class Node:
                 self.participant.close(time.monotonic_ns())
                 self.flush()
             self._closing = True
+            self._written_logs.close()
+            self._read_logs.close()
         self.wake()
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout=5)
@@ -411,13 +482,14 @@ class Node:
 
 
 def _publication_log(policy: PublicationPolicy) -> PublicationLog | None:
-    """Where a writer publishes; None: in memory that is no log."""
-    length = policy.flow_control.term_length
-    if not length:
-        return None
+    """Where a writer publishes that has no named log; None: in memory that is no log."""
+    return PublicationLog.create(_term_length(policy)) if policy.flow_control.term_length else None
+
+
+def _term_length(policy: PublicationPolicy) -> int:
     # What waits for tokens of a flow controller lies in the log, behind the sender.
     least = 4 * FLOW_CONTROLLER_BYTES_MAX if policy.flow_controller else 0
-    return PublicationLog.create(max(length, least))
+    return max(policy.flow_control.term_length or TERM_LENGTH, least)
 
 
 def _empty_pipe(fd: int) -> None:

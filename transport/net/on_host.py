@@ -6,8 +6,8 @@ their node, under its lock:
 
 * :class:`ReadLogs` hands what others have committed to the participant, as if it were drained datagrams, and tells in
   its slots how far that is;
-* :class:`WrittenLogs` tells its writers how far the slots are, and wakes readers that sleep by a datagram without
-  samples.
+* :class:`~.written_logs.WrittenLogs` tells its writers how far the slots are, and wakes readers that sleep by a
+  datagram without samples.
 
 Invariants:
 * a datagram is handed to the participant only after all that was in the logs when it was received: no HEARTBEAT
@@ -24,32 +24,25 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..errors import LogError
-from ..log.image import CopyBuffer, Frames, Image, Span
+from ..log.image import CopyBuffer, Image, Span
 from ..log.publication_log import PublicationLog
 from ..log.publication_metadata import Subscriber, SubscriberState
 from ..log.publications import Publications
+from ..protocol.endpoint_info import WriterInfo
 from ..protocol.events import Event, Matched, Unmatched
 from ..protocol.reading.reader import StatefulReader
-from ..structure import NANOSECONDS, Guid
+from ..structure import INFINITE, NANOSECONDS, Guid
 from ..wire.samples import U8
 
 _log = logging.getLogger(__name__)
 
-#: Who has not shown itself for so long is dead; the longest duty cycle is a second.
-_DEAD_NS: Final = 5 * NANOSECONDS
 #: How often the owners of the logs that are read are looked for.
 _OWNER_PERIOD_NS: Final = NANOSECONDS
 #: What is handed to the participant at once.
 _READ_BYTES: Final = 1 << 20
-#: A writer that waits for readers of its log looks at them so often: they send it nothing when they get on.
-_PATIENCE_MIN_NS: Final = 500_000
-_PATIENCE_MAX_NS: Final = 20_000_000
 
 #: Takes in messages that lie in one array.
 Receive = Callable[[U8, Sequence[Span]], None]
-
-
-# --- what others publish -----------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -80,17 +73,31 @@ class _Reading:
         return [place for place in self.places.values() if not place.resting]
 
     @property
+    def largest(self) -> int:
+        """Bytes of what some of them will have room for one day; what is larger they pass over."""
+        return max((place.reader.sample_size_max for place in self.active), default=0)
+
+    @property
     def room(self) -> int:
         """Bytes that all of them can take; 0: there is nobody."""
-        return min((place.reader.window for place in self.active), default=0)
+        return min((self._room_of(place.reader) for place in self.active), default=0)
+
+    def _room_of(self, reader: StatefulReader) -> int:
+        proxy = reader.writers.get(self.writer)
+        # Of a writer that it has let go itself it drops everything.
+        return INFINITE if proxy is not None and proxy.resting else reader.window
 
 
 class ReadLogs:
     """The logs of other writers that readers of one node read."""
 
-    def __init__(self, receive: Receive, publications: Publications | None = None) -> None:
+    def __init__(
+        self, receive: Receive, publications: Publications | None = None, *, spies: bool = False
+    ) -> None:
+        """``spies``: the readers are none that writers know of."""
         self._receive = receive
         self._publications = publications or Publications()
+        self._spies = spies
         self._readers: dict[Guid, StatefulReader] = {}
         self._readings: dict[Guid, _Reading] = {}
         self._buffer = CopyBuffer()
@@ -114,10 +121,26 @@ class ReadLogs:
         """A reader may have been matched with a writer on this host, or have lost it."""
         if isinstance(event, Matched) and (reader := self._readers.get(event.local)) is not None:
             proxy = reader.writers.get(event.remote)
-            if proxy is not None and proxy.info.publication_log:
-                self._join(reader, proxy.info, now)
-        elif isinstance(event, Unmatched) and (known := self._readings.get(event.remote)) is not None:
-            self._leave(known, event.local)
+            if proxy is None or not proxy.info.publication_log:
+                return
+            known = self._readings.get(event.remote)
+            log = self._find(proxy.info) if known is None else known.image.log
+            if log is not None:
+                self.join(reader, event.remote, log, now=now)
+        elif isinstance(event, Unmatched) and event.remote in self._readings:
+            self._leave(self._readings[event.remote], event.local)
+
+    def join(self, reader: StatefulReader, writer: Guid, log: PublicationLog, *, now: int) -> bool:
+        """Have a reader read the log of a writer that it is matched with; False: the log takes no more readers."""
+        reading = self._readings.get(writer) or _Reading(writer, Image.joined(log, self._buffer))
+        image = Image.joined(log, self._buffer)
+        if self._spies and reader.writers[writer].synced:
+            image.rewind()  # it knows what it has, and nobody sends it again
+        if not self._subscribe(reading, reader, image.position, now):
+            return False
+        reading.image.position = min(reading.image.position, image.position)
+        self._readings[writer] = reading
+        return True
 
     def read(self, *, now: int) -> tuple[int, int]:
         """Hand on all that is in the logs by now, as far as there is room; returns the frames and their bytes."""
@@ -153,28 +176,23 @@ class ReadLogs:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _join(self, reader: StatefulReader, info: WriterInfo, now: int) -> None:
-        reading = self._readings.get(info.guid)
-        if reading is None:
-            try:
-                log = self._publications.open(info.publication_log)
-            except LogError as error:
-                _log.debug("%s is read by UDP: %s", info.guid, error)  # it is on another host, most likely
-                return
-            if log.token != info.publication_token or log.about.get("guid") != str(info.guid):
-                _log.debug("%s is not the publication log of %s", log.path, info.guid)
-                return
-            reading = _Reading(info.guid, Image.joined(log, self._buffer))
-        image = reading.image
-        joined = Image.joined(image.log, self._buffer).position
-        if self._subscribe(reading, reader, joined, now):
-            image.position = min(image.position, joined)
-            self._readings[info.guid] = reading
+    def _find(self, info: WriterInfo) -> PublicationLog | None:
+        """The log of a writer, if it is on this host and readers may read it."""
+        try:
+            log = self._publications.open(info.publication_log)
+        except LogError as error:
+            _log.debug("%s is read by UDP: %s", info.guid, error)  # it is on another host, most likely
+            return None
+        about = log.about
+        is_its = log.token == info.publication_token and about.get("guid") == str(info.guid)
+        return log if is_its and about.get("ipc") else None
 
     def _subscribe(self, reading: _Reading, reader: StatefulReader, position: int, now: int) -> bool:
         log = reading.image.log
         try:
-            slot = log.subscribe(reader.guid, position=position, now=now, tether=reader.policy.tether)
+            slot = log.subscribe(
+                reader.guid, position=position, now=now, spy=self._spies, tether=reader.policy.tether
+            )
         except LogError as error:
             _log.debug("%s", error)
             return False
@@ -183,9 +201,10 @@ class ReadLogs:
         return slot is not None
 
     def _leave(self, reading: _Reading, reader: Guid) -> None:
-        place = reading.places.pop(reader, None)
-        if place is not None and place.slot.is_there:
-            place.slot.leave()
+        if (place := reading.places.pop(reader, None)) is not None:
+            if place.slot.is_there:
+                place.slot.leave()
+            place.reader.untethered.rejoin(reading.writer)
         if not reading.places:
             self._readings.pop(reading.writer, None)
 
@@ -206,10 +225,10 @@ class ReadLogs:
                     break
                 _log.info("%s is read too slowly, and goes on at its newest position", image.log.path)
                 image.rejoin()
-            elif found.nbytes > room:
+            elif room < found.nbytes <= reading.largest:
                 reading.refused = image.position, found.nbytes
                 # It does not ask for what it has seen to be too much for now.
-                if all(place.reader.qos.is_reliable for place in reading.active):
+                if all(_is_reliable(place.reader, reading.writer) for place in reading.active):
                     self._receive(found.data, found.spans)
             else:
                 if found.spans:
@@ -219,8 +238,7 @@ class ReadLogs:
                 image.position = found.end
                 for place in reading.places.values():
                     _note_received(place, reading)
-        if frames:
-            self._show(reading, now)
+                self._show(reading, now)
         return frames, nbytes
 
     def _takes_more(self, reading: _Reading) -> bool:
@@ -234,6 +252,7 @@ class ReadLogs:
             slot = place.slot
             if not slot.is_there:
                 # It took us for dead, and has sent by UDP since.
+                place.reader.untethered.rejoin(reading.writer)
                 if not self._subscribe(reading, place.reader, reading.image.position, now):
                     self._leave(reading, guid)
                 continue
@@ -250,30 +269,44 @@ class ReadLogs:
         if rests == place.resting:
             return
         place.resting = rests
+        place.reader.touch()
         if rests:
             _log.warning(
                 "%s is unavailable to the untethered reader %s, which is too slow; it rejoins at the newest sample",
                 reading.writer,
                 place.reader.guid,
             )
-            place.reader.rest(reading.writer)
+            place.reader.untethered.rest(reading.writer)
             return
-        place.reader.rejoin(reading.writer)
+        place.reader.untethered.rejoin(reading.writer)
         place.unconsumed.clear()
         place.consumed = place.slot.position
         if len(reading.active) == 1:
             reading.image.position = place.slot.position
 
     def _look_for_owners(self) -> None:
-        dead = [each for each in self._readings.values() if not each.image.log.metadata.owner_lives]
-        for reading in dead:
-            _log.info("the process that wrote %s is gone", reading.image.log.path)
+        over = [each for each in self._readings.values() if _is_over(each)]
+        for reading in over:
+            _log.info("nobody writes %s any more", reading.image.log.path)
             self._drop(reading)
-        if dead:
+        if over:
             try:
                 self._publications.remove_dead()
             except LogError as error:
                 _log.debug("%s", error)
+
+
+def _is_over(reading: _Reading) -> bool:
+    """Whether the log is read to its end."""
+    image, metadata = reading.image, reading.image.log.metadata
+    if image.has_more and reading.active:
+        return False
+    return metadata.end_of_stream or not metadata.owner_lives
+
+
+def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
+    proxy = reader.writers.get(writer)
+    return proxy is not None and proxy.reliable
 
 
 def _note_received(place: _Place, reading: _Reading) -> None:
@@ -291,134 +324,3 @@ def _consumed(place: _Place, reading: _Reading) -> int:
     while place.unconsumed and place.unconsumed[0][0] <= consumed:
         place.consumed = place.unconsumed.popleft()[1]
     return place.consumed
-
-
-# --- what we publish ---------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Writing:
-    """One writer of ours with a named log, and who reads it there."""
-
-    writer: StatefulWriter
-    log: PublicationLog
-    tethering: Tethering
-    slots: list[Subscriber] = field(default_factory=list)
-    #: What the writer was told last.
-    told: tuple[dict[Guid, int], list[int]] = field(default_factory=lambda: ({}, []))
-    #: How long to wait until the readers have got on.
-    patience: int = _PATIENCE_MIN_NS
-
-    @property
-    def waits(self) -> bool:
-        """Whether the writer could do more if readers of the log got on."""
-        positions = self.writer.positions
-        return bool(self.slots) and (bool(self.writer.blocked_by) or positions.snd_pos < positions.pub_pos)
-
-
-class WrittenLogs:
-    """The named logs of one node's writers."""
-
-    def __init__(self, prefix: bytes, publications: Publications | None = None) -> None:
-        self._publications = publications or Publications()
-        self._writings: dict[Guid, _Writing] = {}
-        #: An RTPS message without submessages: it wakes who waits for a datagram.
-        self._wake_up = Header(prefix=prefix).encode()
-
-    def create(
-        self, policy: FlowControlPolicy, term_length: int, about: Mapping[str, JSON]
-    ) -> PublicationLog | None:
-        """A log that readers on this host can find, if the policy wants one and there is room for it."""
-        if not (policy.ipc or policy.spies_simulate_connection):
-            return None
-        told = {**about, "ipc": policy.ipc}
-        try:
-            return self._publications.create(term_length, told)
-        except LogError as error:
-            _log.warning("%s: nobody on this host can read it there, readers are sent datagrams", error)
-            return None
-
-    def add(self, writer: StatefulWriter, log: PublicationLog, policy: FlowControlPolicy) -> None:
-        """The log of a writer, which is removed with it."""
-        window = writer.positions.term_window
-        # A writer that waits for room waits for two datagrams of it: it gets no nearer to the top.
-        window -= min(2 * writer.message_size, window // 2)
-        tethering = Tethering(
-            window, policy.untethered_window_limit_timeout, policy.untethered_resting_timeout
-        )
-        self._writings[writer.guid] = _Writing(writer, log, tethering)
-
-    def remove(self, guid: Guid) -> None:
-        if (writing := self._writings.pop(guid, None)) is not None:
-            remove(writing.log)
-
-    def close(self) -> None:
-        for guid in list(self._writings):
-            self.remove(guid)
-
-    def conduct(self, *, now: int) -> None:
-        """Tell writers how far they are read (Aeron's conductor)."""
-        for writing in self._writings.values():
-            writing.log.record(writing.writer.positions)
-            slots = writing.log.subscribers()
-            if slots or writing.slots:
-                writing.slots = [slot for slot in slots if _is_alive(slot, now)]
-                self._conduct(writing, now)
-
-    def wake_readers(self) -> list[Datagram]:
-        """Datagrams for readers that wait for what was published now."""
-        datagrams = []
-        for writing in self._writings.values():
-            for slot in writing.slots:
-                if slot.waiting and slot.position < writing.log.position:
-                    slot.waiting = False
-                    proxy = writing.writer.readers.get(slot.guid)
-                    if proxy is not None:
-                        datagrams.append(Datagram([self._wake_up], proxy.info.destinations))
-        return datagrams
-
-    def patience(self) -> int:
-        """How many ns to wait at most before :meth:`conduct` has to look again."""
-        return min((each.patience for each in self._writings.values() if each.waits), default=INFINITE)
-
-    # --- inside ------------------------------------------------------------------------------------
-
-    def _conduct(self, writing: _Writing, now: int) -> None:
-        writer = writing.writer
-        self._tether(writing, now)
-        newest = writer.positions.pub_pos
-        readers, spies = {}, []
-        for slot in writing.slots:
-            rests = slot.state is SubscriberState.RESTING
-            if not slot.is_spy and slot.guid in writer.readers:
-                # One that rests is sent nothing, and waited for by nobody.
-                readers[slot.guid] = newest if rests else slot.position
-            elif slot.is_spy and not rests:
-                spies.append(slot.position)
-        if (readers, spies) == writing.told:
-            writing.patience = min(2 * writing.patience, _PATIENCE_MAX_NS)
-            return
-        writing.told, writing.patience = (readers, spies), _PATIENCE_MIN_NS
-        writer.on_log_positions(readers, spies, now=now)
-
-    def _tether(self, writing: _Writing, now: int) -> None:
-        """Apply to the slots what becomes of untethered readers."""
-        writer, slots = writing.writer, {slot.guid: slot for slot in writing.slots}
-        consumers = {slot.guid: Consumer(slot.position, slot.is_tethered) for slot in writing.slots}
-        by_udp = any(guid not in slots for guid in writer.readers)
-        sent = writer.positions.snd_pos if by_udp else 0
-        for guid, state in writing.tethering.update(consumers, sent, now=now):
-            slot = slots[guid]
-            if state is TetherState.ACTIVE:
-                slot.position = writing.log.position
-            slot.state = SubscriberState(state)
-            kind = "spy" if slot.is_spy else "reader"
-            _log.info("the untethered %s %s of %s is %s", kind, guid, writer.guid, state.name)
-
-
-def _is_alive(slot: Subscriber, now: int) -> bool:
-    if now - slot.heartbeat <= _DEAD_NS:
-        return True
-    _log.info("the reader %s of a publication log is dead", slot.guid)
-    slot.leave()
-    return False

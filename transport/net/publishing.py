@@ -271,9 +271,11 @@ class PublishingWriter:
         return True
 
     def has_ready_reader(self) -> bool:
-        """Whether some reader is matched; a reliable one counts once it has sent its first ACKNACK."""
+        """Whether some reader is matched; a reliable one counts once it has sent its first ACKNACK. Spies count where
+        they simulate a connection."""
         with self.node.lock:
-            return any(proxy.is_ready for proxy in self.writer.readers.values())
+            readers = self.writer.readers.values()
+            return any(proxy.is_ready for proxy in readers) or (self.writer.is_connected and not readers)
 
     def wait_for_acknowledgments(self, timeout: float) -> dict[Guid, int]:
         """Wait until every matched reliable reader has acknowledged everything written so far.

@@ -52,6 +52,8 @@ class ReceiverConfig:
     log_segment_bytes: int = 64 << 20
     #: What writers of ours are told to be consumed: what is ``logged``, or what Spark has ``committed``.
     consumption: str = "logged"
+    #: Read what writers on this host publish from their publication logs, without the network.
+    spy: bool = False
     #: The receiver removes its log when it ends, however its parent ended: a batch read leaves nothing behind.
     ephemeral: bool = False
 

@@ -30,6 +30,7 @@ from ..log.loss_report import LOSS_REPORT, LossReport
 from ..log.stream_log import StreamLog
 from ..net.congestion_controls import load_congestion_control
 from ..net.node import Node, new_guid_prefix
+from ..net.spy_node import SpyNode
 from ..protocol.events import IncompatibleQos, LivelinessLost, Matched, Unmatched
 from ..protocol.reading.reader_cache import ReaderCache
 from ..protocol.reading.received_stream import NO_POSITIONS
@@ -101,7 +102,11 @@ class Host:
         self.log = self._open_log()
         (self.directory / ERROR_FILE).unlink(missing_ok=True)
         prefix = bytes.fromhex(str(self.log.metadata["guid_prefix"]))
-        self.node = Node(replace(self.config.node, guid_prefix=prefix)).open()
+        self.node: Node | SpyNode
+        if self.config.spy:
+            self.node = SpyNode(self.config.node.domain, prefix)
+        else:
+            self.node = Node(replace(self.config.node, guid_prefix=prefix)).open()
         self.reader = self.node.create_reader(
             self.config.topic,
             self.config.type_name,
@@ -308,6 +313,15 @@ class Host:
         _log.warning("topic %r: no match with %s: %s%s", event.topic, event.remote, reasons, fix)
 
     def _say_nobody(self) -> None:
+        if isinstance(self.node, SpyNode):
+            _log.warning(
+                "topic %r: no publication log of type %r on domain %d so far on this host; sinks have one with "
+                "ipc=true or spies_simulate_connection=true",
+                self.config.topic,
+                self.config.type_name,
+                self.config.node.domain,
+            )
+            return
         endpoints = self.node.participant.remote_endpoints
         topics = sorted({e.topic for e in endpoints if e.kind == "writer"})
         _log.warning(

@@ -9,6 +9,7 @@ The invariants are the :mod:`.reader`'s, and what belongs to one writer is in it
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from ...limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
 from ...structure import INFINITE, Guid
@@ -17,6 +18,9 @@ from ..policies import ReaderCounters
 from .coherent import Verdict, is_end_marker
 from .reassembly import Reassembly
 from .writer_proxy import WriterProxy
+
+#: A closed way is opened by so much room, though a drain may merge what came to longer runs.
+_LITTLE: Final = 4_096
 
 
 class Delivery:
@@ -64,7 +68,11 @@ class Delivery:
             proxy.expected = run.last_sn + 1
             self.drain(proxy)
         else:
-            self.refuse(proxy, run.count, run.nbytes, run.last_sn)
+            if (fits := self._fitting(run)) > 0:
+                self._deliver(proxy, run.take(0, fits))
+                proxy.expected += fits
+                run = run.take(fits, run.count)
+            self.refuse(proxy, run.count, self._needed(run), run.last_sn)
             if owned:  # too dear to be sent again
                 self._hold(proxy, run, owned=True)
 
@@ -136,6 +144,21 @@ class Delivery:
         proxy.last_sn = max(proxy.last_sn, run.last_sn)
         return kept == new
 
+    def _fitting(self, run: Run) -> int:
+        """How many of the first samples fit the window, of what need not come together."""
+        if run.batch_sn or run.coherent_set or run.count == 1:
+            return 0
+        fits = min(run.count * max(self.window, 0) // run.nbytes, run.count - 1)
+        while fits and run.take(0, fits).nbytes > self.window:
+            fits = fits * 7 // 8
+        return fits
+
+    def _needed(self, run: Run) -> int:
+        """The window that lets on with a run: all of it, but of what need not come together a little will do."""
+        if run.batch_sn or run.coherent_set:
+            return run.nbytes
+        return max(run.take(0, 1).nbytes, min(run.nbytes, _LITTLE))
+
     def refuse(self, proxy: WriterProxy, count: int, nbytes: int, last_sn: int) -> None:
         """What is next does not fit the window; a reliable writer sends it again once it does."""
         self.counters.window_closed += count
@@ -199,6 +222,21 @@ class Delivery:
             self.drain(proxy)
         return True
 
+    def pass_by(self, proxy: WriterProxy, last_sn: int) -> None:
+        """The writer rests: what it has up to there is lost."""
+        if proxy.synced and last_sn >= proxy.expected:
+            self.counters.lost_samples += last_sn + 1 - proxy.expected
+            if proxy.sets is not None:
+                proxy.sets.lose(proxy.expected, last_sn)
+            proxy.expected = last_sn + 1
+
+    def let_go(self, proxy: WriterProxy) -> None:
+        """Keep nothing of a writer that rests."""
+        self.closed.pop(proxy.guid, None)
+        self.pass_by(proxy, proxy.announced)
+        self._reassembly.discard_below(proxy, INFINITE + 1)
+        proxy.held.clear()
+
     # --- out -------------------------------------------------------------------------------------
 
     def drain(self, proxy: WriterProxy) -> None:
@@ -257,6 +295,12 @@ class Delivery:
                 for each in runs:
                     self._deliver(proxy, each)
             else:
+                if len(runs) == 1:
+                    if (fits := self._fitting(run)) > 0:
+                        self._deliver(proxy, run.take(0, fits))
+                        proxy.expected += fits
+                        return True  # the rest comes next
+                    nbytes = self._needed(run)
                 self.refuse(proxy, sum(each.count for each in runs), nbytes, runs[-1].last_sn)
                 if proxy.reliable:
                     return False

@@ -55,6 +55,7 @@ from .received_stream import StreamPositions
 from .reorder import ReorderBudget
 from .responder import Responder
 from .status_messages import StatusMessages
+from .untethered import Untethered
 from .writer_proxy import WriterProxy
 
 __all__ = ["ReaderCounters", "ReaderPolicy", "StatefulReader", "WriterInfo", "WriterProxy"]
@@ -97,6 +98,8 @@ class StatefulReader:
             random or Random(guid.to_bytes()),
             self._status,
         )
+        #: What becomes of writers that it is too slow for.
+        self.untethered = Untethered(policy, self.writers, self._delivery, self._status, self._responder)
 
     # --- matching --------------------------------------------------------------------------------
 
@@ -146,6 +149,7 @@ class StatefulReader:
         proxy.held.clear()
         self._delivery.closed.pop(guid, None)
         self._responder.forget(guid)
+        self.untethered.forget(guid)
         if proxy.synced and not is_builtin(self.guid.entity):
             self._delivered_before[guid] = proxy.expected - 1
             if len(self._delivered_before) > ENDPOINTS_PER_PARTICIPANT_MAX:
@@ -251,6 +255,7 @@ class StatefulReader:
             and not run.coherent_set
             and not proxy.held
             and not proxy.fragments
+            and not proxy.resting
         ):
             proxy.expected += run.count
             delivery.window -= nbytes
@@ -261,7 +266,9 @@ class StatefulReader:
             if stream.rcv_pos >= stream.due:
                 self._responder.on_progress(proxy, run, now)
             return
-        if nbytes > delivery.sample_size_max:
+        if proxy.resting:
+            delivery.pass_by(proxy, run.last_sn)
+        elif nbytes > delivery.sample_size_max:
             self._accept_small(proxy, run, now)
         else:
             self._accept(proxy, run, now)
@@ -275,6 +282,9 @@ class StatefulReader:
             self.counters.unknown_writer += sum(run.count for run in runs)
             return
         self.counters.received_batches += 1
+        if proxy.resting:
+            self._delivery.pass_by(proxy, batch.last_sn)
+            return
         if proxy.reliable:
             if proxy.batches is None:
                 proxy.batches = BatchNumbers()
@@ -356,6 +366,9 @@ class StatefulReader:
             self.counters.unknown_writer += 1
             return
         self.counters.fragments += frag.fragments
+        if proxy.resting:
+            self._delivery.pass_by(proxy, frag.sn)
+            return
         if not proxy.synced:
             self._sync_at_data(proxy, frag.sn)
         if frag.sn < proxy.expected or frag.sn in proxy.held:
@@ -437,6 +450,8 @@ class StatefulReader:
             self._delivery.sync(proxy, last_sn + 1 if proxy.info.transient_local else first_sn)
         if first_sn > proxy.first_sn:
             proxy.first_sn = first_sn
+        if proxy.resting:
+            self._delivery.pass_by(proxy, last_sn)
         if proxy.expected < proxy.first_sn or proxy.held:
             self._delivery.drain(proxy)
         proxy.counts_losses = True
@@ -481,10 +496,12 @@ class StatefulReader:
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something arrives."""
-        return self._responder.get_timer()
+        timers = (self._responder.get_timer(), self.untethered.get_timer())
+        return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
         self.touch()
+        self.untethered.handle_timer(now)
         self._responder.handle_timer(now)
 
     def outgoing(self) -> list[Outgoing]:

@@ -201,7 +201,7 @@ class StatusMessages:
         window = self._offer(proxy, position, room)
         if not proxy.reliable and sn > stream.told_sn:
             stream.repetitions = _REPETITIONS
-        message = StatusMessage(me, it, sn, window, count, self.policy.group_tag)
+        message = StatusMessage(me, it, sn, window, count, self.policy.group_tag, proxy.resting)
         said.append(message.encode())
         stream.told_sn, stream.told_pos, stream.told_window = sn, position, window
         if stream.overrun_at == INFINITE:
@@ -248,6 +248,8 @@ class StatusMessages:
     def _offer(self, proxy: WriterProxy, position: int, room: int) -> int:
         """The window to offer beyond ``position``."""
         stream = proxy.stream
+        if proxy.resting:
+            return stream.window  # all of it is dropped
         taken = stream.rcv_pos - position
         window = 0 if proxy.guid in self._closed else min(stream.window, room + taken)
         if window < stream.window:

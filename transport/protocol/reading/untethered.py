@@ -1,12 +1,12 @@
 """A reader with ``tether=false`` lets its writers go when it is too slow for them, and rejoins (Aeron's tethering).
 
 What it offers a writer is its window. When that has been in the last eighth of what congestion control would allow for
-the limit time-out, the reader rests: it tells the writer so, drops what comes and acknowledges it, and after the
-resting time-out goes on with the newest. A writer whose publication log it reads says itself when it rests
+the limit time-out, the writer rests: it is told so, what comes of it is dropped and acknowledged, and after the resting
+time-out the reader goes on with the newest. A writer whose publication log is read may say so first
 (`writing.tethering`).
 
 Invariants:
-* nothing of a resting writer is held, asked for or handed out; ``expected`` follows what the writer announces;
+* nothing of a writer that rests is held, asked for or handed out; ``expected`` follows what it announces;
 * what is passed meanwhile is among the lost samples.
 """
 
@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...structure import INFINITE, Guid
-from ..policies import ReaderCounters, ReaderPolicy
+from ...structure import Guid
+from ..policies import ReaderPolicy
 from .delivery import Delivery
-from .reassembly import Reassembly
 from .responder import Responder
 from .status_messages import StatusMessages
 from .writer_proxy import WriterProxy
@@ -33,90 +32,77 @@ class Untethered:
     def __init__(
         self,
         policy: ReaderPolicy,
-        counters: ReaderCounters,
         writers: Mapping[Guid, WriterProxy],
         delivery: Delivery,
-        reassembly: Reassembly,
         status: StatusMessages,
         responder: Responder,
     ) -> None:
         self._policy = policy
-        self._counters = counters
         self._writers = writers
         self._delivery = delivery
-        self._reassembly = reassembly
         self._status = status
         self._responder = responder
-        #: Since when the windows of writers are in their bottom, and until when writers rest.
+        #: Since when the windows of writers have been in their bottom, and until when writers rest.
         self._since: dict[Guid, int] = {}
         self._until: dict[Guid, int] = {}
         #: When to look at the windows again.
         self._look_at = 0
 
-    # --- rest and rejoin -------------------------------------------------------------------------
-
-    def rest(self, proxy: WriterProxy) -> None:
-        """Let a writer go until :meth:`rejoin`."""
-        if proxy.resting:
+    def rest(self, writer: Guid) -> None:
+        """Let a writer go until :meth:`rejoin`, however long that takes."""
+        self._until.pop(writer, None)
+        proxy = self._writers.get(writer)
+        if proxy is None or proxy.resting:
             return
         proxy.resting = True
-        self._counters.unavailable += 1
-        self._since.pop(proxy.guid, None)
-        self._delivery.closed.pop(proxy.guid, None)
-        self._status.starved.pop(proxy.guid, None)
-        if proxy.synced:
-            self.pass_by(proxy, proxy.announced)
-        self._reassembly.discard_below(proxy, INFINITE + 1)
-        proxy.held.clear()
-        self._responder.tell_at_once(proxy)
+        self._delivery.counters.unavailable += 1
+        self._since.pop(writer, None)
+        self._status.starved.pop(writer, None)
+        self._delivery.let_go(proxy)
+        self._tell(proxy)
 
-    def rejoin(self, proxy: WriterProxy) -> None:
+    def rejoin(self, writer: Guid) -> None:
         """Take part again: what comes next is the newest."""
-        if proxy.resting:
+        self._until.pop(writer, None)
+        proxy = self._writers.get(writer)
+        if proxy is not None and proxy.resting:
             proxy.resting = False
-            self._until.pop(proxy.guid, None)
-            self._responder.tell_at_once(proxy)
-
-    def pass_by(self, proxy: WriterProxy, last_sn: int) -> None:
-        """All up to ``last_sn`` is not for us."""
-        if proxy.synced and last_sn >= proxy.expected:
-            self._counters.lost_samples += last_sn + 1 - proxy.expected
-            if proxy.sets is not None:
-                proxy.sets.lose(proxy.expected, last_sn)
-            proxy.expected = last_sn + 1
+            self._tell(proxy)
 
     def forget(self, writer: Guid) -> None:
         """A writer is gone."""
         self._since.pop(writer, None)
         self._until.pop(writer, None)
 
-    # --- time ------------------------------------------------------------------------------------
-
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before a window closes."""
         if self._policy.tether:
             return None
         timers = list(self._until.values())
-        if self._status.starved:
+        if self._status.starved or self._since:
             timers.append(self._look_at)
         return min(timers, default=None)
 
     def handle_timer(self, now: int) -> None:
         if self._policy.tether:
             return
-        for guid in [guid for guid, until in self._until.items() if until <= now]:
-            self.rejoin(self._writers[guid])
+        for writer in [writer for writer, until in self._until.items() if until <= now]:
+            self.rejoin(writer)
         if now < self._look_at:
             return
         timeout = self._policy.untethered_window_limit_timeout
         self._look_at = now + max(timeout >> _BOTTOM, 1)
-        low = [guid for guid in self._status.starved if self._is_low(self._writers[guid])]
-        self._since = {guid: self._since.get(guid, now) for guid in low}
-        for guid, since in list(self._since.items()):
+        low = [writer for writer in self._status.starved if self._is_low(self._writers[writer])]
+        self._since = {writer: self._since.get(writer, now) for writer in low}
+        for writer, since in list(self._since.items()):
             if now >= since + timeout:
-                self._until[guid] = now + self._policy.untethered_resting_timeout
-                self.rest(self._writers[guid])
+                self.rest(writer)
+                self._until[writer] = now + self._policy.untethered_resting_timeout
+
+    def _tell(self, proxy: WriterProxy) -> None:
+        if proxy.info.status_messages:
+            self._responder.tell_at_once(proxy)
 
     def _is_low(self, proxy: WriterProxy) -> bool:
         stream = proxy.stream
-        return proxy.reliable and not proxy.is_on_host and stream.told_window <= stream.window >> _BOTTOM
+        return proxy.reliable and stream.told_window <= stream.window >> _BOTTOM

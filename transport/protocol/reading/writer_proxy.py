@@ -46,7 +46,6 @@ class WriterProxy:
         "heartbeats",
         "held",
         "info",
-        "is_on_host",
         "last_sn",
         "nack_at",
         "nack_frag_count",
@@ -97,8 +96,6 @@ class WriterProxy:
         self.stream = ReceivedStream()
         #: It is let go: what it sends is dropped and acknowledged (:mod:`.untethered`).
         self.resting = False
-        #: Its samples are read from its publication log.
-        self.is_on_host = False
         # what the writer says it has
         self.heard = False
         self.first_sn = 1

@@ -41,7 +41,9 @@ class Acknowledgments:
         self.readers: dict[Guid, ReaderProxy] = {}
         self.window = SendWindow(policy, counters)
         self.activity = ReaderActivity(policy, counters, flow_control.policy.receiver_timeout)
-        self.pacing = Pacing(policy, flow_control, publication.numbers, self.activity.active)
+        self.pacing = Pacing(
+            policy, flow_control, publication.numbers, self.activity.active, publication.positions.term_window
+        )
         #: Readers that are to be told that they begin anew.
         self._dropped: list[ReaderProxy] = []
         self._counters = counters
@@ -70,7 +72,7 @@ class Acknowledgments:
 
     def on_status(self, proxy: ReaderProxy, message: StatusMessage) -> None:
         """It tells what it has consumed, and what more it takes."""
-        self.pacing.on_status(proxy, message)
+        self.pacing.on_status(proxy, message, self._history.sent_sn)
         if self.activity.rest(proxy, rests=message.end_of_stream):
             self._progress()
         self.pacing.update()

@@ -33,6 +33,7 @@ class Pacing:
         strategy: FlowControl,
         numbers: SequencePositions,
         active: Mapping[Guid, ReaderProxy],
+        window_max: int,
     ) -> None:
         self.policy = strategy.policy
         self.strategy = strategy
@@ -41,6 +42,7 @@ class Pacing:
         self._allowed = 0
         self._readers = 0
         self._window = policy.send_window_bytes
+        self._window_max = window_max
         self._numbers = numbers
         self._active = active
 
@@ -66,7 +68,7 @@ class Pacing:
     def join(self, proxy: ReaderProxy) -> None:
         """A reliable reader was matched."""
         tells = proxy.info.status_messages
-        window = min(_FIRST_WINDOW, self._window) if tells else INFINITE
+        window = min(_FIRST_WINDOW, self._window, self._window_max) if tells else INFINITE
         proxy.consumed = proxy.acked
         proxy.receiver = Receiver(self._numbers.position_of(proxy.acked), window, presumed=tells)
         self.update()
@@ -76,21 +78,26 @@ class Pacing:
         if not proxy.info.status_messages:
             proxy.receiver.position = self._numbers.position_of(proxy.acked)
 
-    def on_status(self, proxy: ReaderProxy, message: StatusMessage) -> None:
-        """What is consumed never becomes less, but the window may."""
+    def on_status(self, proxy: ReaderProxy, message: StatusMessage, sent_sn: int) -> None:
+        """What is consumed never becomes less, but the window may; nobody can have what was never sent."""
         receiver = proxy.receiver
         receiver.group_tag = message.group_tag
+        proxy.consumed = max(proxy.consumed, min(message.consumption_sn, sent_sn))
         if proxy.is_on_host:
             return  # its position in the log says more
-        proxy.consumed = max(proxy.consumed, min(message.consumption_sn, proxy.acked))
         receiver.position = max(receiver.position, self._numbers.position_of(proxy.consumed))
-        receiver.window, receiver.presumed = message.receiver_window, False
+        # What is repaired, and read on this host, lies a term behind the sender at most.
+        receiver.window, receiver.presumed = min(message.receiver_window, self._window_max), False
 
     def on_position(self, proxy: ReaderProxy, position: int, window: int) -> None:
         """A reader on this host has read the log up to there (Aeron's IPC: no status messages)."""
         receiver = proxy.receiver
         receiver.position = max(receiver.position, position)
         receiver.window, receiver.presumed = window, False
+
+    def begin_anew(self) -> None:
+        """What was allowed to readers by UDP does not hold for those that now read the log."""
+        self._allowed = 0
 
     def update(self) -> None:
         """Compute the limit anew."""

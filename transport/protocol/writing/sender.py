@@ -48,6 +48,8 @@ class Sender:
         self._window = acks.window
         self._heartbeats = heartbeats
         self._message_size = message_size
+        #: The last limit that stopped it.
+        self._met = -1
         self._out: list[Outgoing] = []
 
     @property
@@ -67,8 +69,7 @@ class Sender:
                 # What is larger than the whole window goes alone.
                 alone = pacing.has_consumed(self._positions.snd_pos)
                 if not publication.divide(pacing.limit, at_least=alone) and not alone:
-                    self._positions.back_pressured()
-                    self.counters.flow_control_limits += 1
+                    self._note_limit(pacing.limit)
                     break
                 change = unsent[0]
             publication.sent(change)
@@ -77,6 +78,13 @@ class Sender:
         publication.settle()
         publication.conduct()
         self._positions.on_limit(self._limit_to_show())
+
+    def _note_limit(self, limit: int) -> None:
+        """There is more to send; each limit is counted once."""
+        if limit != self._met:
+            self._met = limit
+            self._positions.back_pressured()
+            self.counters.flow_control_limits += 1
 
     def _limit_to_show(self) -> int:
         """``snd_lmt``; without status messages it is what the send window lets in."""

@@ -578,6 +578,7 @@ class StatefulWriter:
         for each in changed:
             each.is_on_host = not each.is_on_host
         if changed:
+            self._acks.pacing.begin_anew()
             self._redirect()
         self._feedback.on_log_positions(readers, spies, now)
 

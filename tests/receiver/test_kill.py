@@ -1,0 +1,349 @@
+"""``kill -9`` of the receiver process and of a process that publishes, at random instants, many times.
+
+What they leave is whole: each sample holds a checksum of itself. The receiver's log goes on where it was, for the
+writers repair what was in flight. Of a publisher the receiver has the beginning, without a hole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.errors import RtpsError
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.publication_log import PublicationLog
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.log.term_frames import DATA, PAD
+from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControlPolicy, PublicationPolicy
+from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.receiver.config import ReceiverConfig
+from spark_rtps.transport.receiver.process import ReceiverProcess
+from spark_rtps.transport.structure import NANOSECONDS, Guid
+from spark_rtps.transport.wire.samples import Samples
+
+DOMAIN = 113
+RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+BATCHES = BatchPolicy(enable=True, max_data_bytes=20_000, max_flush_delay=5_000_000)
+KILLS = 12  # of each receiver, and
+LIVES = 24  # so many publishers
+TERM = 1 << 20
+#: Sizes of payloads; in a run all are alike. The largest one does not fit the publication log.
+SIZES = (64, 200, 1_000, 40_000, 200_000)
+PATIENCE = 60.0
+
+
+# --- samples that tell whether they are whole ------------------------------------------------------------
+
+
+def numbered(first: int, count: int, size: int) -> Samples:
+    """Encapsulation, checksum, number, and what follows from the number."""
+    rows = np.zeros((count, size), np.uint8)
+    rows[:, 1] = 1
+    rows[:, 8:16] = np.arange(first, first + count, dtype="<i8").view(np.uint8).reshape(count, 8)
+    rows[:, 16:] = (np.arange(first, first + count)[:, None] * 31 + np.arange(16, size)) & 0xFF
+    sums = np.array([zlib.crc32(row[8:].tobytes()) for row in rows], "<u4")
+    rows[:, 4:8] = sums.view(np.uint8).reshape(count, 4)
+    return Samples.uniform(rows.reshape(-1), count, size)
+
+
+def shapes(seed: int) -> Iterator[tuple[int, int, int]]:
+    """First number, count and size of what is written together: the same for the same seed, without end."""
+    rng, first = random.Random(seed), 0
+    while True:
+        size = rng.choice(SIZES)
+        count = rng.randint(1, max(1, 100_000 // size))
+        yield first, count, size
+        first += count
+
+
+def load(seed: int) -> Iterator[Samples]:
+    for first, count, size in shapes(seed):
+        yield numbered(first, count, size)
+
+
+def number_of(payload: bytes | memoryview) -> int:
+    """The number of a sample, which has to be whole."""
+    raw = bytes(payload)
+    assert zlib.crc32(raw[8:]) == int.from_bytes(raw[4:8], "little"), "a torn sample"
+    return int.from_bytes(raw[8:16], "little")
+
+
+class LogReader:
+    """What is in a stream log, read on from where it was read before."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.end = Cursor(0)
+        #: How many samples of each writer there were, which are 0, 1, 2, ...
+        self.counts: Counter[Guid] = Counter()
+
+    def read(self, position: int) -> None:
+        """Up to ``position``: each writer's samples go on where they were, and no frame is torn."""
+        at = self.end.position
+        for frame in LogView(self.directory).frames(self.end, Cursor(position)):
+            run, samples = frame.run, frame.run.samples()
+            assert frame.position >= at
+            at = frame.position + frame.length
+            assert frame.rows_before == sum(self.counts.values())
+            found = [number_of(samples.payload(i)) for i in range(run.count)]
+            expected = self.counts[run.writer]
+            assert found == list(range(expected, expected + run.count)), "lost, doubled or out of order"
+            assert run.first_sn == expected + 1
+            self.counts[run.writer] += run.count
+        self.end = Cursor(position)
+
+    def check_closed(self, told: int, max_bytes: int) -> None:
+        """Nobody appends now: what the log says of itself is what is in it. ``told``: how far it was said to go."""
+        with StreamLog.open(self.directory, max_bytes=max_bytes) as log:
+            assert log.position >= told, "what was told to be there is there"
+            assert log.base <= self.end.position
+            self.read(log.position)
+            assert log.rows == sum(self.counts.values())
+            assert log.writers == dict(self.counts)  # numbers are one less than sequence numbers
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.001)
+
+
+def config(directory: Path, **changes: object) -> ReceiverConfig:
+    node = NodeConfig(domain=DOMAIN, interface="lo", receive_buffer=4 << 20, lease_duration=60 * NANOSECONDS)
+    whole = ReceiverConfig(
+        str(directory),
+        "t",
+        "T",
+        keyed=False,
+        qos=RELIABLE,
+        node=node,
+        log_max_bytes=32 << 20,
+        log_segment_bytes=2 << 20,
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+# --- the receiver ----------------------------------------------------------------------------------------
+
+
+class Load:
+    """A thread that writes without end, until told to stop."""
+
+    def __init__(self, writer: PublishingWriter, seed: int) -> None:
+        self.written = 0
+        self._writer = writer
+        self._seed = seed
+        self._stopping = threading.Event()
+        self._failed: list[Exception] = []
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        try:
+            for samples in load(self._seed):
+                self._writer.write(samples, timeout=PATIENCE)
+                self.written += samples.count
+                if self._stopping.wait(0.0005):
+                    return
+        except RtpsError as error:
+            self._failed.append(error)
+
+    def stop(self) -> None:
+        """It ends when what it is writing is written."""
+        self._stopping.set()
+
+    @property
+    def has_ended(self) -> bool:
+        assert self._failed == []
+        return not self._thread.is_alive()
+
+
+@pytest.mark.parametrize("consumption", ["logged", "committed"])
+def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -> None:
+    rng = random.Random(consumption)
+    node = Node(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=60 * NANOSECONDS)).start()
+    plain = node.create_writer("t", "T", RELIABLE)
+    batching = node.create_writer("t", "T", RELIABLE, policy=PublicationPolicy(batch=BATCHES))
+    given = config(tmp_path / "log", consumption=consumption)
+    log = LogReader(tmp_path / "log")
+    loads: list[Load] = []
+    try:
+        for _ in range(KILLS):
+            receiver = ReceiverProcess.start(given)
+            if not loads:
+                assert plain.wait_for_readers(PATIENCE) and batching.wait_for_readers(PATIENCE)
+                loads = [Load(plain, 1), Load(batching, 2)]
+            enough = receiver.cursor().position + rng.randrange(1, 6 << 20)
+
+            def has_enough(receiver: ReceiverProcess = receiver, enough: int = enough) -> bool:
+                position = receiver.cursor().position
+                if rng.random() < 0.2 and position > log.end.position:
+                    log.read(position)  # while it is written
+                    receiver.commit(position)
+                return position >= enough
+
+            wait_for(has_enough)
+            time.sleep(rng.random() * 0.02)
+            os.kill(receiver.pid, 9)
+            told = receiver.cursor().position
+            receiver.stop()
+            log.check_closed(told, given.log_max_bytes)
+        receiver = ReceiverProcess.start(given)
+        try:
+            for each in loads:
+                each.stop()
+
+            def acknowledged() -> bool:
+                log.read(receiver.cursor().position)
+                receiver.commit(log.end.position)
+                return not (plain.wait_for_acknowledgments(0.01) or batching.wait_for_acknowledgments(0.01))
+
+            wait_for(lambda: acknowledged() and all(each.has_ended for each in loads))
+            wait_for(acknowledged)
+            log.read(receiver.cursor().position)
+            assert log.counts == {plain.guid: loads[0].written, batching.guid: loads[1].written}
+            assert receiver.counters()["reader.lost_samples"] == 0
+            assert {len(plain.writer.readers), len(batching.writer.readers)} == {1}
+        finally:
+            receiver.stop()
+    finally:
+        node.close()
+
+
+# --- the sender ------------------------------------------------------------------------------------------
+
+
+def publish(path: Path, seed: int) -> None:
+    """A process that publishes from a publication log in a file, until it is killed."""
+    node = Node(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=2 * NANOSECONDS)).start()
+    policy = PublicationPolicy(flow_control=FlowControlPolicy(term_length=TERM), batch=_batch(seed))
+    log = PublicationLog.create(TERM, path=path)
+    with node.lock:
+        now = time.monotonic_ns()
+        writer = node.participant.create_writer(
+            "t", "T", RELIABLE, keyed=False, policy=policy, flow_control=None, log=log, now=now
+        )
+        node.flush()
+    writing = PublishingWriter(node, writer, "t")
+    writing.wait_for_readers(PATIENCE)
+    os.write(1, writing.guid.to_bytes())
+    for samples in load(seed):
+        writing.write(samples, timeout=PATIENCE)
+
+
+def _batch(seed: int) -> BatchPolicy:
+    return BATCHES if seed % 2 else BatchPolicy()
+
+
+def check_publication(path: Path, seed: int) -> int:
+    """Walk the log of a killed publisher, which is whole; returns how many samples it had published."""
+    log = PublicationLog.open(path)
+    told, tail = log.metadata.positions(), log.position
+    assert not log.metadata.owner_lives
+    assert told["snd_pos"] <= tail and told["pub_lmt"] <= told["snd_pos"] + TERM // 2
+    assert log.clean_position <= tail <= log.clean_position + 3 * TERM
+    log.adopt()
+    # Frames begin where a term does.
+    position, sn, written, size = -(-log.clean_position // TERM) * TERM, 0, shapes(seed), 0
+    after = 0
+    while position < tail:
+        frame = log.frame(position)
+        if frame is None:  # claimed, and not committed
+            assert log.unblock(position)
+            frame = log.frame(position)
+        assert frame is not None and frame.start == position
+        if frame.type == DATA:
+            assert sn in (0, frame.first_sn - 1), "each once and in order"
+            text, at = frame.data.tobytes(), 0
+            for number in range(frame.first_sn - 1, frame.first_sn - 1 + frame.count):
+                while number >= after:
+                    first, count, size = next(written)
+                    after = first + count
+                if text:
+                    # In a batch one encapsulation header is enough.
+                    whole = bytes(numbered(number, 1, size).payload(0)[4:])
+                    at = text.find(whole, at)
+                    assert at >= 0, "a torn frame"
+            sn = frame.first_sn + frame.count - 1
+        else:
+            assert frame.type == PAD
+        position = frame.end
+    assert position == tail == log.position
+    return sn
+
+
+def test_senders_killed_at_random_instants(tmp_path: Path) -> None:
+    rng = random.Random("senders")
+    given = config(tmp_path / "log")
+    receiver = ReceiverProcess.start(given)
+    log = LogReader(tmp_path / "log")
+    published: dict[Guid, int] = {}
+    try:
+        for life in range(0, LIVES, 2):
+            # Two at once: starting takes longer than what there is to be seen.
+            with contextlib.ExitStack() as killed:
+                begun = [(seed, start(tmp_path, seed, killed)) for seed in (life, life + 1)]
+                guids = {seed: Guid.from_bytes(read(child, 16)) for seed, child in begun}
+                enough = log.end.position + rng.randrange(1, 3 << 20)
+                wait_for(lambda enough=enough: commit(receiver, log) >= enough)
+                for _, child in rng.sample(begun, 2):
+                    time.sleep(rng.random() * 0.01)
+                    child.kill()
+                    assert child.wait() == -9
+            for seed, guid in guids.items():
+                path = tmp_path / f"publication{seed}"
+                published[guid] = check_publication(path, seed)
+                path.unlink()
+        wait_for(lambda: receiver.counters()["reader.matched_writers"] == 0)  # their leases are over
+        commit(receiver, log)
+        assert set(log.counts) <= set(published)
+        for guid, count in log.counts.items():
+            assert count <= published[guid], "nobody has what was never published"
+        assert len(log.counts) >= LIVES // 2
+    finally:
+        receiver.stop()
+    log.check_closed(log.end.position, given.log_max_bytes)
+
+
+def start(directory: Path, seed: int, killed: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+    command = [sys.executable, __file__, str(directory / f"publication{seed}"), str(seed)]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": paths})
+    killed.enter_context(child)
+    killed.callback(child.kill)
+    return child
+
+
+def read(child: subprocess.Popen[bytes], count: int) -> bytes:
+    assert child.stdout is not None
+    assert select.select([child.stdout], [], [], PATIENCE)[0]
+    return os.read(child.stdout.fileno(), count)
+
+
+def commit(receiver: ReceiverProcess, log: LogReader) -> int:
+    """Check what came, and let it go."""
+    log.read(receiver.cursor().position)
+    receiver.commit(log.end.position)
+    return log.end.position
+
+
+if __name__ == "__main__":
+    publish(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,383 @@
+"""A receiver that spies: it reads what this host publishes, without a network and without being known."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.errors import RtpsError
+from spark_rtps.transport.log import publications
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.publication_metadata import SubscriberState
+from spark_rtps.transport.net import written_logs
+from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.policies import (
+    BatchPolicy,
+    Compression,
+    FlowControlPolicy,
+    PublicationPolicy,
+    ReaderPolicy,
+)
+from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.receiver.config import ReceiverConfig
+from spark_rtps.transport.receiver.host import Host
+from spark_rtps.transport.receiver.process import ReceiverProcess
+from spark_rtps.transport.structure import NANOSECONDS
+from spark_rtps.transport.wire.samples import Samples
+
+DOMAIN = 144
+PATIENCE = 30.0
+RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+PUBLISHED = FlowControlPolicy(spies_simulate_connection=True, term_length=1 << 20)
+NODE = NodeConfig(domain=DOMAIN, interface="lo")
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def numbered(first: int, count: int, *, source: int = 0, size: int = 64) -> Samples:
+    """Samples whose payload holds their source and number."""
+    rows = np.zeros((count, size + 4), np.uint8)
+    rows[:, 1], rows[:, 4] = 1, source
+    rows[:, 8:12] = np.arange(first, first + count, dtype="<u4").view(np.uint8).reshape(count, 4)
+    return Samples.uniform(rows.reshape(-1), count, size + 4)
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(publications, "_SHARED_MEMORY", tmp_path)
+    return publications.directory_of_user()
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    node = Node(NODE).start()
+    yield node
+    node.close()
+
+
+def writer_of(node: Node, topic: str = "t", **policy: Any) -> PublishingWriter:
+    given = PublicationPolicy(**{"flow_control": PUBLISHED, **policy})
+    return node.create_writer(topic, "T", RELIABLE, policy=given)
+
+
+def config_in(directory: Path, **changes: Any) -> ReceiverConfig:
+    given: dict[str, Any] = {
+        "log_directory": str(directory / "log"),
+        "topic": "t",
+        "type_name": "T",
+        "keyed": False,
+        "qos": RELIABLE,
+        "node": NODE,
+        "log_max_bytes": 64 << 20,
+        "log_segment_bytes": 4 << 20,
+        "spy": True,
+    }
+    return ReceiverConfig(**(given | changes))
+
+
+def are_seen(node: Node, *writers: PublishingWriter, spies: int = 1) -> bool:
+    """Whether the writers know how many spies look at them."""
+    node.wake()
+    with node.lock:
+        return all(len(writer.writer._publication.spies) == spies for writer in writers)
+
+
+class Spy:
+    """A receiver in a thread of this process."""
+
+    def __init__(self, config: ReceiverConfig) -> None:
+        self.host = Host(config)
+        self.host.open()
+        self._thread = threading.Thread(target=self.host.run, daemon=True)
+        self._thread.start()
+
+    def samples(self, source: int | None = None) -> list[int]:
+        """The numbers in the log, in order."""
+        found: list[tuple[int, int]] = []
+        log = self.host.log
+        for frame in LogView(self.host.directory).frames(Cursor(log.base), Cursor(log.position)):
+            samples = frame.run.samples()
+            payloads = [bytes(samples.payload(i)) for i in range(samples.count)]
+            found += [(payload[4], int.from_bytes(payload[8:12], "little")) for payload in payloads]
+        return [number for each, number in found if source in (None, each)]
+
+    @property
+    def rows(self) -> int:
+        return self.host.log.rows
+
+    @property
+    def writers(self) -> int:
+        return len(self.host.reader.writers)
+
+    def counters(self) -> dict[str, int]:
+        return self.host.reader.counters.snapshot()
+
+    def commit(self) -> None:
+        self.host._consumer.set(self.host.log.position)
+
+    def stop(self, *, keep_log: bool = False) -> None:
+        self.host.stop(goodbye=True)
+        self._thread.join(PATIENCE)
+        self.host.close(keep_log=keep_log)
+
+
+@pytest.fixture
+def spying(tmp_path: Path) -> Iterator[Callable[..., Spy]]:
+    spies: list[Spy] = []
+
+    def start(**changes: Any) -> Spy:
+        spies.append(Spy(config_in(tmp_path, **changes)))
+        return spies[-1]
+
+    yield start
+    for spy in spies:
+        spy.stop()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {},
+        {"coalescing": False},
+        {"batch": BatchPolicy(enable=True, max_data_bytes=4_000)},
+        {"batch": BatchPolicy(enable=True, max_data_bytes=20_000, compression=Compression.LZ4)},
+    ],
+    ids=["coalesced", "single", "batches", "compressed"],
+)
+def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], policy: dict[str, Any]) -> None:
+    writer = writer_of(node, **policy)
+    spy = spying()
+    wait_for(lambda: are_seen(node, writer))
+    for i in range(100):
+        writer.write(numbered(100 * i, 100))
+    writer.flush()
+    wait_for(lambda: spy.rows == 10_000)
+    assert spy.samples() == list(range(10_000))
+    assert spy.counters()["lost_samples"] == 0 and not spy.host.node.participant.drops
+    assert writer.writer.readers == {} and node.participant.remote_participants == {}, "nobody knows of it"
+
+
+def test_a_spy_alone_makes_the_writer_connected(node: Node, spying: Callable[..., Spy]) -> None:
+    writer = writer_of(node)
+    spying()
+    wait_for(lambda: not node.wake() and writer.writer.is_connected)
+
+
+def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]) -> None:
+    elsewhere = Node(NODE).start()
+    reader = elsewhere.create_reader("t", "T", RELIABLE, keyed=False)
+    elsewhere.on_received = lambda: reader.take()
+    try:
+        writer = writer_of(node)
+        spy = spying()
+        assert writer.wait_for_readers(PATIENCE)
+        wait_for(lambda: are_seen(node, writer))
+        writer.write(numbered(0, 10_000))
+        assert writer.wait_for_acknowledgments(PATIENCE) == {}
+        wait_for(lambda: spy.rows == 10_000)
+    finally:
+        elsewhere.close()
+
+
+def test_writers_that_come_and_go(node: Node, spying: Callable[..., Spy]) -> None:
+    spy = spying()
+    first = writer_of(node)
+    wait_for(lambda: are_seen(node, first))
+    first.write(numbered(0, 1_000, source=1))
+    second = writer_of(node)
+    wait_for(lambda: are_seen(node, first, second))
+    second.write(numbered(0, 1_000, source=2))
+    first.write(numbered(1_000, 1_000, source=1))
+    node.delete_endpoint(first.guid)
+    wait_for(lambda: spy.writers == 1)
+    second.write(numbered(1_000, 1_000, source=2))
+    wait_for(lambda: spy.rows == 4_000)
+    assert spy.samples(1) == spy.samples(2) == list(range(2_000))
+
+
+def test_other_topics_types_domains_and_partitions_are_not_looked_at(
+    node: Node, spying: Callable[..., Spy]
+) -> None:
+    other_domain = Node(replace(NODE, domain=DOMAIN + 1)).start()
+    policy = PublicationPolicy(flow_control=PUBLISHED)
+    others = [
+        node.create_writer("other", "T", RELIABLE, policy=policy),
+        node.create_writer("t", "Other", RELIABLE, policy=policy),
+        node.create_writer("t", "T", replace(RELIABLE, partition=("a",)), policy=policy),
+        other_domain.create_writer("t", "T", RELIABLE, policy=policy),
+    ]
+    right = node.create_writer("t", "T", replace(RELIABLE, partition=("b",)), policy=policy)
+    spy = spying(qos=replace(RELIABLE, partition=("b",)))
+    wait_for(lambda: are_seen(node, right))
+    for writer in (*others, right):
+        writer.write(numbered(0, 100, source=5 if writer is right else 1), timeout=5.0)
+    wait_for(lambda: spy.rows == 100)
+    assert spy.samples(5) == list(range(100))
+    other_domain.close()
+
+
+def test_a_sample_that_is_too_large_for_the_log_is_lost(node: Node, spying: Callable[..., Spy]) -> None:
+    writer = writer_of(node)
+    spy = spying()
+    wait_for(lambda: are_seen(node, writer))
+    writer.write(numbered(0, 1))
+    writer.write(numbered(1, 1, size=1 << 20))
+    writer.write(numbered(2, 1))
+    wait_for(lambda: spy.rows == 2)
+    assert spy.samples() == [0, 2] and spy.counters()["lost_samples"] == 1
+
+
+def test_a_tethered_spy_that_is_slow_holds_the_writer_back(node: Node, spying: Callable[..., Spy]) -> None:
+    spy = spying(log_max_bytes=4 << 20, log_segment_bytes=1 << 20)
+    writer = writer_of(node)
+    wait_for(lambda: are_seen(node, writer))
+    with pytest.raises(RtpsError, match="no progress"):
+        writer.write(numbered(0, 100_000, size=1_000), timeout=1.0)
+    written = writer.writer.last_sn
+    assert 0 < written < 10_000
+    spy.commit()
+    wait_for(lambda: spy.rows == written)
+    assert spy.counters()["lost_samples"] == 0
+
+
+def test_an_untethered_spy_is_let_go_and_rejoins(
+    node: Node, spying: Callable[..., Spy], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    soon = 300_000_000
+    flow = replace(PUBLISHED, untethered_window_limit_timeout=soon, untethered_resting_timeout=soon)
+    spy = spying(log_max_bytes=4 << 20, log_segment_bytes=1 << 20, policy=ReaderPolicy(tether=False))
+    other = spying(log_directory=str(tmp_path / "fast"))
+    writer = writer_of(node, flow_control=flow)
+    wait_for(lambda: are_seen(node, writer, spies=2))
+    written = 0
+    states = set()
+    while not spy.counters()["unavailable"] or SubscriberState.RESTING not in states:
+        writer.write(numbered(written, 100, size=1_000), timeout=PATIENCE)
+        written += 100
+        other.commit()
+        states |= {slot.state for slot in writer.writer._publication.log.subscribers()}  # type: ignore[union-attr]
+    assert "is unavailable to the untethered reader" in caplog.text
+    spy.commit()
+    before = spy.rows
+    deadline = time.monotonic() + PATIENCE
+    while spy.rows < before + 1_000 and time.monotonic() < deadline:
+        writer.write(numbered(written, 10, size=1_000), timeout=PATIENCE)
+        written += 10
+        other.commit()
+        spy.commit()
+    wait_for(lambda: other.rows == written)
+    assert spy.counters()["lost_samples"] > 0 and before < spy.rows < written
+
+
+def test_a_log_that_goes_on_gets_what_is_still_there(
+    node: Node, spying: Callable[..., Spy], tmp_path: Path
+) -> None:
+    writer = writer_of(node)
+    bystander = spying(log_directory=str(tmp_path / "bystander"))
+    spy = Spy(config_in(tmp_path))
+    wait_for(lambda: are_seen(node, writer, spies=2))
+    writer.write(numbered(0, 1_000))
+    wait_for(lambda: spy.rows == 1_000)
+    spy.stop(keep_log=True)
+    writer.write(numbered(1_000, 1_000))
+    spy = spying()
+    wait_for(lambda: are_seen(node, writer, spies=2))
+    writer.write(numbered(2_000, 1_000))
+    wait_for(lambda: spy.rows >= 3_000 == bystander.rows)
+    assert spy.samples() == list(range(3_000)) and spy.counters()["lost_samples"] == 0
+
+
+def test_nobody_to_spy_on_is_said(
+    spying: Callable[..., Spy], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("spark_rtps.transport.receiver.host._NOBODY_NS", 100_000_000)
+    with caplog.at_level(logging.WARNING):
+        spying()
+        wait_for(lambda: "no publication log of type 'T'" in caplog.text)
+
+
+def test_a_directory_that_is_not_ours_is_said(
+    spying: Callable[..., Spy], directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory.mkdir()
+    (directory / "something").touch()
+    directory.chmod(0o755)
+    spying()
+    wait_for(lambda: "there is nothing to spy on" in caplog.text)
+
+
+WRITES = """
+import sys
+import numpy as np
+from pathlib import Path
+from spark_rtps.transport.log import publications
+from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
+from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.wire.samples import Samples
+publications._SHARED_MEMORY = Path(sys.argv[1])
+node = Node(NodeConfig(domain=int(sys.argv[2]), interface="lo")).start()
+policy = PublicationPolicy(flow_control=FlowControlPolicy(spies_simulate_connection=True, term_length=1 << 20))
+qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+writer = node.create_writer("t", "T", qos, policy=policy)
+rows = np.zeros((100, 68), np.uint8); rows[:, 1] = 1; rows[:, 4] = 77
+while True:
+    writer.write(Samples.uniform(rows.reshape(-1), 100, 68), timeout=60)
+"""
+
+
+def test_a_writer_that_is_killed_is_forgotten_and_its_file_removed(
+    node: Node, spying: Callable[..., Spy], directory: Path, tmp_path: Path
+) -> None:
+    child = subprocess.Popen([sys.executable, "-c", WRITES, str(tmp_path), str(DOMAIN)])
+    try:
+        spy = spying(log_max_bytes=1 << 30)
+        writer = writer_of(node)
+        wait_for(lambda: are_seen(node, writer) and spy.writers == 2 and spy.rows > 10_000)
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    writer.write(numbered(0, 1_000, source=5))
+    wait_for(lambda: spy.writers == 1)
+    wait_for(lambda: len(list(directory.glob("*.publication"))) == 1)
+    writer.write(numbered(1_000, 1_000, source=5))
+    wait_for(lambda: spy.samples(5)[-1:] == [1_999])
+
+
+def test_a_spy_that_is_killed_holds_nobody_up_for_long(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # the process looks where everybody does
+    monkeypatch.setattr(written_logs, "_DEAD_NS", 2 * NANOSECONDS)
+    mine = Node(NODE).start()
+    try:
+        topic = f"of {os.getpid()}"
+        process = ReceiverProcess.start(config_in(tmp_path, topic=topic))
+        writer = writer_of(mine, topic)
+        wait_for(lambda: not mine.wake() and writer.writer.is_connected)
+        writer.write(numbered(0, 1_000))
+        wait_for(lambda: process.counters().get("log.rows") == 1_000)
+        os.kill(process.pid, signal.SIGKILL)
+        wait_for(lambda: not mine.wake() and not writer.writer.is_connected)
+        process.stop()
+    finally:
+        mine.close()
