@@ -186,6 +186,17 @@ class TestFirstStart:
         source.reader.commit(end)
         assert source.receiver.committed == [source.receiver.log.position]
 
+    def test_what_is_asked_behind_is_committed_where_a_window_waits_for_it(self, make):
+        source = make(**{"flow_control.consumption": "committed"})
+        zero = source.reader.initialOffset()
+        source.receiver.receive(0, 10)
+        end = source.reader.latestOffset(zero, ALL)
+        position = source.receiver.log.position
+        assert source.reader.latestOffset(end, ALL) == end
+        assert source.receiver.committed[-1] == position, (
+            "though there is no batch that commit() would come with"
+        )
+
     def test_min_partitions(self, make):
         source = make(minPartitions=3)
         zero = source.reader.initialOffset()

@@ -16,6 +16,7 @@ used before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -90,6 +91,10 @@ class StatefulWriter:
         log: PublicationLog | None = None,
     ) -> None:
         """``flow_control`` paces the writer, by default the slowest reader does; ``log`` holds what is published."""
+        if log is not None and log.path is not None:
+            # Readers on this host hold the publisher back by their positions (Aeron's IPC window).
+            window = max(policy.send_window_bytes, log.term_length // 2)
+            policy = replace(policy, send_window_bytes=window)
         self.guid = guid
         self.qos = qos
         self.policy = policy

@@ -1,0 +1,64 @@
+"""A reader whose owner has little room: what was merged on the way is handed out in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from reader_script import RELIABLE, started
+
+from spark_rtps.transport.wire.submessages import AckNack
+
+
+def test_a_run_longer_than_the_room_is_taken_in_parts() -> None:
+    s = started()
+    s.reader.window = 1_000
+    s.data(1, 100)  # 3,200 bytes, merged from several datagrams
+    assert s.taken() == list(range(1, 32))
+    s.reader.window = 640
+    s.said()
+    s.data(32, 100)
+    assert s.taken() == list(range(32, 52))
+    s.reader.window = 10_000
+    s.data(52, 100)
+    assert s.taken() == list(range(52, 101))
+
+
+def test_a_closed_way_opens_with_little_room() -> None:
+    s = started()
+    s.reader.window = 0
+    s.data(1, 40_000 // 32)
+    assert s.taken() == []
+    s.heartbeat(1, 1_250)
+    s.said()
+    s.reader.window = 4_096
+    s.sleep(50_000_000)
+    asked = [each for each in s.said() if isinstance(each, AckNack) and not each.missing.is_empty]
+    assert asked, "it need not wait for room for all of it"
+
+
+def test_what_is_held_is_handed_out_in_parts_too() -> None:
+    s = started()
+    s.reader.window = 1_000
+    s.data(2, 100)
+    s.data(1)
+    assert s.taken() == list(range(1, 32))
+    s.reader.window = 1_600
+    assert s.taken() == [], "not in dribbles: 4 KiB, or all of it, have to fit"
+    s.reader.window = 2_208
+    assert s.taken() == list(range(32, 101))
+
+
+@pytest.mark.parametrize("kind", ["batch", "set"])
+def test_what_belongs_together_is_taken_whole_or_not_at_all(kind: str) -> None:
+    s = started(qos=replace(RELIABLE, coherent_access=kind == "set"))
+    s.reader.window = 1_000
+    if kind == "batch":
+        s.batch(1, 1, 100)
+    else:
+        s.data(1, 100, of=1).end_of_set(101)
+    assert s.taken() == []
+    s.reader.window = 1 << 20
+    if kind == "batch":
+        s.batch(1, 1, 100)
+    assert s.taken() == list(range(1, 101))
