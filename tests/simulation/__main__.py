@@ -6,17 +6,26 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from .bottleneck_sections import FlowRow, bottleneck_sections
+from .flow import FlowResult, flow
 from .scenarios import Result, simulate
-from .sections import Section, sections
-from .table import cells, headings, insert
+from .sections import Row, sections
+from .table import AnySection, cells, headings, insert
 
 
-def show(console: Console, section: Section, results: list[Result]) -> None:
+def measure(row: Row | FlowRow) -> Result | FlowResult:
+    return flow(row.scenario) if isinstance(row, FlowRow) else simulate(row.scenario, row.seeds)
+
+
+def show(console: Console, section: AnySection, results: Sequence[Any]) -> None:
     table = Table(title=section.title, title_justify="left")
     for heading in headings(section):
         table.add_column(heading, justify="right")
@@ -26,26 +35,30 @@ def show(console: Console, section: Section, results: list[Result]) -> None:
 
 
 def main() -> None:
-    known = {section.name: section for section in sections()}
+    every: list[AnySection] = [*sections(), *bottleneck_sections()]
+    known = {section.name: section for section in every}
     parser = argparse.ArgumentParser(description="The reliable protocol over seeds, in virtual time.")
     parser.add_argument("section", nargs="*", choices=[[], *known], help="default: all")
     parser.add_argument("--docs", type=Path, help="put tables and figures into this directory")
     arguments = parser.parse_args()
     console = Console(width=180)
-    done: dict[str, tuple[Section, list[Result]]] = {}
-    for name in arguments.section or known:
-        section = known[name]
-        results = [simulate(row.scenario, row.seeds) for row in section.rows]
-        show(console, section, results)
-        done[name] = (section, results)
+    done: dict[str, tuple[AnySection, list[Any]]] = {}
+    with ProcessPoolExecutor() as pool:
+        names = arguments.section or list(known)
+        running = {name: [pool.submit(measure, row) for row in known[name].rows] for name in names}
+        for name in names:
+            results = [future.result() for future in running[name]]
+            show(console, known[name], results)
+            done[name] = (known[name], results)
     if arguments.docs is not None:
-        from .plots import plot  # matplotlib is wanted here only
+        from .bottleneck_plots import FLOW_FIGURES  # matplotlib is wanted here only
+        from .plots import FIGURES, plot
 
         document = arguments.docs / "simulation.md"
         text = document.read_text(encoding="utf-8")
         for section, results in done.values():
             text = insert(text, section, results)
-            plot(section, results, arguments.docs)
+            plot(section.name, section.rows, results, arguments.docs, FIGURES | FLOW_FIGURES)
         document.write_text(text, encoding="utf-8")
 
 

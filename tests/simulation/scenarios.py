@@ -140,7 +140,7 @@ class _Sink:
 
     def take(self, now: int) -> None:
         for run in self.reader.take():
-            numbers = _payload_numbers(run)
+            numbers = payload_numbers(run)
             if not np.array_equal(numbers, self._numbers[self.wanted : self.wanted + len(numbers)]):
                 steps = np.diff(numbers, prepend=self.wanted - 1)
                 if self.strict or (steps < 1).any():
@@ -158,7 +158,7 @@ class _Sink:
             raise Wrong(f"{self.name} was never given {self.lost} samples")
 
 
-def _payloads(first: int, count: int, size: int) -> Samples:
+def payloads(first: int, count: int, size: int) -> Samples:
     """Payloads that begin with an encapsulation header and their number."""
     rows = np.zeros((count, size), np.uint8)
     rows[:, 1] = 1
@@ -166,7 +166,7 @@ def _payloads(first: int, count: int, size: int) -> Samples:
     return Samples.uniform(rows.reshape(-1), count, size)
 
 
-def _payload_numbers(run: Run) -> npt.NDArray[np.int64]:
+def payload_numbers(run: Run) -> npt.NDArray[np.int64]:
     samples = run.samples()
     if samples.is_uniform:
         return np.ascontiguousarray(samples.rows()[:, 4:8]).view("<u4").reshape(-1).astype(np.int64)
@@ -253,7 +253,7 @@ class Simulation:
         """The next burst is due."""
         scenario, now = self.scenario, self.network.now
         count = min(scenario.burst, scenario.samples - self._offered)
-        self._queue.append(_payloads(self._offered, count, scenario.size))
+        self._queue.append(payloads(self._offered, count, scenario.size))
         self._offered_at[self._offered : self._offered + count] = now
         self._offered += count
         if self._offered < scenario.samples:

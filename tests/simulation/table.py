@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
+from .bottleneck_sections import FLOW_COLUMNS, Cell, FlowSection
 from .network import MS
 from .scenarios import Result
 from .sections import Row, Section
+
+AnySection = Section | FlowSection
 
 
 def _ms(nanoseconds: float) -> str:
@@ -28,8 +31,6 @@ def _least(row: Row) -> str:
     loss = row.scenario.link.loss
     return f"{100 * loss / (1 - loss):.1f} %"
 
-
-Cell = Callable[[Row, Result], str]
 
 #: Heading, and what is below it; the key is the column's name in a section.
 COLUMNS: Final[dict[str, tuple[str, Cell]]] = {
@@ -54,24 +55,25 @@ COLUMNS: Final[dict[str, tuple[str, Cell]]] = {
     "max": ("max ms", lambda _, r: _ms(float(r.latencies.max()))),
     "late p50": ("late p50 ms", lambda _, r: _ms(float(np.percentile(r.late_latencies, 50)))),
     "late max": ("late max ms", lambda _, r: _ms(float(r.late_latencies.max()))),
+    **FLOW_COLUMNS,
 }
 
 
-def cells(section: Section, row: Row, result: Result) -> list[str]:
+def cells(section: AnySection, row: Any, result: Any) -> list[str]:
     return [*row.label.values(), *(COLUMNS[name][1](row, result) for name in section.columns)]
 
 
-def headings(section: Section) -> list[str]:
+def headings(section: AnySection) -> list[str]:
     return [*section.rows[0].label, *(COLUMNS[name][0] for name in section.columns)]
 
 
-def markdown(section: Section, results: list[Result]) -> str:
+def markdown(section: AnySection, results: Sequence[Any]) -> str:
     lines = [headings(section), ["---:"] * len(headings(section))]
     lines += [cells(section, row, result) for row, result in zip(section.rows, results, strict=True)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def insert(document: str, section: Section, results: list[Result]) -> str:
+def insert(document: str, section: AnySection, results: Sequence[Any]) -> str:
     """The document with the section's table between its markers."""
     pattern = re.compile(rf"(<!-- {section.name} -->\n).*?(<!-- /{section.name} -->)", re.DOTALL)
     return pattern.sub(lambda match: match[1] + markdown(section, results) + "\n" + match[2], document)

@@ -9,6 +9,7 @@ from typing import Final
 from spark_rtps.transport.wire.batch import ACKNACK_BATCH, DATA_BATCH
 from spark_rtps.transport.wire.compressed import COMPRESSED, decompress
 from spark_rtps.transport.wire.message import SUBMESSAGE_HEADER_SIZE, Buffer, iter_submessages
+from spark_rtps.transport.wire.status_messages import RttMeasurement, StatusMessage
 from spark_rtps.transport.wire.submessages import (
     AckNack,
     Data,
@@ -44,6 +45,9 @@ class Meter:
     acknacks: int = 0
     nacks: int = 0
     ack_bytes: int = 0
+    #: Of ours to ours.
+    status_messages: int = 0
+    rtt_measurements: int = 0
     #: Of the datagrams' contents, those in numbers of batches; a batch sent again counts again.
     batches: int = 0
     heartbeat_batches: int = 0
@@ -82,6 +86,10 @@ class Meter:
             self.heartbeat_batches += copies * (kind == HeartbeatBatch.KIND)
         elif kind == Gap.KIND:
             self.gaps += copies
+        elif kind == StatusMessage.KIND:
+            self.status_messages += copies
+        elif kind == RttMeasurement.KIND:
+            self.rtt_measurements += copies
         elif kind in _ANSWERS:
             self.ack_bytes += size
             self.acknack_batches += kind == ACKNACK_BATCH
