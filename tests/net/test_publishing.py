@@ -14,8 +14,8 @@ import pytest
 from net_scene import BEST_EFFORT, PATIENCE, RELIABLE, Scene, clock_for, numbered, scene_of
 
 from spark_rtps.transport.errors import OptionError, TransportError
-from spark_rtps.transport.net.plugins import load_interceptor
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.plugins import load_interceptor
 from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.policies import BatchPolicy
 from spark_rtps.transport.qos import LivelinessKind

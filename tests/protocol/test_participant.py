@@ -379,14 +379,14 @@ def test_idle_traffic_is_a_few_announcements() -> None:
     assert network.sent - sent <= 2 * 2 * 31
 
 
-def test_a_hundred_idle_participants_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_idle_participants_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     network = VirtualNetwork()
     one = network.add()
     w = writer(network, one)
-    for _ in range(100):
+    for _ in range(40):
         reader(network, network.add())
     network.run(SECOND)
-    assert len(w.readers) == 100
+    assert len(w.readers) == 40
 
     def too_dear(*_: object) -> None:
         raise AssertionError("where all of them are is not to be asked while nothing is sent")
@@ -401,7 +401,7 @@ def test_a_hundred_idle_participants_cost_next_to_nothing(monkeypatch: pytest.Mo
     monkeypatch.undo()
     w.write(samples(1), timestamp=0, now=network.now)
     (datagram,) = one.datagrams_to_send(network.now)
-    assert len(datagram.destinations) == 100
+    assert len(datagram.destinations) == 40
 
 
 def test_small_messages_share_a_datagram() -> None:

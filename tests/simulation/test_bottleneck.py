@@ -31,13 +31,6 @@ MANY: Final = replace(SITUATIONS["64 readers"], control=CUBIC)
 #: What a slow reader takes of the link, with the bytes around its samples.
 SLOW_SHARE: Final = 50_000 / (SIZE + 24) * WIRE_SIZE * 8 / 10_000_000
 
-#: To be taken away with what it names.
-WAITS: Final = pytest.mark.xfail(
-    strict=True,
-    reason="what arrived out of order counts as in flight, requests are repeated within a round trip, and windows "
-    "that nobody uses grow",
-)
-
 
 @cache
 def run(scenario: FlowScenario, seed: int = 1) -> FlowResult:
@@ -70,7 +63,6 @@ def test_a_static_window_that_fits_needs_to_know_the_link() -> None:
     assert result.throughput > ENOUGH
 
 
-@WAITS
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_cubic_fills_the_link_and_hardly_repeats_anything(seed: int) -> None:
     result = run(ONE, seed)
@@ -79,7 +71,6 @@ def test_cubic_fills_the_link_and_hardly_repeats_anything(seed: int) -> None:
     assert result.missed == [0]
 
 
-@WAITS
 def test_cubic_without_measuring_fills_a_link_whose_round_trip_is_min_rtt() -> None:
     control = replace(CUBIC, measure_rtt=False, min_rtt=40 * MS)
     result = run(replace(ONE, control=control))
@@ -99,7 +90,6 @@ def test_losses_that_are_no_congestion_cost_throughput_and_no_samples() -> None:
     assert result.retransmission < 0.03
 
 
-@WAITS
 def test_a_burst_after_a_quiet_time_does_not_overrun_the_queue() -> None:
     """16 KiB every 100 ms are an eighth of the link; after a minute of them come 4 MiB at once."""
     quiet = replace(ONE, burst=16 << 10, period=100 * MS, warm_up=59 * SECOND, duration=64 * SECOND)
@@ -190,7 +180,6 @@ def test_sixty_four_readers_get_everything_and_do_not_drown_the_writer() -> None
     assert result.acknacks < 1 and result.status_messages < 1 and result.heartbeats < 1
 
 
-@WAITS
 def test_sixty_four_readers_are_hardly_sent_anything_twice() -> None:
     assert run(MANY).retransmission < FEW
 

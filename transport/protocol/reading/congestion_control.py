@@ -87,6 +87,11 @@ class Cubic:
         self._lost_at = 0
         self._updated_at = 0
         self._consumption = 0
+        #: When it was last looked how much of the window is used (0: never), what had come by then, and whether it is.
+        self._seen_at = 0
+        self._seen = 0
+        self._is_used = True
+        self._is_measured = False
 
     def _initial_cwnd(self) -> int:
         initial = self._policy.initial_window // self._datagram or 1
@@ -97,7 +102,7 @@ class Cubic:
         return self.cwnd * self._datagram
 
     def on_rtt_measurement(self, rtt: int, *, now: int) -> None:
-        self.rtt = max(rtt, 1)
+        self.rtt, self._is_measured = max(rtt, 1), True
 
     def on_track_rebuild(
         self, *, now: int, consumption: int, received: int, datagram: int, loss: bool
@@ -108,17 +113,36 @@ class Cubic:
             self.w_max, self._lost_at, self._updated_at = self.cwnd, now, now
             self.k = cbrt(self.w_max * B / C)
             self.cwnd = max(1, int(self.cwnd * (1.0 - B)))
-            return Outcome(self.window, True)
+            return Outcome(self._offer(consumption, received), True)
         # With one datagram at a time the writer waits for each word of ours.
         force = self.cwnd == 1 and consumption > self._consumption
-        if not self.w_max:
+        self._note_use(received, now)
+        if not self._is_used:
+            self._consumption = consumption
+        elif not self.w_max:
             self._slow_start(consumption)
         else:
             self._consumption = consumption
             if now - self._updated_at >= self.rtt:
                 self._updated_at = now
                 self.cwnd = min(max(self._w_cubic(now), 1), self._max_cwnd)
-        return Outcome(self.window, force)
+        return Outcome(self._offer(consumption, received), force)
+
+    def _offer(self, consumption: int, received: int) -> int:
+        """What has arrived is on its way no more, consumed or not: the writer goes on while a hole is repaired."""
+        return min(self.window + received - consumption, max(self._policy.max_window, self.window))
+
+    def _note_use(self, received: int, now: int) -> None:
+        """A window of which the writer uses less than half proves nothing, and does not grow (RFC 9438 §5.8). Where
+        no round trip is measured it is thought to be used."""
+        elapsed = now - self._seen_at
+        if not self._is_measured or elapsed < self.rtt:
+            return
+        if self._seen_at:
+            self._is_used = 2 * (received - self._seen) * self.rtt >= elapsed * self.window
+            if not self._is_used:
+                self._lost_at += elapsed
+        self._seen_at, self._seen = now, received
 
     def _resize(self, datagram: int) -> None:
         """Datagrams are longer than they were thought to be: the same window, in other units."""

@@ -96,7 +96,7 @@ class Responder:
 
     def introduce(self, proxy: WriterProxy, now: int) -> None:
         """A writer was matched."""
-        proxy.nack_interval = self._first_interval
+        proxy.nack_interval = self._first_interval(proxy)
         if self._status.introduce(proxy, now):
             self._respond(proxy, now)
         if proxy.reliable:
@@ -139,9 +139,9 @@ class Responder:
         if hole is None or nothing_to_ask:
             self._acknowledge(proxy, at, now)
             return
-        if proxy.nacked_head >= hole[0] and now >= proxy.nacked_at + self._first_interval:
+        if proxy.nacked_head >= hole[0] and now >= proxy.nacked_at + self._first_interval(proxy):
             # The writer is there, and so is the hole: no more patience than for the first repetition.
-            proxy.nack_interval = self._first_interval
+            proxy.nack_interval = self._first_interval(proxy)
             proxy.nacked_base = 0
         if hole[0] <= proxy.held.highest or hole[0] in proxy.fragments:
             limit = max(proxy.held.highest, hole[0])
@@ -211,7 +211,7 @@ class Responder:
         """Fragments of ``sn`` came: if they answer a request, what is missing when they fall silent is soon to
         be requested anew."""
         if proxy.nacked >= sn:
-            proxy.nack_interval = self._first_interval
+            proxy.nack_interval = self._first_interval(proxy)
         self.on_hole(proxy, sn, now)
 
     def suspect(self, proxy: WriterProxy, limit: int, at: int) -> None:
@@ -255,7 +255,8 @@ class Responder:
     def on_disorder(self, proxy: WriterProxy, run: Run, before: int, now: int) -> None:
         """A run came that was not simply the next one; ``before`` is what was expected then."""
         status = self._status
-        status.on_disorder(proxy, run.last_sn)
+        if status.on_disorder(proxy, run.last_sn, now):
+            self._respond(proxy, now)
         if proxy.stream.rcv_pos >= proxy.stream.due:
             self.on_progress(proxy, run, now)
         lost = not proxy.reliable and before < run.first_sn
@@ -331,13 +332,13 @@ class Responder:
         if proxy.nacked >= first > proxy.nacked_head:  # the older request is answered: on with the later one
             proxy.nacked_head, proxy.nacked_at = proxy.nacked, proxy.nacked_tail_at
         if proxy.nacked < first:
-            proxy.nack_interval = self._first_interval
+            proxy.nack_interval = self._first_interval(proxy)
         elif now < proxy.nacked_at + proxy.nack_interval:
             first = proxy.nacked + 1  # the rest is requested, and may be on its way
         else:
             repeats = True
             longer = min(proxy.nack_interval * 2, policy.nack_period) if proxy.nacked_base == lowest else 0
-            proxy.nack_interval = max(longer, self._first_interval)
+            proxy.nack_interval = max(longer, self._first_interval(proxy))
             last = min(last, proxy.nacked_head)
         if next(proxy.missing_changes(first, last), None) is not None and self._request(
             proxy, first, last, now
@@ -372,10 +373,10 @@ class Responder:
         lateness = self._reordering[proxy.guid].lateness
         return max(self.policy.nack_delay, min(lateness + lateness // 4, self.policy.reorder_delay))
 
-    @property
-    def _first_interval(self) -> int:
-        """From a request to its first repetition."""
-        return max(self.policy.round_trip_time, _REPETITION_MIN)
+    def _first_interval(self, proxy: WriterProxy) -> int:
+        """From a request to its first repetition; one and a half round trips where one was measured."""
+        rtt = proxy.stream.rtt
+        return max(self.policy.round_trip_time, rtt + (rtt >> 1), _REPETITION_MIN)
 
     def _request(self, proxy: WriterProxy, first: int, last: int, now: int) -> bool:
         """Note the fragments to request; False when all that is missing are fragments still on their way."""

@@ -96,14 +96,23 @@ class StatusMessages:
             self._set_due(stream.rcv_pos if self.held else stream.told_pos, proxy)
         return stream.wanted or stream.wants_rtt
 
-    def on_disorder(self, proxy: WriterProxy, last_sn: int) -> None:
+    def on_disorder(self, proxy: WriterProxy, last_sn: int, now: int) -> bool:
         """A run up to ``last_sn`` came that was not simply the next one."""
         stream = proxy.stream
         if last_sn <= stream.told_sn:
             self.counters.underruns += 1
         elif stream.rcv_pos + proxy.held.nbytes > stream.overrun_at:
             self.counters.overruns += 1
-        stream.rcv_hwm = max(stream.rcv_hwm, stream.rcv_pos + proxy.held.nbytes)
+        before, stream.rcv_hwm = stream.rcv_hwm, max(stream.rcv_hwm, stream.rcv_pos + proxy.held.nbytes)
+        if stream.rcv_hwm == before or not stream.told_window or stream.wanted or proxy.guid in self.starved:
+            return False
+        if proxy.guid not in self._controls:
+            return False
+        self._track(proxy, now)
+        limit = self._consumption(proxy)[1] + stream.window
+        if limit - stream.told_pos - stream.told_window > stream.told_window >> 2:
+            stream.wanted, stream.wanted_at = True, now
+        return stream.wanted
 
     def on_loss(self, proxy: WriterProxy, first: int, now: int) -> bool:
         """What is missing from ``first`` on was lost. Congestion control is told once for all that was under way

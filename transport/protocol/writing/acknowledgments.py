@@ -70,11 +70,17 @@ class Acknowledgments:
             self.activity.remove(proxy.guid)
             self._progress()
 
-    def on_status(self, proxy: ReaderProxy, message: StatusMessage) -> None:
-        """It tells what it has consumed, and what more it takes."""
+    def on_status(self, proxy: ReaderProxy, message: StatusMessage, now: int) -> None:
+        """It tells what it has consumed, which has arrived then, and what more it takes."""
+        acked = min(message.consumption_sn, self._history.sent_sn)
+        has_more = acked > proxy.acked
+        if has_more:
+            proxy.acked = acked
+            self.pacing.on_acknowledgment(proxy)
         self.pacing.on_status(proxy, message, self._history.sent_sn)
-        if self.activity.rest(proxy, rests=message.end_of_stream):
+        if self.activity.rest(proxy, rests=message.end_of_stream) or has_more:
             self._progress()
+            self._set_pace(now)
         self.pacing.update()
 
     def unacknowledged(self, sn: int) -> dict[Guid, int]:
@@ -116,6 +122,8 @@ class Acknowledgments:
         self.activity.heard(proxy, missing, last_sn)
         # Nobody can have what was never written.
         acked = min(missing.base - 1, last_sn)
+        if missing.base > proxy.rejoins_at:
+            proxy.rejoins_at = 0
         if acked > proxy.acked:
             proxy.acked = acked
             self.pacing.on_acknowledgment(proxy)
@@ -192,7 +200,7 @@ class Acknowledgments:
     def _drop(self, proxy: ReaderProxy) -> None:
         """It fell behind, and rejoins at the newest."""
         proxy.acked = self._history.sent_sn
-        proxy.first_relevant = proxy.acked + 1
+        proxy.first_relevant = proxy.rejoins_at = proxy.acked + 1
         proxy.requested = Requested()
         self.pacing.on_acknowledgment(proxy)
         self._counters.dropped_readers += 1
@@ -203,6 +211,6 @@ class Acknowledgments:
             self.schedule.end(proxy)
 
     def _set_pace(self, now: int) -> None:
-        fast = self._blocked or self.window.is_high
+        fast = self._blocked or self.window.is_high or bool(self._publication.unsent)
         if fast != self.schedule.fast:
             self.schedule.set_fast(fast, now)

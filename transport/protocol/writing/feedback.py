@@ -82,7 +82,7 @@ class Feedback:
         proxy = self._reader(reader)
         if proxy is not None and self._is_new(proxy.statuses, message.count, now):
             self.counters.status_messages_received += 1
-            self._acks.on_status(proxy, message)
+            self._acks.on_status(proxy, message, now)
             self.progress(now)
 
     def on_rtt_measurement(self, reader: Guid, message: RttMeasurement) -> None:

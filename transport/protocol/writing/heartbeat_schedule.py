@@ -29,6 +29,7 @@ class HeartbeatSchedule:
         #: The send window is full, or above its high watermark.
         self.fast = False
         self._keep = keep
+        self._sent_at = -INFINITE
 
     def begin(self, proxy: ReaderProxy, now: int) -> None:
         """It lacks something from now on, or was sent its first HEARTBEAT."""
@@ -78,9 +79,21 @@ class HeartbeatSchedule:
         for proxy in self.waiting.values():
             self._told(proxy, last_sn, now)
 
+    def sent(self, now: int) -> None:
+        """Data left: readers that send status messages may answer it unasked."""
+        self._sent_at = now
+
+    def _due_at(self, proxy: ReaderProxy) -> int:
+        """To such readers the fast pace begins when no more data leaves."""
+        at, policy = proxy.heartbeat_at, self.policy
+        if not self.fast or not proxy.heard or not proxy.info.status_messages:
+            return at
+        fast = policy.fast_heartbeat_period
+        return max(at, min(self._sent_at + fast, at - fast + policy.heartbeat_period))
+
     def due(self, last_sn: int, now: int) -> list[ReaderProxy]:
         """Who is to be sent one now, and will have been."""
-        due = [proxy for proxy in self.waiting.values() if proxy.heartbeat_at <= now]
+        due = [proxy for proxy in self.waiting.values() if self._due_at(proxy) <= now]
         for proxy in due:
             if not proxy.heard:
                 slower = max(2 * proxy.unheard_interval, 2 * self.policy.heartbeat_period)
@@ -93,4 +106,4 @@ class HeartbeatSchedule:
         proxy.note_heartbeat(last_sn, self.policy.heartbeat_period, now)
 
     def get_timer(self) -> int | None:
-        return min((proxy.heartbeat_at for proxy in self.waiting.values()), default=None)
+        return min((self._due_at(proxy) for proxy in self.waiting.values()), default=None)

@@ -135,4 +135,6 @@ class Pacing:
         return None if guid is None else self._active.get(guid)
 
     def _receivers(self) -> dict[Guid, Receiver]:
-        return {guid: proxy.receiver for guid, proxy in self._active.items()}
+        active = self._active.items()
+        here = {guid: proxy.receiver for guid, proxy in active if not proxy.rejoins_at}
+        return here or {guid: proxy.receiver for guid, proxy in active}

@@ -54,6 +54,7 @@ class ReaderProxy:
         "positive_acks",
         "receiver",
         "recent",
+        "rejoins_at",
         "reliable",
         "requested",
         "rests",
@@ -87,6 +88,8 @@ class ReaderProxy:
         #: It has acknowledged everything up to here, or it was given up for one without positive_acks.
         self.acked = first_relevant - 1
         self.positive_acks = positive_acks
+        #: It was dropped, and paces nobody before it says that it goes on from this number; 0: it was not.
+        self.rejoins_at = 0
         self.acknacks_heard = 0
         #: It has answered a HEARTBEAT.
         self.settled = False

@@ -310,8 +310,10 @@ class Repairs:
 
     def _room(self, answer: Answer, proxy: ReaderProxy) -> int:
         """Bytes."""
-        in_answer = self.policy.max_bytes_per_nack_response - answer.repaired
-        room = min(in_answer, self.policy.max_repair_bytes - proxy.recent.nbytes)
+        most = self.policy.max_bytes_per_nack_response
+        if proxy.info.status_messages and not proxy.receiver.presumed:
+            most = min(most, proxy.receiver.window)
+        room = min(most - answer.repaired, self.policy.max_repair_bytes - proxy.recent.nbytes)
         return 0 if proxy.recent.is_full else max(room, 0)
 
     def _may_begin(self, answer: Answer, proxy: ReaderProxy) -> bool:

@@ -73,6 +73,7 @@ class Sender:
                     break
                 change = unsent[0]
             publication.sent(change)
+            self._acks.schedule.sent(now)
             if not self._history.is_over(change):
                 self._send(change, now)
         publication.settle()

@@ -42,7 +42,7 @@ from ..policies import (
     WriterPolicy,
 )
 from .acknowledgments import Acknowledgments
-from .admission import FLOW_CONTROLLER, GROUP, Admission
+from .admission import FLOW_CONTROLLER, GROUP, PUBLICATION_LIMIT, Admission
 from .batch_content import BATCH, DATA
 from .batching import Batcher, FlushReason, Interceptor, PendingBatch
 from .broadcast import Broadcast
@@ -485,7 +485,9 @@ class StatefulWriter:
     def _note_blocked(self, blocked_by: str, now: int, *, wrote: bool) -> None:
         if blocked_by:
             self.counters.back_pressured += 1
-            if wrote and self.window.has_unannounced and self.policy.heartbeats_per_max_samples:
+            # At the publication's limit status messages are waited for, not acknowledgements.
+            useful = blocked_by != PUBLICATION_LIMIT
+            if useful and wrote and self.window.has_unannounced and self.policy.heartbeats_per_max_samples:
                 self._sender.piggyback(now)
         if blocked_by or self.blocked_by:
             self._acks.blocked(bool(blocked_by), now)
