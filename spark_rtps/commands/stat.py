@@ -5,36 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .logs import LogDirs, directories
+from .look import Look
 from .network import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..datasource.stream_counters import Stream
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The streams at one time, and how many samples and bytes a second each had since the look before."""
-
-    directories: list[Path]
-    at: int
-    streams: list[Stream]
-    rates: dict[Path, float] = field(default_factory=dict)
-    byte_rates: dict[Path, float] = field(default_factory=dict)
-
-    def shown(self, *, everything: bool) -> list[Stream]:
-        """All streams, or those that did not end."""
-        from ..datasource.stream_counters import State
-
-        return [s for s in self.streams if everything or s.state is not State.ENDED]
 
 
 def stat(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..datasource.stream_counters import MatchedReader, ReceivedPositions, SenderPositions, Stream
-    from .stat import Look
+    from .look import Look
 
 _STREAMS: Final = ("stream", "samples\nbytes", "behind", "peers", "lost\nrejected", "repairs\nheld")
 _RATES: Final = "samples/s\nbytes/s"

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-
-from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.log.publication import (
+from publication_agents import (
     ADMIN_ACTION,
     BACK_PRESSURED,
     CLOSED,
@@ -20,6 +18,8 @@ from spark_rtps.transport.log.publication import (
     PublicationCounters,
     Sender,
 )
+
+from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log.publication_log import Claim, PublicationLog
 from spark_rtps.transport.log.term_frames import PAD, Frame
 from spark_rtps.transport.protocol.writing.positions import PublicationPositions

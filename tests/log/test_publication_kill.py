@@ -18,8 +18,8 @@ from types import FrameType
 
 import numpy as np
 import pytest
+from publication_agents import Publication
 
-from spark_rtps.transport.log.publication import Publication
 from spark_rtps.transport.log.publication_log import Claim, PublicationLog
 from spark_rtps.transport.log.publication_metadata import ACTIVE_TERM_COUNT
 from spark_rtps.transport.log.term_frames import DATA, HEADER_BYTES, PAD
@@ -98,7 +98,8 @@ def publish(path: Path, life: int) -> None:
 def run_and_kill(path: Path, life: int, rng: random.Random) -> None:
     """Let a child send some frames, and a random moment more."""
     command = [sys.executable, __file__, str(path), str(life)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
         assert child.stdout and child.stderr
         wanted = rng.randrange(1, 400)
         while wanted > 0:

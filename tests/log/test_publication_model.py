@@ -13,8 +13,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
-from spark_rtps.transport.log.publication import (
+from publication_agents import (
     ADMIN_ACTION,
     BACK_PRESSURED,
     NOT_CONNECTED,
@@ -23,6 +22,7 @@ from spark_rtps.transport.log.publication import (
     PublicationResult,
     Sender,
 )
+
 from spark_rtps.transport.log.publication_log import Claim, PublicationLog
 from spark_rtps.transport.log.publication_metadata import ACTIVE_TERM_COUNT, TAILS
 from spark_rtps.transport.log.term_frames import DATA, PAD, TERMS, Frame, term_id_at

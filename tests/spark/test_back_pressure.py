@@ -277,8 +277,7 @@ class Sums:
     ("turns", "options"),
     [
         (16, {"flow_control__consumption": "logged"}),
-        # Spark commits a batch when it plans the next one: a batch of a whole window would leave nothing to plan.
-        (4, {"flow_control__consumption": "committed", "maxBytesPerTrigger": "2MiB"}),
+        (4, {"flow_control__consumption": "committed"}),
     ],
     ids=["logged", "committed"],
 )

@@ -1,4 +1,4 @@
-"""A publication and the agents that work on it, each with a duty cycle of its own (Aeron's).
+"""A bare publication, without RTPS, and the agents that work on it, each with a duty cycle of its own (Aeron's).
 
 Four things happen to a publication, from any threads and in any order: the application offers or claims, the
 sender sends, a status message arrives, the conductor moves the publisher's limit, cleans and unblocks. They meet
@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ..errors import UsageError
-from ..protocol.writing.positions import PublicationPositions
-from .publication_log import (
+from spark_rtps.transport.errors import UsageError
+from spark_rtps.transport.log.publication_log import (
     ADMIN_ACTION,
     BACK_PRESSURED,
     CLOSED,
@@ -22,7 +21,8 @@ from .publication_log import (
     PublicationLog,
     PublicationResult,
 )
-from .term_frames import HEADER_BYTES, Frame
+from spark_rtps.transport.log.term_frames import HEADER_BYTES, Frame
+from spark_rtps.transport.protocol.writing.positions import PublicationPositions
 
 __all__ = [
     "Publication",
