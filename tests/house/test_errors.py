@@ -35,7 +35,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
     logger = logging.getLogger("spark_rtps")
-    before = logger.handlers[:]
+    before, logger.handlers[:] = logger.handlers[:], []  # other tests of this process may have logged, too
     yield logger
     logger.handlers[:] = before
 

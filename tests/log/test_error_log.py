@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
     logger = logging.getLogger("spark_rtps")
-    before = logger.handlers[:]
+    before, logger.handlers[:] = logger.handlers[:], []  # other tests of this process may have logged, too
     yield logger
     logger.handlers[:] = before
 
