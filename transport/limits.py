@@ -57,6 +57,8 @@ FLOW_CONTROLLER_BYTES_MAX: Final = 4 << 20
 EVENTS_MAX: Final = 65_536
 #: Instances a reader or writer keeps track of, where a policy needs to know them.
 INSTANCES_MAX: Final = 1 << 18
+#: The smallest window that a reader believes a writer to have: a quarter of it is worth a status message.
+TERM_WINDOW_LEAST: Final = 16 << 10
 #: Changes whose positions in the publication log a writer remembers.
 SEQUENCE_POSITIONS_MAX: Final = 16_384
 #: Writers remembered per stream log; the longest silent one is forgotten first.

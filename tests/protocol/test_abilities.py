@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_rtps.transport.limits import MESSAGE_SIZE_LEAST, UDP_PAYLOAD_MAX
+from spark_rtps.transport.limits import MESSAGE_SIZE_LEAST, TERM_WINDOW_LEAST, UDP_PAYLOAD_MAX
 from spark_rtps.transport.protocol.discovery.endpoint_data import (
     EndpointData,
     decode_endpoint,
@@ -23,6 +23,7 @@ ALL = Abilities(
     message_size_max=9_000,
     no_positive_acks=True,
     status_messages=True,
+    term_window=1 << 20,
     publication_log="7-8-9.log",
     publication_token=1 << 63,
 )
@@ -46,3 +47,9 @@ def test_the_same_parameter_of_another_vendor_means_something_else() -> None:
 def test_a_message_size_that_cannot_be_is_brought_within_bounds(said: int, believed: int) -> None:
     payload = encode_endpoint(replace(READER, abilities=replace(ALL, message_size_max=said)))
     assert decode_endpoint(payload, writer=False).abilities.message_size_max == believed
+
+
+@pytest.mark.parametrize(("said", "believed"), [(0, 0), (1, TERM_WINDOW_LEAST), (1 << 40, 0xFFFF_FFFF)])
+def test_a_window_that_is_hardly_one_is_not_believed(said: int, believed: int) -> None:
+    payload = encode_endpoint(replace(READER, abilities=replace(ALL, term_window=said)))
+    assert decode_endpoint(payload, writer=False).abilities.term_window == believed

@@ -22,6 +22,8 @@ class Abilities:
     no_positive_acks: bool = False
     #: A reader that sends status messages, a writer that understands them.
     status_messages: bool = False
+    #: What a writer may have on its way to one reader at most, in bytes: larger windows are of no use; 0: any number.
+    term_window: int = 0
     #: The name of a writer's publication log, which readers of ours on its host can map, and a number that is in it.
     publication_log: str = ""
     publication_token: int = 0
@@ -69,6 +71,8 @@ class WriterInfo(EndpointInfo):
     needs_no_acks: bool = True
     #: It understands status messages.
     status_messages: bool = False
+    #: See :class:`Abilities`.
+    term_window: int = 0
     #: See :class:`Abilities`.
     publication_log: str = ""
     publication_token: int = 0

@@ -173,6 +173,7 @@ class LocalEndpoints:
             can.no_positive_acks,
             needs_no_acks=can.batches,
             status_messages=can.status_messages,
+            term_window=can.term_window,
             publication_log=can.publication_log,
             publication_token=can.publication_token,
         )

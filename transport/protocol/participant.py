@@ -234,6 +234,7 @@ class Participant:
             batches=True,
             no_positive_acks=policy.writer.disable_positive_acks,
             status_messages=True,
+            term_window=writer.positions.term_window,
             publication_log="" if log is None or log.path is None else log.path.name,
             publication_token=0 if log is None or log.path is None else log.token,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ...errors import DecodeError, DropReason
-from ...limits import MESSAGE_SIZE_LEAST, UDP_PAYLOAD_MAX
+from ...limits import MESSAGE_SIZE_LEAST, TERM_WINDOW_LEAST, UDP_PAYLOAD_MAX
 from ...qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -31,7 +31,7 @@ from ...wire import parameters as p
 from ..endpoint_info import NO_ABILITIES, Abilities
 from .participant_data import locators_of, refuse_not_understood, required
 
-#: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max. Other vendors skip it.
+#: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max, u32 term window. Other vendors skip it.
 _PID_ABILITIES: Final = 0x8A01
 _BATCHES, _NO_POSITIVE_ACKS, _STATUS_MESSAGES = 0x1, 0x8, 0x10
 #: Ours: u64 token, and the name of the publication log as a string.
@@ -191,7 +191,8 @@ def _encode_abilities(abilities: Abilities) -> bytes:
     flags = (_BATCHES if abilities.batches else 0) | (_NO_POSITIVE_ACKS if abilities.no_positive_acks else 0)
     flags |= _STATUS_MESSAGES if abilities.status_messages else 0
     flags |= sum(bit for bit, codec in _CODECS.items() if codec in abilities.codecs)
-    return p.encode_u32(flags) + p.encode_u32(abilities.message_size_max)
+    window = min(abilities.term_window, 0xFFFF_FFFF)
+    return p.encode_u32(flags) + p.encode_u32(abilities.message_size_max) + p.encode_u32(window)
 
 
 def _decode_abilities(parameters: p.ParameterList) -> Abilities:
@@ -208,9 +209,16 @@ def _decode_abilities(parameters: p.ParameterList) -> Abilities:
         max(MESSAGE_SIZE_LEAST, min(p.decode_u32(value[4:8], little), UDP_PAYLOAD_MAX)),
         bool(flags & _NO_POSITIVE_ACKS),
         bool(flags & _STATUS_MESSAGES),
+        _decode_term_window(value, little),
         log,
         token,
     )
+
+
+def _decode_term_window(value: bytes, little: bool) -> int:
+    """However small it is said to be: nobody is told of every few bytes."""
+    window = p.decode_u32(value[8:12], little) if len(value) >= 12 else 0
+    return max(window, TERM_WINDOW_LEAST) if window else 0
 
 
 # --- QoS ------------------------------------------------------------------------------------------

@@ -86,7 +86,8 @@ class StatusMessages:
         force = self._track(proxy, now)
         _, position = self._consumption(proxy)
         moved = position - stream.told_pos > stream.told_window >> 2
-        rotated = position // TERM_LENGTH > stream.told_pos // TERM_LENGTH
+        term = 2 * proxy.info.term_window or TERM_LENGTH
+        rotated = position // term > stream.told_pos // term
         if stream.wanted or force or moved or rotated or self._is_news(proxy):
             stream.wanted = True
             stream.wanted_at = now
@@ -237,7 +238,7 @@ class StatusMessages:
             datagram=stream.datagram,
             loss=loss,
         )
-        stream.window = min(max(int(window), 0), _WINDOW_MAX)
+        stream.window = min(max(int(window), 0), proxy.info.term_window or _WINDOW_MAX)
         return force
 
     def _is_news(self, proxy: WriterProxy) -> bool:
@@ -273,7 +274,8 @@ class StatusMessages:
         if stream.timer_at == INFINITE:
             stream.due = stream.rcv_pos + 1
             return
-        term_end = (position // TERM_LENGTH + 1) * TERM_LENGTH
+        term = 2 * proxy.info.term_window or TERM_LENGTH
+        term_end = (position // term + 1) * term
         due = min(position + (stream.told_window >> 2) + 1, term_end, stream.overrun_at + 1)
         stream.due = max(due, stream.rcv_pos + 1)
 
