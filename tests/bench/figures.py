@@ -36,8 +36,8 @@ def scratch() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def receiving(domain: int) -> Iterator[Any]:
-    """Our receiver process on the bench's topic."""
+def receiving(domain: int, *, ipc: bool = False) -> Iterator[Any]:
+    """Our receiver process on the bench's topic; ``ipc``: it reads publication logs on this host."""
     from spark_rtps.transport.net.node import NodeConfig
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.receiver.config import ReceiverConfig
@@ -51,7 +51,7 @@ def receiving(domain: int) -> Iterator[Any]:
                 type_name=TYPE_NAME,
                 keyed=False,
                 qos=Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL),
-                node=NodeConfig(domain=domain, interface="lo"),
+                node=NodeConfig(domain=domain, interface="lo", ipc=ipc),
             )
         )
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from .figures import _rows_per_second, scratch
-from .peers import TOPIC, TYPE_NAME, Peer
+from .figures import _rows_per_second, receiving
+from .peers import Peer
 
 #: Bytes of a sample.
 SIZE = 64
@@ -18,30 +18,12 @@ def ipc(domain: int) -> dict[str, float]:
 
 
 def _rate(domain: int, mode: str) -> float:
-    from spark_rtps.transport.net.node import NodeConfig
-    from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
-    from spark_rtps.transport.receiver.config import ReceiverConfig
-    from spark_rtps.transport.receiver.process import ReceiverProcess
-
-    with scratch() as directory:
-        process = ReceiverProcess.start(
-            ReceiverConfig(
-                log_directory=str(directory / "log"),
-                topic=TOPIC,
-                type_name=TYPE_NAME,
-                keyed=False,
-                qos=Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL),
-                node=NodeConfig(domain=domain, interface="lo", ipc=mode == "ipc"),
-            )
-        )
-        try:
-            how = {"mode": mode, "size": SIZE, "rate": 0, "block": 0}
-            peer = Peer("policy_writer", domain, json.dumps(how))
-            rate = _rows_per_second(process)
-            lost = process.counters().get("reader.lost_samples", 0)
-            peer.stop()
-        finally:
-            process.stop()
+    how = {"mode": mode, "size": SIZE, "rate": 0, "block": 0}
+    with receiving(domain, ipc=mode == "ipc") as process:
+        peer = Peer("policy_writer", domain, json.dumps(how))
+        rate = _rows_per_second(process)
+        lost = process.counters().get("reader.lost_samples", 0)
+        peer.stop()
     if lost:
         raise RuntimeError(f"{lost} samples lost on a reliable topic")
     return rate

@@ -17,7 +17,6 @@ from interop.cyclone_peer import CyclonePeer
 from interop.subscription import Subscription
 
 from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.net.offload import messages
 from spark_rtps.transport.protocol.outgoing import Datagram
 
 _DOMAINS = itertools.cycle(range(100, 140))
@@ -89,7 +88,7 @@ def lossy(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> 
         send = node.sockets.send
 
         def send_most(datagrams: Iterable[Datagram]) -> int:
-            each_alone = chain.from_iterable(map(messages, datagrams))
+            each_alone = chain.from_iterable(each.apart() for each in datagrams)
             return send([each for each in each_alone if random.random() * 1000 >= per_mille])
 
         monkeypatch.setattr(node.sockets, "send", send_most)

@@ -20,7 +20,6 @@ from pcap import write_pcap
 
 from spark_rtps.transport.limits import FRAGMENT_SIZE
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.offload import messages
 from spark_rtps.transport.protocol.outgoing import Datagram
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
@@ -75,7 +74,7 @@ def node(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, sent
     send = node.sockets.send
 
     def record(datagrams: Iterable[Datagram]) -> int:
-        datagrams = list(chain.from_iterable(map(messages, datagrams)))
+        datagrams = list(chain.from_iterable(each.apart() for each in datagrams))
         sent.extend(b"".join(map(bytes, each.buffers)) for each in datagrams)
         return send([datagram for datagram in datagrams if random.random() >= 0.1])
 
@@ -178,7 +177,7 @@ def test_wireshark_finds_every_sample_of_our_batches(
         def record(
             datagrams: Iterable[Datagram], send: Callable[[list[Datagram]], int] = node.sockets.send
         ) -> int:
-            datagrams = list(chain.from_iterable(map(messages, datagrams)))
+            datagrams = list(chain.from_iterable(each.apart() for each in datagrams))
             sent.extend(b"".join(map(bytes, each.buffers)) for each in datagrams)
             return send([datagram for datagram in datagrams if random.random() >= 0.1])
 

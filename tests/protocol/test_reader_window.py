@@ -49,6 +49,18 @@ def test_what_is_held_is_handed_out_in_parts_too() -> None:
     assert s.taken() == list(range(32, 101))
 
 
+def test_what_is_held_behind_a_gap_is_handed_out_in_parts_and_once() -> None:
+    s = started()
+    s.reader.window = 1_000
+    s.data(3, 100)
+    s.gap(2, 3)
+    s.data(1)
+    assert s.taken() == [1, *range(3, 33)]
+    s.reader.window = 1 << 20
+    assert s.taken() == list(range(33, 101))
+    assert s.reader.counters.irrelevant_samples == 1
+
+
 @pytest.mark.parametrize("kind", ["batch", "set"])
 def test_what_belongs_together_is_taken_whole_or_not_at_all(kind: str) -> None:
     s = started(qos=replace(RELIABLE, coherent_access=kind == "set"))

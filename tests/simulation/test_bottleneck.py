@@ -269,7 +269,6 @@ def test_every_section_has_its_place_in_the_document() -> None:
 
 
 def test_tables_and_figures_are_made_of_results(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     result = run(replace(ONE, warm_up=SECOND, duration=2 * SECOND, reader=READER_POLICY))
     for section in bottleneck_sections():
         results = [result] * len(section.rows)

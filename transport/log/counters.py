@@ -14,12 +14,11 @@ thread; a label's length is stored last). Each counter has one process that writ
 from __future__ import annotations
 
 import mmap
-import os
 from pathlib import Path
 from typing import Final
 
 from ..errors import LogError, UsageError
-from .segment import UNFINISHED, allocate, refusal
+from .mapped_file import create_mapped, map_file
 
 _MAGIC: Final = b"rtpscnt1"
 _HEADER_BYTES: Final = 64
@@ -72,40 +71,23 @@ class Counters:
         if capacity < 1:
             raise UsageError(f"a counters file cannot have {capacity} counters")
         size = _HEADER_BYTES + capacity * (_LABEL_BYTES + 8)
-        unfinished = path.with_name(path.name + UNFINISHED)
-        try:
-            fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-            try:
-                allocate(fd, path.parent, size)
-                mapping = mmap.mmap(fd, size)
-                mapping[:16] = _MAGIC + capacity.to_bytes(8, "little")
-                os.replace(unfinished, path)
-            except BaseException:
-                os.unlink(unfinished)
-                raise
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise refusal(error, f"create the counters file {path}") from error
+
+        def fill(mapping: mmap.mmap) -> mmap.mmap:
+            mapping[:16] = _MAGIC + capacity.to_bytes(8, "little")
+            return mapping
+
+        mapping = create_mapped(path, size, fill, what=f"the counters file {path}")
         return cls(path, mapping, is_creator=True)
 
     @classmethod
     def open(cls, path: Path) -> Counters:
         """The file another process created; LogError if there is none, or none of this kind."""
-        try:
-            fd = os.open(path, os.O_RDWR)
-            try:
-                size = os.fstat(fd).st_size
-                if size < _HEADER_BYTES:
-                    raise LogError(f"{path} is not a counters file")
-                mapping = mmap.mmap(fd, size)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise refusal(error, f"open the counters file {path}") from error
+        otherwise = f"{path} is not a counters file"
+        mapping = map_file(path, _HEADER_BYTES, what=f"the counters file {path}", otherwise=otherwise)
         capacity = int.from_bytes(mapping[8:16], "little")
-        if mapping[:8] != _MAGIC or size != _HEADER_BYTES + capacity * (_LABEL_BYTES + 8):
-            raise LogError(f"{path} is not a counters file")
+        whole = len(mapping) == _HEADER_BYTES + capacity * (_LABEL_BYTES + 8)
+        if mapping[:8] != _MAGIC or not whole:
+            raise LogError(otherwise)
         return cls(path, mapping, is_creator=False)
 
     def counter(self, label: str) -> Counter:

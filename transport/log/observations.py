@@ -20,7 +20,6 @@ its length is. So others can read at any time, also after the writer was killed 
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from typing import Final
 
 from ..errors import LogError
 from ..structure import INFINITE
-from .segment import UNFINISHED, allocate, refusal
+from .mapped_file import create_mapped, map_file
 
 _HEADER_BYTES: Final = 64
 _OVERFLOW: Final = 16 >> 3
@@ -134,36 +133,17 @@ def _align(length: int) -> int:
 
 
 def _map(path: Path, magic: bytes, *, writable: bool) -> mmap.mmap:
-    try:
-        fd = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
-        try:
-            size = os.fstat(fd).st_size
-            if size < _HEADER_BYTES or size % _ALIGNMENT:
-                raise LogError(f"{path} is damaged, or something else")
-            mapping = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise refusal(error, f"open {path}") from error
-    if mapping[:8] != magic or int.from_bytes(mapping[8:16], "little") != size:
-        raise LogError(f"{path} is damaged, or something else")
+    otherwise = f"{path} is damaged, or something else"
+    mapping = map_file(path, _HEADER_BYTES, what=str(path), otherwise=otherwise, writable=writable)
+    size = len(mapping)
+    if size % _ALIGNMENT or mapping[:8] != magic or int.from_bytes(mapping[8:16], "little") != size:
+        raise LogError(otherwise)
     return mapping
 
 
 def _create(path: Path, magic: bytes, size: int) -> mmap.mmap:
-    unfinished = path.with_name(path.name + UNFINISHED)
-    try:
-        fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            allocate(fd, path.parent, size)
-            mapping = mmap.mmap(fd, size)
-            mapping[:16] = magic + size.to_bytes(8, "little")
-            os.replace(unfinished, path)
-        except BaseException:
-            os.unlink(unfinished)
-            raise
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise refusal(error, f"create {path}") from error
-    return mapping
+    def fill(mapping: mmap.mmap) -> mmap.mmap:
+        mapping[:16] = magic + size.to_bytes(8, "little")
+        return mapping
+
+    return create_mapped(path, size, fill, what=str(path))

@@ -29,6 +29,7 @@ from ..protocol.writing.positions import PublicationPositions
 from ..structure import Guid
 from ..wire.samples import U8
 from .frame import align
+from .mapped_file import create_mapped, map_file
 from .publication_metadata import (
     ACTIVE_TERM_COUNT,
     CLEAN_POS,
@@ -43,7 +44,7 @@ from .publication_metadata import (
     format_metadata,
     metadata_bytes,
 )
-from .segment import JSON, PAGE, UNFINISHED, allocate, refusal
+from .segment import JSON, PAGE
 from .term_frames import HEADER_BYTES, PAD, TERMS, Frame, Terms, term_id_at
 
 #: A message is at most an eighth of a term, and this.
@@ -148,23 +149,13 @@ class PublicationLog:
             with contextlib.suppress(OSError):
                 mapping.madvise(mmap.MADV_NOHUGEPAGE)
             return cls._begin(mapping, None, term_length, text, initial_term_id, token)
-        unfinished = path.with_name(path.name + UNFINISHED)
-        try:
-            # Other users must not read what is written, nor a reader's slots be theirs to change.
-            fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                allocate(fd, path.parent, size)
-                mapping = mmap.mmap(fd, size)
-                log = cls._begin(mapping, path, term_length, text, initial_term_id, token)
-                os.replace(unfinished, path)
-            except BaseException:
-                os.unlink(unfinished)
-                raise
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise refusal(error, f"create the publication log {path}") from error
-        return log
+        return create_mapped(
+            path,
+            size,
+            lambda mapping: cls._begin(mapping, path, term_length, text, initial_term_id, token),
+            what=f"the publication log {path}",
+            mode=0o600,  # other users must not read what is written, nor a reader's slots be theirs to change
+        )
 
     @classmethod
     def _begin(
@@ -184,17 +175,8 @@ class PublicationLog:
     @classmethod
     def open(cls, path: Path) -> PublicationLog:
         """Map one that is there; LogError if there is none, or none that is whole."""
-        try:
-            fd = os.open(path, os.O_RDWR)
-            try:
-                size = os.fstat(fd).st_size
-                if size < PAGE:
-                    raise LogError(f"{path} is not a publication log")
-                mapping = mmap.mmap(fd, size)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise refusal(error, f"open the publication log {path}") from error
+        otherwise = f"{path} is not a publication log"
+        mapping = map_file(path, PAGE, what=f"the publication log {path}", otherwise=otherwise)
         check_metadata(memoryview(mapping), path)
         return cls(mapping, path)
 

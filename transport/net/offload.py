@@ -84,16 +84,6 @@ def trains(datagrams: Iterable[Datagram]) -> Iterator[Train]:
         yield train, segment, nbytes
 
 
-def messages(datagram: Datagram) -> Iterator[Datagram]:
-    """Each message of a datagram that holds several."""
-    if not datagram.segment:
-        yield datagram
-        return
-    (buffer,) = datagram.buffers
-    for at in range(0, len(buffer), datagram.segment):
-        yield Datagram([buffer[at : at + datagram.segment]], datagram.destinations)
-
-
 class Routes:
     """Which trains may be tried: each route refuses alone, by the length of its segments."""
 

@@ -37,7 +37,6 @@ from .offload import (
     Train,
     control,
     is_train,
-    messages,
     pieces,
     receive_trains,
     take_apart,
@@ -193,7 +192,7 @@ class Sockets:
 
     def _send_each(self, sender: socket.socket, train: Train, to: Locator) -> None:
         datagrams, size, left = train
-        for datagram in chain.from_iterable(map(messages, datagrams)):
+        for datagram in chain.from_iterable(each.apart() for each in datagrams):
             size = min(size, left)
             left -= size
             try:

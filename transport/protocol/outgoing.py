@@ -48,11 +48,17 @@ class Datagram:
     destinations: tuple[Locator, ...]
     segment: int = 0
 
+    def apart(self) -> list[Datagram]:
+        """Each UDP datagram by itself."""
+        if not self.segment:
+            return [self]
+        (buffer,) = self.buffers
+        step = self.segment
+        return [Datagram([buffer[at : at + step]], self.destinations) for at in range(0, len(buffer), step)]
+
     def messages(self) -> list[bytes]:
         """What each UDP datagram holds."""
-        whole = b"".join(bytes(buffer) for buffer in self.buffers)
-        step = self.segment or len(whole)
-        return [whole[at : at + step] for at in range(0, len(whole), step)]
+        return [b"".join(map(bytes, each.buffers)) for each in self.apart()]
 
 
 @dataclass(slots=True)

@@ -297,8 +297,11 @@ class Delivery:
             else:
                 if len(runs) == 1:
                     if (fits := self._fitting(run)) > 0:
-                        self._deliver(proxy, run.take(0, fits))
-                        proxy.expected += fits
+                        part = run.take(0, fits)
+                        self._deliver(proxy, part)
+                        # What lies before it will never come.
+                        self.counters.irrelevant_samples += part.first_sn - proxy.expected
+                        proxy.expected = part.last_sn + 1
                         return True  # the rest comes next
                     nbytes = self._needed(run)
                 self.refuse(proxy, sum(each.count for each in runs), nbytes, runs[-1].last_sn)

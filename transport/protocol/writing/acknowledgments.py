@@ -72,16 +72,13 @@ class Acknowledgments:
 
     def on_status(self, proxy: ReaderProxy, message: StatusMessage, now: int) -> None:
         """It tells what it has consumed, which has arrived then, and what more it takes."""
-        acked = min(message.consumption_sn, self._history.sent_sn)
-        has_more = acked > proxy.acked
-        if has_more:
-            proxy.acked = acked
-            self.pacing.on_acknowledgment(proxy)
+        has_more = self._advance(proxy, min(message.consumption_sn, self._history.sent_sn))
         self.pacing.on_status(proxy, message, self._history.sent_sn)
         if self.activity.rest(proxy, rests=message.end_of_stream) or has_more:
             self._progress()
             self._set_pace(now)
-        self.pacing.update()
+        else:
+            self.pacing.update()
 
     def unacknowledged(self, sn: int) -> dict[Guid, int]:
         """Active readers that lack something up to ``sn``, and the highest number each has acknowledged."""
@@ -124,9 +121,7 @@ class Acknowledgments:
         acked = min(missing.base - 1, last_sn)
         if missing.base > proxy.rejoins_at:
             proxy.rejoins_at = 0
-        if acked > proxy.acked:
-            proxy.acked = acked
-            self.pacing.on_acknowledgment(proxy)
+        if self._advance(proxy, acked):
             self._progress()
             self._set_pace(now)
         else:
@@ -152,9 +147,8 @@ class Acknowledgments:
     def handle_timer(self, now: int) -> None:
         if given_up := self._keep.expired(now):
             for proxy in self.readers.values():
-                if not proxy.positive_acks and given_up > proxy.acked:
-                    proxy.acked = given_up
-                    self.pacing.on_acknowledgment(proxy)
+                if not proxy.positive_acks:
+                    self._advance(proxy, given_up)
             self._progress()
             self._set_pace(now)
 
@@ -165,6 +159,14 @@ class Acknowledgments:
         return due
 
     # --- what follows ----------------------------------------------------------------------------
+
+    def _advance(self, proxy: ReaderProxy, acked: int) -> bool:
+        """It has everything up to ``acked``; False: that is known."""
+        if acked <= proxy.acked:
+            return False
+        proxy.acked = acked
+        self.pacing.on_acknowledgment(proxy)
+        return True
 
     def _leave_silent(self, now: int) -> None:
         """Wait no longer for readers that do not answer."""

@@ -16,6 +16,7 @@ from ...wire.framing import frame
 from ...wire.samples import U8, Samples
 from ..policies import WriterCounters
 from .acknowledgments import Acknowledgments
+from .changes import overhead
 from .history import Change, WriterHistory
 from .publication import Claim, Publication
 from .sender import Sender
@@ -68,16 +69,11 @@ class Claims:
         """Claim room for the next sample, of ``size`` bytes, a multiple of 4; ``keep``: in the history."""
         history, sn = self._history, self._history.last_sn + 1
         empty = Samples.uniform(np.zeros(size, np.uint8), 1, size)
-        (block,) = frame(empty, self._writer_id, sn, budget=size + _ROOM)
+        (block,) = frame(empty, self._writer_id, sn, budget=size + overhead(0, with_key_hash=False))
         change = Change(sn, sn, timestamp, block, history.last_batch_sn, is_claimed=True)
         claim = self._publication.claim(change)
-        if keep:
-            history.append(change)
-        if self._acks.activity.active:
-            self._acks.window.add(change)
-        history.last_sn = sn
+        self._sender.published(change, keep=keep)
         self._counters.written_samples += 1
-        self._counters.written_bytes += change.nbytes
         made = SampleClaim(change, claim, block.data[block.nbytes - size :], now)
         self.open.append(made)
         return made
@@ -116,7 +112,3 @@ class Claims:
         while self.open and now - self.open[0].at >= self._timeout:
             self._counters.unblocked_publications += 1
             self.abort(self.open[0], now)
-
-
-#: The DATA header.
-_ROOM = 24

@@ -59,6 +59,15 @@ class Sender:
 
     # --- what is published -----------------------------------------------------------------------
 
+    def published(self, change: Change, *, keep: bool) -> None:
+        """It is to be sent; ``keep``: somebody may ask for it again."""
+        if keep:
+            self._history.append(change)
+        if self._acks.activity.active:
+            self._window.add(change)
+        self._history.last_sn = change.last_sn
+        self.counters.written_bytes += change.nbytes
+
     def transmit(self, now: int) -> None:
         """Send what is published, as far as it may go."""
         publication, pacing = self._publication, self._acks.pacing

@@ -501,12 +501,7 @@ class StatefulWriter:
         if keep or self.readers or self._publication.spies:
             for change in changes:
                 self._publication.publish(change)
-                if keep:
-                    history.append(change)
-                if self._awaited:
-                    self.window.add(change)
-                history.last_sn = change.last_sn
-                self.counters.written_bytes += change.nbytes
+                self._sender.published(change, keep=keep)
         history.last_sn = last_sn
         self._sender.transmit(now)
 
