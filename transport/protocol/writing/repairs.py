@@ -91,7 +91,8 @@ class Repairs:
         for first, last in requested.samples:
             first, last = max(first, done + 1), min(last, self._history.sent_sn)
             if first < proxy.first_relevant:
-                self._gap(answer, proxy, first, proxy.first_relevant - 1)
+                if not proxy.rejoins_at:  # else it is lost, as the HEARTBEAT behind the answer says
+                    self._gap(answer, proxy, first, proxy.first_relevant - 1)
                 first = proxy.first_relevant
             done = self._resend(answer, proxy, first, last, now, at_end=last == requested.full_at)
             if done < last:

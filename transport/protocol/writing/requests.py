@@ -53,6 +53,6 @@ class Requests:
         """The repairs, and a HEARTBEAT behind them, so that the reader says at once what it still lacks."""
         self._asking.pop(proxy.guid, None)
         answer = self._repairs.answer(proxy, now)
-        if answer.packed:
+        if answer.packed or proxy.rejoins_at:
             answer.add(self._heartbeats.to_one(proxy, now))
             self._send(answer)
