@@ -19,8 +19,8 @@ from ..transport.errors import LogLostError, UsageError
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.structure import Guid
-from ..transport.types.codec import Codec
-from ..transport.types.lanes import gather_bytes
+from ..transport.types.cdr.codec import Codec
+from ..transport.types.cdr.lanes import gather_bytes
 from ..transport.types.model import Struct
 from ..transport.wire.samples import (
     DISPOSED,

@@ -22,7 +22,7 @@ from ..transport.qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind,
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import INFINITE, NANOSECONDS
-from ..transport.types.idl_printer import print_idl
+from ..transport.types.idl.printer import print_idl
 from .options import Settings, default_log_dir
 from .schema import TopicPlan
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from ..transport.errors import OptionError, UsageError
 from ..transport.types.arrow import arrow_schema, struct_from_arrow
-from ..transport.types.codec import Codec
+from ..transport.types.cdr.codec import Codec
 from ..transport.types.model import Member as StructMember
 from ..transport.types.model import Primitive, PrimitiveKind, Sequence, Struct
 from .options import Payload, Settings
@@ -159,7 +159,7 @@ def idl_struct(settings: Settings) -> Struct | None:
     """The struct that ``type.file`` and ``type`` name; None without ``type.file``."""
     if settings.type_file is None:
         return None
-    from ..transport.types.idl import parse_idl  # tasks need no parser
+    from ..transport.types.idl.parser import parse_idl  # tasks need no parser
 
     path = _find_file(settings.type_file)
     try:

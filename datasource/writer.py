@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ..transport.errors import EncodeError, RtpsError
 from ..transport.qos import DataRepresentation
-from ..transport.types.lanes import scatter_bytes
+from ..transport.types.cdr.lanes import scatter_bytes
 from ..transport.wire.samples import U8, Samples
 from .decoding import codec_for
 from .options import Payload, Settings

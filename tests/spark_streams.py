@@ -19,7 +19,7 @@ from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
-from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Samples
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.structure import Guid
-from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, String, Struct
 from spark_rtps.transport.wire.samples import SAMPLE_INDEX, Run, Samples
 

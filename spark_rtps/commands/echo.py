@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..transport.net.node import Node
     from ..transport.protocol.participant import RemoteEndpoint
-    from ..transport.types.codec import Codec
+    from ..transport.types.cdr.codec import Codec
     from ..transport.types.model import Struct
     from ..transport.wire.samples import Run
 
@@ -76,7 +76,7 @@ def echo(
         writer = _await_writer(node, topic, deadline)
         codec = None
         if types is not None:
-            from ..transport.types.codec import Codec
+            from ..transport.types.cdr.codec import Codec
 
             codec = Codec(_find(types, type_name or writer.type_name, type_file))
         for run in _runs(node, writer, deadline):
@@ -88,7 +88,7 @@ def echo(
 
 
 def _structs(type_file: Path, extensibility: Unannotated) -> dict[str, Struct]:
-    from ..transport.types.idl import parse_idl
+    from ..transport.types.idl.parser import parse_idl
     from ..transport.types.model import Extensibility, Struct
 
     try:

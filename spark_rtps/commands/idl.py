@@ -25,7 +25,7 @@ def idl(
     """
     from ..datasource.options import AppliesTo, parse_options
     from ..datasource.schema import plan_writing
-    from ..transport.types.idl import print_idl
+    from ..transport.types.idl.printer import print_idl
 
     given = {"topic": name, "type": name} | ({"key": key} if key else {})
     plan = plan_writing(parse_options(given, AppliesTo.WRITE), spark_schema(schema))

@@ -10,7 +10,7 @@ from stream_logs import NOTE, OTHER, POINT, WRITER, encoded, notes, points, run_
 from spark_rtps.datasource.chunks import chunks, gather
 from spark_rtps.transport.log.frame import Cursor, Frame
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, Run
 
 

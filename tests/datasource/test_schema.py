@@ -16,7 +16,7 @@ from spark_rtps.datasource.schema import (
     to_spark,
 )
 from spark_rtps.transport.errors import OptionError, TypeDefinitionError, UsageError
-from spark_rtps.transport.types.idl import parse_idl, print_idl
+from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
 
 IDL = """
 module robots {

@@ -93,7 +93,7 @@ def test_an_error_of_ours_is_one_line(
 
 
 def test_idl_of_a_json_schema() -> None:
-    from spark_rtps.transport.types.idl import parse_idl
+    from spark_rtps.transport.types.idl.parser import parse_idl
     from spark_rtps.transport.types.model import Struct
 
     result = run("idl", "--type", "plant::Alert", json.dumps(SCHEMA))

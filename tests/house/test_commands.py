@@ -15,7 +15,7 @@ from spark_rtps.transport.protocol.discovery.participant_data import Participant
 from spark_rtps.transport.protocol.participant import RemoteEndpoint
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import Guid
-from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import (
     Extensibility,
     Member,

@@ -52,7 +52,7 @@ def test_every_spark_setting_is_explained() -> None:
 
 def test_the_shipped_idl_is_the_shapes_type() -> None:
     from spark_rtps.transport.types.arrow import arrow_schema
-    from spark_rtps.transport.types.idl import parse_idl
+    from spark_rtps.transport.types.idl.parser import parse_idl
     from spark_rtps.transport.types.model import Struct
 
     path = ROOT / "conf" / "ShapeType.idl"

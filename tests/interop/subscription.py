@@ -19,8 +19,8 @@ from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
-from spark_rtps.transport.types.codec import Codec
-from spark_rtps.transport.types.idl import parse_idl
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import KEY_ONLY, Run, Samples
 

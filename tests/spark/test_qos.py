@@ -41,7 +41,7 @@ from spark_rtps.transport.qos import (
     Qos,
     ReliabilityKind,
 )
-from spark_rtps.transport.types.codec import Codec
+from spark_rtps.transport.types.cdr.codec import Codec
 
 MS = 1_000_000
 S = 1000 * MS

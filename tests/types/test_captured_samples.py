@@ -15,8 +15,8 @@ from pcap import CAPTURES, captures, read_pcap
 from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.structure import is_builtin
-from spark_rtps.transport.types.codec import Codec
-from spark_rtps.transport.types.idl import parse_idl
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Extensibility, Struct
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import Samples

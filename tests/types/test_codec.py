@@ -15,8 +15,8 @@ import pytest
 from spark_rtps.transport.errors import EncodeError, TypeDefinitionError, UsageError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema, struct_from_arrow
-from spark_rtps.transport.types.codec import Codec
-from spark_rtps.transport.types.idl import parse_idl
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import Samples
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_rtps.transport.types.arrow import struct_from_arrow
-from spark_rtps.transport.types.codec import Codec
-from spark_rtps.transport.types.idl import parse_idl
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import Samples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.transport.errors import TypeDefinitionError
-from spark_rtps.transport.types.idl import parse_idl, print_idl
+from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
 from spark_rtps.transport.types.model import (
     Array,
     Enum,

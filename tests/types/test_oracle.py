@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
-from spark_rtps.transport.types.codec import Codec
-from spark_rtps.transport.types.idl import parse_idl, print_idl
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
 from spark_rtps.transport.types.model import (
     Array,
     Enum,

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ..qos import DataRepresentation
 from ..types.arrow import arrow_schema
-from ..types.codec import Codec
-from ..types.idl import parse_idl
+from ..types.cdr.codec import Codec
+from ..types.idl.parser import parse_idl
 from ..types.model import Struct
 from ..wire.samples import KEY_ONLY, U8, Run, Samples
 

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import EncodeError
-from .arrow import UINT64_DECIMAL, arrow_type
-from .lanes import I64, U8, Mask, Values, offsets_of
-from .model import (
+from ...errors import EncodeError
+from ..arrow import UINT64_DECIMAL, arrow_type
+from ..model import (
     Array,
     Enum,
     Member,
@@ -29,6 +28,7 @@ from .model import (
     is_bytes,
     number_code,
 )
+from .lanes import I64, U8, Mask, Values, offsets_of
 from .values import LATIN1
 
 

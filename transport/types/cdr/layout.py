@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .model import (
+from ..model import (
     SCALARS,
     Array,
     Enum,

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from .arrow import arrow_type
+from ..arrow import arrow_type
+from ..model import Struct
 from .lanes import I64, LANES_STEP, Lanes, Mask, Stepper, align
-from .model import Struct
 from .values import struct_array
 
 #: Members unknown to us that we step over in one struct, before we call it malformed.

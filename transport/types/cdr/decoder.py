@@ -1,8 +1,7 @@
-"""A topic type's serialized samples as Arrow record batches, and back."""
+"""Serialized samples of one type as Arrow record batches."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -10,18 +9,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ..errors import TypeDefinitionError, UsageError
-from ..qos import DataRepresentation
-from ..wire.samples import Samples
-from .arrow import arrow_schema, arrow_type
-from .columns import struct_columns
+from ...errors import TypeDefinitionError, UsageError
+from ...wire.samples import Samples
+from ..arrow import arrow_schema, arrow_type
+from ..keys import key_holder, key_struct
+from ..model import Extensibility, Struct, walk
 from .decode import Record, block_arrays, compile_struct
-from .encode import Record as RecordWriter
-from .encode import compile_struct as compile_writer
-from .keys import key_holder, key_struct
-from .lanes import I64, U8, Budget, Lanes, Mask, Sink, align, anywhere, gather_bytes, offsets_of
-from .layout import Block, Rules, is_alike_in_xcdr
-from .model import Extensibility, Struct, walk
+from .lanes import I64, U8, Budget, Lanes, Mask, anywhere
+from .layout import Rules, is_alike_in_xcdr
 from .parameters import MutableRecord
 from .values import Table
 
@@ -45,23 +40,16 @@ class Decoded:
     malformed: Mask | None
 
 
-class Codec:
-    """Decodes and encodes samples of one type, vectorised over all samples of a call.
+class Decoder:
+    """Decodes samples of one type, vectorised over all samples of a call; see :class:`~.codec.Codec`."""
 
-    ``arrow_schema`` narrows or retypes what :meth:`decode` gives: any of the type's members, in any order,
-    each as its own Arrow type or as one it casts to without loss (int64 to timestamp, for instance).
-    """
-
-    def __init__(self, struct: Struct, *, arrow_schema: pa.Schema | None = None) -> None:
+    def __init__(self, struct: Struct, arrow_schema: pa.Schema | None) -> None:
         _check(struct)
         self.struct = struct
         self.arrow_schema = _check_schema(struct, arrow_schema)
         self._decoders: dict[tuple[int, Extensibility, bool], Record | MutableRecord] = {}
-        self._encoders: dict[tuple[int, Struct], RecordWriter] = {}
         self._key_struct = key_struct(struct)
         self._key_holder = key_holder(struct)
-
-    # --- reading ---------------------------------------------------------------------------------
 
     def decode(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
         """The samples as columns; ``keys_only``: payloads hold the serialized key, other columns are null.
@@ -188,110 +176,6 @@ class Codec:
 
     def _empty(self) -> pa.RecordBatch:
         return _empty_batch(self.arrow_schema)
-
-    # --- writing ---------------------------------------------------------------------------------
-
-    def encode(
-        self,
-        batch: pa.RecordBatch,
-        *,
-        representation: DataRepresentation = DataRepresentation.XCDR1,
-        big_endian: bool = False,
-    ) -> Samples:
-        """Serialize a batch, one sample a row; columns are found by name.
-
-        Raises EncodeError naming column and row of a value that does not fit its member.
-        """
-        return self._encode(self.struct, batch, representation, big_endian)
-
-    def encode_keys(
-        self,
-        batch: pa.RecordBatch,
-        *,
-        representation: DataRepresentation = DataRepresentation.XCDR1,
-        big_endian: bool = False,
-    ) -> Samples:
-        """Serialize the keys only (as for a dispose); only key columns are needed."""
-        return self._encode(self._keyed(self._key_struct), batch, representation, big_endian)
-
-    def key_hashes(
-        self, batch: pa.RecordBatch, *, representation: DataRepresentation = DataRepresentation.XCDR1
-    ) -> U8:
-        """Key hashes, (rows, 16) uint8: the big-endian key if it never exceeds 16 bytes, else its MD5
-        (RTPS 2.5 §9.6.4.8)."""
-        holder = self._keyed(self._key_holder)
-        samples = self._encode(holder, batch, representation, True)
-        greatest = _rules(representation).greatest_size(holder)
-        hashes = np.zeros((batch.num_rows, 16), np.uint8)
-        offsets, sizes = samples.all_offsets(), self._sizes(samples)
-        if greatest is not None and greatest <= 16:
-            pieces = gather_bytes(samples.data, offsets + _HEADER, sizes)
-            rows = np.repeat(np.arange(len(sizes)), sizes)
-            hashes[rows, np.arange(len(rows)) - offsets_of(sizes)[:-1].repeat(sizes)] = pieces
-            return hashes
-        view = memoryview(samples.data)
-        for i, (at, size) in enumerate(zip(offsets.tolist(), sizes.tolist(), strict=True)):
-            key = view[at + _HEADER : at + _HEADER + size]
-            hashes[i] = np.frombuffer(hashlib.md5(key, usedforsecurity=False).digest(), np.uint8)
-        return hashes
-
-    def uniform_size(self, representation: DataRepresentation = DataRepresentation.XCDR1) -> int | None:
-        """Bytes of every sample, encapsulation header and padding included; None if they differ."""
-        size = self._encoder(self.struct, representation).size
-        return None if size is None else _HEADER + size + -size % 4
-
-    def _keyed(self, struct: Struct | None) -> Struct:
-        if struct is None:
-            raise UsageError(f"{self.struct.name} has no key")
-        return struct
-
-    def _encoder(self, struct: Struct, representation: DataRepresentation) -> RecordWriter:
-        rules = _rules(representation)
-        node = self._encoders.get((rules.version, struct))
-        if node is None:
-            node = self._encoders[rules.version, struct] = compile_writer(rules, struct, 8)
-        return node
-
-    @staticmethod
-    def _sizes(samples: Samples) -> I64:
-        """Bytes of each body, without padding."""
-        padding = samples.data[samples.all_offsets() + 3].astype(np.int64)
-        return samples.all_lengths() - _HEADER - padding
-
-    def _encode(
-        self, struct: Struct, batch: pa.RecordBatch, representation: DataRepresentation, big_endian: bool
-    ) -> Samples:
-        node = self._encoder(struct, representation)
-        identifier = (0 if representation is DataRepresentation.XCDR1 else 8 if node.delimited else 6) + (
-            0 if big_endian else 1
-        )
-        order, rows = ">" if big_endian else "<", batch.num_rows
-        fields = struct_columns(batch, struct)
-        if node.size is not None:
-            size = _HEADER + node.size + -node.size % 4
-            samples = Samples.uniform(np.zeros(rows * size, np.uint8), rows, size)
-            header = np.array([0, identifier, 0, -node.size % 4], np.uint8).view(np.uint32)
-            Table(samples.data, rows, 0, size, "=").column("u4", 0)[...] = header
-            step = node.steps[0]
-            if not node.delimited and isinstance(step, Block):
-                node.fill_block(step, fields, None, Table(samples.data, rows, _HEADER, size, order))
-                return samples
-        else:
-            ends = node.measure(fields, None, np.zeros(rows, np.int64))
-            lengths = _HEADER + align(ends, 4)
-            offsets = offsets_of(lengths)
-            samples = Samples.ragged(np.zeros(int(offsets[-1]), np.uint8), offsets[:-1], lengths)
-            samples.data[offsets[:-1] + 1] = identifier
-            samples.data[offsets[:-1] + 3] = -ends % 4
-        sink = Sink(samples.data, samples.all_offsets() + _HEADER, order)
-        node.write(fields, None, sink, np.zeros(rows, np.int64))
-        return samples
-
-
-def _rules(representation: DataRepresentation) -> Rules:
-    if representation is DataRepresentation.XML:
-        raise UsageError("the data representation XML is not supported; use XCDR1 or XCDR2")
-    return Rules(1 if representation is DataRepresentation.XCDR1 else 2)
 
 
 def _by_encapsulation(samples: Samples) -> Iterable[tuple[int, I64 | None]]:

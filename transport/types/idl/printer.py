@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .model import Array, Enum, Member, Primitive, Sequence, String, Struct, Type
+from ..model import Array, Enum, Member, Primitive, Sequence, String, Struct, Type
 
 _KEYWORD: Final = re.compile(
     r"abstract|any|alias|attribute|bitfield|bitmask|bitset|boolean|case|char|component|connector|"

@@ -13,9 +13,8 @@ from typing import Any, Final, TypeAlias
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from ..errors import TypeDefinitionError
-from .idl_printer import print_idl
-from .model import (
+from ...errors import TypeDefinitionError
+from ..model import (
     Array,
     Enum,
     Extensibility,
@@ -28,6 +27,7 @@ from .model import (
     Type,
     hash_id,
 )
+from .printer import print_idl
 
 __all__ = ["parse_idl", "print_idl"]
 
@@ -111,7 +111,7 @@ def _unexpected(error: UnexpectedInput) -> str:
 @cache
 def _parser() -> Lark:
     return Lark(
-        files(__package__).joinpath("idl.lark").read_text("utf-8"),
+        files(__package__).joinpath("grammar.lark").read_text("utf-8"),
         parser="lalr",
         maybe_placeholders=False,
         lexer_callbacks={"COMMENT": _check_comment, "DIRECTIVE": _check_directive},

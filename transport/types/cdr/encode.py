@@ -10,11 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import TypeDefinitionError
-from .columns import Bytes, Column, Fields, Lists, Maybe, Numbers, take_rows
-from .lanes import I64, Sink, align, anywhere, offsets_of, scatter_bytes, spread
-from .layout import Block, Fixed, Group, Number, Regular, Rules, fuse
-from .model import (
+from ...errors import TypeDefinitionError
+from ..model import (
     Array,
     Extensibility,
     Member,
@@ -24,6 +21,9 @@ from .model import (
     Type,
     number_code,
 )
+from .columns import Bytes, Column, Fields, Lists, Maybe, Numbers, take_rows
+from .lanes import I64, Sink, align, anywhere, offsets_of, scatter_bytes, spread
+from .layout import Block, Fixed, Group, Number, Regular, Rules, fuse
 from .values import Table
 
 

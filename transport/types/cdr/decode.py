@@ -13,10 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from .arrow import arrow_type
-from .lanes import I64, LANES_STEP, Lanes, Stepper, align, anywhere, gather_bytes, offsets_of, spread
-from .layout import Block, Fixed, Number, Regular, Rules, fuse
-from .model import (
+from ..arrow import arrow_type
+from ..model import (
     Array,
     Extensibility,
     Member,
@@ -26,6 +24,8 @@ from .model import (
     Type,
     is_bytes,
 )
+from .lanes import I64, LANES_STEP, Lanes, Stepper, align, anywhere, gather_bytes, offsets_of, spread
+from .layout import Block, Fixed, Number, Regular, Rules, fuse
 from .parameters import (
     MutableRecord,
     Node,

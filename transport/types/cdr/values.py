@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ..errors import UsageError
-from .arrow import UINT64_DECIMAL, arrow_type
+from ...errors import UsageError
+from ..arrow import UINT64_DECIMAL, arrow_type
+from ..model import Enum, Primitive, PrimitiveKind, is_bytes, number_code
 from .lanes import I64, U8, Mask, Values
 from .layout import Fixed, Group, Number
-from .model import Enum, Primitive, PrimitiveKind, is_bytes, number_code
 
 _OFFSET_MAX: Final = (1 << 31) - 1
 #: A char is one byte of an unnamed character set; Latin-1 maps each byte to one character.

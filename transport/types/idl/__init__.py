@@ -1,0 +1,1 @@
+"""OMG IDL 4.2 to DDS types, and back."""
