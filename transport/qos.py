@@ -52,6 +52,25 @@ class DestinationOrderKind(enum.IntEnum):
     BY_SOURCE_TIMESTAMP = 1
 
 
+class TypeConsistencyKind(enum.IntEnum):
+    """Whether a writer's type may differ from the reader's (XTypes 1.3 §7.6.3.4)."""
+
+    DISALLOW_TYPE_COERCION = 0
+    ALLOW_TYPE_COERCION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TypeConsistency:
+    """TYPE_CONSISTENCY_ENFORCEMENT of a reader; the defaults are XTypes 1.3's."""
+
+    kind: TypeConsistencyKind = TypeConsistencyKind.ALLOW_TYPE_COERCION
+    ignore_sequence_bounds: bool = True
+    ignore_string_bounds: bool = True
+    ignore_member_names: bool = False
+    prevent_type_widening: bool = False
+    force_type_validation: bool = False
+
+
 class PresentationScope(enum.IntEnum):
     INSTANCE = 0
     TOPIC = 1
@@ -92,6 +111,7 @@ class Qos:
     partition: tuple[str, ...] = ()
     time_based_filter: int = 0
     data_representation: tuple[int, ...] = ()
+    type_consistency: TypeConsistency = TypeConsistency()
     user_data: bytes = b""
     topic_data: bytes = b""
     group_data: bytes = b""

@@ -18,6 +18,8 @@ from ..qos import (
     PresentationScope,
     Qos,
     ReliabilityKind,
+    TypeConsistency,
+    TypeConsistencyKind,
 )
 
 _ENUMS = {
@@ -76,6 +78,9 @@ class ReceiverConfig:
             qos[name] = bytes.fromhex(qos[name])
         for name in _TUPLES:
             qos[name] = tuple(qos[name])
+        consistency = qos["type_consistency"]
+        consistency["kind"] = TypeConsistencyKind(consistency["kind"])
+        qos["type_consistency"] = TypeConsistency(**consistency)
         congestion_control = CongestionControlPolicy(**raw["policy"].pop("congestion_control"))
         raw["policy"] = ReaderPolicy(**raw["policy"], congestion_control=congestion_control)
         raw["key_type"] = None if raw["key_type"] is None else tuple(raw["key_type"])

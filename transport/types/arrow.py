@@ -1,35 +1,67 @@
-"""DDS types as Arrow types, and back.
+"""DDS types as Arrow types, and back. What Spark can hold decides; :class:`Mapping` has the choices.
 
 =====================================  =====================================
-DDS                                    Arrow (the same as Spark can hold)
+DDS                                    Arrow
 =====================================  =====================================
 boolean                                bool
 int8                                   int8
 octet, uint8, int16                    int16
 uint16, int32                          int32
 uint32, int64                          int64
-uint64                                 decimal128(20, 0)
-float, double                          float, double
-char, string, enum                     string (of a char: one Latin-1 character; of an enum: the literal)
+uint64                                 decimal128(20, 0), or int64
+float                                  float
+double, long double                    double
+char                                   string of one Latin-1 character
+wchar                                  string of one character (a UTF-16 code unit)
+string, wstring                        string
+enum                                   string, the literal's name; or int32
+bitmask                                list of the names of the bits that are set; or int64
+bitset                                 struct of its named fields
 sequence or array of octet             binary
 other sequences and arrays             list
+map                                    map
 struct                                 struct
+union                                  struct of the discriminator and all branches, all but one of them null
+builtin_interfaces Time and Duration   struct; or timestamp (UTC) and duration, of microseconds
 =====================================  =====================================
 
 Arrays of several dimensions are nested lists. Every field is nullable, but nulls are read only for absent
-optional members, members that the writer's older type lacks, and all but the key of a key-only sample.
+optional members, members that the writer's older type lacks, branches that are not taken, and all but the key of a
+key-only sample.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from ..errors import TypeDefinitionError
-from .model import Array, Enum, Member, Primitive, PrimitiveKind, Sequence, String, Struct, Type, is_bytes
+from .model import (
+    Alias,
+    Array,
+    Bitmask,
+    Bitset,
+    Enum,
+    Map,
+    Member,
+    Primitive,
+    PrimitiveKind,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    Union,
+    WString,
+    is_bytes,
+    resolve,
+)
 
 UINT64_DECIMAL: Final = pa.decimal128(20, 0)
+TIME: Final = pa.timestamp("us", tz="UTC")
+DURATION: Final = pa.duration("us")
 
 _PRIMITIVES: Final = {
     PrimitiveKind.BOOLEAN: pa.bool_(),
@@ -44,62 +76,139 @@ _PRIMITIVES: Final = {
     PrimitiveKind.UINT64: UINT64_DECIMAL,
     PrimitiveKind.FLOAT32: pa.float32(),
     PrimitiveKind.FLOAT64: pa.float64(),
+    PrimitiveKind.FLOAT128: pa.float64(),
     PrimitiveKind.CHAR8: pa.string(),
+    PrimitiveKind.CHAR16: pa.string(),
 }
 
 
-def arrow_type(t: Type) -> pa.DataType:
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Where a DDS type can be one of two Arrow types: which. The first of each is the default.
+
+    ``uint64``: ``decimal`` or ``long``; ``enums``: ``string`` or ``int``; ``bitmasks``: ``array`` or ``long``;
+    ``times`` (ROS 2's builtin_interfaces Time and Duration): ``struct`` or ``timestamp``.
+    """
+
+    uint64: str = "decimal"
+    enums: str = "string"
+    bitmasks: str = "array"
+    times: str = "struct"
+
+
+DEFAULT_MAPPING: Final = Mapping()
+
+
+def arrow_type(t: Type, mapping: Mapping = DEFAULT_MAPPING) -> pa.DataType:
     """The Arrow type that values of a DDS type are decoded into."""
     if isinstance(t, Primitive):
+        if t.kind is PrimitiveKind.UINT64 and mapping.uint64 == "long":
+            return pa.int64()
         return _PRIMITIVES[t.kind]
-    if isinstance(t, String | Enum):
+    if isinstance(t, String | WString):
         return pa.string()
+    if isinstance(t, Enum):
+        return pa.string() if mapping.enums == "string" else pa.int32()
+    if isinstance(t, Bitmask):
+        return pa.list_(pa.string()) if mapping.bitmasks == "array" else pa.int64()
+    if isinstance(t, Bitset):
+        return pa.struct([pa.field(f.name, arrow_type(Primitive(f.kind), mapping)) for f in t.fields])
     if isinstance(t, Sequence):
-        return pa.binary() if is_bytes(t.element) else pa.list_(arrow_type(t.element))
+        return pa.binary() if is_bytes(t.element) else pa.list_(arrow_type(t.element, mapping))
     if isinstance(t, Array):
-        dimensions = t.dimensions
-        inner = pa.binary() if is_bytes(t.element) else pa.list_(arrow_type(t.element))
-        for _ in dimensions[1:]:
+        inner = pa.binary() if is_bytes(t.element) else pa.list_(arrow_type(t.element, mapping))
+        for _ in t.dimensions[1:]:
             inner = pa.list_(inner)
         return inner
-    return pa.struct([pa.field(member.name, arrow_type(member.type)) for member in t.members])
+    if isinstance(t, Map):
+        return pa.map_(arrow_type(t.key, mapping), arrow_type(t.value, mapping))
+    if isinstance(t, Alias):
+        return arrow_type(t.type, mapping)
+    if isinstance(t, Union):
+        fields = [pa.field(t.discriminator_name, arrow_type(t.discriminator, mapping))]
+        fields += [pa.field(case.name, arrow_type(case.type, mapping)) for case in t.cases]
+        return pa.struct(fields)
+    if mapping.times == "timestamp" and (time := time_type(t)) is not None:
+        return time
+    return pa.struct([pa.field(member.name, arrow_type(member.type, mapping)) for member in t.members])
 
 
-def arrow_schema(struct: Struct) -> pa.Schema:
+def arrow_schema(struct: Struct, mapping: Mapping = DEFAULT_MAPPING) -> pa.Schema:
     """The Arrow schema of a topic type: one column a member."""
-    return pa.schema([pa.field(member.name, arrow_type(member.type)) for member in struct.members])
+    return pa.schema([pa.field(member.name, arrow_type(member.type, mapping)) for member in struct.members])
 
 
-def struct_from_arrow(schema: pa.Schema, name: str) -> Struct:
-    """The DDS type an Arrow schema suggests, named ``name`` (``a::b::C``); FINAL, without keys.
+_TIMES: Final = {"Time": TIME, "Duration": DURATION}
+_TIME_MEMBERS: Final = (
+    ("sec", Primitive(PrimitiveKind.INT32)),
+    ("nanosec", Primitive(PrimitiveKind.UINT32)),
+)
+
+
+def time_type(t: Type) -> pa.DataType | None:
+    """``TIME`` for ROS 2's Time, ``DURATION`` for its Duration, under the names they have in ROS and in DDS."""
+    if not isinstance(t, Struct) or not t.name.startswith("builtin_interfaces::msg::"):
+        return None
+    if tuple((member.name, resolve(member.type)) for member in t.members) != _TIME_MEMBERS:
+        return None
+    return _TIMES.get(t.name.split("::")[-1].removesuffix("_"))
+
+
+# --- Arrow to DDS -----------------------------------------------------------------------------------
+
+
+def legal_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with names that IDL allows, at every depth: what is no letter or digit becomes ``_``; names that
+    would then be the same (case does not tell them apart in IDL) get a number."""
+    return pa.schema(_legal_fields(list(schema)))
+
+
+def _legal_fields(fields: list[pa.Field]) -> list[pa.Field]:
+    taken: set[str] = set()
+    legal = []
+    for field in fields:
+        name = wanted = _legal_name(field.name)
+        n = 1
+        while name.lower() in taken:
+            n += 1
+            name = f"{wanted}_{n}"
+        taken.add(name.lower())
+        legal.append(pa.field(name, _legal_type(field.type), field.nullable))
+    return legal
+
+
+def _legal_name(name: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return name if name.lstrip("_")[:1].isalpha() else f"c{name}"
+
+
+def _legal_type(t: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(t):
+        return pa.struct(_legal_fields([t.field(i) for i in range(t.num_fields)]))
+    if pa.types.is_list(t):
+        return pa.list_(_legal_type(t.value_type))
+    if pa.types.is_map(t):
+        return pa.map_(_legal_type(t.key_type), _legal_type(t.item_type))
+    return t
+
+
+def struct_from_arrow(
+    schema: pa.Schema, name: str, *, key: tuple[str, ...] = (), optional: bool = True
+) -> Struct:
+    """The DDS type an Arrow schema suggests, named ``name`` (``a::b::C``); FINAL, with ``key`` columns as its key.
 
     bool, int8 ... int64, float, double and string become themselves; unsigned integers too; binary
-    sequence<octet>; list sequence; struct a nested struct named after its column; date32 an int32 of days and
-    timestamp an int64 of microseconds since the epoch; decimal(20, 0) an uint64. Other decimals have no DDS
-    type: cast them to string or double first.
+    sequence<octet>; list sequence; map map; struct a nested struct named after its column; date32 an int32 of days,
+    timestamp an int64 of microseconds since the epoch, and duration one of microseconds; decimal(20, 0) an uint64.
+    Nullable columns and fields become @optional, unless they are keys, or ``optional`` is false.
+
+    Raises TypeDefinitionError for what has no DDS type, or a name that IDL does not allow (see :func:`legal_schema`).
     """
-    return _struct(list(schema), name, set())
-
-
-def _struct(fields: list[pa.Field], name: str, taken: set[str]) -> Struct:
-    """``taken``: names of structs there are already; a<b> and a_b would give two of one name."""
-    unique, n = name, 1
-    while unique in taken:
-        n += 1
-        unique = f"{name}_{n}"
-    name = unique
-    taken.add(name)
-    if not fields:
-        raise TypeDefinitionError(f"{name}: a DDS struct needs at least one column")
-    members = []
-    for i, field in enumerate(fields):
-        if not (field.name.isascii() and field.name.isidentifier()):
-            raise TypeDefinitionError(f"{name}: column {field.name!r} is no IDL identifier; rename it")
-        t = _type_from_arrow(field.type, f"{name}_{field.name}", field.name, taken)
-        members.append(Member(field.name, t, i))
-    if len({member.name for member in members}) < len(members):
-        raise TypeDefinitionError(f"{name}: two columns have the same name")
-    return Struct(name, tuple(members))
+    struct = _Derivation(optional).struct(list(schema), name, key)
+    missing = [column for column in key if struct.member(column) is None]
+    if missing:
+        raise TypeDefinitionError(f"{name}: the key {missing[0]!r} is no column")
+    return struct
 
 
 _FROM_ARROW: Final = {
@@ -119,22 +228,53 @@ _FROM_ARROW: Final = {
 }
 
 
-def _type_from_arrow(t: pa.DataType, struct_name: str, column: str, taken: set[str]) -> Type:
-    kind = _FROM_ARROW.get(t)
-    if kind is not None:
-        return Primitive(kind)
-    if pa.types.is_timestamp(t):
-        return Primitive(PrimitiveKind.INT64)
-    if pa.types.is_string(t) or pa.types.is_large_string(t):
-        return String()
-    if pa.types.is_binary(t) or pa.types.is_large_binary(t):
-        return Sequence(Primitive(PrimitiveKind.BYTE))
-    if pa.types.is_list(t) or pa.types.is_large_list(t):
-        return Sequence(_type_from_arrow(t.value_type, struct_name, column, taken))
-    if pa.types.is_fixed_size_list(t):
-        return Array(_type_from_arrow(t.value_type, struct_name, column, taken), (t.list_size,))
-    if pa.types.is_struct(t):
-        return _struct([t.field(i) for i in range(t.num_fields)], struct_name, taken)
-    if pa.types.is_decimal(t):
-        raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; cast it to string or double")
-    raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; leave it out, or cast it")
+class _Derivation:
+    """``taken``: names of structs there are already; a<b> and a_b would give two of one name."""
+
+    def __init__(self, optional: bool) -> None:
+        self.optional = optional
+        self.taken: set[str] = set()
+
+    def struct(self, fields: list[pa.Field], name: str, key: tuple[str, ...] = ()) -> Struct:
+        unique, n = name, 1
+        while unique in self.taken:
+            n += 1
+            unique = f"{name}_{n}"
+        name = unique
+        self.taken.add(name)
+        if not fields:
+            raise TypeDefinitionError(f"{name}: a DDS struct needs at least one column")
+        members = []
+        for i, field in enumerate(fields):
+            if not (field.name.isascii() and field.name.isidentifier()):
+                raise TypeDefinitionError(f"{name}: column {field.name!r} is no IDL identifier; rename it")
+            t = self.type(field.type, f"{name}_{field.name}", field.name)
+            is_key = field.name in key
+            absent = self.optional and field.nullable and not is_key
+            members.append(Member(field.name, t, i, is_key, absent))
+        if len({member.name for member in members}) < len(members):
+            raise TypeDefinitionError(f"{name}: two columns have the same name")
+        return Struct(name, tuple(members))
+
+    def type(self, t: pa.DataType, struct_name: str, column: str) -> Type:
+        kind = _FROM_ARROW.get(t)
+        if kind is not None:
+            return Primitive(kind)
+        if pa.types.is_timestamp(t) or pa.types.is_duration(t):
+            return Primitive(PrimitiveKind.INT64)
+        if pa.types.is_string(t) or pa.types.is_large_string(t):
+            return String()
+        if pa.types.is_binary(t) or pa.types.is_large_binary(t):
+            return Sequence(Primitive(PrimitiveKind.BYTE))
+        if pa.types.is_list(t) or pa.types.is_large_list(t):
+            return Sequence(self.type(t.value_type, struct_name, column))
+        if pa.types.is_fixed_size_list(t):
+            return Array(self.type(t.value_type, struct_name, column), (t.list_size,))
+        if pa.types.is_map(t):
+            key = self.type(t.key_type, f"{struct_name}_key", column)
+            return Map(key, self.type(t.item_type, struct_name, column))
+        if pa.types.is_struct(t):
+            return self.struct([t.field(i) for i in range(t.num_fields)], struct_name)
+        if pa.types.is_decimal(t):
+            raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; cast it to string or double")
+        raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; leave it out, or cast it")

@@ -1,6 +1,8 @@
-"""The DDS type model (XTypes 1.3 §7.2): what an IDL file, a ROS message or an Arrow schema is read into.
+"""The DDS type model (XTypes 1.3 §7.2): what IDL, ROS definitions, type objects and Arrow schemas are read into.
 
-Aliases and constants are resolved while reading, so a type is a plain tree of frozen values.
+A type is a tree of frozen values; constants are resolved while reading. Aliases are kept, for they are part of a
+type's identity; :func:`without_aliases` is the tree that codecs work with. Recursive types have no such tree, and no
+columns either.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, TypeAlias
 
@@ -28,10 +30,13 @@ class PrimitiveKind(enum.Enum):
     UINT64 = "uint64"
     FLOAT32 = "float"
     FLOAT64 = "double"
+    FLOAT128 = "long double"
     CHAR8 = "char"
+    CHAR16 = "wchar"
 
 
-#: NumPy type code of each primitive; booleans are read as bytes because any nonzero one is true.
+#: NumPy type code of each primitive; booleans are read as bytes because any nonzero one is true. NumPy has no IEEE 754
+#: binary128.
 TYPE_CODES: Final = {
     PrimitiveKind.BOOLEAN: "u1",
     PrimitiveKind.BYTE: "u1",
@@ -45,12 +50,14 @@ TYPE_CODES: Final = {
     PrimitiveKind.UINT64: "u8",
     PrimitiveKind.FLOAT32: "f4",
     PrimitiveKind.FLOAT64: "f8",
+    PrimitiveKind.FLOAT128: "V16",
     PrimitiveKind.CHAR8: "u1",
+    PrimitiveKind.CHAR16: "u2",
 }
 
 
 class Extensibility(enum.Enum):
-    """How a struct may evolve, and thereby how XCDR2 writes it (XTypes 1.3 §7.2.3)."""
+    """How a struct or union may evolve, and thereby how XCDR2 writes it (XTypes 1.3 §7.2.3)."""
 
     FINAL = "final"
     APPENDABLE = "appendable"
@@ -70,15 +77,68 @@ class String:
 
 
 @dataclass(frozen=True, slots=True)
+class WString:
+    """``wstring`` or ``wstring<bound>``; the bound counts UTF-16 code units, 0 is unbounded."""
+
+    bound: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Enum:
+    """``default`` is the literal that @default_literal marks."""
+
     name: str
     literals: tuple[tuple[str, int], ...]
     bit_bound: int = 32
+    default: str | None = None
 
     @property
     def type_code(self) -> str:
         """NumPy type code of the integer on the wire (XTypes 1.3 §7.4.3.5: by bit bound)."""
         return "i1" if self.bit_bound <= 8 else "i2" if self.bit_bound <= 16 else "i4"
+
+
+def _unsigned_code(bits: int) -> str:
+    return "u1" if bits <= 8 else "u2" if bits <= 16 else "u4" if bits <= 32 else "u8"
+
+
+@dataclass(frozen=True, slots=True)
+class Bitmask:
+    """Named bits of an unsigned integer: (name, position) each."""
+
+    name: str
+    flags: tuple[tuple[str, int], ...]
+    bit_bound: int = 32
+
+    @property
+    def type_code(self) -> str:
+        """NumPy type code of the integer on the wire."""
+        return _unsigned_code(self.bit_bound)
+
+
+@dataclass(frozen=True, slots=True)
+class BitField:
+    """``bits`` bits from ``position`` on, as an integer (or boolean) of ``kind``; the unnamed ones are not listed."""
+
+    name: str
+    position: int
+    bits: int
+    kind: PrimitiveKind
+
+
+@dataclass(frozen=True, slots=True)
+class Bitset:
+    """Integers packed into one; ``size`` counts all its bits, unnamed ones included. Fields hold inherited ones too."""
+
+    name: str
+    fields: tuple[BitField, ...]
+    size: int
+    base: Bitset | None = None
+
+    @property
+    def type_code(self) -> str:
+        """NumPy type code of the integer on the wire."""
+        return _unsigned_code(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,56 +160,137 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Map:
+    """``map<key, value>`` or ``map<key, value, bound>``."""
+
+    key: Type
+    value: Type
+    bound: int = 0
+
+
+class TryConstruct(enum.Enum):
+    """What becomes of a value that its type cannot hold (XTypes 1.3 §7.2.2.7)."""
+
+    DISCARD = "DISCARD"
+    USE_DEFAULT = "USE_DEFAULT"
+    TRIM = "TRIM"
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
+    """A member of a struct. ``notes`` are annotations that describe values, as written: @default, @unit, @min, @max,
+    @hashid."""
+
     name: str
     type: Type
     id: int
     key: bool = False
     optional: bool = False
+    must_understand: bool = False
+    external: bool = False
+    try_construct: TryConstruct = TryConstruct.DISCARD
+    notes: tuple[tuple[str, int | float | str | bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A struct; ``name`` is fully qualified (``a::b::C``)."""
+    """A struct; ``name`` is fully qualified (``a::b::C``). ``members`` begin with those of ``base``."""
 
     name: str
     members: tuple[Member, ...]
     extensibility: Extensibility = Extensibility.FINAL
+    base: Struct | None = None
+    nested: bool = False
+    autoid_hash: bool = False
 
     @property
     def is_keyed(self) -> bool:
         return any(member.key for member in self.members)
 
+    @property
+    def own_members(self) -> tuple[Member, ...]:
+        """Those that are not inherited."""
+        return self.members[len(self.base.members) :] if self.base is not None else self.members
+
     def member(self, name: str) -> Member | None:
         return next((member for member in self.members if member.name == name), None)
 
 
-Type: TypeAlias = Primitive | String | Enum | Sequence | Array | Struct
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A branch of a union: the discriminator's values that select it, as integers (a char's code, 0 or 1 of a boolean,
+    an enum literal's value); ``default`` takes all that no branch names."""
+
+    name: str
+    type: Type
+    id: int
+    labels: tuple[int, ...]
+    default: bool = False
+    external: bool = False
+    try_construct: TryConstruct = TryConstruct.DISCARD
+    notes: tuple[tuple[str, int | float | str | bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A union; ``key``: the discriminator is @key."""
+
+    name: str
+    discriminator: Type
+    cases: tuple[Case, ...]
+    extensibility: Extensibility = Extensibility.FINAL
+    key: bool = False
+    nested: bool = False
+    autoid_hash: bool = False
+
+    @property
+    def discriminator_name(self) -> str:
+        """The column of the discriminator beside those of the branches."""
+        name = "discriminator"
+        while any(case.name.lower() == name for case in self.cases):
+            name = f"_{name}"
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """``typedef type name``."""
+
+    name: str
+    type: Type
+
+
+Type: TypeAlias = (
+    Primitive | String | WString | Enum | Bitmask | Bitset | Sequence | Array | Map | Struct | Union | Alias
+)
+Scalar: TypeAlias = Primitive | Enum | Bitmask | Bitset
 
 #: Types that go on the wire as one number.
-SCALARS: Final = (Primitive, Enum)
+SCALARS: Final = (Primitive, Enum, Bitmask, Bitset)
 
 
-def number_code(t: Primitive | Enum) -> str:
+def number_code(t: Scalar) -> str:
     """NumPy type code of a scalar, without byte order."""
-    return t.type_code if isinstance(t, Enum) else TYPE_CODES[t.kind]
+    return TYPE_CODES[t.kind] if isinstance(t, Primitive) else t.type_code
 
 
-def number_size(t: Primitive | Enum) -> int:
+def number_size(t: Scalar) -> int:
     return int(number_code(t)[1:])
 
 
 def is_bytes(t: Type) -> bool:
     """Whether a sequence's or array's elements are octets, so that a value is one binary string."""
+    t = resolve(t)
     return isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE
 
 
-def has_dheader(t: Sequence | Array) -> bool:
+def has_dheader(t: Sequence | Array | Map) -> bool:
     """Whether XCDR2 puts a DHEADER before this collection: it does unless elements are primitive.
 
     Enums are not primitive here (XTypes 1.3 §7.4.3.5.3 rules 9-12; Cyclone DDS agrees).
     """
-    return not isinstance(t.element, Primitive)
+    inner = (t.key, t.value) if isinstance(t, Map) else (t.element,)
+    return not all(isinstance(resolve(each), Primitive) for each in inner)
 
 
 def hash_id(name: str) -> int:
@@ -159,11 +300,45 @@ def hash_id(name: str) -> int:
     )
 
 
+def resolve(t: Type) -> Type:
+    """What an alias, or an alias of one, stands for."""
+    while isinstance(t, Alias):
+        t = t.type
+    return t
+
+
+def without_aliases(t: Type) -> Type:
+    """The type with each alias inside replaced by what it stands for. An array of an array stays one of one."""
+    t = resolve(t)
+    if isinstance(t, Sequence | Array):
+        return replace(t, element=without_aliases(t.element))
+    if isinstance(t, Map):
+        return replace(t, key=without_aliases(t.key), value=without_aliases(t.value))
+    if isinstance(t, Struct):
+        members = tuple(replace(member, type=without_aliases(member.type)) for member in t.members)
+        base = None if t.base is None else without_aliases(t.base)
+        assert base is None or isinstance(base, Struct)
+        return replace(t, members=members, base=base)
+    if isinstance(t, Union):
+        cases = tuple(replace(case, type=without_aliases(case.type)) for case in t.cases)
+        return replace(t, discriminator=without_aliases(t.discriminator), cases=cases)
+    return t
+
+
 def walk(t: Type) -> Iterator[Type]:
     """The type and all types inside it, outermost first; a shared type comes as often as it is used."""
     yield t
     if isinstance(t, Sequence | Array):
         yield from walk(t.element)
+    elif isinstance(t, Map):
+        yield from walk(t.key)
+        yield from walk(t.value)
     elif isinstance(t, Struct):
         for member in t.members:
             yield from walk(member.type)
+    elif isinstance(t, Union):
+        yield from walk(t.discriminator)
+        for case in t.cases:
+            yield from walk(case.type)
+    elif isinstance(t, Alias):
+        yield from walk(t.type)
