@@ -13,11 +13,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from ..transport.errors import OptionError, UsageError
+from ..transport.qos import DataRepresentation
 from ..transport.types.arrow import arrow_schema, struct_from_arrow
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.model import Member as StructMember
 from ..transport.types.model import Primitive, PrimitiveKind, Sequence, Struct
-from .options import Payload, Settings
+from .options import Mode, Payload, Settings
 
 METADATA_COLUMN: Final = "_rtps"
 
@@ -53,10 +54,19 @@ ARROW_BATCH: Final = Struct(
 
 
 @dataclass(frozen=True, slots=True)
+class ContentFilter:
+    """DDS SQL over the type's members, and what its %0, %1, ... stand for."""
+
+    expression: str
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPlan:
     """How samples and columns of one topic become each other; planned on the driver, used in tasks.
 
-    ``data`` are the columns that hold the samples' values; ``columns`` is exactly what Spark wants or gives.
+    ``data`` are the columns that hold the samples' values, under the members' names; ``columns`` is exactly what Spark
+    wants or gives. ``corrupt`` is the column for samples that do not decode, if there is one.
     """
 
     topic: str
@@ -66,6 +76,13 @@ class TopicPlan:
     struct: Struct | None
     data: pa.Schema
     columns: pa.Schema
+    #: Whether peers are told the type, and not its name alone.
+    announced: bool = True
+    mode: Mode = Mode.DROPMALFORMED
+    corrupt: str | None = None
+    filter: ContentFilter | None = None
+    #: What is written.
+    representation: DataRepresentation = DataRepresentation.XCDR1
 
     @property
     def has_metadata(self) -> bool:

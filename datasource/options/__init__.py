@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .settings import OnNoReader, Payload, Settings, default_log_dir, parse_options
+from .settings import Mode, OnNoReader, Payload, Settings, default_log_dir, parse_options
 from .spec import AppliesTo
 
-__all__ = ["AppliesTo", "OnNoReader", "Payload", "Settings", "default_log_dir", "parse_options"]
+__all__ = ["AppliesTo", "Mode", "OnNoReader", "Payload", "Settings", "default_log_dir", "parse_options"]

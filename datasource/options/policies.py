@@ -30,6 +30,8 @@ from ...transport.qos import (
     PresentationScope,
     Qos,
     ReliabilityKind,
+    TypeConsistency,
+    TypeConsistencyKind,
 )
 from .rules import durability, heartbeats_per_window, keeps_all
 from .spec import AppliesTo
@@ -56,6 +58,8 @@ CONGESTION_FIELDS: Final = {
     "kind": "congestion_control",
     **option_names(CongestionControlPolicy, "congestion_control."),
 }
+
+TYPE_CONSISTENCY_FIELDS: Final = option_names(TypeConsistency, "type_consistency.")
 
 #: Texts that stand for more than themselves.
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
@@ -131,7 +135,20 @@ def qos(values: Values, role: AppliesTo) -> Qos:
             max_blocking_time=values.integer("max_blocking_time"),
             lifespan=values.integer("lifespan"),
             ownership_strength=values.integer("ownership.strength"),
-            data_representation=(DataRepresentation[values.word("data_representation").upper()],),
+            data_representation=() if (one := representation(values)) is None else (one,),
         )
-    decoded = (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
-    return replace(both, time_based_filter=values.integer("time_based_filter"), data_representation=decoded)
+    return replace(
+        both,
+        time_based_filter=values.integer("time_based_filter"),
+        data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2),
+        type_consistency=TypeConsistency(
+            TypeConsistencyKind[values.word("type_consistency.kind").upper()],
+            **{f: values.boolean(name) for f, name in TYPE_CONSISTENCY_FIELDS.items() if f != "kind"},
+        ),
+    )
+
+
+def representation(values: Values) -> DataRepresentation | None:
+    """DATA_REPRESENTATION of a writer; None: what its type needs."""
+    word = values.word("data_representation")
+    return None if word == "auto" else DataRepresentation[word.upper()]

@@ -19,6 +19,7 @@ from ...transport.protocol.policies import (
     WriterPolicy,
 )
 from ...transport.qos import DataRepresentation, Qos
+from ...transport.types.mapping import Mapping as TypeMapping
 from ...transport.types.model import Extensibility
 from ..qos_profiles import NO_PROFILE, Profile, find_profile
 from .advice import advice
@@ -28,6 +29,7 @@ from .policies import (
     flow_controller_policy,
     qos,
     reader_policy,
+    representation,
     writer_policy,
 )
 from .rules import check_options
@@ -40,6 +42,14 @@ class Payload(enum.Enum):
     CDR = "cdr"
     BINARY = "binary"
     ARROW = "arrow"
+
+
+class Mode(enum.Enum):
+    """What becomes of samples that do not decode."""
+
+    DROPMALFORMED = "dropmalformed"
+    PERMISSIVE = "permissive"
+    FAILFAST = "failfast"
 
 
 class OnNoReader(enum.Enum):
@@ -57,12 +67,23 @@ class Settings:
     type_file: str | None
     type_name: str | None
     type_extensibility: Extensibility
+    ros_distribution: str
+    type_discovery_timeout: int
     key: tuple[str, ...]
     keyed: bool
+    nullable_is_optional: bool
+    #: Dotted paths of the members to read; none: all.
+    column_paths: tuple[str, ...]
+    mapping: TypeMapping
+    filter: str | None
+    filter_parameters: tuple[str, ...]
+    mode: Mode
+    corrupt_record: str
     payload: Payload
     metadata: bool
     qos: Qos
-    representation: DataRepresentation
+    #: None: what the type needs.
+    representation: DataRepresentation | None
     # network
     interface: str | None
     peers: tuple[str, ...]
@@ -149,12 +170,26 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         type_file=values.text("type.file"),
         type_name=values.text("type.name"),
         type_extensibility=Extensibility(values.word("type.extensibility")),
+        ros_distribution=values.word("type.ros_distribution"),
+        type_discovery_timeout=values.integer("type.discovery_timeout"),
         key=values.names("key"),
         keyed=values.boolean("keyed"),
+        nullable_is_optional=values.word("nullable") == "optional",
+        column_paths=values.names("columns"),
+        mapping=TypeMapping(
+            uint64=values.word("uint64"),
+            enums=values.word("enum"),
+            bitmasks=values.word("bitmask"),
+            times=values.word("time"),
+        ),
+        filter=values.text("filter"),
+        filter_parameters=values.names("filter.parameters"),
+        mode=Mode(values.word("mode")),
+        corrupt_record=values.word("columnNameOfCorruptRecord"),
         payload=Payload(values.word("payload")),
         metadata=values.boolean("metadata"),
         qos=qos(values, role),
-        representation=DataRepresentation[values.word("data_representation").upper()],
+        representation=representation(values),
         interface=values.text("interface"),
         peers=values.names("peers"),
         multicast=values.boolean("multicast"),

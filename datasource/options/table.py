@@ -15,9 +15,11 @@ from .table_process import PROCESS_OPTIONS
 from .table_qos import QOS_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
 from .table_topic import TOPIC_OPTIONS
+from .table_type import TYPE_OPTIONS
 
 OPTIONS: Final[tuple[OptionSpec, ...]] = (
     *TOPIC_OPTIONS,
+    *TYPE_OPTIONS,
     *QOS_OPTIONS,
     *BATCH_OPTIONS,
     *RELIABLE_OPTIONS,

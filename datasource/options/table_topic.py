@@ -1,4 +1,4 @@
-"""Options about the topic and its type, and about where a query starts and how much it takes."""
+"""Options about the topic, and about where a query starts and how much it takes."""
 
 from __future__ import annotations
 
@@ -23,45 +23,6 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec("domain", Kind.INTEGER, "0", "DDS domain id.", minimum=0, maximum=232),
     OptionSpec(
-        "type",
-        Kind.TEXT,
-        None,
-        "The topic's type: a struct of `type.file`, by its qualified name or the end of it. Without "
-        "`type.file`: the name of the type that the columns make; default is the topic's name.",
-        maximum=_NAME_MAX,
-    ),
-    OptionSpec("type.file", Kind.TEXT, None, "IDL file that defines the type, on the driver."),
-    OptionSpec(
-        "type.name",
-        Kind.TEXT,
-        None,
-        "Type name announced to peers where it differs from the type's own (ROS 2: "
-        "`std_msgs::msg::dds_::String_`).",
-        maximum=_NAME_MAX,
-    ),
-    OptionSpec(
-        "type.extensibility",
-        Kind.WORD,
-        "appendable",
-        "What structs of `type.file` without an annotation are. `appendable` is XTypes' default, and RTI's; "
-        "Cyclone's idlc takes `final`. They differ in XCDR2.",
-        choices=("appendable", "final"),
-    ),
-    OptionSpec(
-        "key",
-        Kind.LIST,
-        None,
-        "Columns that are the key (`@key`) of a type made from columns (`payload=cdr`). With `type.file` the "
-        "IDL says it.",
-    ),
-    OptionSpec(
-        "keyed",
-        Kind.BOOLEAN,
-        None,
-        "Whether the topic's type has a key, where nothing else tells: `payload=binary` without `type.file`. "
-        "Default false.",
-    ),
-    OptionSpec(
         "payload",
         Kind.WORD,
         "cdr",
@@ -78,14 +39,6 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "instance_state) and show disposed and unregistered instances as rows; without it those are "
         "skipped. Such rows are null but for the key: columns declared NOT NULL would have them dropped.",
         _READ,
-    ),
-    OptionSpec(
-        "data_representation",
-        Kind.WORD,
-        "xcdr1",
-        "DATA_REPRESENTATION of what is written. Readers take both.",
-        _WRITE,
-        choices=("xcdr1", "xcdr2"),
     ),
     # --- from where, how much -----------------------------------------------------------------------
     OptionSpec(

@@ -1,4 +1,4 @@
-"""DDS types as Arrow types, and back. What Spark can hold decides; :class:`Mapping` has the choices.
+"""DDS types as Arrow types, and back. What Spark can hold decides; :class:`~.mapping.Mapping` has the choices.
 
 =====================================  =====================================
 DDS                                    Arrow
@@ -33,12 +33,13 @@ key-only sample.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
 
-from ..errors import TypeDefinitionError
+from ..errors import TypeDefinitionError, UsageError
+from .mapping import DEFAULT_MAPPING, Mapping
 from .model import (
     Alias,
     Array,
@@ -80,23 +81,6 @@ _PRIMITIVES: Final = {
     PrimitiveKind.CHAR8: pa.string(),
     PrimitiveKind.CHAR16: pa.string(),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Mapping:
-    """Where a DDS type can be one of two Arrow types: which. The first of each is the default.
-
-    ``uint64``: ``decimal`` or ``long``; ``enums``: ``string`` or ``int``; ``bitmasks``: ``array`` or ``long``;
-    ``times`` (ROS 2's builtin_interfaces Time and Duration): ``struct`` or ``timestamp``.
-    """
-
-    uint64: str = "decimal"
-    enums: str = "string"
-    bitmasks: str = "array"
-    times: str = "struct"
-
-
-DEFAULT_MAPPING: Final = Mapping()
 
 
 def arrow_type(t: Type, mapping: Mapping = DEFAULT_MAPPING) -> pa.DataType:
@@ -152,6 +136,37 @@ def time_type(t: Type) -> pa.DataType | None:
     if tuple((member.name, resolve(member.type)) for member in t.members) != _TIME_MEMBERS:
         return None
     return _TIMES.get(t.name.split("::")[-1].removesuffix("_"))
+
+
+def projected(schema: pa.Schema, paths: Iterable[str]) -> pa.Schema:
+    """The columns and, at any depth of structs, the fields that dotted paths name, in the schema's order.
+
+    Raises UsageError naming a path that leads nowhere.
+    """
+    return pa.schema(_projected_fields(list(schema), [tuple(path.split(".")) for path in paths], ""))
+
+
+def _projected_fields(fields: list[pa.Field], paths: list[tuple[str, ...]], outer: str) -> list[pa.Field]:
+    names = [field.name for field in fields]
+    for path in paths:
+        if path[0] not in names:
+            raise UsageError(f"there is no member {outer}{path[0]}; there are {', '.join(names)}")
+    found = []
+    for field in fields:
+        inner = [path[1:] for path in paths if path[0] == field.name]
+        if not inner:
+            continue
+        t = field.type if () in inner else _projected_type(field.type, inner, f"{outer}{field.name}.")
+        found.append(pa.field(field.name, t, field.nullable))
+    return found
+
+
+def _projected_type(t: pa.DataType, paths: list[tuple[str, ...]], outer: str) -> pa.DataType:
+    if pa.types.is_list(t):
+        return pa.list_(_projected_type(t.value_type, paths, outer))
+    if not pa.types.is_struct(t):
+        raise UsageError(f"{outer.removesuffix('.')} is {t}, which has no member {paths[0][0]}")
+    return pa.struct(_projected_fields([t.field(i) for i in range(t.num_fields)], paths, outer))
 
 
 # --- Arrow to DDS -----------------------------------------------------------------------------------

@@ -1,0 +1,23 @@
+"""Which Arrow types, where a DDS type can be one of two. Apart from ``arrow``, for options need no PyArrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Where a DDS type can be one of two Arrow types: which. The first of each is the default.
+
+    ``uint64``: ``decimal`` or ``long``; ``enums``: ``string`` or ``int``; ``bitmasks``: ``array`` or ``long``;
+    ``times`` (ROS 2's builtin_interfaces Time and Duration): ``struct`` or ``timestamp``.
+    """
+
+    uint64: str = "decimal"
+    enums: str = "string"
+    bitmasks: str = "array"
+    times: str = "struct"
+
+
+DEFAULT_MAPPING: Final = Mapping()
