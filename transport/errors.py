@@ -6,7 +6,10 @@
     ├── UsageError                 our caller did something the API does not allow
     │   └── OptionError            an option's key or value is wrong: names it, and the fix
     ├── TypeDefinitionError        IDL or schema that makes no DDS type (file, line, column)
+    ├── UnknownTypeError           no peer told the type of a topic, or they told different ones; says what was seen
+    ├── FilterError                a content filter is wrong: where, and what would be right
     ├── DecodeError                a peer's bytes are wrong; carries a DropReason, never escapes
+    ├── MalformedSampleError       a sample does not decode, and mode=failfast (topic, writer, sequence number, reason)
     ├── EncodeError                a value does not fit its DDS type (column, row)
     ├── TransportError             sockets: no interface, port taken, name not resolved
     ├── NoReaderError              nobody to write to within connect_timeout
@@ -45,6 +48,18 @@ class OptionError(UsageError):
 
 class TypeDefinitionError(RtpsError):
     """A type definition is wrong or uses what is not supported."""
+
+
+class UnknownTypeError(RtpsError):
+    """Nobody told a topic's type."""
+
+
+class MalformedSampleError(RtpsError):
+    """A sample does not decode, and is not to be passed over."""
+
+
+class FilterError(RtpsError):
+    """A content filter has no meaning for the topic's type."""
 
 
 class EncodeError(RtpsError):

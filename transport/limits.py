@@ -63,3 +63,37 @@ TERM_WINDOW_LEAST: Final = 16 << 10
 SEQUENCE_POSITIONS_MAX: Final = 16_384
 #: Writers remembered per stream log; the longest silent one is forgotten first.
 WRITERS_MAX: Final = 8_192
+#: How deep types may nest, as Arrow's own files have it.
+TYPE_DEPTH_MAX: Final = 64
+#: A serialized TypeObject, and one of XTypes 1.1 uncompressed.
+TYPE_OBJECT_BYTES_MAX: Final = 1 << 20
+#: Types inside a type, each as often as it is used: a few small type objects can stand for millions.
+TYPE_NODES_MAX: Final = 1 << 16
+#: Words of an IDL text, of all it includes and of what its macros stand for.
+IDL_WORDS_MAX: Final = 1 << 22
+#: Reasons given why two types do not match.
+TYPE_REASONS_MAX: Final = 16
+#: Parameters of one content filter (DDS-SQL names them %0 to %99).
+FILTER_PARAMETERS_MAX: Final = 100
+#: Types asked for in one request of the TypeLookup service: by others, by us.
+TYPE_LOOKUP_IDS_MAX: Final = 4_096
+TYPE_LOOKUP_ASKED_MAX: Final = 64
+#: Participants asked at a time.
+TYPE_LOOKUP_PEERS_MAX: Final = 32
+#: A request, a reply; a reply of ours is longer than the third only if a single type is.
+TYPE_LOOKUP_REQUEST_BYTES_MAX: Final = 128 << 10
+TYPE_LOOKUP_REPLY_BYTES_MAX: Final = 4 << 20
+TYPE_LOOKUP_REPLY_BYTES: Final = 32 << 10
+#: What the types of one endpoint may come to: serialized bytes, and types.
+RESOLVED_TYPE_BYTES_MAX: Final = 2 << 20
+RESOLVED_TYPE_OBJECTS_MAX: Final = 2_048
+#: Serialized bytes of all types that remote endpoints are known to have, and of type objects kept for others to come.
+RESOLVED_BYTES_MAX: Final = 32 << 20
+TYPE_OBJECTS_BYTES_MAX: Final = 32 << 20
+#: Replies that are not acknowledged; beyond it requests are not answered.
+TYPE_LOOKUP_BACKLOG_MAX: Final = 4 << 20
+#: Malformed samples are counted by so many pairs of a writer and a reason, of each stream log; a reason's bytes.
+MALFORMED_REASONS_MAX: Final = 256
+MALFORMED_REASON_MAX: Final = 500
+#: How deep a content filter may be nested.
+FILTER_DEPTH_MAX: Final = 64

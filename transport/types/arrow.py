@@ -17,7 +17,7 @@ string, wstring                        string
 enum                                   string, the literal's name; or int32
 bitmask                                list of the names of the bits that are set; or int64
 bitset                                 struct of its named fields
-sequence or array of octet             binary
+sequence or array of octet or uint8    binary
 other sequences and arrays             list
 map                                    map
 struct                                 struct

@@ -85,12 +85,14 @@ class WString:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """``default`` is the literal that @default_literal marks."""
+    """``default`` is the literal that @default_literal marks. Without an annotation an enum is final, as it is to
+    Cyclone DDS."""
 
     name: str
     literals: tuple[tuple[str, int], ...]
     bit_bound: int = 32
     default: str | None = None
+    extensibility: Extensibility = Extensibility.FINAL
 
     @property
     def type_code(self) -> str:
@@ -279,9 +281,12 @@ def number_size(t: Scalar) -> int:
 
 
 def is_bytes(t: Type) -> bool:
-    """Whether a sequence's or array's elements are octets, so that a value is one binary string."""
+    """Whether a sequence's or array's elements are octets or uint8, so that a value is one binary string.
+
+    ROS 2 has its images and point clouds in sequences of uint8.
+    """
     t = resolve(t)
-    return isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE
+    return isinstance(t, Primitive) and t.kind in (PrimitiveKind.BYTE, PrimitiveKind.UINT8)
 
 
 def has_dheader(t: Sequence | Array | Map) -> bool:

@@ -1,0 +1,91 @@
+"""What a filter is made of, each part of which says of every row whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .fields import Field, Kind
+from .truth import Numbers, Truth, compare_numbers, compare_texts, truth_of
+
+_THERE = np.ones(1, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal or parameter, as what it is compared with has it: an enum's literal is its value."""
+
+    value: bool | int | float | str | bytes
+
+    def numbers(self, batch: pa.RecordBatch) -> Numbers:
+        unsigned = isinstance(self.value, int) and self.value >= 1 << 63
+        return Numbers(np.array([self.value], np.uint64 if unsigned else None), _THERE)
+
+    def read(self, batch: pa.RecordBatch) -> pa.Scalar:
+        return pa.scalar(self.value)
+
+
+Operand: TypeAlias = Field | Constant
+
+
+class Predicate(Protocol):
+    def evaluate(self, batch: pa.RecordBatch) -> Truth: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``kind`` is what both sides are compared as."""
+
+    operator: str
+    left: Operand
+    right: Operand
+    kind: Kind
+
+    def evaluate(self, batch: pa.RecordBatch) -> Truth:
+        if self.kind in (Kind.TEXT, Kind.OCTETS):
+            return compare_texts(self.operator, self.left.read(batch), self.right.read(batch))
+        return compare_numbers(self.operator, self.left.numbers(batch), self.right.numbers(batch))
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    field: Field
+    pattern: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> Truth:
+        # Arrow takes a backslash as an escape, DDS SQL has none
+        return truth_of(pc.match_like(self.field.read(batch), self.pattern.replace("\\", "\\\\")))
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    term: Predicate
+
+    def evaluate(self, batch: pa.RecordBatch) -> Truth:
+        return ~self.term.evaluate(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """All of the terms, or any of them."""
+
+    join: Callable[[Truth, Truth], Truth]
+    terms: tuple[Predicate, ...]
+
+    def evaluate(self, batch: pa.RecordBatch) -> Truth:
+        return reduce(self.join, (term.evaluate(batch) for term in self.terms))
+
+
+def all_of(*terms: Predicate) -> Predicate:
+    return Joined(and_, terms)
+
+
+def any_of(*terms: Predicate) -> Predicate:
+    return Joined(or_, terms)

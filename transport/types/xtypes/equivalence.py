@@ -1,0 +1,160 @@
+"""Which types are equivalent (XTypes 1.3 §7.3.4.7, MINIMAL), and where two that are not differ.
+
+Equivalent types are the same but for the names of types and annotations that describe values. An alias is not
+equivalent to what it stands for: it has a TypeObject of its own (Cyclone DDS agrees).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ..model import (
+    Alias,
+    Array,
+    Bitmask,
+    Bitset,
+    Case,
+    Enum,
+    Map,
+    Member,
+    Primitive,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    Union,
+    WString,
+)
+
+
+class Equivalence:
+    """Numbers types such that equivalent ones have the same. Remembers them by identity: keep the types alive."""
+
+    def __init__(self) -> None:
+        self._of_type: dict[int, int] = {}
+        self._of_shape: dict[Hashable, int] = {}
+
+    def number(self, t: Type) -> int:
+        known = self._of_type.get(id(t))
+        if known is None:
+            shape = (_shape(t), tuple(self.number(inner) for _, inner in _inner(t)))
+            known = self._of_type[id(t)] = self._of_shape.setdefault(shape, len(self._of_shape))
+        return known
+
+    def same(self, a: Type, b: Type) -> bool:
+        return self.number(a) == self.number(b)
+
+    def difference(self, path: str, writer: Type, reader: Type) -> tuple[str, str]:
+        """The path of the first difference of two types that are not the same, and what it is."""
+        if _shape(writer) == _shape(reader):
+            for (name, w), (_, r) in zip(_inner(writer), _inner(reader), strict=True):
+                if not self.same(w, r):
+                    return self.difference(join(path, name), w, r)
+        return path, _contrast(writer, reader)
+
+
+def join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name and not name.startswith("[") else path + name
+
+
+def describe(t: Type) -> str:
+    """A type in a sentence."""
+    if isinstance(t, Primitive):
+        return t.kind.value
+    if isinstance(t, String | WString):
+        name = "string" if isinstance(t, String) else "wstring"
+        return f"{name}<{t.bound}>" if t.bound else name
+    if isinstance(t, Sequence):
+        return f"sequence<{describe(t.element)}{f', {t.bound}' if t.bound else ''}>"
+    if isinstance(t, Map):
+        return f"map<{describe(t.key)}, {describe(t.value)}{f', {t.bound}' if t.bound else ''}>"
+    if isinstance(t, Array):
+        return describe(t.element) + "".join(f"[{length}]" for length in t.dimensions)
+    if isinstance(t, Alias):
+        return f"{describe(t.type)} by the typedef {t.name}"
+    return f"{type(t).__name__.lower()} {t.name}"
+
+
+def _shape(t: Type) -> Hashable:
+    """All that counts of a type but the types inside it."""
+    if isinstance(t, Primitive):
+        return t.kind
+    if isinstance(t, Enum):
+        return Enum, t.extensibility, t.bit_bound, tuple(sorted(t.literals, key=lambda literal: literal[1]))
+    if isinstance(t, Bitmask):
+        return Bitmask, t.bit_bound, tuple(sorted(t.flags, key=lambda flag: flag[1]))
+    if isinstance(t, Bitset):
+        return Bitset, t.size, t.fields
+    if isinstance(t, Array):
+        return Array, t.dimensions
+    if isinstance(t, Struct):
+        return Struct, t.extensibility, _bases(t), tuple(map(_declared, t.members))
+    if isinstance(t, Union):
+        return Union, t.extensibility, t.key, tuple(map(_declared_case, t.cases))
+    return type(t), 0 if isinstance(t, Alias) else t.bound
+
+
+def _bases(t: Struct) -> tuple[tuple[int, Hashable], ...]:
+    """How many members each base has, and how it may evolve."""
+    return () if t.base is None else ((len(t.base.members), t.base.extensibility), *_bases(t.base))
+
+
+def _declared(member: Member) -> tuple[Hashable, ...]:
+    # a key member is must_understand (XTypes 1.3 §7.2.2.4.4.4.8)
+    understood = member.must_understand or member.key
+    return (
+        member.name,
+        member.id,
+        member.key,
+        member.optional,
+        understood,
+        member.external,
+        member.try_construct,
+    )
+
+
+def _declared_case(case: Case) -> tuple[Hashable, ...]:
+    return case.name, case.id, tuple(sorted(case.labels)), case.default, case.external, case.try_construct
+
+
+def _inner(t: Type) -> list[tuple[str, Type]]:
+    """The types directly inside a type, and what a path calls them."""
+    if isinstance(t, Sequence | Array):
+        return [("[]", t.element)]
+    if isinstance(t, Map):
+        return [("[key]", t.key), ("[]", t.value)]
+    if isinstance(t, Struct):
+        return [(member.name, member.type) for member in t.members]
+    if isinstance(t, Union):
+        return [(t.discriminator_name, t.discriminator)] + [(case.name, case.type) for case in t.cases]
+    return [("", t.type)] if isinstance(t, Alias) else []
+
+
+def _contrast(writer: Type, reader: Type) -> str:
+    """What differs between two types of different shape."""
+    if isinstance(writer, Struct) and isinstance(reader, Struct):
+        if writer.extensibility is not reader.extensibility:
+            return f"the writer's is @{writer.extensibility.value}, the reader's is @{reader.extensibility.value}"
+        for w, r in zip(writer.members, reader.members, strict=False):
+            if _declared(w) != _declared(r):
+                return f"the writer's has {_declaration(w)} where the reader's has {_declaration(r)}"
+        if len(writer.members) != len(reader.members):
+            return f"the writer's has {len(writer.members)} members, the reader's has {len(reader.members)}"
+        return "they inherit their members differently"
+    of_writer, of_reader = describe(writer), describe(reader)
+    if of_writer != of_reader:
+        return f"the writer's is {of_writer}, the reader's is {of_reader}"
+    return f"writer and reader define {of_writer} differently"
+
+
+def _declaration(member: Member) -> str:
+    marks = {
+        "key": member.key,
+        "optional": member.optional,
+        "must_understand": member.must_understand,
+        "external": member.external,
+        f"try_construct({member.try_construct.value})": member.try_construct.value != "DISCARD",
+    }
+    return (
+        "".join(f"@{mark} " for mark, is_set in marks.items() if is_set) + f"'{member.name}' (id {member.id})"
+    )
