@@ -17,6 +17,7 @@ from .decoding import decode_range
 from .options import Settings
 from .planning import Limits, plan_end
 from .receiving import Receiving
+from .reports import record_errors
 from .schema import TopicPlan
 from .workers import settle
 
@@ -43,6 +44,7 @@ class RtpsBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows as they come, until ``read.max_rows`` or ``read.timeout``."""
         settle()
+        record_errors()  # what the log's directory tells goes with it
         settings = self._settings
         receiving = Receiving.on_new_log(settings, self._plan, ephemeral=True)
         try:

@@ -2,65 +2,46 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ..transport.errors import LogLostError, UsageError
-from ..transport.log.frame import Cursor
+from ..transport.errors import FilterError, LogLostError, UsageError
+from ..transport.log.frame import Cursor, Frame
 from ..transport.log.log_view import LogView
-from ..transport.structure import Guid
-from ..transport.types.cdr.codec import Codec
-from ..transport.types.cdr.lanes import gather_bytes
+from ..transport.receiver.writer_types import read_writer_types
+from ..transport.types.arrow import arrow_schema, projected
+from ..transport.types.cdr.codec import Codec, Decoded
 from ..transport.types.model import Struct
-from ..transport.wire.samples import (
-    DISPOSED,
-    HAS_KEY_HASH,
-    I64,
-    KEY_ONLY,
-    NO_TIMESTAMP,
-    UNREGISTERED,
-    Samples,
-)
+from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY
 from .chunks import Chunk, chunks
-from .options import Payload
+from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
+from .options import Mode, Payload
 from .planning import LogPartition
-from .schema import ARROW_BATCH, METADATA_COLUMN, TopicPlan
+from .sample_columns import encapsulations, key_hashes, metadata_columns, payloads, select
+from .schema import ARROW_BATCH, METADATA_COLUMN, METADATA_SCHEMA, ContentFilter, TopicPlan
 from .workers import settle
 
-_log = logging.getLogger("spark_rtps.datasource")
+if TYPE_CHECKING:
+    from ..transport.types.filter import Filter
 
-_ENCAPSULATION_BYTES: Final = 4
 _KEY_HASH_BYTES: Final = 16
-#: Characters of a reason that quotes what a peer sent.
-_REASON_MAX: Final = 500
-#: Names of encapsulation identifiers (XTypes 1.3 §7.6.3.1.2, RTPS 2.5 §10.2.1.2).
-ENCAPSULATIONS: Final = {
-    0x0000: "CDR_BE",
-    0x0001: "CDR_LE",
-    0x0002: "PL_CDR_BE",
-    0x0003: "PL_CDR_LE",
-    0x0006: "CDR2_BE",
-    0x0007: "CDR2_LE",
-    0x0008: "D_CDR2_BE",
-    0x0009: "D_CDR2_LE",
-    0x000A: "PL_CDR2_BE",
-    0x000B: "PL_CDR2_LE",
-}
-ALIVE: Final = "ALIVE"
-NOT_ALIVE_DISPOSED: Final = "NOT_ALIVE_DISPOSED"
-NOT_ALIVE_NO_WRITERS: Final = "NOT_ALIVE_NO_WRITERS"
+#: What an ArrowBatch is read as.
+_IPC: Final = pa.schema([("ipc", pa.binary())])
+#: Bytes of a payload that a corrupt record of type STRING shows.
+_SHOWN_BYTES: Final = 64
 
 Mask = npt.NDArray[np.bool_]
+#: Columns, and which sample of the chunk each row is; None: all of them, one after the other.
+Rows = tuple[list[pa.Array], I64 | None]
 
 
 def read_log(partition: LogPartition, plan: TopicPlan) -> Iterator[pa.RecordBatch]:
@@ -79,47 +60,49 @@ def read_log(partition: LogPartition, plan: TopicPlan) -> Iterator[pa.RecordBatc
 
 
 def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> Iterator[pa.RecordBatch]:
-    """The rows of [start, end) of a log, in batches."""
+    """The rows of [start, end) of a log, in batches.
+
+    Raises MalformedSampleError with ``mode=failfast``.
+    """
     decode = {Payload.CDR: _decode_cdr, Payload.BINARY: _decode_binary, Payload.ARROW: _decode_arrow}[
         plan.payload
     ]
-    malformed = Malformed()
-    for chunk in chunks(view.frames(start, end)):
-        for batch in decode(chunk, plan, malformed):
-            if batch.num_rows:
-                yield batch
-    malformed.tell(plan.topic)
+    tally = Tally(plan)
+    try:
+        for frames, written in _by_type(view, start, end, plan):
+            for chunk in chunks(frames):
+                for batch in decode(chunk, written, tally):
+                    if batch.num_rows:
+                        yield batch
+    finally:
+        tally.close(view.directory)
 
 
-class Malformed:
-    """Samples that do not decode, by writer; of each writer the first reason that is known."""
+def _by_type(
+    view: LogView, start: Cursor, end: Cursor, plan: TopicPlan
+) -> Iterator[tuple[Iterator[Frame], TopicPlan]]:
+    """The frames, and how they are read: where the plan's type is a guess, by the type that their writers told."""
+    frames = view.frames(start, end)
+    told = {} if plan.announced or plan.payload is not Payload.CDR else read_writer_types(view.directory)
+    if not told:
+        yield frames, plan
+        return
+    plans = {writer: _as_told(plan, struct) for writer, struct in told.items()}
+    for written, group in groupby(frames, key=lambda frame: plans.get(frame.run.writer, plan)):
+        yield group, written
 
-    def __init__(self) -> None:
-        self._counts: Counter[Guid] = Counter()
-        self._reasons: dict[Guid, str] = {}
 
-    def add(self, chunk: Chunk, bad: Mask, reason: str | None = None) -> None:
-        frames = chunk.frame_index()[bad]
-        for i, count in zip(*np.unique(frames, return_counts=True), strict=True):
-            writer = chunk.frames[int(i)].run.writer
-            self._counts[writer] += int(count)
-            if reason is not None:
-                self._reasons.setdefault(writer, reason)
-
-    def add_one(self, chunk: Chunk, row: int, reason: str) -> None:
-        writer = chunk.frames[int(chunk.frame_index()[row])].run.writer
-        self._counts[writer] += 1
-        self._reasons.setdefault(writer, reason[:_REASON_MAX])
-
-    def tell(self, topic: str) -> None:
-        for writer, count in self._counts.items():
-            reason = self._reasons.get(
-                writer,
-                "they are not what the type says; do its members match the writer's, one by one in order?",
-            )
-            _log.warning(
-                "topic %r: %d malformed samples of writer %s were dropped: %s", topic, count, writer, reason
-            )
+@lru_cache(maxsize=64)
+def _as_told(plan: TopicPlan, struct: Struct) -> TopicPlan:
+    """The plan with a writer's type; as it is, where that has not what it needs."""
+    told = replace(plan, struct=struct)
+    try:
+        codec_for(struct, plan.data)
+        if plan.filter is not None:
+            _filter_for(struct, plan.filter)
+    except (UsageError, FilterError):
+        return plan
+    return told
 
 
 # --- cdr ------------------------------------------------------------------------------------------
@@ -131,174 +114,256 @@ def codec_for(struct: Struct, data: pa.Schema | None) -> Codec:
     return Codec(struct, arrow_schema=data)
 
 
-def _decode_cdr(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterator[pa.RecordBatch]:
+@lru_cache(maxsize=16)
+def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
+    """The filter, and the codec of the members it looks at: the plan's columns may lack them, or hold other types."""
+    from ..transport.types.filter import parse_filter
+
+    compiled = parse_filter(given.expression, given.parameters, struct)
+    return compiled, Codec(struct, arrow_schema=projected(arrow_schema(struct), compiled.fields))
+
+
+def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
     assert plan.struct is not None
+    tally.see(chunk, chunk.count)
     codec = codec_for(plan.struct, plan.data)
     with_data = chunk.has_data()
-    if with_data is None:
-        decoded = codec.decode(chunk.samples)
-        rows: I64 | None = None
-        batch = decoded.batch
-        if decoded.malformed is not None:
-            malformed.add(chunk, decoded.malformed)
-            rows = np.flatnonzero(~decoded.malformed)
-    else:
-        batch, rows = _decode_mixed(chunk, with_data, codec, plan, malformed)
-    batch, rows = _without_nulls(batch, rows, chunk, plan, malformed)
-    columns = batch.columns
-    if plan.has_metadata:
-        columns = _with_metadata(columns, chunk, rows, plan)
-    yield pa.RecordBatch.from_arrays(columns, schema=plan.columns)
+    rows = None if with_data is None else np.flatnonzero(with_data)
+    corrupt: list[Malformed] = []
+    if plan.filter is not None:
+        rows = _passing(chunk, rows, plan, tally, corrupt)
+    decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
+    if decoded.malformed is not None:
+        rows = _without_malformed(chunk, rows, decoded, plan, tally, corrupt)
+    columns = decoded.batch.columns
+    ends = with_data is not None and plan.has_metadata
+    if ends or (corrupt and _takes_nulls(plan)):
+        parts = [(columns, np.arange(chunk.count) if rows is None else rows)]
+        if with_data is not None and ends:
+            parts += _ends_of_instances(chunk, with_data, codec, plan)
+        if _takes_nulls(plan):
+            parts += [(_nulls(plan.data, len(some.rows)), some.rows) for some in corrupt]
+        columns, rows = _in_order(parts)
+    columns, rows = _without_nulls(columns, rows, chunk, with_data, plan, tally)
+    yield _batch(columns, rows, chunk, plan, corrupt)
+
+
+def _passing(
+    chunk: Chunk, rows: I64 | None, plan: TopicPlan, tally: Tally, corrupt: list[Malformed]
+) -> I64 | None:
+    """Which of these samples pass the filter; None: all there are."""
+    assert plan.struct is not None and plan.filter is not None
+    compiled, codec = _filter_for(plan.struct, plan.filter)
+    decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
+    if decoded.malformed is not None:
+        rows = _without_malformed(chunk, rows, decoded, plan, tally, corrupt)
+    passes = compiled.evaluate(decoded.batch)
+    if passes.all():
+        return rows
+    rows = np.arange(chunk.count) if rows is None else rows
+    tally.filtered(chunk, rows[~passes])
+    return rows[passes]
+
+
+def _without_malformed(
+    chunk: Chunk,
+    rows: I64 | None,
+    decoded: Decoded,
+    plan: TopicPlan,
+    tally: Tally,
+    corrupt: list[Malformed],
+) -> I64:
+    """Which samples are left. The others are counted, and in ``corrupt``."""
+    bad, codes = decoded.malformed, decoded.codes
+    rows = np.arange(chunk.count) if rows is None else rows
+    assert bad is not None and codes is not None
+    some = Malformed(rows[bad], codes[bad] - 1, decoded.words)
+    corrupt.append(some)
+    tally.malformed(chunk, some, _fate(plan))
+    return rows[~bad]
+
+
+def _takes_nulls(plan: TopicPlan) -> bool:
+    """Whether a malformed sample becomes a row: not where a column is declared NOT NULL."""
+    return plan.mode is Mode.PERMISSIVE and all(field.nullable for field in plan.data)
+
+
+def _fate(plan: TopicPlan) -> str:
+    if plan.mode is Mode.FAILFAST:
+        return FAILED
+    return NULLS if _takes_nulls(plan) else DROPPED
+
+
+def _nulls(schema: pa.Schema, count: int) -> list[pa.Array]:
+    return [pa.nulls(count, t) for t in schema.types]
+
+
+def _in_order(parts: list[tuple[list[pa.Array], I64]]) -> tuple[list[pa.Array], I64]:
+    """The rows of all parts, in the order of the samples."""
+    rows = np.concatenate([rows for _, rows in parts])
+    order = np.argsort(rows, kind="stable")
+    index = pa.array(order)
+    columns = zip(*(columns for columns, _ in parts), strict=True)
+    return [pa.concat_arrays(column).take(index) for column in columns], rows[order]
+
+
+def _ends_of_instances(
+    chunk: Chunk, with_data: Mask, codec: Codec, plan: TopicPlan
+) -> list[tuple[list[pa.Array], I64]]:
+    """Rows of the samples that only tell the end of an instance: null but for the key, as far as they tell it."""
+    flags, others = chunk.flags(), ~with_data
+    keyed = np.flatnonzero(others & ((flags & KEY_ONLY) != 0) & (chunk.samples.all_lengths() > 0))
+    keys, keyed = _well_formed(codec.decode(select(chunk.samples, keyed), keys_only=True), keyed)
+    others[keyed] = False
+    hashed = np.flatnonzero(others & ((flags & HAS_KEY_HASH) != 0))
+    hashes = chunk.key_hashes() if len(hashed) else None
+    known = np.empty((0, _KEY_HASH_BYTES), np.uint8) if hashes is None else hashes[hashed]
+    # Fast DDS disposes with a key hash alone, which may hold the key
+    of_hashes = codec.decode_key_hashes(known)
+    parts = [(keys, keyed)]
+    if of_hashes is not None and hashes is not None:
+        from_hashes, hashed = _well_formed(of_hashes, hashed)
+        others[hashed] = False
+        parts.append((from_hashes, hashed))
+    unknown = np.flatnonzero(others)
+    return [*parts, (_nulls(plan.data, len(unknown)), unknown)]
+
+
+def _well_formed(decoded: Decoded, rows: I64) -> tuple[list[pa.Array], I64]:
+    return decoded.batch.columns, rows if decoded.malformed is None else rows[~decoded.malformed]
+
+
+# --- columns that are declared NOT NULL ---------------------------------------------------------------
 
 
 def _without_nulls(
-    batch: pa.RecordBatch, rows: I64 | None, chunk: Chunk, plan: TopicPlan, malformed: Malformed
-) -> tuple[pa.RecordBatch, I64 | None]:
-    """Without the rows that have a null in a column declared NOT NULL: Spark would read some number there."""
-    lacking = np.zeros(batch.num_rows, np.bool_)
+    columns: list[pa.Array],
+    rows: I64 | None,
+    chunk: Chunk,
+    with_data: Mask | None,
+    plan: TopicPlan,
+    tally: Tally,
+) -> Rows:
+    """Without the rows that have a null where none is declared to be: Spark would read some number there."""
+    promising = _promising(plan.data)
+    if not promising:
+        return columns, rows
+    lacking = np.zeros(len(columns[0]), np.bool_)
     names = []
-    for field, column in zip(plan.data, batch.columns, strict=True):
-        if not field.nullable and column.null_count:
-            lacking |= column.is_null().to_numpy(zero_copy_only=False)
-            names.append(field.name)
+    for i in promising:
+        nulls = _forbidden_nulls(columns[i], plan.data.field(i))
+        if nulls is not None:
+            lacking |= nulls
+            names.append(plan.data.field(i).name)
     if not names:
-        return batch, rows
-    if rows is None:
-        rows = np.arange(chunk.count)
-    bad = np.zeros(chunk.count, np.bool_)
-    bad[rows[lacking]] = True
-    malformed.add(chunk, bad, f"no value for {', '.join(names)}, declared NOT NULL"[:_REASON_MAX])
-    return batch.take(pa.array(np.flatnonzero(~lacking))), rows[~lacking]
+        return columns, rows
+    rows = np.arange(chunk.count) if rows is None else rows
+    reason = f"no value for {', '.join(names)}, declared NOT NULL"
+    bad, ends = rows[lacking], rows[:0]
+    if with_data is not None:
+        bad, ends = bad[with_data[bad]], bad[~with_data[bad]]
+    tally.malformed(chunk, Malformed.alike(ends, reason), DROPPED)  # an instance's end is nobody's fault
+    tally.malformed(chunk, Malformed.alike(bad, reason), FAILED if plan.mode is Mode.FAILFAST else DROPPED)
+    keep = pa.array(~lacking)
+    return [column.filter(keep) for column in columns], rows[~lacking]
 
 
-def _decode_mixed(
-    chunk: Chunk, with_data: Mask, codec: Codec, plan: TopicPlan, malformed: Malformed
-) -> tuple[pa.RecordBatch, I64]:
-    """Samples of which some only tell the end of an instance: (batch, which sample each row is)."""
-    alive = np.flatnonzero(with_data)
-    decoded = codec.decode(select(chunk.samples, alive))
-    if decoded.malformed is not None:
-        bad = np.zeros(chunk.count, np.bool_)
-        bad[alive[decoded.malformed]] = True
-        malformed.add(chunk, bad)
-        alive = alive[~decoded.malformed]
-    if not plan.has_metadata:
-        return decoded.batch, alive
-    flags, others = chunk.flags(), ~with_data
-    keyed = np.flatnonzero(others & ((flags & KEY_ONLY) != 0) & (chunk.samples.all_lengths() > 0))
-    keys, keyed = _decode_keys(codec, select(chunk.samples, keyed), keyed)
-    others[keyed] = False
-    hashed = np.flatnonzero(others & ((flags & HAS_KEY_HASH) != 0))
-    from_hash, hashed = _decode_hashes(codec, chunk, hashed)
-    others[hashed] = False
-    unknown = np.flatnonzero(others)
-    schema = decoded.batch.schema  # of plan.data, but whatever is NOT NULL there may be null here
-    nulls = [pa.nulls(len(unknown), t) for t in schema.types]
-    nothing = pa.RecordBatch.from_arrays(nulls, schema=schema)
-    rows = np.concatenate([alive, keyed, hashed, unknown])
-    order = np.argsort(rows, kind="stable")
-    table = pa.Table.from_batches([decoded.batch, keys, from_hash, nothing]).take(pa.array(order))
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else nothing, rows[order]
+@lru_cache(maxsize=16)
+def _promising(schema: pa.Schema) -> list[int]:
+    """Which columns have no nulls, or none somewhere inside."""
+    return [i for i, field in enumerate(schema) if _is_promising(field)]
 
 
-def _decode_keys(codec: Codec, keys: Samples, rows: I64) -> tuple[pa.RecordBatch, I64]:
-    """Serialized keys as rows with nothing else, and which of ``rows`` they are: malformed ones are not."""
-    decoded = codec.decode(keys, keys_only=True)
-    return decoded.batch, rows if decoded.malformed is None else rows[~decoded.malformed]
+def _is_promising(field: pa.Field) -> bool:
+    return not field.nullable or any(map(_is_promising, _inner_fields(field.type)))
 
 
-def _decode_hashes(codec: Codec, chunk: Chunk, rows: I64) -> tuple[pa.RecordBatch, I64]:
-    """Keys out of key hashes, where those hold the key (Fast DDS disposes with a key hash alone)."""
-    hashes = chunk.key_hashes() if len(rows) else None
-    known = np.empty((0, _KEY_HASH_BYTES), np.uint8) if hashes is None else hashes[rows]
-    decoded = codec.decode_key_hashes(known)
-    if decoded is None or hashes is None:
-        return codec.decode(select(chunk.samples, rows[:0])).batch, rows[:0]
-    return decoded.batch, rows if decoded.malformed is None else rows[~decoded.malformed]
+def _inner_fields(t: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(t):
+        return [t.item_field]  # no key is ever null
+    if pa.types.is_list(t):
+        return [t.value_field]
+    return [t.field(i) for i in range(t.num_fields)] if pa.types.is_struct(t) else []
+
+
+def _forbidden_nulls(array: pa.Array, field: pa.Field) -> Mask | None:
+    """Where there is a null that ``field`` does not allow, itself or inside of it."""
+    found: Mask | None = None
+    if not field.nullable and array.null_count:
+        found = array.is_null().to_numpy(zero_copy_only=False)
+    for i, inner in enumerate(_inner_fields(field.type)):
+        if not _is_promising(inner):
+            continue
+        if pa.types.is_struct(field.type):
+            nulls = _forbidden_nulls(array.field(i), inner)
+        else:
+            nulls = _forbidden_in_elements(array, inner)
+        if nulls is not None and array.null_count:
+            nulls &= array.is_valid().to_numpy(zero_copy_only=False)
+        if nulls is not None:
+            found = nulls if found is None else found | nulls
+    return found if found is not None and found.any() else None
+
+
+def _forbidden_in_elements(array: pa.ListArray, inner: pa.Field) -> Mask | None:
+    offsets = array.offsets.to_numpy()
+    values = array.items if pa.types.is_map(array.type) else array.values
+    nulls = _forbidden_nulls(values.slice(offsets[0], offsets[-1] - offsets[0]), inner)
+    if nulls is None:
+        return None
+    before = np.concatenate([[0], np.cumsum(nulls)])[offsets - offsets[0]]
+    found: Mask = np.diff(before) > 0
+    return found
 
 
 # --- binary -----------------------------------------------------------------------------------------
 
 
-def _decode_binary(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterator[pa.RecordBatch]:
-    n = chunk.count
+def _decode_binary(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
     columns = [
-        pa.repeat(pa.scalar(plan.topic), n),
+        pa.repeat(pa.scalar(plan.topic), chunk.count),
         *metadata_columns(chunk),
-        _encapsulations(chunk.samples),
-        _key_hashes(chunk),
+        encapsulations(chunk.samples),
+        key_hashes(chunk),
         payloads(chunk.samples),
     ]
     yield pa.RecordBatch.from_arrays(columns, schema=plan.columns)
 
 
-def payloads(samples: Samples) -> pa.BinaryArray:
-    """The payloads as binary values, encapsulation header included; one copy."""
-    n = samples.count
-    if samples.is_uniform:
-        data = np.ascontiguousarray(samples.rows()).reshape(-1)
-        offsets = samples.size * np.arange(n + 1, dtype=np.int64)
-    else:
-        lengths = samples.all_lengths()
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        data = gather_bytes(samples.data, samples.all_offsets(), lengths)
-    return pa.Array.from_buffers(
-        pa.binary(),
-        n,
-        [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))],
-    )
-
-
-def _encapsulations(samples: Samples) -> pa.Array:
-    known = samples.all_lengths() >= _ENCAPSULATION_BYTES
-    at = np.where(known, samples.all_offsets(), 0)
-    data = samples.data
-    ids = (
-        (data[at].astype(np.int64) << 8) | data[np.minimum(at + 1, max(0, len(data) - 1))]
-        if len(data)
-        else np.zeros(samples.count, np.int64)
-    )
-    distinct, index = np.unique(ids, return_inverse=True)
-    names = pa.array([ENCAPSULATIONS.get(int(i), f"0x{int(i):04x}") for i in distinct], pa.string())
-    return names.take(pa.array(index.reshape(-1), mask=~known))
-
-
-def _key_hashes(chunk: Chunk) -> pa.Array:
-    hashes = chunk.key_hashes()
-    if hashes is None:
-        return pa.nulls(chunk.count, pa.binary())
-    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), chunk.count, [None, pa.py_buffer(hashes)])
-    present = (chunk.flags() & HAS_KEY_HASH) != 0
-    return pc.if_else(pa.array(present), fixed.cast(pa.binary()), pa.scalar(None, pa.binary()))
-
-
 # --- arrow ------------------------------------------------------------------------------------------
 
 
-def _decode_arrow(chunk: Chunk, plan: TopicPlan, malformed: Malformed) -> Iterator[pa.RecordBatch]:
-    codec = codec_for(ARROW_BATCH, pa.schema([("ipc", pa.binary())]))
+def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
     with_data = chunk.has_data()
     rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
-    samples = chunk.samples if with_data is None else select(chunk.samples, rows)
-    decoded = codec.decode(samples)
-    if decoded.malformed is not None:
-        bad = np.zeros(chunk.count, np.bool_)
-        bad[rows[decoded.malformed]] = True
-        malformed.add(chunk, bad)
-        rows = rows[~decoded.malformed]
-    for row, ipc in zip(rows, decoded.batch.column(0), strict=True):
-        try:
-            batches = [conform(batch, plan.data) for batch in pa.ipc.open_stream(ipc.as_buffer())]
-        except (pa.ArrowException, OSError, MemoryError, UsageError) as error:
-            # whatever it is, it comes from a peer: a task that failed of it would fail at every restart
-            malformed.add_one(chunk, int(row), str(error))
-            continue
+    decoded = codec_for(ARROW_BATCH, _IPC).decode(
+        chunk.samples if with_data is None else select(chunk.samples, rows)
+    )
+    streams = iter(decoded.batch.column(0))
+    for i, row in enumerate(rows.tolist()):
+        tally.see(chunk, row + 1)
+        batches: list[pa.RecordBatch] = []
+        if decoded.malformed is not None and decoded.malformed[i]:
+            reason = decoded.reason(i)
+        else:
+            batches, reason = _open_ipc(next(streams).as_buffer(), plan.data)
+        corrupt = []
+        if reason:
+            corrupt = [Malformed.alike(np.array([row]), reason)]
+            tally.malformed(chunk, corrupt[0], _fate(plan))
+            if _takes_nulls(plan):
+                batches = [pa.RecordBatch.from_arrays(_nulls(plan.data, 1), schema=plan.data)]
         for batch in batches:
-            columns = batch.columns
-            if plan.has_metadata:
-                columns = _with_metadata(columns, chunk, np.full(batch.num_rows, row), plan)
-            yield pa.RecordBatch.from_arrays(columns, schema=plan.columns)
+            yield _batch(batch.columns, np.full(batch.num_rows, row), chunk, plan, corrupt)
+
+
+def _open_ipc(ipc: pa.Buffer, schema: pa.Schema) -> tuple[list[pa.RecordBatch], str]:
+    """The batches of a peer's IPC stream, or why it is malformed."""
+    try:
+        return [conform(batch, schema) for batch in pa.ipc.open_stream(ipc)], ""
+    except (pa.ArrowException, OSError, MemoryError, UsageError) as error:
+        # whatever it is, it comes from a peer: a task that failed of it would fail at every restart
+        return [], str(error) or type(error).__name__
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -327,66 +392,50 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-# --- metadata ---------------------------------------------------------------------------------------
+# --- what Spark wants -----------------------------------------------------------------------------------
 
 
-def metadata_columns(chunk: Chunk) -> list[pa.Array]:
-    """The columns of METADATA_SCHEMA for the samples of a chunk."""
-    return [
-        _writers(chunk),
-        pa.array(chunk.sequence_numbers()),
-        _timestamps(chunk.source_timestamps()),
-        _timestamps(np.repeat(np.array([f.reception for f in chunk.frames], np.int64), chunk.counts)),
-        _instance_states(chunk),
-    ]
+def _batch(
+    columns: list[pa.Array], rows: I64 | None, chunk: Chunk, plan: TopicPlan, corrupt: list[Malformed]
+) -> pa.RecordBatch:
+    """The columns with ``_rtps`` and the corrupt record where the plan wants them."""
+    if len(plan.data) < len(plan.columns):
+        added = {}
+        if plan.has_metadata:
+            added[METADATA_COLUMN] = _metadata(chunk, rows, plan)
+        if plan.corrupt is not None:
+            added[plan.corrupt] = _corrupt_records(chunk, rows, plan, corrupt)
+        data = iter(columns)
+        columns = [added[name] if name in added else next(data) for name in plan.columns.names]
+    return pa.RecordBatch.from_arrays(columns, schema=plan.columns)
 
 
-def _writers(chunk: Chunk) -> pa.Array:
-    numbers: dict[Guid, int] = {}
-    of_frames = np.array([numbers.setdefault(f.run.writer, len(numbers)) for f in chunk.frames], np.int32)
-    names = pa.array([str(guid) for guid in numbers])
-    if len(numbers) == 1:
-        return pa.repeat(names[0], chunk.count)
-    return names.take(pa.array(np.repeat(of_frames, chunk.counts)))
-
-
-def _with_metadata(
-    columns: list[pa.Array], chunk: Chunk, rows: I64 | None, plan: TopicPlan
-) -> list[pa.Array]:
-    """The columns with ``_rtps`` where the plan wants it; ``rows`` says which sample each row is."""
+def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan) -> pa.StructArray:
     struct = plan.columns.field(METADATA_COLUMN).type
-    by_name = dict(
-        zip(
-            ("writer", "sequence_number", "source_timestamp", "reception_timestamp", "instance_state"),
-            metadata_columns(chunk),
-            strict=True,
-        )
-    )
+    by_name = dict(zip(METADATA_SCHEMA.names, metadata_columns(chunk), strict=True))
     fields = [struct.field(i) for i in range(struct.num_fields)]
     column = pa.StructArray.from_arrays([by_name[f.name] for f in fields], fields=fields)
-    if rows is not None:
-        column = column.take(pa.array(rows))
-    data = iter(columns)
-    return [column if name == METADATA_COLUMN else next(data) for name in plan.columns.names]
+    return column if rows is None else column.take(pa.array(rows))
 
 
-def _timestamps(ns: I64) -> pa.Array:
-    absent = ns == NO_TIMESTAMP
-    us = pa.array(np.floor_divide(ns, 1000), mask=absent if absent.any() else None)
-    return us.cast(pa.timestamp("us", tz="UTC"))
+def _corrupt_records(chunk: Chunk, rows: I64 | None, plan: TopicPlan, corrupt: list[Malformed]) -> pa.Array:
+    """The payloads of malformed samples, or why they are that; null for others."""
+    t = plan.columns.field(plan.corrupt).type
+    count = chunk.count if rows is None else len(rows)
+    if not corrupt or rows is None:
+        return pa.nulls(count, t)
+    bad = np.concatenate([some.rows for some in corrupt])
+    samples = select(chunk.samples, bad)
+    if pa.types.is_string(t):
+        reasons = [reason for some in corrupt for reason in some.reasons()]
+        records = pa.array([_told(reason, samples.payload(i)) for i, reason in enumerate(reasons)], t)
+    else:
+        records = payloads(samples)
+    at = np.full(chunk.count, -1, np.int64)
+    at[bad] = np.arange(len(bad))
+    return records.take(pa.array(at[rows], mask=at[rows] < 0))
 
 
-def _instance_states(chunk: Chunk) -> pa.Array:
-    flags = chunk.flags()
-    if not (flags & (DISPOSED | UNREGISTERED)).any():
-        return pa.repeat(pa.scalar(ALIVE), chunk.count)
-    state = np.where(flags & DISPOSED, 1, np.where(flags & UNREGISTERED, 2, 0))
-    return pa.array([ALIVE, NOT_ALIVE_DISPOSED, NOT_ALIVE_NO_WRITERS]).take(pa.array(state))
-
-
-# --- rows ---------------------------------------------------------------------------------------------
-
-
-def select(samples: Samples, rows: I64) -> Samples:
-    """The samples with these indices; no copy of payloads."""
-    return Samples.ragged(samples.data, samples.all_offsets()[rows], samples.all_lengths()[rows])
+def _told(reason: str, payload: memoryview) -> str:
+    shown = payload[:_SHOWN_BYTES].hex()
+    return f"{reason}; {len(payload)} bytes: {shown}{'...' if len(payload) > _SHOWN_BYTES else ''}"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from ..transport.errors import OptionError
 from ..transport.log.error_log import ERROR_LOG
 from ..transport.structure import NANOSECONDS
+from .decoding_report import DECODING_REPORT
 from .reports import read_error_reports, read_losses
 from .stream_counters import Kind, State, Stream, read_streams, system_counters
 
@@ -93,7 +94,8 @@ class StreamCollector:
         errors: dict[tuple[str, ...], float] = {}
         distinct: dict[tuple[str, ...], float] = {}
         for report in read_error_reports(self.log_dirs):
-            origin = report.path.parent.name if report.path.name == ERROR_LOG else report.path.stem
+            of_log = report.path.name in (ERROR_LOG, DECODING_REPORT)
+            origin = report.path.parent.name if of_log else report.path.stem
             for error in report.errors:
                 labels = (report.topic, str(report.pid), origin, error.level.lower())
                 errors[labels] = errors.get(labels, 0) + error.count
@@ -227,6 +229,7 @@ _FAMILIES: Final[tuple[_Family, ...]] = (
     _Family("behind_samples", "Not yet acknowledged by all", _one(lambda s: s.behind_samples)),
     _Family("peers", "Matched writers of a source, readers of a sink", _one(lambda s: s.peers)),
     _Family("rejected_samples", "Samples that were turned down", _one(lambda s: s.rejected), counts=True),
+    _Family("malformed_samples", "Samples that do not decode", _one(lambda s: s.malformed), counts=True),
     _Family(
         "back_pressure",
         "Samples a source had no room for yet; writes of a sink that had to wait",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..transport.errors import AcknowledgmentError, NoReaderError
@@ -20,6 +20,7 @@ from ..transport.protocol.policies import PublicationPolicy
 from ..transport.protocol.writing.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
 from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.types.model import Struct
 from ..transport.wire.samples import U8, Samples
 from .options import OnNoReader, Settings, default_log_dir
 from .publisher_counters import PublisherCounters
@@ -40,6 +41,7 @@ class _WriterKey:
     keyed: bool
     qos: Qos
     policy: PublicationPolicy
+    type: Struct | None
 
 
 class Publishers:
@@ -62,7 +64,9 @@ class Publishers:
 
             start_exporter(settings.metrics_port, [default_log_dir()], shared=True)
         policy = publication_policy(settings)
-        key = _WriterKey(node_config(settings), plan.topic, plan.type_name, plan.keyed, settings.qos, policy)
+        qos = replace(settings.qos, data_representation=(plan.representation,))
+        struct = plan.struct if plan.announced else None
+        key = _WriterKey(node_config(settings), plan.topic, plan.type_name, plan.keyed, qos, policy, struct)
         with self._lock:
             if key.node not in self._nodes:
                 self._nodes[key.node] = self._start(key.node), time.monotonic_ns()
@@ -70,7 +74,7 @@ class Publishers:
             writer = self._writers.get(key)
             if writer is None:
                 writer = node.create_writer(
-                    plan.topic, plan.type_name, settings.qos, keyed=plan.keyed, policy=policy
+                    plan.topic, plan.type_name, qos, keyed=plan.keyed, policy=policy, type=struct
                 )
                 self._writers[key] = writer
                 self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)

@@ -23,7 +23,7 @@ from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.types.idl.printer import print_idl
-from .options import Settings, default_log_dir
+from .options import Payload, Settings, default_log_dir
 from .schema import TopicPlan
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -66,8 +66,8 @@ def node_config(settings: Settings) -> NodeConfig:
     )
 
 
-def _key_type(qos: Qos, plan: TopicPlan) -> tuple[str, str] | None:
-    """The type by which the receiver tells instances apart, where a policy makes it look at them."""
+def _tells_instances(qos: Qos, plan: TopicPlan) -> bool:
+    """Whether a policy makes the receiver tell instances apart."""
     looks = (
         qos.ownership is OwnershipKind.EXCLUSIVE
         or qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
@@ -77,9 +77,7 @@ def _key_type(qos: Qos, plan: TopicPlan) -> tuple[str, str] | None:
         or qos.max_instances != LENGTH_UNLIMITED
         or qos.max_samples_per_instance != LENGTH_UNLIMITED
     )
-    if plan.struct is None or not plan.keyed or not looks:
-        return None
-    return print_idl(plan.struct), plan.struct.name
+    return plan.struct is not None and plan.keyed and looks
 
 
 class Receiving:
@@ -106,7 +104,11 @@ class Receiving:
             keyed=plan.keyed,
             qos=settings.qos,
             policy=settings.reader_policy,
-            key_type=_key_type(settings.qos, plan),
+            type=None if plan.struct is None else (print_idl(plan.struct), plan.struct.name),
+            announces_type=plan.announced and plan.struct is not None,
+            records_writer_types=plan.payload is Payload.CDR and not plan.announced,
+            tells_instances=_tells_instances(settings.qos, plan),
+            filter=None if plan.filter is None else (plan.filter.expression, plan.filter.parameters),
             accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
             node=node_config(settings),
             log_max_bytes=settings.log_max_bytes,

@@ -1,6 +1,7 @@
 """Error logs and loss reports of this host: where they lie, and all of them read.
 
-A receiver has both in the directory of its stream log. Other processes of ours (Spark's Python workers, and those that
+A receiver has both in the directory of its stream log, where tasks also count which samples are malformed
+(:mod:`.decoding_report`). Other processes of ours (Spark's Python workers, and those that
 plan a query) have an error log ``<default log dir>/errors/<pid>-<start>.errors``, ``start`` being when the process
 began, since process ids are used again. It stays when they end, which is when one wants to read it: the next process
 with an error removes the oldest.
@@ -21,6 +22,7 @@ from ..transport.log.error_log import ERROR_LOG, DistinctError, log_errors, read
 from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
 from ..transport.receiver.host import COUNTERS_FILE
+from .decoding_report import DECODING_REPORT, read_decoding_report
 from .options import default_log_dir
 from .publisher_counters import process_start
 from .receiving import make_log_dir
@@ -28,13 +30,15 @@ from .stream_counters import listed
 
 FOLDER: Final = "errors"
 _NAME: Final = re.compile(r"(\d+)-(\d+)\.errors", re.ASCII)
+#: The logger of those who decode.
+_DECODING: Final = "spark_rtps.datasource"
 #: Error logs kept of processes that are no more.
 _KEPT: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """One error log."""
+    """One error log; or what tasks found malformed in a stream log, an error each writer and reason."""
 
     path: Path
     #: Of a receiver; empty for other processes.
@@ -70,6 +74,8 @@ def read_error_reports(roots: Iterable[Path]) -> list[ErrorReport]:
         for directory in listed(root):
             if os.path.exists(directory / ERROR_LOG):  # also where we may not look
                 found.append(_errors(directory / ERROR_LOG, _topic(directory), _receiver(directory)))
+            if os.path.exists(directory / DECODING_REPORT):
+                found.append(_malformed(directory))
         for path in listed(root / FOLDER):
             if match := _NAME.fullmatch(path.name):
                 found.append(_errors(path, "", int(match[1])))
@@ -123,6 +129,26 @@ def _errors(path: Path, topic: str, pid: int) -> ErrorReport | None:
     except (RtpsError, OSError):
         return None
     return ErrorReport(path, topic, pid, errors, overflow)
+
+
+def _malformed(directory: Path) -> ErrorReport | None:
+    report = read_decoding_report(directory)
+    errors = [
+        DistinctError(
+            "WARNING",
+            _DECODING,
+            f"malformed sample of writer {m.writer}: {m.reason}",
+            m.count,
+            m.first_ns,
+            m.last_ns,
+        )
+        for m in report.malformed.values()
+    ]
+    if not errors:
+        return None
+    return ErrorReport(
+        directory / DECODING_REPORT, _topic(directory), _receiver(directory), errors, report.overflow
+    )
 
 
 def _topic(directory: Path) -> str:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
-from ..transport.errors import OptionError, UsageError
+from ..transport.errors import FilterError, OptionError, TypeDefinitionError, UsageError
 from ..transport.qos import DataRepresentation
-from ..transport.types.arrow import arrow_schema, struct_from_arrow
+from ..transport.types.arrow import arrow_schema, legal_schema, projected, struct_from_arrow
 from ..transport.types.cdr.codec import Codec
+from ..transport.types.cdr.encoder import least_representation
 from ..transport.types.model import Member as StructMember
 from ..transport.types.model import Primitive, PrimitiveKind, Sequence, Struct
 from .options import Mode, Payload, Settings
+from .type_sources import TopicType, discovered_type, given_type
 
 METADATA_COLUMN: Final = "_rtps"
 
@@ -89,7 +90,20 @@ class TopicPlan:
         return self.payload is not Payload.BINARY and METADATA_COLUMN in self.columns.names
 
 
-def source_schema(settings: Settings) -> StructType:
+def topic_type(settings: Settings) -> TopicType | None:
+    """The topic's type for a source whose user gave no schema: from the options, else from the topic's peers.
+
+    None where it is not needed. Raises OptionError saying what was seen on the domain, if nobody tells it.
+    """
+    if settings.payload is Payload.ARROW:
+        return None
+    given = given_type(settings)
+    if given is None and not (settings.payload is Payload.BINARY and (settings.type_name or settings.type)):
+        return discovered_type(settings)
+    return given
+
+
+def source_schema(settings: Settings, found: TopicType | None) -> StructType:
     """The schema of a source whose user gave none."""
     if settings.payload is Payload.BINARY:
         return to_spark(BINARY_SCHEMA)
@@ -97,116 +111,152 @@ def source_schema(settings: Settings) -> StructType:
         raise OptionError(
             "payload", "arrow", "the batches' columns are not known; give them with .schema(...)"
         )
-    struct = idl_struct(settings)
-    if struct is None:
-        fix = "give the IDL file that defines the topic's type, or the columns with .schema(...)"
-        raise OptionError("type.file", None, fix)
-    columns = to_spark(arrow_schema(struct))
+    if found is None or found.struct is None:
+        raise OptionError("type.file", None, "give the topic's type, or the columns with .schema(...)")
+    schema = arrow_schema(found.struct, settings.mapping)
+    if settings.column_paths:
+        try:
+            schema = projected(schema, settings.column_paths)
+        except UsageError as error:
+            raise OptionError("columns", ",".join(settings.column_paths), str(error)) from None
+    columns = to_spark(schema)
+    if settings.mode is Mode.PERMISSIVE:
+        if settings.corrupt_record in schema.names:
+            raise OptionError(
+                "columnNameOfCorruptRecord", settings.corrupt_record, "the type has such a member"
+            )
+        columns.add(settings.corrupt_record, "binary")
     if settings.metadata:
         columns.add(METADATA_COLUMN, to_spark(METADATA_SCHEMA))
     return columns
 
 
-def plan_reading(settings: Settings, schema: StructType) -> TopicPlan:
-    """Plan for a source that Spark expects to deliver ``schema``."""
+def plan_reading(settings: Settings, schema: StructType, found: TopicType | None = None) -> TopicPlan:
+    """Plan for a source that Spark expects to deliver ``schema``; ``found`` is what :func:`topic_type` gave."""
     columns = to_arrow(schema)
     if settings.payload is Payload.BINARY:
         if not columns.equals(BINARY_SCHEMA):
             raise OptionError("payload", "binary", "has a schema of its own; leave out .schema(...)")
-        struct = idl_struct(settings)
-        keyed = settings.keyed if struct is None else struct.is_keyed
-        return TopicPlan(
-            settings.topic, _name_of_opaque(settings, struct), keyed, settings.payload, None, columns, columns
-        )
-    data = pa.schema([field for field in columns if field.name != METADATA_COLUMN])
+        found = found or given_type(settings)
+        keyed = settings.keyed if found is None else found.keyed
+        name = _name_of_opaque(settings, found)
+        struct = None if found is None else found.struct
+        return TopicPlan(settings.topic, name, keyed, settings.payload, struct, columns, columns)
+    apart = {METADATA_COLUMN, settings.corrupt_record}
+    data = pa.schema([field for field in columns if field.name not in apart])
     if METADATA_COLUMN in columns.names:
         _check_metadata_column(columns.field(METADATA_COLUMN).type)
     elif settings.metadata:
         raise OptionError("metadata", "true", f"add the column to .schema(...) too: {METADATA_DDL}")
-    struct = (
-        ARROW_BATCH if settings.payload is Payload.ARROW else idl_struct(settings) or derived(settings, data)
-    )
+    if settings.payload is Payload.ARROW:
+        found = TopicType(settings.type_name or ARROW_BATCH.name, False, ARROW_BATCH)
+    else:
+        found = found or given_type(settings)
+    announced = found is not None and found.certain
+    if found is None or found.struct is None:
+        struct = derived(settings, data, optional=False)
+        found = TopicType(settings.type_name or struct.name, struct.is_keyed, struct)
+    assert found.struct is not None
     if settings.payload is Payload.CDR:
-        Codec(struct, arrow_schema=data)  # says now which column does not fit
+        Codec(found.struct, arrow_schema=data)  # says now which column does not fit
     return TopicPlan(
         settings.topic,
-        settings.type_name or struct.name,
-        struct.is_keyed,
+        found.type_name,
+        found.keyed,
         settings.payload,
-        struct,
+        found.struct,
         data,
         columns,
+        # what columns make, and IDL that leaves things open, is a guess at the writers' type
+        announced=announced,
+        mode=settings.mode,
+        corrupt=_corrupt_column(settings, columns),
+        filter=_content_filter(settings, found.struct),
     )
+
+
+def _corrupt_column(settings: Settings, columns: pa.Schema) -> str | None:
+    name = settings.corrupt_record
+    if name not in columns.names:
+        return None
+    field = columns.field(name)
+    if field.nullable and (pa.types.is_binary(field.type) or pa.types.is_string(field.type)):
+        return name
+    fix = "the column must be a nullable BINARY, for the payload, or STRING, for the reason"
+    raise OptionError("columnNameOfCorruptRecord", name, fix)
+
+
+def _content_filter(settings: Settings, struct: Struct) -> ContentFilter | None:
+    if settings.filter is None:
+        return None
+    if settings.payload is not Payload.CDR:
+        raise OptionError("filter", settings.filter, "needs payload=cdr: it looks at the type's members")
+    from ..transport.types.filter.content_filter import parse_filter
+
+    try:
+        parse_filter(settings.filter, settings.filter_parameters, struct)
+    except FilterError as error:
+        raise OptionError("filter", settings.filter, str(error)) from None
+    return ContentFilter(settings.filter, settings.filter_parameters)
 
 
 def plan_writing(settings: Settings, schema: StructType) -> TopicPlan:
     """Plan for a sink that Spark gives rows of ``schema``."""
     columns = to_arrow(schema)
+    found = given_type(settings)
     if settings.payload is Payload.BINARY:
         if "value" not in columns.names or not pa.types.is_binary(columns.field("value").type):
             raise OptionError("payload", "binary", "needs a BINARY column `value` with serialized payloads")
-        struct = idl_struct(settings)
-        if settings.keyed or (struct is not None and struct.is_keyed):
+        if settings.keyed or (found is not None and found.keyed):
             raise OptionError(
                 "payload", "binary", "a keyed topic cannot be written without its columns; use payload=cdr"
             )
-        name = _name_of_opaque(settings, struct)
-        return TopicPlan(settings.topic, name, False, settings.payload, None, columns, columns)
+        name = _name_of_opaque(settings, found)
+        return TopicPlan(
+            settings.topic,
+            name,
+            False,
+            settings.payload,
+            None if found is None else found.struct,
+            columns,
+            columns,
+            representation=settings.representation or DataRepresentation.XCDR1,
+        )
+    data = columns
     if settings.payload is Payload.ARROW:
         struct = ARROW_BATCH
-    else:
-        struct = idl_struct(settings) or derived(settings, columns)
+    elif found is not None and found.struct is not None:
+        struct = found.struct
         _check_columns(columns, struct, settings)
-        Codec(struct).uniform_size(settings.representation)  # says now what cannot be written
+    else:
+        data = legal_schema(columns)
+        struct = derived(settings, data, optional=settings.nullable_is_optional)
+    representation = settings.representation or least_representation(struct)
+    if settings.payload is Payload.CDR:
+        Codec(struct).uniform_size(representation)  # says now what cannot be written
     return TopicPlan(
         settings.topic,
-        settings.type_name or struct.name,
+        settings.type_name or (found.type_name if found is not None else struct.name),
         struct.is_keyed,
         settings.payload,
         struct,
+        data,
         columns,
-        columns,
+        announced=found is None or found.certain,
+        representation=representation,
     )
 
 
 # --- types ----------------------------------------------------------------------------------------
 
 
-def idl_struct(settings: Settings) -> Struct | None:
-    """The struct that ``type.file`` and ``type`` name; None without ``type.file``."""
-    if settings.type_file is None:
-        return None
-    from ..transport.types.idl.parser import parse_idl  # tasks need no parser
-
-    path = _find_file(settings.type_file)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError("type.file", settings.type_file, f"cannot be read: {error}") from None
-    found = parse_idl(text, str(path), extensibility=settings.type_extensibility)
-    structs = {name: t for name, t in found.items() if isinstance(t, Struct)}
-    wanted = settings.type
-    if wanted is None:
-        if len(structs) != 1:
-            raise OptionError("type", None, f"{path.name} defines {_list(structs)}; name one")
-        return next(iter(structs.values()))
-    names = [n for n in structs if n == wanted] or [n for n in structs if n.endswith(f"::{wanted}")]
-    if len(names) == 1:
-        return structs[names[0]]
-    if names:
-        raise OptionError("type", wanted, f"may be {_list(names)}; give the qualified name")
-    near = difflib.get_close_matches(wanted, structs, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise OptionError("type", wanted, f"is no struct of {path.name}, which defines {_list(structs)}{hint}")
-
-
-def derived(settings: Settings, columns: pa.Schema) -> Struct:
+def derived(settings: Settings, columns: pa.Schema, *, optional: bool) -> Struct:
     """The struct that columns make; named by ``type``, else after the topic; keys by ``key``."""
-    struct = struct_from_arrow(columns, _identifier(settings.type or settings.topic))
     for key in settings.key:
-        if struct.member(key) is None:
+        if key not in columns.names:
             raise OptionError("key", key, f"is no column; columns are {_list(columns.names)}")
-    return replace(struct, members=tuple(replace(m, key=m.name in settings.key) for m in struct.members))
+    name = _identifier(settings.type or settings.topic)
+    return struct_from_arrow(columns, name, key=settings.key, optional=optional)
 
 
 def _identifier(name: str) -> str:
@@ -215,25 +265,11 @@ def _identifier(name: str) -> str:
     return "::".join(f"T{part}" if not part or part[0].isdigit() else part for part in parts)
 
 
-def _name_of_opaque(settings: Settings, struct: Struct | None) -> str:
-    name = settings.type_name or (struct.name if struct is not None else settings.type)
+def _name_of_opaque(settings: Settings, found: TopicType | None) -> str:
+    name = settings.type_name or (found.type_name if found is not None else settings.type)
     if name is None:
         raise OptionError("type", None, "payload=binary needs the name of the topic's type")
     return name
-
-
-def _find_file(name: str) -> Path:
-    """A path, or a file shipped with ``--files``."""
-    path = Path(name.removeprefix("file://")).expanduser()
-    if path.exists() or path.is_absolute():
-        return path
-    try:
-        from pyspark.core.files import SparkFiles
-
-        shipped = Path(SparkFiles.get(name))
-    except (ImportError, AttributeError, AssertionError):  # no Spark in this process
-        return path
-    return shipped if shipped.exists() else path
 
 
 def _check_columns(columns: pa.Schema, struct: Struct, settings: Settings) -> None:
@@ -270,8 +306,27 @@ def _list(names: object) -> str:
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
-    """Exactly the Arrow schema that Spark expects of, and gives to, a Python data source."""
-    return to_arrow_schema(schema, timezone="UTC")
+    """Exactly the Arrow schema that Spark expects of, and gives to, a Python data source.
+
+    Raises TypeDefinitionError naming a column that Spark has no Arrow type for.
+    """
+    for field in schema:
+        if _holds_variant(field.dataType):  # which Spark hands out as a struct of two binaries
+            raise TypeDefinitionError(f"column {field.name!r}: VARIANT has no DDS type; cast it")
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkTypeError as error:
+        raise TypeDefinitionError(f"a column has no DDS type; cast it, or leave it out: {error}") from None
+
+
+def _holds_variant(t: DataType) -> bool:
+    if isinstance(t, StructType):
+        return any(_holds_variant(field.dataType) for field in t)
+    if isinstance(t, ArrayType):
+        return _holds_variant(t.elementType)
+    if isinstance(t, MapType):
+        return _holds_variant(t.keyType) or _holds_variant(t.valueType)
+    return isinstance(t, VariantType)
 
 
 def to_spark(schema: pa.Schema) -> StructType:

@@ -17,6 +17,7 @@ from .options import AppliesTo, Settings, parse_options
 if TYPE_CHECKING:
     from .batch_reader import RtpsBatchReader
     from .stream_reader import RtpsStreamReader
+    from .type_sources import TopicType
     from .writer import RtpsArrowWriter, RtpsStreamArrowWriter
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -30,12 +31,14 @@ class RtpsDataSource(DataSource):
 
     Nothing to register: with ``spark-rtps`` installed (pip, or on PYTHONPATH), ``format("rtps")`` works.
 
-    **Read a topic** whose type an IDL file defines, or whose columns you know::
+    **Read a topic**. Its peers tell its type; or an IDL file, a ROS 2 name or your columns do::
+
+        df = spark.readStream.format("rtps").load("Square")     # color STRING, x INT, y INT, shapesize INT
 
         df = (spark.readStream.format("rtps")
-              .option("topic", "Square")
-              .option("type.file", "ShapeType.idl").option("type", "ShapeType")
-              .load())                       # color STRING, x INT, y INT, shapesize INT
+              .option("type.file", "ShapeType.idl").option("type", "ShapeType").load("Square"))
+
+        df = spark.readStream.format("rtps").option("type", "sensor_msgs/msg/Imu").load("rt/imu")
 
         df = spark.readStream.format("rtps").schema("id INT, x DOUBLE").load("Positions")
 
@@ -54,7 +57,11 @@ class RtpsDataSource(DataSource):
       ``.schema(...)`` the column must be declared there too.
     - ``payload=binary`` gives one row a sample with its serialized payload, whatever its type.
     - A join of a stream with itself is two readers to Spark, thus to DDS; a union with itself is one.
-    - Samples that do not decode are dropped, counted and warned about with their writer.
+    - ``columns=a,b.c`` decodes only those members. ``filter`` is a content filter in DDS's SQL, which writers that
+      filter are told. ``uint64``, ``enum``, ``bitmask`` and ``time`` choose between two column types.
+    - Samples that do not decode are dropped, counted and warned about with their writer; ``mode=permissive`` makes rows
+      of nulls with the payload in ``_corrupt_record``, ``mode=failfast`` fails.
+    - A writer's type may differ as far as XTypes allows, and ``type_consistency.*``; members it lacks are null.
     - The default reliability is ``reliable``. It does not match best-effort writers; whoever is on the topic
       but does not match is named on stderr with the reason.
 
@@ -62,7 +69,8 @@ class RtpsDataSource(DataSource):
 
         spark.read.format("rtps").option("read.max_rows", 1000).option("read.timeout", "5s")....load("Square")
 
-    **Write a topic**. The columns make the DDS type (``spark-rtps idl`` prints it), or ``type.file`` has it::
+    **Write a topic**. The columns make the DDS type (``spark-rtps idl`` prints it), or ``type.file`` has it, or
+    ``type`` is a ROS 2 name. Nullable columns become @optional, unless ``nullable=required``::
 
         df.writeStream.format("rtps").option("checkpointLocation", ...).start("Alerts")
         df.write.format("rtps").mode("append").save("Alerts")
@@ -101,15 +109,18 @@ class RtpsDataSource(DataSource):
         super().__init__(options)
         parse_options(options, AppliesTo.BOTH)  # a typo should fail here, not when the query runs
         self._made_in = os.getpid()
+        self._topic_type: TopicType | None = None
 
     @classmethod
     def name(cls) -> str:
         return "rtps"
 
     def schema(self) -> StructType:
-        from .schema import source_schema
+        from .schema import source_schema, topic_type
 
-        return source_schema(parse_options(self.options, AppliesTo.READ))
+        settings = parse_options(self.options, AppliesTo.READ)
+        self._topic_type = topic_type(settings)  # kept: Spark pickles the source after this
+        return source_schema(settings, self._topic_type)
 
     def reader(self, schema: StructType) -> RtpsBatchReader:
         from .batch_reader import RtpsBatchReader
@@ -117,14 +128,14 @@ class RtpsDataSource(DataSource):
 
         settings = parse_options(self.options, AppliesTo.READ)
         _warn(settings)
-        return RtpsBatchReader(settings, plan_reading(settings, schema))
+        return RtpsBatchReader(settings, plan_reading(settings, schema, self._topic_type))
 
     def streamReader(self, schema: StructType) -> RtpsStreamReader:  # noqa: N802
         from .schema import plan_reading
         from .stream_reader import RtpsStreamReader
 
         settings = parse_options(self.options, AppliesTo.READ)
-        return RtpsStreamReader(settings, plan_reading(settings, schema))
+        return RtpsStreamReader(settings, plan_reading(settings, schema, self._topic_type))
 
     def writer(self, schema: StructType, overwrite: bool) -> RtpsArrowWriter:
         from .schema import plan_writing

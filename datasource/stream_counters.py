@@ -1,7 +1,7 @@
 """What the streams of this host count, read from outside: sources' receivers and sinks' writers.
 
-A source is a stream log with the counters file of its receiver, a sink a writer's two files (see
-:mod:`.publisher_counters`). Both may appear and vanish while they are looked at.
+A source is a stream log with the counters file of its receiver and the report of the tasks that decode it, a sink a
+writer's two files (see :mod:`.publisher_counters`). Both may appear and vanish while they are looked at.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..transport.log.counters import Counters
 from ..transport.log.log_view import LogView
 from ..transport.receiver.host import COUNTERS_FILE
 from ..transport.structure import NANOSECONDS, Guid
+from .decoding_report import MALFORMED, read_decoding_report
 from .publisher_counters import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX, process_start
 
 #: A receiver that has not shown a sign of life for so long is stalled; it does twenty times a second.
@@ -169,6 +170,10 @@ class Stream:
         return rejected(self.counters)
 
     @property
+    def malformed(self) -> int:
+        return malformed(self.counters)
+
+    @property
     def repairs(self) -> int:
         """Requests for repair by a source; samples and fragments sent again by a sink."""
         if self.kind is Kind.SOURCE:
@@ -220,6 +225,11 @@ def rejected(counters: Mapping[str, int]) -> int:
     """Samples a source got and turned down: SAMPLE_REJECTED, where that is counted."""
     counted = sum(n for label, n in counters.items() if label.startswith("cache.rejected_"))
     return counters.get("status.sample_rejected.total_count", counted)
+
+
+def malformed(counters: Mapping[str, int]) -> int:
+    """Samples a source got that do not decode, as far as they were read; none counts twice."""
+    return counters.get(MALFORMED, 0)
 
 
 def statuses(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -278,6 +288,7 @@ def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
 def _source(directory: Path, now: int) -> Stream | None:
     try:
         counters = Counters.open(directory / COUNTERS_FILE).snapshot()
+        counters |= read_decoding_report(directory).counters()
         metadata = LogView(directory).metadata
         about = [str(metadata[name]) for name in ("topic", "type", "guid_prefix")]
     except (RtpsError, OSError, ValueError, LookupError, TypeError):

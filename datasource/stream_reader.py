@@ -26,13 +26,14 @@ from ..transport.errors import LogLostError
 from ..transport.log.frame import Cursor
 from ..transport.receiver.process import ReceiverProcess
 from .decoding import read_log
+from .decoding_report import read_decoding_report
 from .offsets import Json, Offset
 from .options import Settings, default_log_dir
 from .planning import Limits, LogPartition, plan_end, plan_partitions
 from .receiving import Receiving, StartReceiver
 from .reports import record_errors
 from .schema import TopicPlan
-from .stream_counters import lost, raised, rejected
+from .stream_counters import lost, malformed, raised, rejected
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -108,11 +109,13 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if receiving is None:
             return None
         tail, counters = receiving.tail(), receiving.counters()
+        counters |= read_decoding_report(receiving.directory).counters()
         offset = self._offset(tail)
         offset["status"] = {
             "behind_bytes": max(0, tail.position - self._planned.position),
             "lost": lost(counters),
             "rejected": rejected(counters),
+            "malformed": malformed(counters),
             **cast("dict[str, Json]", raised(counters)),
         }
         return offset

@@ -20,6 +20,7 @@ from ..transport.wire.samples import U8, Samples
 from .decoding import codec_for
 from .options import Payload, Settings
 from .publishing import PUBLISHERS, Publication
+from .relabelling import relabelled
 from .schema import TopicPlan
 from .workers import settle
 
@@ -48,7 +49,7 @@ class _TaskWriter:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
-        encode = _encoder(self._settings, self._plan)
+        encode = _encoder(self._plan)
         publication: Publication | None = None
         rows = written = 0
         try:
@@ -105,22 +106,25 @@ class RtpsStreamArrowWriter(_TaskWriter, DataSourceStreamArrowWriter):
 Encoder = Callable[[pa.RecordBatch], tuple[Samples, U8 | None]]
 
 
-def _encoder(settings: Settings, plan: TopicPlan) -> Encoder:
+def _encoder(plan: TopicPlan) -> Encoder:
     match plan.payload:
         case Payload.CDR:
-            return _cdr_encoder(settings, plan)
+            return _cdr_encoder(plan)
         case Payload.BINARY:
             return lambda batch: (samples_of(batch.column("value")), None)
         case Payload.ARROW:
-            return lambda batch: (arrow_sample(batch, settings.representation), None)
+            return lambda batch: (arrow_sample(batch, plan.representation), None)
 
 
-def _cdr_encoder(settings: Settings, plan: TopicPlan) -> Encoder:
+def _cdr_encoder(plan: TopicPlan) -> Encoder:
     assert plan.struct is not None
     codec = codec_for(plan.struct, None)
-    representation = settings.representation
+    representation = plan.representation
+    is_renamed = not plan.data.equals(plan.columns)
 
     def encode(batch: pa.RecordBatch) -> tuple[Samples, U8 | None]:
+        if is_renamed:
+            batch = relabelled(batch, plan.data)
         samples = codec.encode(batch, representation=representation)
         return samples, codec.key_hashes(batch, representation=representation) if plan.keyed else None
 

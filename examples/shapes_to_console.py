@@ -1,4 +1,4 @@
-"""Show the samples of the topic Square as they come.
+"""Show the samples of the topic Square as they come. What they hold is asked of who writes them.
 
 spark-submit --properties-file conf/spark-defaults.conf examples/shapes_to_console.py --seconds 30
 """
@@ -6,11 +6,8 @@ spark-submit --properties-file conf/spark-defaults.conf examples/shapes_to_conso
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import SparkSession
-
-IDL = Path(__file__).parents[1] / "conf" / "ShapeType.idl"
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
@@ -26,8 +23,6 @@ squares = (
     spark.readStream.format("rtps")
     .options(**network)
     .option("topic", "Square")
-    .option("type.file", str(IDL))
-    .option("type", "ShapeType")
     .option("metadata", True)
     .load()
 )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import __version__
-from .commands import demo, echo, errors, idl, loss, ls, options, stat
+from .commands import demo, echo, errors, idl, loss, ls, options, stat, type
 from .transport.errors import RtpsError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command("ls")(ls.ls)
 app.command("echo")(echo.echo)
+app.command("type")(type.show_type)
 app.command("idl")(idl.idl)
 app.command("options")(options.options)
 app.command("stat")(stat.stat)

@@ -88,6 +88,11 @@ def network(log_dir: Path | None = None, **options: object) -> dict[str, str]:
     return {k.replace("__", "."): str(v) for k, v in given.items() if v is not None}
 
 
+def sink_options(**options: object) -> dict[str, str]:
+    """As :func:`network`, for a sink whose readers know no @optional members."""
+    return network(**{"nullable": "required", **options})
+
+
 @contextlib.contextmanager
 def running(df: DataFrame, checkpoint: Path, **settings: object) -> Iterator[StreamingQuery]:
     """The query into an in-memory table, stopped at the end."""

@@ -66,7 +66,8 @@ class Settings:
     type: str | None
     type_file: str | None
     type_name: str | None
-    type_extensibility: Extensibility
+    #: Of IDL types that do not say it; None: nobody knows.
+    type_extensibility: Extensibility | None
     ros_distribution: str
     type_discovery_timeout: int
     key: tuple[str, ...]
@@ -169,7 +170,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         type=values.text("type"),
         type_file=values.text("type.file"),
         type_name=values.text("type.name"),
-        type_extensibility=Extensibility(values.word("type.extensibility")),
+        type_extensibility=_extensibility(values),
         ros_distribution=values.word("type.ros_distribution"),
         type_discovery_timeout=values.integer("type.discovery_timeout"),
         key=values.names("key"),
@@ -227,6 +228,11 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         metrics_port=values.integer("metrics.port"),
         warnings=warnings,
     )
+
+
+def _extensibility(values: Values) -> Extensibility | None:
+    word = values.word("type.extensibility")
+    return None if word == "auto" else Extensibility(word)
 
 
 def _offer_timeout(values: Values) -> int:

@@ -43,10 +43,11 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     OptionSpec(
         "type.extensibility",
         Kind.WORD,
-        "appendable",
-        "What types of an IDL file without an annotation are. `appendable` is XTypes' default, and RTI's; "
-        "Cyclone's idlc takes `final`. They differ in XCDR2.",
-        choices=("appendable", "final"),
+        "auto",
+        "What types of an IDL file without an annotation are: `appendable` is XTypes' default, and RTI's; Cyclone's "
+        "idlc takes `final`. They differ in XCDR2, and do not match. `auto`: as a writer tells it, else `appendable`; "
+        "peers are told the type only if it says itself what it is.",
+        choices=("auto", "appendable", "final"),
     ),
     OptionSpec(
         "type.ros_distribution",

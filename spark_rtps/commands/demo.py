@@ -76,10 +76,10 @@ def _run(
     arguments = ["--domain", str(domain)]
     subscriber = Foreign("subscriber", arguments, console, "magenta")
     cleanup.callback(subscriber.stop)
-    query = start_query(spark, domain, work)
-    cleanup.callback(query.stop)
     publisher = Foreign("publisher", [*arguments, "--rate", str(rate)], console, "cyan")
     cleanup.callback(publisher.stop)
+    query = start_query(spark, domain, work)
+    cleanup.callback(query.stop)
 
     def check() -> None:
         _check_query(query)
@@ -91,7 +91,8 @@ def _run(
     if not _wait(lambda: progress.rows > 0, _FIRST_SECONDS, check):
         raise RtpsError(f"no square reached Spark within {_FIRST_SECONDS:g} s")
     console.print(
-        f"{'Spark':>20} │ reads the topic Square as color STRING, x INT, y INT, shapesize INT", style="yellow"
+        f"{'Spark':>20} │ found the topic Square to be color STRING, x INT, y INT, shapesize INT",
+        style="yellow",
     )
     _wait(lambda: False, seconds, check)
     outcome.published = publisher.stop()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ..transport.errors import TransportError, TypeDefinitionError, UsageError
+from ..transport.errors import TransportError, TypeDefinitionError, UnknownTypeError, UsageError
 from .network import Domain, Interface, Peers, joined, seconds, seen_endpoints
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 #: Bytes taken in but not yet printed; past that, reliable writers are slowed down.
 _INBOX_BYTES: Final = 64 << 20
 _LOOK_AGAIN_SECONDS: Final = 0.05
+#: How long a writer's type is waited for.
+_TYPE_SECONDS: Final = 3.0
 _ENCAPSULATION_BYTES: Final = 4
 
 
@@ -61,7 +63,7 @@ def echo(
     interface: Interface = None,
     peers: Peers = "",
 ) -> None:
-    """Print the samples of a topic as JSON lines; without --type-file, their bytes in hexadecimal.
+    """Print the samples of a topic as JSON lines; in hexadecimal if neither a file nor their writer tells the type.
 
     Asks for what the first writer it finds offers: reliability, history for late joiners, partition.
     """
@@ -72,13 +74,17 @@ def echo(
     if types is not None and type_name is not None:
         _find(types, type_name, type_file)  # a wrong name is said before anything else happens
     printed = 0
-    with joined(domain, interface, peers, name="spark-rtps echo") as node:
+    with joined(domain, interface, peers, name="spark-rtps echo", resolve_types=True) as node:
         writer = _await_writer(node, topic, deadline)
+        if types is None:
+            struct = _told(node, writer)
+        else:
+            struct = _find(types, type_name or writer.type_name, type_file)
         codec = None
-        if types is not None:
+        if struct is not None:
             from ..transport.types.cdr.codec import Codec
 
-            codec = Codec(_find(types, type_name or writer.type_name, type_file))
+            codec = Codec(struct)
         for run in _runs(node, writer, deadline):
             for line in _lines(run, codec):
                 typer.echo(line)
@@ -88,15 +94,10 @@ def echo(
 
 
 def _structs(type_file: Path, extensibility: Unannotated) -> dict[str, Struct]:
-    from ..transport.types.idl.parser import parse_idl
-    from ..transport.types.model import Extensibility, Struct
+    from ..datasource.type_files import structs_of_idl
+    from ..transport.types.model import Extensibility
 
-    try:
-        text = type_file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {type_file}: {error}") from error
-    types = parse_idl(text, str(type_file), extensibility=Extensibility(extensibility.value))
-    found = {name: t for name, t in types.items() if isinstance(t, Struct)}
+    found = structs_of_idl(type_file, Extensibility(extensibility.value))
     if not found:
         raise TypeDefinitionError(f"{type_file} defines no struct")
     return found
@@ -125,6 +126,17 @@ def _await_writer(node: Node, topic: str, deadline: float | None) -> RemoteEndpo
             typer.echo(f"waiting for a writer of {topic} on domain {node.config.domain}", err=True)
             told = True
         time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _told(node: Node, writer: RemoteEndpoint) -> Struct | None:
+    """The type that the writer tells; None if it does not, and why on stderr."""
+    from ..transport.net.topic_types import await_type
+
+    try:
+        return await_type(node, writer.topic, timeout=_TYPE_SECONDS, type_name=writer.type_name).struct
+    except UnknownTypeError as error:
+        typer.echo(str(error), err=True)
+        return None
 
 
 def _runs(node: Node, writer: RemoteEndpoint, deadline: float | None) -> Iterator[Run]:

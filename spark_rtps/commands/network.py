@@ -38,12 +38,22 @@ Peers = Annotated[
 
 
 @contextmanager
-def joined(domain: int, interface: str | None, peers: str, *, name: str) -> Iterator[Node]:
-    """A running participant that says goodbye at the end."""
+def joined(
+    domain: int, interface: str | None, peers: str, *, name: str, resolve_types: bool = False
+) -> Iterator[Node]:
+    """A running participant that says goodbye at the end; ``resolve_types``: it asks peers for their types."""
     from ..transport.net.node import Node, NodeConfig
 
     names = tuple(peer.strip() for peer in peers.split(",") if peer.strip())
-    node = Node(NodeConfig(domain=domain, interface=interface, peers=names, participant_name=name))
+    node = Node(
+        NodeConfig(
+            domain=domain,
+            interface=interface,
+            peers=names,
+            participant_name=name,
+            resolve_types=resolve_types,
+        )
+    )
     node.start()
     try:
         yield node

@@ -148,6 +148,7 @@ def _stream_as_json(stream: Stream, look: Look) -> dict[str, Any]:
         "peers": stream.peers,
         "lost": stream.lost,
         "rejected": stream.rejected,
+        "malformed": stream.malformed,
         "repairs": stream.repairs,
         "back_pressure": stream.back_pressure,
         "statuses": stream.statuses,

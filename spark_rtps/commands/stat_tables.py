@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from ..datasource.stream_counters import MatchedReader, ReceivedPositions, SenderPositions, Stream
     from .look import Look
 
-_STREAMS: Final = ("stream", "samples\nbytes", "behind", "peers", "lost\nrejected", "repairs\nheld")
+_STREAMS: Final = (
+    "stream",
+    "samples\nbytes",
+    "behind",
+    "peers",
+    "lost\nrejected\nmalformed",
+    "repairs\nheld",
+)
 _RATES: Final = "samples/s\nbytes/s"
 _SENDERS: Final = ("sink", "pub-pos\npub-lmt", "snd-pos\nsnd-lmt", "lag\nwindow", "snd-bpe", "paced by", "")
 _WRITERS: Final = ("source\nwriter", "rcv-pos\nrcv-hwm", "sub-pos\nlag", "window\nrtt")
@@ -77,7 +84,7 @@ def _stream_row(stream: Stream, look: Look) -> tuple[str, ...]:
         *rates,
         behind if stream.behind_samples is None else f"{stream.behind_samples}\n{behind}",
         str(stream.peers),
-        f"{stream.lost}\n{stream.rejected}",
+        f"{stream.lost}\n{stream.rejected}\n{stream.malformed}",
         f"{stream.repairs}\n{stream.back_pressure}",
     )
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..session import CONF
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -22,8 +20,6 @@ def start_query(spark: SparkSession, domain: int, work: Path) -> StreamingQuery:
         .option("domain", domain)
         .option("interface", "lo")
         .option("topic", "Square")
-        .option("type.file", str(CONF / "ShapeType.idl"))
-        .option("type", "ShapeType")
         .option("metadata", True)
         .option("log.dir", str(work / "log"))
         .load()
@@ -41,6 +37,7 @@ def start_query(spark: SparkSession, domain: int, work: Path) -> StreamingQuery:
         .option("interface", "lo")
         .option("topic", "Alerts")
         .option("type", "Alert")
+        .option("nullable", "required")  # the subscriber's type has nothing that is @optional
         .option("checkpointLocation", str(work / "checkpoint"))
         .start()
     )

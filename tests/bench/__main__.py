@@ -1,7 +1,7 @@
 """``make bench``: every figure of the README, as ratios within one run.
 
-``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are receive, single, batching, flow, ipc, ingest, publish,
-latency; all by default. Nothing else should run on the machine meanwhile.
+``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, batching, flow, ipc, ingest,
+publish, latency; all by default. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from . import batching, figures, flow, ipc
+from . import batching, codec, figures, flow, ipc
 from .latency import latency
 
-FIGURES = ("receive", "single", "batching", "flow", "ipc", "ingest", "publish", "latency")
+FIGURES = ("codec", "receive", "single", "batching", "flow", "ipc", "ingest", "publish", "latency")
 
 
 def run(wanted: list[str]) -> dict[str, Any]:
@@ -29,7 +29,10 @@ def run(wanted: list[str]) -> dict[str, Any]:
         console.print(f"[dim]{name}: {value}[/dim]")
 
     domain = 90
-    note("baseline", figures.single_cyclone(domain))
+    if "codec" in wanted:
+        note("codec", codec.codec())
+    if {"receive", "single", "ingest"} & set(wanted):
+        note("baseline", figures.single_cyclone(domain))
     if "receive" in wanted:
         note("receive", figures.receive(domain + 1))
     if "single" in wanted:
@@ -99,8 +102,11 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown figure {sorted(unknown)[0]!r}; there are {', '.join(FIGURES)}")
     results = run(arguments.figures or list(FIGURES))
-    console = Console(width=140)
-    console.print(report(results))
+    console = Console(width=160)
+    if "codec" in results:
+        console.print(*codec.tables(results["codec"]))
+    if (table := report(results)).row_count:
+        console.print(table)
     if "batching" in results:
         console.print(*batching.tables(results["batching"]))
     if "flow" in results:

@@ -186,7 +186,7 @@ class TestMeaning:
         settings = write()
         assert settings.qos.reliability is ReliabilityKind.RELIABLE
         assert settings.qos.history is HistoryKind.KEEP_ALL
-        assert settings.qos.data_representation == (DataRepresentation.XCDR1,)
+        assert settings.representation is None  # what the type needs
         assert settings.on_no_reader is OnNoReader.WAIT
 
     def test_starting_offsets_is_durability(self):
@@ -212,12 +212,12 @@ class TestMeaning:
         assert write(**late).qos.max_samples == 10
 
     def test_extensibility_is_that_of_the_file(self):
-        assert read(type__file="x.idl").type_extensibility is Extensibility.APPENDABLE
+        assert read(type__file="x.idl").type_extensibility is None
         assert (
             write(type__file="x.idl", type__extensibility="final").type_extensibility is Extensibility.FINAL
         )
         assert "give type.file" in str(refusal(type__extensibility="final"))
-        assert "one of appendable, final" in str(refusal(type__file="x.idl", type__extensibility="mutable"))
+        assert "one of auto, appendable, final" in str(refusal(type__file="x.idl", type__extensibility="mutable"))
 
     def test_binary_has_its_metadata(self):
         assert "has these columns already" in str(refusal(payload="binary", metadata="true"))

@@ -3,7 +3,15 @@
 import pickle
 
 import pytest
-from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    DoubleType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from spark_rtps.datasource.options import AppliesTo, parse_options
 from spark_rtps.datasource.schema import (
@@ -14,8 +22,10 @@ from spark_rtps.datasource.schema import (
     source_schema,
     to_arrow,
     to_spark,
+    topic_type,
 )
 from spark_rtps.transport.errors import OptionError, TypeDefinitionError, UsageError
+from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
 
 IDL = """
@@ -35,6 +45,15 @@ def idl(tmp_path):
     return str(path)
 
 
+def schema_of(given):
+    """As Spark asks for it."""
+    return source_schema(given, topic_type(given))
+
+
+def kind_of(name):
+    return StructType().add("a", name)["a"].dataType
+
+
 def settings(role=AppliesTo.READ, **options):
     return parse_options({"topic": "T", **{k.replace("__", "."): str(v) for k, v in options.items()}}, role)
 
@@ -51,54 +70,81 @@ class TestExtensibility:
 
 class TestSourceSchema:
     def test_from_idl(self, idl):
-        assert source_schema(settings(type__file=idl, type="robots::Pose")) == POSE
-        assert source_schema(settings(type__file=idl, type="Pose")) == POSE
+        assert schema_of(settings(type__file=idl, type="robots::Pose")) == POSE
+        assert schema_of(settings(type__file=idl, type="Pose")) == POSE
 
     def test_metadata(self, idl):
-        schema = source_schema(settings(type__file=idl, type="Pose", metadata="true"))
+        schema = schema_of(settings(type__file=idl, type="Pose", metadata="true"))
         assert schema["_rtps"].dataType == to_spark(METADATA_SCHEMA)
         assert schema.names[-1] == "_rtps"
 
     def test_binary(self):
-        schema = source_schema(settings(payload="binary", type="x::Y"))
+        schema = schema_of(settings(payload="binary", type="x::Y"))
         assert to_arrow(schema).equals(BINARY_SCHEMA)
         assert schema["source_timestamp"].dataType == TimestampType()
 
     def test_arrow_needs_columns(self):
         with pytest.raises(OptionError, match=r"give them with \.schema"):
-            source_schema(settings(payload="arrow"))
+            schema_of(settings(payload="arrow"))
 
-    def test_nothing_given(self):
+    def test_some_members(self, idl):
+        assert schema_of(settings(type__file=idl, type="Pose", columns="name, x")).names == ["x", "name"]
         with pytest.raises(
-            OptionError, match=r"option 'type.file': give the IDL file .* or the columns with \.schema"
+            OptionError, match="option 'columns' = 'z': there is no member z; there are id, x, y, name"
         ):
-            source_schema(settings())
+            schema_of(settings(type__file=idl, type="Pose", columns="z"))
+
+    def test_fields_of_members(self, tmp_path):
+        path = tmp_path / "nested.idl"
+        path.write_text("struct P { long x; long y; }; struct Q { P p; sequence<P> more; long z; };")
+        given = settings(type__file=path, type="Q", columns="p.y,more.x")
+        assert schema_of(given).simpleString() == "struct<p:struct<y:int>,more:array<struct<x:int>>>"
+        with pytest.raises(OptionError, match=r"there is no member p\.z; there are x, y"):
+            schema_of(settings(type__file=path, type="Q", columns="p.z"))
+        with pytest.raises(OptionError, match="z is int32, which has no member a"):
+            schema_of(settings(type__file=path, type="Q", columns="z.a"))
+
+    def test_choices_of_types(self, tmp_path):
+        path = tmp_path / "choices.idl"
+        path.write_text("enum E { A }; bitmask B { F }; struct S { unsigned long long n; E e; B b; };")
+        by_default = schema_of(settings(type__file=path, type="S"))
+        assert by_default.simpleString() == "struct<n:decimal(20,0),e:string,b:array<string>>"
+        chosen = settings(type__file=path, type="S", uint64="long", enum="int", bitmask="long")
+        assert schema_of(chosen).simpleString() == "struct<n:bigint,e:int,b:bigint>"
+
+    def test_corrupt_records(self, idl):
+        schema = schema_of(settings(type__file=idl, type="Pose", mode="PERMISSIVE"))
+        assert schema["_corrupt_record"].dataType == BinaryType()
+        named = settings(type__file=idl, type="Pose", mode="permissive", columnNameOfCorruptRecord="bad")
+        assert schema_of(named).names == [*POSE.names, "bad"]
+        with pytest.raises(OptionError, match="the type has such a member"):
+            schema_of(settings(type__file=idl, type="Pose", mode="permissive", columnNameOfCorruptRecord="x"))
 
 
 class TestIdl:
     def test_unknown_struct_names_all_and_the_nearest(self, idl):
         with pytest.raises(OptionError) as caught:
-            source_schema(settings(type__file=idl, type="robots::Pos"))
+            schema_of(settings(type__file=idl, type="robots::Pos"))
         assert "'robots::Pose', 'robots::Stamp'; did you mean 'robots::Pose'?" in str(caught.value)
 
     def test_struct_must_be_named(self, idl):
         with pytest.raises(OptionError, match=r"option 'type': robots\.idl defines .*; name one"):
-            source_schema(settings(type__file=idl))
+            schema_of(settings(type__file=idl))
 
     def test_only_struct_needs_no_name(self, tmp_path):
         path = tmp_path / "one.idl"
         path.write_text("struct One { long a; };")
-        assert source_schema(settings(type__file=path)).names == ["a"]
+        assert schema_of(settings(type__file=path)).names == ["a"]
 
     def test_no_file(self):
         with pytest.raises(OptionError, match=r"option 'type.file' = '/none.idl': cannot be read"):
-            source_schema(settings(type__file="/none.idl"))
+            schema_of(settings(type__file="/none.idl"))
 
     def test_broken_file_says_where(self, tmp_path):
         path = tmp_path / "broken.idl"
         path.write_text("struct One {\n  long a\n};")
         with pytest.raises(TypeDefinitionError, match=r"broken.idl:3"):
-            source_schema(settings(type__file=path))
+            schema_of(settings(type__file=path))
 
 
 class TestReading:
@@ -171,6 +217,34 @@ class TestReading:
         plan = plan_reading(settings(payload="arrow"), POSE)
         assert (plan.type_name, plan.keyed) == ("spark_rtps::ArrowBatch", False)
 
+    def test_corrupt_record_column(self, idl):
+        given = settings(type__file=idl, type="Pose", mode="permissive")
+        for kind in ("binary", "string"):
+            plan = plan_reading(given, StructType([*POSE, StructField("_corrupt_record", kind_of(kind))]))
+            assert (plan.corrupt, plan.data.names) == ("_corrupt_record", POSE.names)
+        assert plan_reading(given, POSE).corrupt is None
+        with pytest.raises(OptionError, match="must be a nullable BINARY"):
+            plan_reading(given, StructType([*POSE, StructField("_corrupt_record", IntegerType())]))
+
+    def test_filter(self, idl):
+        given = settings(
+            type__file=idl, type="Pose", filter="x > %0 AND name LIKE 'a%'", filter__parameters="1.5"
+        )
+        plan = plan_reading(given, POSE)
+        assert (plan.filter.expression, plan.filter.parameters) == ("x > %0 AND name LIKE 'a%'", ("1.5",))
+        with pytest.raises(OptionError, match="option 'filter' = 'z > 1'"):
+            plan_reading(settings(type__file=idl, type="Pose", filter="z > 1"), POSE)
+
+    def test_what_is_a_guess_is_not_told(self, idl, tmp_path):
+        assert not plan_reading(settings(), POSE).announced
+        assert not plan_reading(settings(type__file=idl, type="Pose"), POSE).announced
+        assert plan_reading(
+            settings(type__file=idl, type="Pose", type__extensibility="final"), POSE
+        ).announced
+        path = tmp_path / "sure.idl"
+        path.write_text("@final struct Sure { long a; };")
+        assert plan_reading(settings(type__file=path), StructType().add("a", "integer")).announced
+
     def test_plan_is_shipped_to_tasks(self, idl):
         plan = plan_reading(settings(type__file=idl, type="Pose"), POSE)
         assert pickle.loads(pickle.dumps(plan)) == plan
@@ -188,6 +262,28 @@ class TestWriting:
             plan_writing(given, StructType(POSE.fields[:3]))
         with pytest.raises(UsageError, match="robots::Pose has no member 'more'"):
             plan_writing(given, StructType([*POSE, StructField("more", StringType())]))
+
+    def test_nullable_columns_are_optional(self):
+        schema = StructType(
+            [StructField("a", IntegerType()), StructField("b", IntegerType(), nullable=False)]
+        )
+        plan = plan_writing(
+            settings(AppliesTo.WRITE, key="a"), StructType([*schema, StructField("c", StringType())])
+        )
+        assert [member.optional for member in plan.struct.members] == [False, False, True]
+        assert plan.representation is DataRepresentation.XCDR2
+        plain = plan_writing(settings(AppliesTo.WRITE, nullable="required"), schema)
+        assert not any(member.optional for member in plain.struct.members)
+        assert plain.representation is DataRepresentation.XCDR1
+
+    def test_names_are_made_legal(self):
+        inner = StructType().add("a-b", "integer").add("A_B", "integer")
+        schema = StructType().add("größe", "integer").add("1st", "integer").add("in ner", inner)
+        plan = plan_writing(settings(AppliesTo.WRITE), schema)
+        assert [member.name for member in plan.struct.members] == ["gr__e", "c1st", "in_ner"]
+        assert [member.name for member in plan.struct.members[2].type.members] == ["a_b", "A_B_2"]
+        assert plan.columns.names == schema.names
+        assert plan.data.names == ["gr__e", "c1st", "in_ner"]
 
     def test_binary(self):
         given = settings(AppliesTo.WRITE, payload="binary", type="Any")

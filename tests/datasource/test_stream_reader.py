@@ -133,7 +133,8 @@ class TestFirstStart:
         zero = reader.initialOffset()
         source.receiver.receive(0, 10)
         one = reader.latestOffset(zero, ALL)
-        assert reader.reportLatestOffset() == {**one, "status": {"behind_bytes": 0, "lost": 0, "rejected": 0}}
+        status = {"behind_bytes": 0, "lost": 0, "rejected": 0, "malformed": 0}
+        assert reader.reportLatestOffset() == {**one, "status": status}
         source.receiver.receive(10, 5)
         source.receiver.counted = {
             "reader.lost_samples": 3,
@@ -145,6 +146,7 @@ class TestFirstStart:
             "behind_bytes": source.receiver.cursor().position - one["receivers"]["embedded"]["position"],
             "lost": 3,
             "rejected": 2,
+            "malformed": 0,
             "SAMPLE_REJECTED": {"total_count": 2},
         }
         assert reported == reader.latestOffset(one, ALL)

@@ -103,10 +103,16 @@ class CyclonePeer:
         return answer
 
     def writer(self, topic: str, kind: type, **qos: Any) -> None:
-        self.call("writer", topic, kind.__name__, **qos)
+        self.call("writer", topic, kind, **qos)
 
     def reader(self, topic: str, kind: type, **qos: Any) -> None:
-        self.call("reader", topic, kind.__name__, **qos)
+        self.call("reader", topic, kind, **qos)
+
+    def reader_without_idl(self, topic: str, timeout: float = 20.0, **qos: Any) -> dict[str, str]:
+        """A reader of the type that the one writer of a topic announces; returns the type's members."""
+        wait_until(lambda: self.call("is_announced", topic), timeout, f"a typed writer of {topic}")
+        members: dict[str, str] = self.call("reader_without_idl", topic, **qos)
+        return members
 
     def write(
         self,
@@ -184,7 +190,7 @@ class Endpoints:
         self._streaming = False
         self._streamed = 0
 
-    def writer(self, topic: str, kind: str, **qos: Any) -> None:
+    def writer(self, topic: str, kind: type | str, **qos: Any) -> None:
         from cyclonedds.pub import DataWriter, Publisher
 
         policies = cyclone_qos(**qos)
@@ -193,7 +199,7 @@ class Endpoints:
             publisher, self._topic(topic, kind, policies.topic), policies.endpoint
         )
 
-    def reader(self, topic: str, kind: str, **qos: Any) -> None:
+    def reader(self, topic: str, kind: type | str, **qos: Any) -> None:
         from cyclonedds.sub import DataReader, Subscriber
 
         policies = cyclone_qos(**qos)
@@ -201,6 +207,25 @@ class Endpoints:
         self._readers[topic] = DataReader(
             subscriber, self._topic(topic, kind, policies.topic), policies.endpoint
         )
+
+    def is_announced(self, topic: str) -> bool:
+        """Whether discovery found a writer of a topic, and its type's identifier."""
+        return any(each.type_id is not None for each in self._publications(topic))
+
+    def reader_without_idl(self, topic: str, **qos: Any) -> dict[str, str]:
+        """A reader of the type that TypeLookup finds for the writer of a topic; returns the type's members."""
+        from cyclonedds.dynamic import get_types_for_typeid
+
+        (publication,) = self._publications(topic)
+        kind, _ = get_types_for_typeid(self._participant, publication.type_id, 10_000_000_000)
+        self.reader(topic, kind, **qos)
+        return {name: str(hint) for name, hint in kind.__annotations__.items()}
+
+    def _publications(self, topic: str) -> list[Any]:
+        from cyclonedds import builtin
+
+        reader = builtin.BuiltinDataReader(self._participant, builtin.BuiltinTopicDcpsPublication)
+        return [each for each in reader.read(1000) if each.topic_name == topic]
 
     def delete(self, topic: str) -> None:
         """Delete the endpoints of a topic."""
@@ -320,13 +345,16 @@ class Endpoints:
             taken.append(Taken(plain(value), info.valid_data, names[info.instance_state]))
         return taken
 
-    def _topic(self, name: str, kind: str, qos: Any) -> Any:
+    def _topic(self, name: str, kind: type | str, qos: Any) -> Any:
+        """``kind``: a class, or the name of one of the interop types."""
         from cyclonedds.topic import Topic
 
         from . import cyclone_types
 
+        if isinstance(kind, str):
+            kind = getattr(cyclone_types, kind)
         if name not in self._topics:
-            self._topics[name] = Topic(self._participant, name, getattr(cyclone_types, kind), qos)
+            self._topics[name] = Topic(self._participant, name, kind, qos)
         return self._topics[name]
 
 

@@ -112,6 +112,17 @@ def plain_qos(qos: Any) -> dict[str, Any]:
             2
         ]  # Policy.Ownership.Shared, Policy.Liveliness.Automatic(...)
         found[name] = names.index(said)
+    if Policy.TypeConsistency in qos:
+        consistency = qos[Policy.TypeConsistency]
+        flags = (
+            "ignore_sequence_bounds",
+            "ignore_string_bounds",
+            "ignore_member_names",
+            "prevent_type_widening",
+        )
+        found["type_consistency"] = {
+            flag: getattr(consistency, flag) for flag in (*flags, "force_type_validation")
+        }
     return found
 
 

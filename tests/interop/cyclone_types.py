@@ -270,3 +270,21 @@ class Part(IdlStruct, typename="interop::Part"):
     number: int32
     key("number")
     weight: float64
+
+
+@dataclass
+@appendable
+class Growing(IdlStruct, typename="interop::Growing"):
+    id: int32
+    name: str
+
+
+@dataclass
+@appendable
+class Grown(IdlStruct, typename="interop::Growing"):
+    """The same type, later."""
+
+    id: int32
+    name: str
+    weight: float64
+    notes: sequence[str]

@@ -41,7 +41,7 @@ def run_of(samples: Samples, flags: int = 0, key_hashes: np.ndarray | None = Non
 
 @pytest.mark.parametrize("representation", [DataRepresentation.XCDR1, DataRepresentation.XCDR2])
 def test_keys_are_taken_from_the_data_where_no_hash_was_sent(representation: DataRepresentation) -> None:
-    keys = InstanceKeys((IDL, "Car"))
+    keys = InstanceKeys(codec().struct)
     expected = codec().key_hashes(CARS, representation=representation)
     samples = codec().encode(CARS, representation=representation)
     assert (keys(run_of(samples)) == expected).all()
@@ -53,7 +53,7 @@ def test_keys_are_taken_from_the_data_where_no_hash_was_sent(representation: Dat
 def test_what_cannot_be_read_is_of_no_instance() -> None:
     samples = codec().encode(CARS)
     samples.data[4:8] = 255  # the length of the first plate
-    hashes = InstanceKeys((IDL, "Car"))(run_of(samples))
+    hashes = InstanceKeys(codec().struct)(run_of(samples))
     assert not hashes[0].any()
     assert hashes[1:].any(axis=1).all()
 

@@ -23,7 +23,7 @@ import pytest
 from paced_reader import RELIABLE
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from spark_streams import DOMAIN, network, source, wait_until
+from spark_streams import DOMAIN, sink_options, source, wait_until
 
 from spark_rtps.datasource.options import default_log_dir
 from spark_rtps.transport.log.counters import Counters
@@ -153,7 +153,7 @@ def slow_reader(topic: str) -> Iterator[Callable[[int], Slow]]:
 
 
 def write(spark, topic: str, count: int, **options: object) -> None:
-    given = network(type="Blob", key=None, publication__term_length="1MiB", **options)
+    given = sink_options(type="Blob", key=None, publication__term_length="1MiB", **options)
     blobs = spark.range(0, count, 1, 1).selectExpr("id", "cast(repeat('x', 1000) AS BINARY) AS data")
     blobs.write.format("rtps").options(**given).mode("append").save(topic)
 

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_streams import (
     DOMAIN,
     Subscriber,
-    network,
     rows,
     running,
+    sink_options,
     source,
     wait_for_rows,
     wait_until,
@@ -91,7 +91,7 @@ def vehicles(spark: SparkSession, first: int, count: int) -> DataFrame:
 
 
 def save(df: DataFrame, topic: str, **options: object) -> None:
-    settings = network(**{**VEHICLE, "durability": "transient_local", **options})
+    settings = sink_options(**{**VEHICLE, "durability": "transient_local", **options})
     df.write.format("rtps").options(**settings).mode("append").save(topic)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from spark_streams import Publisher, Subscriber, network, running, source, wait_for_rows, wait_until
+from spark_streams import Publisher, Subscriber, running, sink_options, source, wait_for_rows, wait_until
 from stream_logs import POINT, points
 from typer.testing import CliRunner
 
@@ -80,7 +80,7 @@ def test_a_sink_has_counters(spark, topic, tmp_path: Path):
     subscriber = Subscriber(tmp_path / "subscriber", topic, POINT)
     try:
         df = spark.range(0, 20_000, 1, 1).selectExpr("CAST(id AS INT) AS id", "id / 2 AS x")
-        df.write.format("rtps").options(**network()).mode("append").save(topic)
+        df.write.format("rtps").options(**sink_options()).mode("append").save(topic)
         (stream,) = [s for s in stat() if s["topic"] == topic]
     finally:
         subscriber.stop()

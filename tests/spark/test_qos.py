@@ -23,6 +23,7 @@ from spark_streams import (
     network,
     rows,
     running,
+    sink_options,
     source,
     wait_for_rows,
     wait_until,
@@ -250,7 +251,7 @@ def rows_of(spark: SparkSession, count: int, partitions: int = 1) -> DataFrame:
 
 
 def save(df: DataFrame, topic: str, **options: object) -> None:
-    df.write.format("rtps").options(**network(**options)).mode("append").save(topic)
+    df.write.format("rtps").options(**sink_options(**options)).mode("append").save(topic)
 
 
 @pytest.fixture
@@ -260,7 +261,7 @@ def copying(spark: SparkSession, topic: str, log_dir: Path, tmp_path: Path) -> I
 
     def start(read: dict[str, object] | None = None, **options: object) -> StreamingQuery:
         writer = source(spark, topic, log_dir, **(read or {})).writeStream.format("rtps")
-        settings = {**network(**options), "checkpointLocation": str(tmp_path / "copying")}
+        settings = {**sink_options(**options), "checkpointLocation": str(tmp_path / "copying")}
         queries.append(writer.options(**settings).start(f"{topic}_out"))
         return queries[-1]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException, StreamingQueryException
-from spark_streams import POINT_DDL, Subscriber, network, running, source, wait_for_rows, wait_until
+from spark_streams import POINT_DDL, Subscriber, running, sink_options, source, wait_for_rows, wait_until
 from stream_logs import NOTE, POINT, points
 
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
@@ -35,7 +35,7 @@ def frame(spark, count, partitions=1):
 
 
 def write(df, topic, **options):
-    df.write.format("rtps").options(**network(**options)).mode("append").save(topic)
+    df.write.format("rtps").options(**sink_options(**options)).mode("append").save(topic)
 
 
 class TestBatch:
@@ -81,7 +81,7 @@ class TestBatch:
 
     def test_overwrite_is_refused(self, spark, topic):
         with pytest.raises(PySparkException, match="cannot be overwritten: use mode"):
-            frame(spark, 1).write.format("rtps").options(**network()).mode("overwrite").save(topic)
+            frame(spark, 1).write.format("rtps").options(**sink_options()).mode("overwrite").save(topic)
 
     def test_option_of_the_reader(self, spark, topic):
         with pytest.raises(PySparkException, match="option 'metadata' = 'true': applies only to reading"):
@@ -93,7 +93,7 @@ class TestStream:
         onward = Subscriber(tmp_path / "onward", f"{topic}_out", POINT)
         try:
             df = source(spark, topic, log_dir).selectExpr("id", "x * 2 AS x")
-            settings = {**network(), "checkpointLocation": str(tmp_path / "c")}
+            settings = {**sink_options(), "checkpointLocation": str(tmp_path / "c")}
             query = df.writeStream.format("rtps").options(**settings).start(f"{topic}_out")
             try:
                 publisher.write(points(0, 500))
@@ -112,7 +112,7 @@ class TestStream:
         onward = Subscriber(tmp_path / "onward", f"{topic}_out", counts)
         try:
             df = source(spark, topic, log_dir).groupBy().count()
-            settings = {**network(type="Counts", key=None), "checkpointLocation": str(tmp_path / "c")}
+            settings = {**sink_options(type="Counts", key=None), "checkpointLocation": str(tmp_path / "c")}
             query = (
                 df.writeStream.format("rtps").options(**settings).outputMode("complete").start(f"{topic}_out")
             )
@@ -134,7 +134,7 @@ class TestStream:
     def test_binary_there_and_back(self, spark, topic, publisher, log_dir, tmp_path):
         relayed = f"{topic}_out"
         binary = source(spark, topic, log_dir, None, key=None, payload="binary", keyed="true")
-        settings = {**network(key=None, payload="binary"), "checkpointLocation": str(tmp_path / "1")}
+        settings = {**sink_options(key=None, payload="binary"), "checkpointLocation": str(tmp_path / "1")}
         with running(source(spark, relayed, tmp_path / "l2", key=None), tmp_path / "2") as query:
             relay = binary.writeStream.format("rtps").options(**settings).start(relayed)
             try:
@@ -148,7 +148,7 @@ class TestStream:
         idl = tmp_path / "note.idl"
         idl.write_text("struct Note { @key long id; string text; };")
         settings = {
-            **network(type="Note", key=None, type__file=idl),
+            **sink_options(type="Note", key=None, type__file=idl),
             "checkpointLocation": str(tmp_path / "c"),
         }
         df = source(spark, topic, log_dir).select("id")

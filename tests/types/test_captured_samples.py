@@ -12,12 +12,11 @@ import pyarrow as pa
 import pytest
 from pcap import CAPTURES, captures, read_pcap
 
-from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.structure import is_builtin
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
-from spark_rtps.transport.types.model import Extensibility, Struct
+from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, decode_submessage
@@ -108,10 +107,6 @@ def test_written_the_same(path: Path) -> None:
     assert isinstance(struct, Struct)
     codec = Codec(struct)
     batch = codec.decode(gather(found)).batch
-    if struct.extensibility is Extensibility.MUTABLE:
-        with pytest.raises(TypeDefinitionError, match="mutable"):
-            codec.encode(batch, representation=DataRepresentation.XCDR2)
-        return
     representation = DataRepresentation.XCDR1 if found[0][1] == 1 else DataRepresentation.XCDR2
     again = codec.encode(batch, representation=representation)
     for i, payload in enumerate(found):

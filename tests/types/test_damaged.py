@@ -17,6 +17,10 @@ from spark_rtps.transport.wire.samples import Samples
 
 XCDR1, PLAIN2, DELIMITED2 = b"\0\1\0\0", b"\0\7\0\0", b"\0\x09\0\0"
 ELEMENTS = "@appendable struct E { string s; long a; }; @final struct S { sequence<E> e; };"
+UNIONS = (
+    "@final union U switch (unsigned short) { case 1: string s; case 2: case 4: octet o; default: long long n; };"
+    "@final struct S { sequence<U> e; };"
+)
 STRUCTS = "@final struct E { string s; long a; }; @final struct S { sequence<E> e; };"
 
 
@@ -69,6 +73,13 @@ def test_steps_are_limited(lanes: int) -> None:
         "@final struct E { sequence<string> s; long a[2]; }; @final struct S { sequence<E> e; };",
         "@final struct E { @optional string s; octet a; }; @final struct S { sequence<E> e; };",
         "@mutable struct E { @optional string s; octet a; }; @final struct S { sequence<E> e; };",
+        "@final struct S { map<octet, wstring> e; };",
+        "@final struct S { map<string, short> e; };",
+        UNIONS,
+        UNIONS.replace("@final union", "@appendable union"),
+        UNIONS.replace("@final union", "@mutable union"),
+        "enum C { @value(1) A, @value(4) B }; @final union U switch (C) { case A: string s; };"
+        "@final struct S { sequence<U> e; };",
     ],
 )
 @pytest.mark.parametrize("encapsulation", [XCDR1, PLAIN2])
@@ -86,6 +97,25 @@ def test_few_and_many_lanes_agree(idl: str, encapsulation: bytes) -> None:
     alone = [c.decode(samples(payload)) for payload in payloads]
     assert [d.malformed is not None for d in alone] == malformed(c, *payloads)
     assert together.batch.to_pylist() == [row for d in alone for row in d.batch.to_pylist()]
+
+
+def test_steps_over_unions_are_limited() -> None:
+    n = 2_000_000
+    long = XCDR1 + u4(n) + u4(1, 1, 0) * n
+    start = perf_counter()
+    assert malformed(codec(UNIONS), long) == [True]
+    assert perf_counter() - start < 8
+
+
+def test_headers_of_many_members_are_limited() -> None:
+    """Each of the unknown members before the end, of a type that has many."""
+    members = " ".join(f"octet m{i};" for i in range(300))
+    c = codec(f"@mutable struct E {{ {members} }}; @final struct S {{ sequence<E> e; }};")
+    element = u4(1000 * 8) + u4(*[0x7000_0FFF, 0] * 1000)
+    payload = PLAIN2 + u4(4 + 100 * len(element), 100) + element * 100
+    start = perf_counter()
+    assert malformed(c, payload, payload) == [False, False]
+    assert perf_counter() - start < 8
 
 
 def test_unknown_encapsulations_take_no_time() -> None:

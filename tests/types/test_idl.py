@@ -7,15 +7,24 @@ import pytest
 from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
 from spark_rtps.transport.types.model import (
+    Alias,
     Array,
+    BitField,
+    Bitmask,
+    Bitset,
+    Case,
     Enum,
     Extensibility,
+    Map,
     Member,
     Primitive,
     PrimitiveKind,
     Sequence,
     String,
     Struct,
+    TryConstruct,
+    Union,
+    WString,
     hash_id,
 )
 
@@ -50,6 +59,8 @@ def struct(text: str, name: str = "S") -> Struct:
         ("uint64", PrimitiveKind.UINT64),
         ("float", PrimitiveKind.FLOAT32),
         ("double", PrimitiveKind.FLOAT64),
+        ("long  double", PrimitiveKind.FLOAT128),
+        ("wchar", PrimitiveKind.CHAR16),
     ],
 )
 def test_primitives(spelled: str, kind: PrimitiveKind) -> None:
@@ -85,20 +96,24 @@ def test_everything_at_once() -> None:
         #endif
         """
     )
-    vec = Array(DOUBLE, (3,))
+    vec = Alias("a::b::Vec", Array(DOUBLE, (3,)))
+    matrix = Alias("a::b::Matrix", Sequence(Sequence(vec, 6)))
     e = Enum("a::b::E", (("A", 0), ("B", 6), ("C", 7)), 16)
     members = (
-        Member("x", LONG, 0, key=True),
-        Member("y", Array(LONG, (6, 2)), 1, key=True),
-        Member("f", Primitive(PrimitiveKind.FLOAT32), 2),
+        Member("x", LONG, 0, key=True, notes=(("unit", "m"),)),
+        Member("y", Array(LONG, (6, 2)), 1, key=True, notes=(("unit", "m"),)),
+        Member(
+            "f", Primitive(PrimitiveKind.FLOAT32), 2, notes=(("min", -1.5), ("max", 5.0), ("default", 1.5))
+        ),
         Member("s", String(6), 3, optional=True),
-        Member("m", Sequence(Sequence(vec, 6)), 4),
+        Member("m", matrix, 4),
         Member("e", e, 5),
         Member("struct", LONG, 40),
         Member("c", Primitive(PrimitiveKind.CHAR8), 41),
     )
-    assert types["a::b::S"] == Struct("a::b::S", members, Extensibility.FINAL)
-    assert types["a::T"] == Struct("a::T", (*members, Member("v", vec, 42)), Extensibility.APPENDABLE)
+    base = Struct("a::b::S", members, Extensibility.FINAL)
+    assert types["a::b::S"] == base
+    assert types["a::T"] == Struct("a::T", (*members, Member("v", vec, 42)), Extensibility.APPENDABLE, base)
     assert list(types) == ["a::b::Vec", "a::b::E", "a::b::Matrix", "a::b::S", "a::T"]
     for name in ("a::b::S", "a::T"):
         printed = types[name]
@@ -154,19 +169,28 @@ def test_constants(expression: str, value: int) -> None:
     ("text", "place", "message"),
     [
         ("struct A { long x };", "1:19", "unexpected '}'"),
-        ("struct A {\n wstring x; };", "2:2", "wstring is not supported"),
-        ("union U switch(long) { case 1: long x; };", "1:1", "union is not supported"),
+        ("struct A {\n any x; };", "2:2", "any is not supported: not a data type of a topic"),
+        ("interface I { };", "1:1", "interface is not supported: not a data type of a topic"),
+        ("abstract valuetype V { };", "1:1", "abstract is not supported"),
+        ("exception E { long x; };", "1:1", "exception is not supported"),
+        ("struct A { fixed<3, 2> x; };", "1:12", "fixed is not supported"),
+        ("struct A { sequence<any> x; };", "1:21", "any is not supported"),
+        ("struct A { Object x; };", "1:12", "Object is not supported"),
+        ("struct A { long struct; };", "1:17", "as a name write _struct"),
+        ("struct A { struct B { long x; } b; };", "1:12", "unexpected 'struct'"),
+        ("struct A : { long x; };", "1:12", "unexpected '{'; expected '::' or a name"),
+        ("struct A { long x; } struct B { long x; };", "1:22", "unexpected 'struct'; expected ';'"),
+        ("/* no end\nstruct A { long x; };", "1:1", "this comment has no end"),
+        ('const string S = "no end;\n', "1:18", "this text has no end"),
+        ("@annotation A { long x", "1:1", "this @annotation has no end"),
         ("struct A { B x; };", "1:12", "B is not defined"),
         ("struct A; struct B { sequence<A> x; };", "1:31", "recursive types are not supported"),
         ("struct A { long x; long x; };", "1:25", "two members are named x"),
         ("struct A { long x; };\nstruct A { long x; };", "2:8", "A is defined twice"),
         ("struct A {\n", "1:11", "unexpected end of the text"),
-        ("struct A { map<long, string> x; };", "1:16", "map is not supported"),
-        ("struct A { long double x; };", "1:12", "long double is not supported"),
         ("struct A { long x[0]; };", "1:19", "must be a positive number, not 0"),
         ("struct A { string<-1> x; };", "1:19", "must be a positive number, not -1"),
-        ("struct A { long x; //@key\n};", "1:20", "write @key before the member"),
-        ("#define N 5\n", "1:1", "preprocessed"),
+        ("struct A { long x //@key\n; };", "1:19", "write @key before the member"),
         ("#pragma keylist A x\n", "1:1", "write @key"),
         ("const long N = 1 / 0;", "1:18", "cannot calculate /"),
         ("const long N = 1 << 99;", "1:18", "shift by 99"),
@@ -176,15 +200,82 @@ def test_constants(expression: str, value: int) -> None:
         ("struct A {};", "1:8", "no members"),
         ("struct A { @key @optional long x; };", "1:32", "a key cannot be @optional"),
         ("struct A { @id(1) long x; @id(1) long y; };", "1:39", "two members have the id 1"),
-        ("@extensibility(SOME) struct A { long x; };", "1:29", "@extensibility needs"),
+        ("@extensibility(SOME) struct A { long x; };", "1:16", "@extensibility needs"),
         ("@final @mutable struct A { long x; };", "1:24", "more than one extensibility"),
         ("enum E { A, A };", "1:13", "has that name or value already"),
-        ("@bit_bound(64) enum E { A };", "1:21", "@bit_bound"),
+        ("@bit_bound(64) enum E { A };", "1:1", "@bit_bound"),
         ("@bit_bound(8) enum E { A, @value(200) B };", "1:39", "B = 200 does not fit @bit_bound(8)"),
-        ("struct A { @id(TRUE) long x; };", "1:27", "@id needs a number"),
+        ("struct A { @id(TRUE) long x; };", "1:12", "@id needs a number"),
         ("const long N = 1; struct A { N x; };", "1:30", "N is a constant, not a type"),
         ("struct A { long x; }; struct B { long y[A]; };", "1:41", "A is a type, not a constant"),
         ("enum E { A }; struct B : E { long y; };", "1:26", "only inherit from a struct"),
+        ("struct A { sequence<A> x; };", "1:21", "recursive types are not supported"),
+        ("struct A; struct B { A x; }; struct A { B x; };", "1:41", "recursive types are not supported"),
+        ("struct A; struct B { A x; };", "1:22", "used before its definition"),
+        ("union A switch(long) { case 1: sequence<A> x; };", "1:41", "recursive types are not supported"),
+        (
+            "struct A { long x; }; struct a { long x; };",
+            "1:30",
+            "a and A (at robot.idl:1:8) are the same name",
+        ),
+        ("struct A { long x, X; };", "1:20", "members x and X have the same name"),
+        ("struct A { long x; }; struct B { a x; };", "1:34", "a is spelled A in its definition"),
+        ("module A { struct B { long x; }; }; struct A { long x; };", "1:44", "A is defined twice"),
+        ("const long A = 1; const long A = 2;", "1:30", "A is defined twice, first at robot.idl:1:12"),
+        ("struct A { long x; }; const long A = 2;", "1:34", "A is defined twice"),
+        ("module A { struct B { long x; }; }; struct C { A x; };", "1:48", "A is not defined"),
+        ("enum E { A, @value(0) B };", "1:23", "has that name or value already"),
+        (
+            "enum E { @default_literal A, @default_literal B };",
+            "1:47",
+            "only one literal is @default_literal",
+        ),
+        ('enum E { @value("x") A };', "1:22", "@value of an enum literal needs a 32-bit number"),
+        ("enum E { A }; enum F { A }; struct S { long x[A]; };", "1:47", "write E::A or F::A"),
+        ("@bit_bound(65) bitmask M { A };", "1:1", "@bit_bound needs a number from 1 to 64"),
+        ("@bit_bound(8) bitmask M { @position(7) A, B };", "1:43", "B at bit 8 does not fit @bit_bound(8)"),
+        ("bitmask M { @position(1) A, @position(1) B };", "1:42", "two bits have @position(1)"),
+        ("bitmask M { A, a };", "1:16", "members A and a have the same name"),
+        ("bitset B { bitfield<40> a; bitfield<30> b; };", "1:37", "at most 64 bits"),
+        ("bitset B { bitfield<9, octet> a; };", "1:24", "octet does not hold 9 bits"),
+        ("bitset B { bitfield<9, double> a; };", "1:24", "double does not hold 9 bits"),
+        ("bitset B { bitfield<9>; };", "1:8", "bitset B has no fields"),
+        ("enum E { A }; bitset B : E { bitfield<9> a; };", "1:26", "only inherit from a bitset"),
+        ("union U switch(double) { case 1: long x; };", "1:16", "a union is switched by"),
+        ("union U switch(string) { case 1: long x; };", "1:16", "a union is switched by"),
+        ("union U switch(long) { };", "1:24", "unexpected '}'; expected 'case' or 'default'"),
+        (
+            "union U switch(long) { case 1: long x; case 1: long y; };",
+            "1:45",
+            "this label is one of x already",
+        ),
+        ("union U switch(long) { case 1: long x; case 2: long x; };", "1:53", "two members are named x"),
+        ("union U switch(octet) { case 256: long x; };", "1:30", "write an integer from 0 to 255"),
+        ("union U switch(boolean) { case 1: long x; };", "1:32", "write TRUE or FALSE"),
+        ("union U switch(char) { case 1: long x; };", "1:29", "1 is no char: write such as 'x'"),
+        (
+            "enum E { A }; union U switch(E) { case 0: long x; };",
+            "1:40",
+            "0 is no literal of E: write one of A",
+        ),
+        ("union U switch(long) { default: long x; default: long y; };", "1:55", "one default at most"),
+        ("const octet N = 256;", "1:17", "256 is no octet: write an integer from 0 to 255"),
+        ("const long N = 1.5;", "1:16", "1.5 is no int32"),
+        ("const boolean N = 1;", "1:19", "1 is no boolean: write TRUE or FALSE"),
+        ("const char C = 'ab';", "1:16", "this text has no end: write ' in the same line"),
+        ("const string S = 5;", "1:18", '5 is no text: write "..."'),
+        ("enum E { A }; const E X = 0;", "1:27", "0 is no literal of E"),
+        ("struct A { long x; }; const A X = 0;", "1:35", "a constant is a number, a boolean"),
+        ("const double D = 5.0 % 2;", "1:22", "not for floating-point numbers"),
+        ("const long long N = 1 << 63 << 3;", "1:29", "more than 64 bits"),
+        ("struct A { @default(TRUE) long x; };", "1:21", "TRUE is no number"),
+        ("struct A { @default long x; };", "1:12", "@default needs a value"),
+        ("struct A { @range(low=1) long x; };", "1:12", "@range needs @range(min=..., max=...)"),
+        ("struct A { @unit(5) long x; };", "1:12", "@unit needs a text"),
+        ("struct A { @key(5) long x; };", "1:12", "@key needs TRUE or FALSE"),
+        ("struct A { @try_construct(SOME) long x; };", "1:27", "DISCARD, USE_DEFAULT or TRIM"),
+        ("@autoid(SOME) struct A { long x; };", "1:9", "@autoid needs SEQUENTIAL or HASH"),
+        ("struct A { @id long x; };", "1:12", "@id needs a number from 0 to 268435455"),
     ],
 )
 def test_errors_tell_the_place(text: str, place: str, message: str) -> None:
@@ -197,3 +288,229 @@ def test_errors_tell_the_place(text: str, place: str, message: str) -> None:
 def test_default_extensibility() -> None:
     types = parse_idl("struct S { long x; };", extensibility=Extensibility.FINAL)
     assert isinstance(types["S"], Struct) and types["S"].extensibility is Extensibility.FINAL
+
+
+def test_unions() -> None:
+    types = parse_idl(
+        """
+        enum Kind { ONE, TWO, THREE };
+        typedef Kind K;
+        @final union U switch (@key K) {
+          case ONE: case Kind::THREE: long number;
+          case TWO: @try_construct(TRIM) string<3> text;
+        };
+        @mutable @nested @autoid(HASH) union V switch (char) {
+          case 'a': case '\\'': @external long a;
+          default: case '\\n': @id(4) sequence<octet> b;
+        };
+        union W switch (boolean) { case TRUE: @default(2) long x[2]; };
+        union X switch (wchar) { case L'\\u20AC': @hashid long x; case 'b': long y; };
+        """
+    )
+    kind = Alias("K", Enum("Kind", (("ONE", 0), ("TWO", 1), ("THREE", 2))))
+    number, text = (
+        Case("number", LONG, 1, (0, 2)),
+        Case("text", String(3), 2, (1,), try_construct=TryConstruct.TRIM),
+    )
+    assert types["U"] == Union("U", kind, (number, text), Extensibility.FINAL, key=True)
+    a = Case("a", LONG, hash_id("a"), (97, 39), external=True)
+    b = Case("b", Sequence(Primitive(PrimitiveKind.BYTE)), 4, (10,), default=True)
+    char = Primitive(PrimitiveKind.CHAR8)
+    assert types["V"] == Union("V", char, (a, b), Extensibility.MUTABLE, nested=True, autoid_hash=True)
+    x = Case("x", Array(LONG, (2,)), 1, (1,), notes=(("default", 2),))
+    boolean = Primitive(PrimitiveKind.BOOLEAN)
+    assert types["W"] == Union("W", boolean, (x,), Extensibility.APPENDABLE)
+    wide = types["X"]
+    assert isinstance(wide, Union)
+    assert [(case.id, case.labels) for case in wide.cases] == [
+        (hash_id("x"), (0x20AC,)),
+        (hash_id("x") + 1, (98,)),
+    ]
+
+
+def test_enumerations() -> None:
+    types = parse_idl(
+        """
+        const short LAST = 7;
+        enum E { A, @value(LAST) @default_literal B, C = 20, };
+        @bit_bound(8) bitmask M { @position(3) X, Y, @position(0) Z };
+        bitset S { bitfield<3> a; bitfield<1> b; bitfield<4>; bitfield<10, short> c, d; };
+        bitset T : S { bitfield<20> e; @position(60) bitfield<2> f; bitfield<1>; };
+        """
+    )
+    assert types["E"] == Enum("E", (("A", 0), ("B", 7), ("C", 20)), default="B")
+    assert types["M"] == Bitmask("M", (("X", 3), ("Y", 4), ("Z", 0)), 8)
+    fields = (
+        BitField("a", 0, 3, PrimitiveKind.BYTE),
+        BitField("b", 3, 1, PrimitiveKind.BOOLEAN),
+        BitField("c", 8, 10, PrimitiveKind.INT16),
+        BitField("d", 18, 10, PrimitiveKind.INT16),
+    )
+    base = Bitset("S", fields, 28)
+    assert types["S"] == base
+    own = (BitField("e", 28, 20, PrimitiveKind.UINT32), BitField("f", 60, 2, PrimitiveKind.BYTE))
+    assert types["T"] == Bitset("T", (*fields, *own), 63, base)
+
+
+def test_collections_and_typedefs() -> None:
+    types = parse_idl(
+        """
+        typedef map<string<4>, sequence<wstring<3>, 1 << 2>, (16 >> 3)> M;
+        typedef long Row[3], Number;
+        struct S { M m; map<long, map<long, wstring>> n; Row rows[2]; sequence<Row> more; Number x; };
+        typedef struct P { double x; } Point, Points[2];
+        """
+    )
+    m = Alias("M", Map(String(4), Sequence(WString(3), 4), 2))
+    row = Alias("Row", Array(LONG, (3,)))
+    assert types["S"] == Struct(
+        "S",
+        (
+            Member("m", m, 0),
+            Member("n", Map(LONG, Map(LONG, WString())), 1),
+            Member("rows", Array(row, (2,)), 2),
+            Member("more", Sequence(row), 3),
+            Member("x", Alias("Number", LONG), 4),
+        ),
+        Extensibility.APPENDABLE,
+    )
+    point = Struct("P", (Member("x", DOUBLE, 0),), Extensibility.APPENDABLE)
+    assert types["Point"] == Alias("Point", point)
+    assert types["Points"] == Alias("Points", Array(point, (2,)))
+
+
+def test_members_have_what_annotations_say() -> None:
+    members = struct(
+        """
+        enum E { RED, GREEN };
+        struct S {
+          @must_understand @external(FALSE) @optional long a;
+          @external @try_construct long b;
+          @MustUnderstand @Shared @ID(9) @Key long old;
+          @default(GREEN) E e;
+          @default("x" " y") @unit("") string s;
+          @default('\\x41') char c;
+          @default(-1) sequence<short> l;
+          @hashid("q") long h;
+        };
+        """
+    ).members
+    e = Enum("E", (("RED", 0), ("GREEN", 1)))
+    assert members == (
+        Member("a", LONG, 0, optional=True, must_understand=True),
+        Member("b", LONG, 1, external=True, try_construct=TryConstruct.USE_DEFAULT),
+        Member("old", LONG, 9, key=True, must_understand=True, external=True),
+        Member("e", e, 10, notes=(("default", "GREEN"),)),
+        Member("s", String(), 11, notes=(("default", "x y"), ("unit", ""))),
+        Member("c", Primitive(PrimitiveKind.CHAR8), 12, notes=(("default", "A"),)),
+        Member("l", Sequence(Primitive(PrimitiveKind.INT16)), 13, notes=(("default", -1),)),
+        Member("h", LONG, hash_id("q"), notes=(("hashid", "q"),)),
+    )
+
+
+def test_a_forward_declared_type_may_be_used_before_its_definition() -> None:
+    types = parse_idl(
+        """
+        module m {
+          struct Later; union Also;
+          struct S { sequence<Later> l; Also u; };
+        };
+        module m {
+          enum Kind { A };
+          struct Inner { Kind k; };
+          struct Later { Inner i; };
+          union Also switch (Kind) { case A: Later l; };
+          struct Later;
+        };
+        """
+    )
+    later = types["m::Later"]
+    found = types["m::S"]
+    assert isinstance(found, Struct)
+    assert [member.type for member in found.members] == [Sequence(later), types["m::Also"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kind", "value"),
+    [
+        ("const char C = '\\0';", "C", "char", "\0"),
+        ("const char C = '\\x7f';", "C", "char", "\x7f"),
+        ("const char C = '\\'';", "C", "char", "'"),
+        ('const wstring C = L"\\u20acx" L"y\\n";', "C", "wstring", "€xy\n"),
+        ("const double C = 1e3 + .5 - 2.0f;", "C", "double", 998.5),
+        ("const double C = 7 / 2;", "C", "double", 3.0),
+        ("const unsigned short C = ~0xFFF0;", "C", "unsigned short", 15),
+        ("const unsigned long long C = ~0;", "C", "unsigned long long", (1 << 64) - 1),
+        ("const boolean C = TRUE;", "C", "boolean", True),
+        ("module m { const long A = 3; }; const long C = ::m::A - -2;", "C", "long", 5),
+        ("enum E { A, B }; const E C = B;", "C", "E", "B"),
+        ("module m { enum E { A, B }; }; const long C = m::B + m::E::B;", "C", "long", 2),
+    ],
+)
+def test_constants_of_each_type(text: str, name: str, kind: str, value: object) -> None:
+    found = struct(f"{text} struct S {{ @default({name}) {kind} x; }};")
+    assert found.members[0].notes == (("default", value),)
+
+
+def test_what_is_ignored_is_noted_once() -> None:
+    notes: list[str] = []
+    parse_idl(
+        '@topic @data_representation(XCDR1) struct A { @my::own(a=1, b="x") long x; @my::own long y; };\n'
+        "@annotation my { long a default 3; enum E { A, B }; };\n"
+        'struct String { @verbatim(text="{") sequence<@external long> y; };\n'
+        "enum E { RED }; enum F { RED };",
+        "a.idl",
+        notes=notes,
+    )
+    assert notes == [
+        "a.idl:1:8: @data_representation is ignored",
+        "a.idl:1:47: @my::own is ignored",
+        "a.idl:3:17: @verbatim is ignored",
+        "a.idl:3:46: @external is ignored",
+        "a.idl:3:8: String is a keyword but for its case, which IDL refuses: write _String",
+        "a.idl:4:26: RED is a literal of E too, which is not IDL",
+    ]
+
+
+def test_annotations_in_comments() -> None:
+    found = struct(
+        """
+        struct S {
+          long a; //@key
+          string b; //@Optional //@ID 7
+          long d; // @key is only read right after the slashes
+        }; //@Extensibility MUTABLE_EXTENSIBILITY
+        """
+    )
+    assert [(m.id, m.key, m.optional) for m in found.members] == [
+        (0, True, False),
+        (7, False, True),
+        (8, False, False),
+    ]
+    assert found.extensibility is Extensibility.MUTABLE
+
+
+def test_keylist() -> None:
+    text = "module m { struct S { long a; string b; }; };\n#pragma keylist m::S b a\n"
+    assert [member.key for member in struct(text, "m::S").members] == [True, True]
+    assert struct("struct S { long a; };\n#pragma keylist S\n").is_keyed is False
+    for keys in ("S c", "S a.b", "T a", ""):
+        with pytest.raises(TypeDefinitionError, match=r"^<idl>:2:1: #pragma keylist"):
+            parse_idl(f"struct S {{ long a; }};\n#pragma keylist {keys}\n")
+    with pytest.raises(TypeDefinitionError, match="S is in use already"):
+        parse_idl("struct S { long a; }; struct T { S s; };\n#pragma keylist S a\n")
+
+
+def test_long_texts_are_read_in_one_pass() -> None:
+    text = "".join(
+        f"module m{i} {{ struct S {{ {' '.join(f'long x{j};' for j in range(100))} }}; }};\n"
+        for i in range(100)
+    )
+    assert len(parse_idl(text)) == 100
+
+
+def test_nesting_has_an_end() -> None:
+    with pytest.raises(TypeDefinitionError, match="nested too deeply"):
+        parse_idl(
+            f"const long N = {'(' * 5000}1{')' * 5000} + 1; struct S {{ {'sequence<' * 3000}long{'>' * 3000} x; }};"
+        )

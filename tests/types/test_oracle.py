@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import Any
 
+import cyclone_library
+import idl_types
 import numpy as np
 import pyarrow as pa
 import pytest
-from cyclone_oracle import cyclone_bytes
-from hypothesis import HealthCheck, assume, given, settings
+from cyclone_oracle import cyclone_bytes, supports, supports_key
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
 from spark_rtps.transport.types.model import (
     Array,
+    Bitmask,
+    Case,
     Enum,
     Extensibility,
     Member,
@@ -27,136 +32,46 @@ from spark_rtps.transport.types.model import (
     String,
     Struct,
     Type,
-    is_bytes,
+    Union,
+    WString,
     walk,
 )
 from spark_rtps.transport.wire.samples import Samples
 
-_RANGES = {
-    PrimitiveKind.BYTE: (0, 255),
-    PrimitiveKind.INT8: (-128, 127),
-    PrimitiveKind.UINT8: (0, 255),
-    PrimitiveKind.INT16: (-(1 << 15), (1 << 15) - 1),
-    PrimitiveKind.UINT16: (0, (1 << 16) - 1),
-    PrimitiveKind.INT32: (-(1 << 31), (1 << 31) - 1),
-    PrimitiveKind.UINT32: (0, (1 << 32) - 1),
-    PrimitiveKind.INT64: (-(1 << 63), (1 << 63) - 1),
-    PrimitiveKind.UINT64: (0, (1 << 64) - 1),
-}
+XCDR = {1: DataRepresentation.XCDR1, 2: DataRepresentation.XCDR2}
 COLOR = Enum("lab::Color", (("RED", 0), ("GREEN", 1), ("BLUE", 2)))
-SPARSE = Enum("lab::Sparse", (("HIGH", 100), ("LOW", 3), ("MID", 40)))
-#: Cyclone's Python reads char as a signed byte.
-_CHARS = st.characters(min_codepoint=0, max_codepoint=127)
-_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+#: What Cyclone's Python has.
+FEATURES = idl_types.FEATURES - {"map", "bitset", "wide", "float128"}
 
 
 @st.composite
-def structs(draw: st.DrawFn, depth: int = 2, prefix: str = "T", free: bool = False) -> Struct:
-    """Structs; ``free``: with optional members and mutable ones, which we cannot all write."""
-    extensibility = draw(st.sampled_from(list(Extensibility) if free else list(Extensibility)[:2]))
-    kinds = draw(st.lists(types(depth, prefix, free), min_size=1, max_size=5))
-    keys = draw(st.lists(st.booleans(), min_size=len(kinds), max_size=len(kinds)))
-    members = []
-    for i, (kind, key) in enumerate(zip(kinds, keys, strict=True)):
-        absent = free and not key and draw(st.booleans())
-        members.append(Member(f"m{i}", kind, i, key, absent))
-    return Struct(f"lab::{prefix}", tuple(members), extensibility)
-
-
-def types(depth: int, prefix: str, free: bool) -> st.SearchStrategy[Type]:
-    scalars: st.SearchStrategy[Type] = st.one_of(
-        st.sampled_from(list(PrimitiveKind)).map(Primitive),
-        st.sampled_from([COLOR, SPARSE]),
-        st.just(String()),
-        st.just(String(30)),
-    )
-    if depth == 0:
-        return scalars
-    inner = types(depth - 1, prefix + "i", free)
-    # an array of arrays is written in one, as in IDL: our model keeps a typedef'd one apart
-    elements = inner.filter(lambda t: not isinstance(t, Array))
-    return st.one_of(
-        scalars,
-        st.builds(Sequence, elements),
-        st.builds(Sequence, elements, st.just(4)),
-        st.builds(Array, elements, st.sampled_from([(1,), (3,), (2, 2)])),
-        st.integers(0, 1 << 30).flatmap(lambda n: structs(depth - 1, f"{prefix}_{n}", free)),
-    )
-
-
-def values(t: Type) -> st.SearchStrategy[Any]:
-    if isinstance(t, Primitive):
-        if t.kind is PrimitiveKind.BOOLEAN:
-            return st.booleans()
-        if t.kind is PrimitiveKind.CHAR8:
-            return _CHARS
-        if t.kind in (PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64):
-            return st.floats(width=32, allow_nan=False)
-        return st.integers(*_RANGES[t.kind])
-    if isinstance(t, Enum):
-        return st.sampled_from([name for name, _ in t.literals])
-    if isinstance(t, String):
-        return _TEXTS.filter(lambda text: len(text.encode()) <= (t.bound or 99))
-    if isinstance(t, Struct):
-        return st.fixed_dictionaries(
-            {
-                member.name: st.none() | values(member.type) if member.optional else values(member.type)
-                for member in t.members
-            }
-        )
-    element = values(t.element)
-    if isinstance(t, Sequence):
-        if is_bytes(t.element):
-            return st.binary(max_size=4)
-        return st.lists(element, max_size=4)
-    dimensions = t.dimensions
-    if is_bytes(t.element):
-        element, dimensions = st.binary(min_size=dimensions[-1], max_size=dimensions[-1]), dimensions[:-1]
-    for length in reversed(dimensions):
-        element = st.lists(element, min_size=length, max_size=length)
-    return element
-
-
-@st.composite
-def batches(draw: st.DrawFn, free: bool = False) -> tuple[Struct, pa.RecordBatch]:
-    struct = draw(structs(free=free))
-    rows = draw(st.lists(values(struct), min_size=1, max_size=4))
+def batches(draw: st.DrawFn, features: frozenset[str] = FEATURES) -> tuple[Struct, pa.RecordBatch]:
+    struct = draw(idl_types.structs(features=features))
+    if features <= FEATURES:
+        assume(supports(struct))
+    last_char = 127 if features <= FEATURES else 255
+    rows = draw(st.lists(idl_types.values(struct, last_char=last_char), min_size=1, max_size=4))
     return struct, pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct))
 
 
 _FORMS = [(1, False), (1, True), (2, False), (2, True)]
-_RELAXED = settings(
-    max_examples=60,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+
+
+def _relaxed(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        # types this large shrink for minutes; the one that failed is printed
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    )
 
 
 def _bodies(samples: Samples) -> list[bytes]:
     """The payloads without the padding their headers announce."""
     payloads = [bytes(samples.payload(i)) for i in range(samples.count)]
     return [p[:2] + b"\0\0" + p[4 : len(p) - p[3]] for p in payloads]
-
-
-@_RELAXED
-@given(batches())
-def test_same_bytes_as_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
-    struct, batch = case
-    codec = Codec(struct)
-    for version, big_endian in _FORMS:
-        representation = DataRepresentation.XCDR1 if version == 1 else DataRepresentation.XCDR2
-        samples = codec.encode(batch, representation=representation, big_endian=big_endian)
-        expected = [
-            cyclone_bytes(struct, row, version=version, big_endian=big_endian) for row in batch.to_pylist()
-        ]
-        assert _bodies(samples) == expected
-        decoded = codec.decode(samples)
-        assert decoded.malformed is None
-        assert decoded.batch.equals(batch)
-        decoded.batch.validate(full=True)
-        size = codec.uniform_size(representation)
-        assert size is None or (samples.is_uniform and samples.size == size)
 
 
 def _gathered(payloads: list[bytes]) -> Samples:
@@ -167,37 +82,28 @@ def _gathered(payloads: list[bytes]) -> Samples:
     return Samples.ragged(np.frombuffer(b"".join(padded), np.uint8), offsets, lengths)
 
 
-@_RELAXED
-@given(batches(free=True))
-def test_reads_optional_and_mutable_of_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
+@_relaxed(400)
+@given(batches())
+def test_same_bytes_as_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
     struct, batch = case
     codec = Codec(struct)
     for version, big_endian in _FORMS:
+        if not supports(struct, version):
+            continue
+        samples = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
         rows = batch.to_pylist()
-        samples = _gathered(
-            [cyclone_bytes(struct, row, version=version, big_endian=big_endian) for row in rows]
-        )
-        decoded = codec.decode(samples)
-        assert decoded.malformed is None
-        assert decoded.batch.equals(batch)
+        theirs = [cyclone_bytes(struct, row, version=version, big_endian=big_endian) for row in rows]
+        assert _bodies(samples) == theirs
+        size = codec.uniform_size(XCDR[version])
+        assert size is None or (samples.is_uniform and samples.size == size)
+        for read in (samples, _gathered(theirs)):
+            decoded = codec.decode(read)
+            assert decoded.malformed is None
+            assert decoded.batch.equals(batch)
+            decoded.batch.validate(full=True)
 
 
-@_RELAXED
-@given(batches(free=True))
-def test_writes_optional_members(case: tuple[Struct, pa.RecordBatch]) -> None:
-    struct, batch = case
-    codec = Codec(struct)
-    if any(isinstance(t, Struct) and t.extensibility is Extensibility.MUTABLE for t in walk(struct)):
-        with pytest.raises(TypeDefinitionError, match="mutable"):
-            codec.encode(batch, representation=DataRepresentation.XCDR2)
-        return
-    for big_endian in (False, True):
-        samples = codec.encode(batch, representation=DataRepresentation.XCDR2, big_endian=big_endian)
-        expected = [cyclone_bytes(struct, row, version=2, big_endian=big_endian) for row in batch.to_pylist()]
-        assert _bodies(samples) == expected
-
-
-@_RELAXED
+@_relaxed(200)
 @given(batches())
 def test_same_keys_as_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
     struct, batch = case
@@ -205,35 +111,239 @@ def test_same_keys_as_cyclone(case: tuple[Struct, pa.RecordBatch]) -> None:
         return
     codec = Codec(struct)
     for version, big_endian in _FORMS:
-        representation = DataRepresentation.XCDR1 if version == 1 else DataRepresentation.XCDR2
-        keys = codec.encode_keys(batch, representation=representation, big_endian=big_endian)
-        expected = [
-            cyclone_bytes(struct, row, version=version, big_endian=big_endian, keys=True)
-            for row in batch.to_pylist()
+        if not supports_key(struct, version):
+            continue
+        keys = codec.encode_keys(batch, representation=XCDR[version], big_endian=big_endian)
+        rows = batch.to_pylist()
+        assert _bodies(keys) == [
+            cyclone_bytes(struct, row, version=version, big_endian=big_endian, keys=True) for row in rows
         ]
-        assert _bodies(keys) == expected
         decoded = codec.decode(keys, keys_only=True)
         assert decoded.malformed is None
-        again = codec.encode_keys(decoded.batch, representation=representation, big_endian=big_endian)
-        assert _bodies(again) == expected
 
 
-@settings(max_examples=40, derandomize=True, deadline=None)
-@given(structs(free=True))
+@_relaxed(200)
+@given(batches(idl_types.FEATURES | {idl_types.ANONYMOUS_ARRAYS}))
+def test_all_kinds_round_trip(case: tuple[Struct, pa.RecordBatch]) -> None:
+    struct, batch = case
+    codec = Codec(struct)
+    for version, big_endian in _FORMS:
+        samples = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
+        decoded = codec.decode(samples)
+        assert decoded.malformed is None
+        assert decoded.batch.equals(batch)
+        # a sample's bytes do not depend on those around it
+        last = batch.slice(batch.num_rows - 1)
+        alone = codec.encode(last, representation=XCDR[version], big_endian=big_endian)
+        assert _bodies(alone) == _bodies(samples)[-1:]
+
+
+# --- Cyclone's C library ------------------------------------------------------------------------------
+
+_P = {kind: Primitive(kind) for kind in PrimitiveKind}
+_INT32, _DOUBLE, _CHAR = _P[PrimitiveKind.INT32], _P[PrimitiveKind.FLOAT64], _P[PrimitiveKind.CHAR8]
+_SMALL = Enum("lab::Small", (("LOW", 0), ("HIGH", 1)), 8)
+_MIDDLE = Enum("lab::Middle", (("LITTLE", 0), ("MUCH", 1)), 16)
+_FLAGS = Bitmask("lab::Flags", (("first", 0), ("ninth", 8)), 16)
+_POINT = Struct("lab::Point", (Member("x", _DOUBLE, 0), Member("name", String(), 1)), Extensibility.MUTABLE)
+_SHAPE = Union(
+    "lab::Shape",
+    _SMALL,
+    (Case("side", _DOUBLE, 1, (0,)), Case("corners", Sequence(_INT32), 2, (1,))),
+)
+_NEWER = Union(
+    "lab::Newer",
+    _INT32,
+    (Case("a", String(), 1, (3,)), Case("b", _SMALL, 2, (5, 7))),
+    Extensibility.APPENDABLE,
+)
+
+#: Members, extensibility, versions and values. What Cyclone's Python does not do as its library does, or at all.
+_LIBRARY: list[tuple[str, list[tuple[str, Type]], Extensibility, tuple[int, ...], list[dict[str, Any]]]] = [
+    (
+        "EnumsOfFewBits",
+        [("a", _SMALL), ("b", _MIDDLE), ("c", COLOR), ("d", Sequence(_SMALL)), ("e", Array(_MIDDLE, (2,)))],
+        Extensibility.FINAL,
+        (1, 2),
+        [{"a": "HIGH", "b": "MUCH", "c": "BLUE", "d": ["LOW", "HIGH", "LOW"], "e": ["LITTLE", "MUCH"]}],
+    ),
+    (
+        "EnumsOfFewBitsMutable",
+        [("a", _SMALL), ("b", _MIDDLE), ("c", _FLAGS), ("d", Sequence(_SMALL))],
+        Extensibility.MUTABLE,
+        (1, 2),
+        [{"a": "HIGH", "b": "MUCH", "c": ["ninth"], "d": ["HIGH"]}],
+    ),
+    (
+        "Chars",
+        [("a", _CHAR), ("b", Sequence(_CHAR)), ("c", Array(_CHAR, (3,))), ("d", String())],
+        Extensibility.APPENDABLE,
+        (1, 2),
+        [{"a": "é", "b": ["ÿ", "\0"], "c": ["a", "\x80", "z"], "d": "é€😀"}],
+    ),
+    (
+        "LengthCodes",
+        [
+            ("bools", Sequence(_P[PrimitiveKind.BOOLEAN])),
+            ("shorts", Sequence(_P[PrimitiveKind.INT16])),
+            ("words", Sequence(_P[PrimitiveKind.UINT32])),
+            ("doubles", Sequence(_DOUBLE)),
+            ("flags", Sequence(_FLAGS)),
+            ("grid", Array(_DOUBLE, (2, 2))),
+            ("points", Sequence(_POINT)),
+            ("s", _SHAPE),
+        ],
+        Extensibility.MUTABLE,
+        (1, 2),
+        [
+            {
+                "bools": [True],
+                "shorts": [1, 2, 3],
+                "words": [],
+                "doubles": [1.5, 2.5],
+                "flags": [["first"], []],
+                "grid": [[1.0, 2.0], [3.0, 4.0]],
+                "points": [{"x": 1.0, "name": "a"}, {"x": 2.0, "name": "bcdef"}],
+                "s": {"discriminator": "HIGH", "side": None, "corners": [4, 5]},
+            }
+        ],
+    ),
+    (
+        "Unions",
+        [
+            ("a", _P[PrimitiveKind.BYTE]),
+            ("b", _SHAPE),
+            ("c", Sequence(_SHAPE)),
+            ("d", _P[PrimitiveKind.INT16]),
+        ],
+        Extensibility.FINAL,
+        (1, 2),
+        [
+            {
+                "a": 1,
+                "b": {"discriminator": "LOW", "side": 1.5, "corners": None},
+                "c": [
+                    {"discriminator": "HIGH", "side": None, "corners": [7]},
+                    {"discriminator": "LOW", "side": -1.0, "corners": None},
+                ],
+                "d": 2,
+            }
+        ],
+    ),
+    (
+        "AppendableUnions",
+        [("a", _NEWER), ("b", Sequence(_NEWER)), ("c", _P[PrimitiveKind.BYTE])],
+        Extensibility.APPENDABLE,
+        (2,),
+        [
+            {
+                "a": {"discriminator": 3, "a": "xyz", "b": None},
+                "b": [
+                    {"discriminator": 7, "a": None, "b": "HIGH"},
+                    {"discriminator": 1, "a": None, "b": None},
+                    {"discriminator": 3, "a": "", "b": None},
+                ],
+                "c": 9,
+            }
+        ],
+    ),
+    (
+        "WideStrings",
+        [("a", WString()), ("b", Sequence(WString())), ("c", WString(5))],
+        Extensibility.FINAL,
+        (1, 2),
+        [{"a": "aé😀", "b": ["", "xy"], "c": "12345"}],
+    ),
+    (
+        "WideStringsMutable",
+        [("a", WString()), ("b", _P[PrimitiveKind.CHAR16])],
+        Extensibility.MUTABLE,
+        (1, 2),
+        [{"a": "aé", "b": "€"}],
+    ),
+]
+
+
+def _library_struct(name: str, members: list[tuple[str, Type]], extensibility: Extensibility) -> Struct:
+    return Struct(f"lab::{name}", tuple(Member(*m, i) for i, m in enumerate(members)), extensibility)
+
+
+@pytest.mark.parametrize("case", _LIBRARY, ids=[case[0] for case in _LIBRARY])
+def test_cyclones_library_writes_the_same(case: Any) -> None:
+    name, members, extensibility, versions, rows = case
+    struct = _library_struct(name, members, extensibility)
+    wide = any(isinstance(t, WString) for t in walk(struct))
+    batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(struct))
+    serializer = cyclone_library.Serializer(struct)
+    for version in versions:
+        # wstrings it writes in the byte order of the machine, whatever it is asked for
+        for big_endian in (False,) if wide else (False, True):
+            samples = Codec(struct).encode(batch, representation=XCDR[version], big_endian=big_endian)
+            for payload in _bodies(samples):
+                body = payload[4:]
+                assert serializer.rewritten(body, version=version, big_endian=big_endian).hex() == body.hex()
+
+
+_INNER = Struct(
+    "lab::Inner",
+    (
+        Member("b", _P[PrimitiveKind.INT16], 5, key=True),
+        Member("a", _INT32, 2, key=True),
+        Member("c", String(), 1),
+    ),
+)
+_KEYED = Struct(
+    "lab::Keyed",
+    (
+        Member("color", COLOR, 4, key=True),
+        Member("inner", _INNER, 3, key=True),
+        Member("text", String(), 1),
+        Member("flags", _FLAGS, 2, key=True),
+        Member("small", _SMALL, 0, key=True),
+    ),
+)
+_KEYED_ROWS = [
+    {
+        "color": "BLUE",
+        "inner": {"b": 258, "a": 7, "c": "no key"},
+        "text": "nor this",
+        "flags": ["ninth"],
+        "small": "HIGH",
+    }
+]
+
+
+@pytest.mark.parametrize("extensibility", list(Extensibility))
+@pytest.mark.parametrize("version", [1, 2])
+def test_cyclones_library_takes_the_same_keys(version: int, extensibility: Extensibility) -> None:
+    struct = replace(_KEYED, name=f"lab::Keyed{extensibility.value}", extensibility=extensibility)
+    batch = pa.RecordBatch.from_pylist(_KEYED_ROWS, schema=arrow_schema(struct))
+    codec, serializer = Codec(struct), cyclone_library.Serializer(struct)
+    body = _bodies(codec.encode(batch, representation=XCDR[version]))[0][4:]
+    key = _bodies(codec.encode_keys(batch, representation=XCDR[version]))[0][4:]
+    assert key.hex(" ") == serializer.key(body, version=version).hex(" ")
+    hashed = codec.key_hashes(batch, representation=XCDR[version])[0].tobytes()
+    holder = serializer.hashed_key(body, version=version)
+    assert hashed in (holder.ljust(16, b"\0"), hashlib.md5(holder).digest())
+
+
+# --- what is broken, and IDL --------------------------------------------------------------------------
+
+
+@_relaxed(40)
+@given(idl_types.structs())
 def test_printed_idl_reads_back(struct: Struct) -> None:
-    structs_inside = {t for t in walk(struct) if isinstance(t, Struct)}
-    assume(len({t.name for t in structs_inside}) == len(structs_inside))
     assert parse_idl(print_idl(struct))[struct.name] == struct
 
 
-@_RELAXED
-@given(batches(free=True), st.data())
+@_relaxed(100)
+@given(batches(idl_types.FEATURES), st.data())
 def test_damaged_payloads_never_raise(case: tuple[Struct, pa.RecordBatch], data: st.DataObject) -> None:
     struct, batch = case
     codec = Codec(struct)
     version, big_endian = data.draw(st.sampled_from(_FORMS))
-    rows = batch.to_pylist()
-    samples = _gathered([cyclone_bytes(struct, row, version=version, big_endian=big_endian) for row in rows])
+    written = codec.encode(batch, representation=XCDR[version], big_endian=big_endian)
+    samples = _gathered([bytes(written.payload(i)) for i in range(written.count)])
     raw, lengths = samples.data.copy(), samples.all_lengths()
     for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=6)):
         raw[at] = data.draw(st.sampled_from([0, 1, 127, 128, 255]))

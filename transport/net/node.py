@@ -24,6 +24,7 @@ from ..limits import FLOW_CONTROLLER_BYTES_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MA
 from ..log.image import Span
 from ..log.publication_log import PublicationLog
 from ..log.publications import remove
+from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.events import Event, MessageTooLarge
 from ..protocol.participant import Participant, ParticipantConfig
 from ..protocol.policies import PUBLICATION_POLICY, BatchPolicy, PublicationPolicy, ReaderPolicy
@@ -31,6 +32,7 @@ from ..protocol.reading.reader import StatefulReader
 from ..protocol.writing.publication import TERM_LENGTH
 from ..qos import Qos
 from ..structure import NANOSECONDS, VENDOR_ID, Guid, Locator
+from ..types.model import Struct
 from ..wire.samples import U8
 from . import interfaces, peers
 from .on_host import ReadLogs
@@ -68,6 +70,8 @@ class NodeConfig:
     guid_prefix: bytes | None = None
     #: Readers read the publication logs of our writers on this host that let them.
     ipc: bool = False
+    #: Ask for the types of all endpoints of the domain.
+    resolve_types: bool = False
 
 
 def new_guid_prefix() -> bytes:
@@ -133,6 +137,7 @@ class Node:
                 lease_duration=c.lease_duration,
                 message_size_max=c.message_size_max,
                 message_size=self.message_size,
+                resolve_types=c.resolve_types,
             ),
             now=time.monotonic_ns(),
         )
@@ -187,6 +192,9 @@ class Node:
         entity_key: int | None = None,
         resume: Mapping[Guid, int] | None = None,
         policy: ReaderPolicy | None = None,
+        type: Struct | None = None,
+        awaits_types: bool = False,
+        content_filter: ContentFilterProperty | None = None,
     ) -> StatefulReader:
         with self.lock:
             reader = self.participant.create_reader(
@@ -197,6 +205,9 @@ class Node:
                 entity_key=entity_key,
                 resume=resume,
                 policy=policy,
+                type=type,
+                awaits_types=awaits_types,
+                content_filter=content_filter,
                 now=time.monotonic_ns(),
             )
             if self.config.ipc:
@@ -213,6 +224,7 @@ class Node:
         *,
         keyed: bool = False,
         policy: PublicationPolicy = PUBLICATION_POLICY,
+        type: Struct | None = None,
     ) -> PublishingWriter:
         """A writer with a blocking surface; see :class:`PublishingWriter`. Raises UsageError."""
         interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
@@ -225,6 +237,7 @@ class Node:
                 keyed=keyed,
                 policy=policy.flow_control,
                 term_length=_term_length(policy),
+                type=type,
             )
             try:
                 writer = self.participant.create_writer(
@@ -237,6 +250,7 @@ class Node:
                     interceptor=interceptor,
                     flow_control=flow_control,
                     log=named or _publication_log(policy),
+                    type=type,
                     now=time.monotonic_ns(),
                 )
             except BaseException:

@@ -12,12 +12,15 @@ from ..errors import LogError
 from ..log.image import Span
 from ..log.publications import Publications, Published
 from ..log.segment import JSON
+from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.events import Event
 from ..protocol.policies import ReaderPolicy
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.spying import SpyParticipant
 from ..qos import OwnershipKind, Qos, partitions_match
 from ..structure import INFINITE, KIND_READER_NO_KEY, KIND_READER_WITH_KEY, Guid
+from ..types.idl.parser import parse_idl
+from ..types.model import Struct
 from ..wire.samples import U8
 from .on_host import ReadLogs
 
@@ -61,8 +64,11 @@ class SpyNode:
         entity_key: int,
         resume: Mapping[Guid, int],
         policy: ReaderPolicy,
+        type: Struct | None = None,
+        awaits_types: bool = False,
+        content_filter: ContentFilterProperty | None = None,
     ) -> StatefulReader:
-        """The reader; its GUID is known to no writer."""
+        """The reader; its GUID is known to no writer, and so are its type and filter."""
         kind = KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY
         guid = Guid(self.guid_prefix, entity_key.to_bytes(3, "big") + bytes((kind,)))
         self._topic, self._type_name, self._partition = topic, type_name, qos.partition
@@ -137,7 +143,7 @@ class SpyNode:
         except LogError as error:
             _log.debug("%s", error)
             return
-        self.participant.join(writer, offered, now=now)
+        self.participant.join(writer, offered, _struct(about), now=now)
         if self._logs.join(self.participant.reader, writer, log, now=now):
             self._joined.add(writer)
         else:
@@ -160,3 +166,12 @@ def _qos(about: Mapping[str, JSON]) -> Qos:
         ownership=OwnershipKind.EXCLUSIVE if exclusive else OwnershipKind.SHARED,
         ownership_strength=strength if isinstance(strength, int) else 0,
     )
+
+
+def _struct(about: Mapping[str, JSON]) -> Struct | None:
+    idl = about.get("idl")
+    if not isinstance(idl, list):
+        return None
+    text, name = idl
+    found = parse_idl(str(text), "type of a publication")[str(name)]
+    return found if isinstance(found, Struct) else None

@@ -21,6 +21,8 @@ from ..protocol.writing.tethering import Consumer, Tethering, TetherState
 from ..protocol.writing.writer import StatefulWriter
 from ..qos import Qos
 from ..structure import INFINITE, KIND_WRITER_NO_KEY, KIND_WRITER_WITH_KEY, NANOSECONDS, Guid
+from ..types.idl.printer import print_idl
+from ..types.model import Struct
 from ..wire.message import Header
 
 _log = logging.getLogger(__name__)
@@ -77,10 +79,11 @@ class WrittenLogs:
         keyed: bool,
         policy: FlowControlPolicy,
         term_length: int,
+        type: Struct | None,
     ) -> tuple[int | None, PublicationLog | None]:
         """The log of a writer to be, if it is to be found on this host and there is room for it, and its entity key.
 
-        The log tells the GUID of its writer: to readers that know it from discovery, and to spies that do not.
+        The log tells the GUID of its writer, and its type: to readers that know it from discovery, and to spies.
         """
         if not (policy.ipc or policy.spies_simulate_connection):
             return None, None
@@ -91,6 +94,7 @@ class WrittenLogs:
             "topic": topic,
             "type": type_name,
             "keyed": keyed,
+            "idl": None if type is None else [print_idl(type), type.name],
             "ipc": policy.ipc,
             "partition": list(qos.partition),
             "lifespan": qos.lifespan,

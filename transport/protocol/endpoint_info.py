@@ -33,6 +33,18 @@ NO_ABILITIES: Final = Abilities()
 
 
 @dataclass(frozen=True, slots=True)
+class ContentFilterProperty:
+    """What a reader is not to be sent (DDS 1.4 §2.2.2.5.3, RTPS 2.5 §9.6.2.2): the content-filtered topic's name and
+    the topic it filters, the filter's language, its expression and the expression's parameters."""
+
+    name: str
+    related_topic: str
+    filter_class: str
+    expression: str
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointInfo:
     """A remote endpoint, as discovery found it."""
 

@@ -4,10 +4,12 @@ Invariants
 * ``routes[writer]`` lists exactly the readers of ours that are matched with that writer.
 * An endpoint of ours is matched with another one iff both are known, their topics are equal,
   ``matching.mismatches`` finds nothing and the other has an address that can be sent to.
+* While the other's type is being looked up, one that was not matched waits, and one that was stays matched.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +20,7 @@ from .discovery.liveliness import Liveliness
 from .discovery.matching import mismatches, usable_multicast, usable_unicast
 from .discovery.participant_data import ParticipantData
 from .discovery.spdp import RemoteParticipant
+from .discovery.type_matching import TypeMatching
 from .policies import BatchWire
 from .reading.reader import StatefulReader, WriterInfo
 from .writing.writer import ReaderInfo, StatefulWriter
@@ -34,6 +37,8 @@ class _Local:
     endpoint: StatefulReader | StatefulWriter
     matched: dict[Guid, WriterInfo | ReaderInfo] = field(default_factory=dict)
     incompatible: dict[Guid, tuple[str, ...]] = field(default_factory=dict)
+    #: It has no type of its own, and is not matched with a writer whose type it could still be told.
+    awaits_types: bool = False
 
 
 class LocalEndpoints:
@@ -44,6 +49,7 @@ class LocalEndpoints:
         own: ParticipantData,
         remotes: Mapping[bytes, RemoteParticipant],
         liveliness: Liveliness,
+        types: TypeMatching,
         *,
         multicast: bool,
         emit: Callable[[events.Event], None],
@@ -55,9 +61,11 @@ class LocalEndpoints:
         self._own = own
         self._remotes = remotes
         self._liveliness = liveliness
+        self._types = types
         self._multicast = multicast
         self._emit = emit
         self._locals: dict[Guid, _Local] = {}
+        self._topics: Counter[str] = Counter()
 
     # --- ours come and go -------------------------------------------------------------------------
 
@@ -71,9 +79,10 @@ class LocalEndpoints:
         others: Iterable[EndpointData],
         *,
         now: int,
+        awaits_types: bool = False,
     ) -> None:
         """A new endpoint of ours; ``others`` are the remote ones known so far."""
-        new = _Local(data, endpoint)
+        new = _Local(data, endpoint, awaits_types=awaits_types)
         for other in others:
             self._consider(new, other, now)
         # Endpoints of one participant match each other, by way of its own unicast address.
@@ -81,12 +90,14 @@ class LocalEndpoints:
             self._consider(new, own.data, now)
             self._consider(own, data, now)
         self._locals[data.guid] = new
+        self._topics[data.topic] += 1
 
     def remove(self, guid: Guid) -> EndpointData | None:
         """One of ours goes; None if there is no such one."""
         local = self._locals.pop(guid, None)
         if local is None:
             return None
+        self._topics -= Counter((local.data.topic,))
         for other in list(local.matched):
             self._unmatch(local, other)
         self.lose(guid)
@@ -109,6 +120,10 @@ class LocalEndpoints:
         local = self._locals.get(guid)
         return None if local is None else local.data
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether one of ours is on that topic."""
+        return self._topics[topic] > 0
+
     def topic_of(self, writer: Guid) -> str:
         """The topic a matched writer, or one of ours, writes."""
         if (own := self.own(writer)) is not None:
@@ -128,7 +143,11 @@ class LocalEndpoints:
             return
         unicast, multicast = self._addresses(other)
         writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
-        reasons = mismatches(writer, reader) or (() if unicast else _NO_ADDRESS)
+        of_types = self._types.mismatches(writer, reader, awaits_type=local.awaits_types)
+        reasons = mismatches(writer, reader, of_types or ()) or (() if unicast else _NO_ADDRESS)
+        if of_types is None and not reasons and other.guid not in local.matched:
+            local.incompatible.pop(other.guid, None)
+            return
         if reasons:
             known = local.incompatible.get(other.guid)
             self._drop(local, other.guid)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..limits import EVENTS_MAX, MESSAGE_SIZE_LEAST, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..limits import EVENTS_MAX, MESSAGE_SIZE_LEAST
 from ..qos import DataRepresentation, LivelinessKind, Qos
 from ..structure import (
     ENTITYID_P2P_MESSAGE_READER,
@@ -22,16 +22,20 @@ from ..structure import (
     ENTITYID_SEDP_PUBLICATIONS_WRITER,
     ENTITYID_SEDP_SUBSCRIPTIONS_READER,
     ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
+    ENTITYID_TYPE_LOOKUP_REPLY_READER,
+    ENTITYID_TYPE_LOOKUP_REPLY_WRITER,
+    ENTITYID_TYPE_LOOKUP_REQUEST_READER,
+    ENTITYID_TYPE_LOOKUP_REQUEST_WRITER,
     KIND_READER_NO_KEY,
     KIND_READER_WITH_KEY,
     KIND_WRITER_NO_KEY,
     KIND_WRITER_WITH_KEY,
-    NANOSECONDS,
     SPDP_MULTICAST_ADDRESS,
     Guid,
     Locator,
     spdp_multicast_port,
 )
+from ..types.model import Struct
 from ..wire.compressed import CODECS
 from ..wire.samples import U8, Run
 from . import events
@@ -41,12 +45,17 @@ from .discovery.liveliness import Liveliness
 from .discovery.participant_data import ParticipantData
 from .discovery.sedp import Sedp
 from .discovery.spdp import Change, RemoteParticipant, Spdp
-from .endpoint_info import Abilities
+from .discovery.type_library import KnownType, TypeLibrary
+from .discovery.type_lookup import TypeLookup
+from .discovery.type_lookup_service import TypeLookupService
+from .discovery.type_matching import TypeMatching
+from .endpoint_info import Abilities, ContentFilterProperty
 from .endpoints import LocalEndpoints
 from .events import Event
 from .message_receiver import MessageReceiver
 from .outgoing import Datagram, Outgoing
 from .packing import pack
+from .participant_config import ParticipantConfig, RemoteEndpoint, listed
 from .policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
 from .reading.reader import StatefulReader
 from .writing.asynchronous import AsynchronousPublishing
@@ -55,44 +64,10 @@ from .writing.flow_control import FlowControl, flow_control_of
 from .writing.publication import PublicationLog
 from .writing.writer import StatefulWriter
 
+__all__ = ["Participant", "ParticipantConfig", "RemoteEndpoint"]
+
 _ENTITY_KEY_MAX: Final = (1 << 24) - 1
 _READER_REPRESENTATIONS: Final = (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
-
-
-@dataclass(frozen=True, slots=True)
-class ParticipantConfig:
-    """Who we are and where we can be reached. Durations are nanoseconds.
-
-    ``peers`` are announced to by unicast; ``announce_multicast`` says whether to use multicast at all.
-    """
-
-    guid_prefix: bytes
-    domain: int = 0
-    name: str = ""
-    metatraffic_unicast: tuple[Locator, ...] = ()
-    metatraffic_multicast: tuple[Locator, ...] = ()
-    default_unicast: tuple[Locator, ...] = ()
-    default_multicast: tuple[Locator, ...] = ()
-    peers: tuple[Locator, ...] = ()
-    announce_multicast: bool = True
-    lease_duration: int = 10 * NANOSECONDS
-    #: A longer RTPS message is dropped; our writers send none that is longer than ``message_size``.
-    message_size_max: int = UDP_PAYLOAD_MAX
-    message_size: int = MESSAGE_SIZE_MAX
-    properties: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteEndpoint:
-    """A remote reader or writer, for listing."""
-
-    guid: Guid
-    kind: str  # "reader" or "writer"
-    topic: str
-    type_name: str
-    qos: Qos
-    participant_name: str
-    vendor: bytes
 
 
 class Participant:
@@ -124,21 +99,37 @@ class Participant:
         discovery_size = min(config.message_size, MESSAGE_SIZE_LEAST)
         self._sedp = Sedp(self.prefix, message_size=discovery_size, now=now)
         self._liveliness = Liveliness(self.prefix, self._spdp.remotes, now=now)
+        self._library = TypeLibrary()
+        self._lookup = TypeLookup(self._library, self.drops)
+        self._types = TypeLookupService(
+            self.prefix,
+            self._library,
+            self._lookup,
+            self._spdp.remotes,
+            self.drops,
+            message_size=discovery_size,
+            now=now,
+        )
         #: Built-in endpoints of ours, each with the entity id of its counterpart.
         self._builtin_readers = (
             (self._sedp.publications_reader, ENTITYID_SEDP_PUBLICATIONS_WRITER),
             (self._sedp.subscriptions_reader, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER),
             (self._liveliness.reader, ENTITYID_P2P_MESSAGE_WRITER),
+            (self._types.request_reader, ENTITYID_TYPE_LOOKUP_REQUEST_WRITER),
+            (self._types.reply_reader, ENTITYID_TYPE_LOOKUP_REPLY_WRITER),
         )
         self._builtin_writers = (
             (self._sedp.publications_writer, ENTITYID_SEDP_PUBLICATIONS_READER),
             (self._sedp.subscriptions_writer, ENTITYID_SEDP_SUBSCRIPTIONS_READER),
             (self._liveliness.writer, ENTITYID_P2P_MESSAGE_READER),
+            (self._types.request_writer, ENTITYID_TYPE_LOOKUP_REQUEST_READER),
+            (self._types.reply_writer, ENTITYID_TYPE_LOOKUP_REPLY_READER),
         )
         self._endpoints = LocalEndpoints(
             self._data,
             self._spdp.remotes,
             self._liveliness,
+            TypeMatching(self.prefix, self._library, self._lookup),
             multicast=config.announce_multicast,
             emit=self._emit,
         )
@@ -175,12 +166,18 @@ class Participant:
         entity_key: int | None = None,
         resume: Mapping[Guid, int] | None = None,
         policy: ReaderPolicy | None = None,
+        type: Struct | None = None,
+        awaits_types: bool = False,
+        content_filter: ContentFilterProperty | None = None,
     ) -> StatefulReader:
         """A reader of a topic. ``entity_key`` (24 bits) makes its GUID the same again after a restart;
-        ``resume``: the highest sequence number already had from each writer. Raises UsageError."""
+        ``resume``: the highest sequence number already had from each writer; ``type`` is announced, and told to who
+        asks for it; ``awaits_types``: without one, match a writer only when its type is known, or will never be;
+        ``content_filter``: what the reader would drop, writers need not send. Raises UsageError."""
         if not qos.data_representation:
             qos = replace(qos, data_representation=_READER_REPRESENTATIONS)
         guid = self._new_guid(KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY, entity_key)
+        information = None if type is None else self._library.offer(type)
         policy = policy or ReaderPolicy()
         reader = StatefulReader(guid, qos, policy=policy, resume=resume)
         self._agenda.add(reader)
@@ -191,9 +188,16 @@ class Participant:
             no_positive_acks=policy.disable_positive_acks,
             status_messages=True,
         )
-        data = EndpointData(guid, topic, type_name, qos, abilities=abilities)
-        self._sedp.announce(data, now=now)
-        self._endpoints.add(data, reader, self._sedp.endpoints(), now=now)
+        data = EndpointData(
+            guid,
+            topic,
+            type_name,
+            qos,
+            abilities=abilities,
+            type_information=information,
+            content_filter=content_filter,
+        )
+        self._introduce(data, reader, now, awaits_types=awaits_types)
         return reader
 
     def create_writer(
@@ -209,12 +213,15 @@ class Participant:
         interceptor: Interceptor | None = None,
         flow_control: FlowControl | None = None,
         log: PublicationLog | None = None,
+        type: Struct | None = None,
     ) -> StatefulWriter:
         """A writer of a topic; ``flow_control`` by default as the policy names it, ``log`` holds what is published
-        and is told to readers on this host if it has a name. Raises UsageError."""
+        and is told to readers on this host if it has a name; ``type`` is announced, and told to who asks for it.
+        Raises UsageError."""
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
         guid = self._new_guid(KIND_WRITER_WITH_KEY if keyed else KIND_WRITER_NO_KEY, entity_key)
+        information = None if type is None else self._library.offer(type)
         writer = StatefulWriter(
             guid,
             qos,
@@ -238,13 +245,30 @@ class Participant:
             publication_log="" if log is None or log.path is None else log.path.name,
             publication_token=0 if log is None or log.path is None else log.token,
         )
-        data = EndpointData(guid, topic, type_name, qos, abilities=abilities)
+        data = EndpointData(guid, topic, type_name, qos, abilities=abilities, type_information=information)
         self._liveliness.add_local(data, now=now)
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
-        self._sedp.announce(data, now=now)
-        self._endpoints.add(data, writer, self._sedp.endpoints(), now=now)
+        self._introduce(data, writer, now)
         return writer
+
+    def _introduce(
+        self,
+        data: EndpointData,
+        endpoint: StatefulReader | StatefulWriter,
+        now: int,
+        *,
+        awaits_types: bool = False,
+    ) -> None:
+        """Announce an endpoint of ours, and match it."""
+        self._sedp.announce(data, now=now)
+        others = self._sedp.endpoints()
+        if not self.config.resolve_types:
+            for other in others:
+                if other.topic == data.topic:
+                    self._lookup.watch(other, now=now)
+        self._endpoints.add(data, endpoint, others, now=now, awaits_types=awaits_types)
+        self._look_up(now)
 
     @property
     def readers(self) -> list[StatefulReader]:
@@ -257,6 +281,8 @@ class Participant:
         if data is None:
             raise UsageError(f"no endpoint {guid} here")
         self._sedp.withdraw(data, now=now)
+        if data.type_information is not None:
+            self._library.withdraw(data.type_information)
         if data.is_writer:
             del self._writers[guid.entity]
             self._flow.forget(guid)
@@ -330,7 +356,7 @@ class Participant:
         if self._closed:
             return None
         timers = [self._spdp.get_timer(), self._liveliness.get_timer(), self._flow.get_timer()]
-        timers.append(self._agenda.get_timer())
+        timers += [self._agenda.get_timer(), self._lookup.get_timer()]
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
@@ -339,12 +365,15 @@ class Participant:
             return
         self._spdp.handle_timer(now)
         for remote in self._spdp.expired(now=now):
-            self._lose(remote, expired=True)
+            self._lose(remote, now, expired=True)
         self._note_writes()
         self._liveliness.handle_timer(now)
         for guid in self._liveliness.lost(now=now):
             self._emit(events.LivelinessLost(guid, self._endpoints.topic_of(guid)))
         self._agenda.handle_timer(now)
+        if (timer := self._lookup.get_timer()) is not None and timer <= now:
+            self._lookup.handle_timer(now)
+            self._look_up(now)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -383,21 +412,18 @@ class Participant:
     @property
     def remote_endpoints(self) -> list[RemoteEndpoint]:
         """All readers and writers of all remote participants."""
-        found = []
-        for data in self._sedp.endpoints():
-            participant = self._spdp.remotes[data.guid.prefix].data
-            found.append(
-                RemoteEndpoint(
-                    data.guid,
-                    "writer" if data.is_writer else "reader",
-                    data.topic,
-                    data.type_name,
-                    data.qos,
-                    participant.name,
-                    participant.vendor,
-                )
-            )
-        return found
+        remotes = self._spdp.remotes
+        return [listed(data, remotes[data.guid.prefix].data) for data in self._sedp.endpoints()]
+
+    def type_of(self, guid: Guid) -> Struct | None:
+        """The type of a remote endpoint, once it is known."""
+        known = self._lookup.known(guid)
+        return known.struct if isinstance(known, KnownType) else None
+
+    def type_failure(self, guid: Guid) -> str | None:
+        """Why the type of a remote endpoint is not, and will not be, known."""
+        known = self._lookup.known(guid)
+        return known if isinstance(known, str) else None
 
     def qos_of(self, guid: Guid) -> Qos | None:
         """The QoS of an endpoint, remote or ours; None if it is unknown."""
@@ -431,10 +457,11 @@ class Participant:
         if remote is None or change is Change.NONE:
             return
         if change is Change.DISPOSED:
-            self._lose(remote, expired=False)
+            self._lose(remote, now, expired=False)
             return
         self._sedp.match(remote, now=now)
         self._liveliness.match(remote, now=now)
+        self._types.match(remote, now=now)
         for reader, writer_id in self._builtin_readers:
             guid = Guid(remote.prefix, writer_id)
             if guid in reader.writers:
@@ -446,10 +473,12 @@ class Participant:
                 if data.guid.prefix == remote.prefix:
                     self._endpoints.consider(data, now=now)
 
-    def _lose(self, remote: RemoteParticipant, *, expired: bool) -> None:
+    def _lose(self, remote: RemoteParticipant, now: int, *, expired: bool) -> None:
         for data in self._sedp.forget(remote.prefix):
+            self._lookup.forget(data.guid)
             self._endpoints.lose(data.guid)
             self._emit(events.EndpointLost(data))
+        self._lookup.leave(remote.prefix)
         for reader, writer_id in self._builtin_readers:
             guid = Guid(remote.prefix, writer_id)
             if self._endpoints.routes.pop(guid, None) is not None:
@@ -459,13 +488,26 @@ class Participant:
             if guid in writer.readers:
                 writer.unmatch_reader(guid)
         self._emit(events.ParticipantLost(remote.data, expired))
+        self._look_up(now)  # another may have the types it was asked for
 
     def _on_builtin_samples(self, now: int) -> None:
         self._liveliness.take(self.drops, now=now)
         for change in self._sedp.take(self.drops):
             if change.known:
                 self._emit(events.EndpointDiscovered(change.data))
+                if self.config.resolve_types or self._endpoints.has_topic(change.data.topic):
+                    self._lookup.watch(change.data, now=now)
                 self._endpoints.consider(change.data, now=now)
             else:
+                self._lookup.forget(change.data.guid)
                 self._endpoints.lose(change.data.guid)
                 self._emit(events.EndpointLost(change.data))
+        self._types.take(now=now)
+        self._look_up(now)
+
+    def _look_up(self, now: int) -> None:
+        """Ask for types that are wanted, and match those whose type has become known, or will not be."""
+        self._types.ask(now=now)
+        for guid in self._lookup.take_settled():
+            if (data := self._sedp.endpoint(guid)) is not None:
+                self._endpoints.consider(data, now=now)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from ..errors import DropReason
 from ..qos import Qos
 from ..structure import Guid
+from ..types.model import Struct
 from ..wire.samples import U8
 from .endpoint_info import WriterInfo
 from .events import Event, Matched, Unmatched
@@ -33,21 +34,25 @@ class SpyParticipant:
         self.hears_itself = True
         self._topic = topic
         self._qos: dict[Guid, Qos] = {}
+        self._types: dict[Guid, Struct] = {}
         self._events: deque[Event] = deque()
         self._receiver = MessageReceiver(guid.prefix, self, {}, {}, self.drops)
 
-    def join(self, writer: Guid, qos: Qos, *, now: int) -> None:
-        """Look at a writer from now on; ``qos``: what it offers."""
+    def join(self, writer: Guid, qos: Qos, type: Struct | None = None, *, now: int) -> None:
+        """Look at a writer from now on; ``qos``: what it offers, ``type``: what it tells of its type."""
         info = WriterInfo(writer, (), (), reliable=False, transient_local=False)
         self.reader.match_writer(info, now=now)
         self.routes[writer] = [self.reader]
         self._qos[writer] = qos
+        if type is not None:
+            self._types[writer] = type
         self._events.append(Matched(self.reader.guid, writer, self._topic, (), ()))
 
     def leave(self, writer: Guid) -> None:
         """It is gone."""
         self.reader.unmatch_writer(writer)
         del self.routes[writer], self._qos[writer]
+        self._types.pop(writer, None)
         self._events.append(Unmatched(self.reader.guid, writer, self._topic))
 
     def receive(self, data: U8, spans: Sequence[Span], *, now: int) -> None:
@@ -58,6 +63,10 @@ class SpyParticipant:
 
     def qos_of(self, writer: Guid) -> Qos | None:
         return self._qos.get(writer)
+
+    def type_of(self, writer: Guid) -> Struct | None:
+        """As of a participant."""
+        return self._types.get(writer)
 
     def next_event(self) -> Event | None:
         """The oldest event not fetched yet."""

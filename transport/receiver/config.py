@@ -45,9 +45,16 @@ class ReceiverConfig:
     keyed: bool
     qos: Qos = field(default_factory=Qos)
     policy: ReaderPolicy = field(default_factory=ReaderPolicy)
-    #: IDL and name of the topic's struct, for QoS policies that look at instances; None: the wire's key hashes
-    #: are all there is to tell them apart.
-    key_type: tuple[str, str] | None = None
+    #: IDL of the topic's struct and its name, where it is known.
+    type: tuple[str, str] | None = None
+    #: Whether peers are told the type, and not its name alone.
+    announces_type: bool = False
+    #: Whether a QoS policy looks at instances; without a type the wire's key hashes are all that tells them apart.
+    tells_instances: bool = False
+    #: Whether to record the types that writers tell: columns were given, and what type they make is a guess.
+    records_writer_types: bool = False
+    #: Expression and parameters of a content filter, for writers that filter. What comes all the same is kept.
+    filter: tuple[str, tuple[str, ...]] | None = None
     accept_writer_removed_batch_samples: bool = False
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
@@ -83,7 +90,10 @@ class ReceiverConfig:
         qos["type_consistency"] = TypeConsistency(**consistency)
         congestion_control = CongestionControlPolicy(**raw["policy"].pop("congestion_control"))
         raw["policy"] = ReaderPolicy(**raw["policy"], congestion_control=congestion_control)
-        raw["key_type"] = None if raw["key_type"] is None else tuple(raw["key_type"])
+        if raw["type"] is not None:
+            raw["type"] = tuple(raw["type"])
+        if raw["filter"] is not None:
+            raw["filter"] = (raw["filter"][0], tuple(raw["filter"][1]))
         node = raw["node"]
         node["peers"] = tuple(node["peers"])
         node["guid_prefix"] = None if node["guid_prefix"] is None else bytes.fromhex(node["guid_prefix"])

@@ -31,15 +31,18 @@ from ..log.stream_log import StreamLog
 from ..net.congestion_controls import load_congestion_control
 from ..net.node import Node, new_guid_prefix
 from ..net.spy_node import SpyNode
+from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.events import IncompatibleQos, LivelinessLost, Matched, Unmatched
 from ..protocol.reading.reader_cache import ReaderCache
 from ..protocol.reading.received_stream import NO_POSITIONS
 from ..protocol.statuses import ReaderStatuses
 from ..structure import INFINITE
+from ..types.model import Struct
 from ..wire.samples import Run
 from .config import ReceiverConfig
 from .consumption import Consumed, Consumption
 from .keys import InstanceKeys
+from .writer_types import WriterTypes
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -88,6 +91,7 @@ class Host:
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
         #: Of what is consumed only once Spark has committed it; None: it is when it is in the log.
         self._consumption = Consumption() if config.consumption == "committed" else None
+        self._writer_types: WriterTypes | None = None
         self._streams_shown = 0
         self._said_disk_full = False
         self._housekeeping_at = 0
@@ -107,6 +111,7 @@ class Host:
             self.node = SpyNode(self.config.node.domain, prefix)
         else:
             self.node = Node(replace(self.config.node, guid_prefix=prefix)).open()
+        struct = self._struct()
         self.reader = self.node.create_reader(
             self.config.topic,
             self.config.type_name,
@@ -115,17 +120,22 @@ class Host:
             entity_key=READER_ENTITY_KEY,
             resume=dict(self.log.writers),
             policy=self.config.policy,
+            type=struct if self.config.announces_type else None,
+            awaits_types=self.config.records_writer_types,
+            content_filter=self._content_filter(),
         )
         self.reader.congestion_control = congestion_control
         self.reader.consumption_held = self._consumption is not None
         self.cache = ReaderCache(
             self.config.qos,
-            keys=InstanceKeys(self.config.key_type) if self.config.keyed else None,
+            keys=InstanceKeys(struct if self.config.tells_instances else None) if self.config.keyed else None,
             writer_qos=self.node.participant.qos_of,
             accept_writer_removed_batch_samples=self.config.accept_writer_removed_batch_samples,
         )
         # Half a log may wait for Spark to commit it; a sample must find room in the other half.
         self.reader.sample_size_max = min(self.reader.sample_size_max, self.log.max_bytes // _SAMPLE_PART)
+        if self.config.records_writer_types:
+            self._writer_types = WriterTypes(self.directory, self.node.participant.type_of)
         self._statuses = ReaderStatuses(self.reader.guid)
         self.counters = Counters.create(self.directory / COUNTERS_FILE)
         c = self.counters.counter
@@ -140,6 +150,23 @@ class Host:
         self._nobody_at = time.monotonic_ns() + _NOBODY_NS
         self.node.before_receive = self._set_window
         self.node.on_received = self._append_delivered
+
+    def _struct(self) -> Struct | None:
+        if self.config.type is None or not (self.config.announces_type or self.config.tells_instances):
+            return None
+        from ..types.idl.parser import parse_idl
+
+        idl, name = self.config.type
+        struct = parse_idl(idl, "type of the topic")[name]
+        assert isinstance(struct, Struct)
+        return struct
+
+    def _content_filter(self) -> ContentFilterProperty | None:
+        if self.config.filter is None:
+            return None
+        expression, parameters = self.config.filter
+        topic = self.config.topic
+        return ContentFilterProperty(f"{topic} filtered", topic, "DDSSQL", expression, parameters)
 
     def run(self) -> None:
         """The duty cycle, until :meth:`stop`."""
@@ -214,6 +241,8 @@ class Host:
 
     def _append(self, run: Run | None, whole: Consumed, reception: int) -> bool:
         """Append what is kept of a delivered run; False: there is no room."""
+        if run is not None and self._writer_types is not None:
+            self._writer_types.note(run.writer)
         try:
             taken = run is None or self.log.append(run, reception=reception)
         except LogFullError as error:

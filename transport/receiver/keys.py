@@ -10,7 +10,6 @@ import pyarrow as pa
 from ..qos import DataRepresentation
 from ..types.arrow import arrow_schema
 from ..types.cdr.codec import Codec
-from ..types.idl.parser import parse_idl
 from ..types.model import Struct
 from ..wire.samples import KEY_ONLY, U8, Run, Samples
 
@@ -18,16 +17,14 @@ _CDR2_BE: Final = 0x06
 
 
 class InstanceKeys:
-    """Key hashes of the samples of a keyed topic; ``key_type`` is IDL and the name of the struct in it.
+    """Key hashes of the samples of a keyed topic.
 
-    Without a type, what has no key hash of its own is all one instance.
+    Without its type, what has no key hash of its own is all one instance.
     """
 
-    def __init__(self, key_type: tuple[str, str] | None) -> None:
+    def __init__(self, struct: Struct | None) -> None:
         self._codec: Codec | None = None
-        if key_type is not None:
-            struct = parse_idl(key_type[0], "type of the topic")[key_type[1]]
-            assert isinstance(struct, Struct)
+        if struct is not None:
             columns = pa.schema([arrow_schema(struct).field(m.name) for m in struct.members if m.key])
             self._codec = Codec(struct, arrow_schema=columns)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..errors import TypeDefinitionError
-from .model import Array, Extensibility, Sequence, Struct, Type
+from .model import Array, Extensibility, Map, Sequence, Struct, Type, Union, resolve
 
 
 def key_struct(struct: Struct) -> Struct | None:
@@ -19,19 +20,32 @@ def key_struct(struct: Struct) -> Struct | None:
         if member.optional:
             raise TypeDefinitionError(f"{struct.name}: the key member {member.name!r} cannot be @optional")
         members.append(replace(member, type=_key_of(member.type)))
-    return replace(struct, members=tuple(members))
+    return replace(struct, members=tuple(members), base=None)
 
 
 def _key_of(t: Type) -> Type:
-    """A struct that is itself a key member: of its own key members, or of all if it names none."""
-    if isinstance(t, Sequence | Array):
-        return replace(t, element=_key_of(t.element))
+    """A struct that is itself a key member: of its own key members, or of all if it names none. Of a union the
+    discriminator if that is @key, else all."""
+    t = resolve(t)
     if isinstance(t, Struct):
         own = key_struct(t)
         if own is not None:
             return own
         members = (replace(m, type=_key_of(m.type), key=not m.optional) for m in t.members)
-        return replace(t, members=tuple(members))
+        return replace(t, members=tuple(members), base=None)
+    if isinstance(t, Union) and t.key:
+        return replace(t, cases=())
+    return _each(t, _key_of)
+
+
+def _each(t: Type, change: Callable[[Type], Type]) -> Type:
+    """The type with the types in it changed, if it is a collection or a union."""
+    if isinstance(t, Sequence | Array):
+        return replace(t, element=change(t.element))
+    if isinstance(t, Map):
+        return replace(t, key=change(t.key), value=change(t.value))
+    if isinstance(t, Union):
+        return replace(t, cases=tuple(replace(case, type=change(case.type)) for case in t.cases))
     return t
 
 
@@ -39,15 +53,18 @@ def key_holder(struct: Struct) -> Struct | None:
     """The type whose big-endian form makes the key hash: everything final, members by id
     (XTypes 1.3 §7.6.8.3.1)."""
     key = key_struct(struct)
-    return None if key is None else _final(key)
+    return None if key is None else _final_struct(key)
 
 
-def _final(struct: Struct) -> Struct:
-    def inner(t: Type) -> Type:
-        if isinstance(t, Sequence | Array):
-            return replace(t, element=inner(t.element))
-        return _final(t) if isinstance(t, Struct) else t
-
+def _final_struct(struct: Struct) -> Struct:
     members = sorted(struct.members, key=lambda member: member.id)
-    members = [replace(member, type=inner(member.type)) for member in members]
-    return replace(struct, members=tuple(members), extensibility=Extensibility.FINAL)
+    members = [replace(member, type=_final(member.type)) for member in members]
+    return replace(struct, members=tuple(members), base=None, extensibility=Extensibility.FINAL)
+
+
+def _final(t: Type) -> Type:
+    t = resolve(t)
+    if isinstance(t, Struct):
+        return _final_struct(t)
+    t = _each(t, _final)
+    return replace(t, extensibility=Extensibility.FINAL) if isinstance(t, Union) else t

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..limits import PARAMETERS_MAX, PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
+from ..limits import FILTER_PARAMETERS_MAX, PARAMETERS_MAX, PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
 from ..structure import LOCATOR_KIND_UDPV4, LOCATOR_KIND_UDPV6, Guid, Locator
 from .ntp import duration_from_ntp, duration_to_ntp
 from .numbers import pair
@@ -84,6 +84,8 @@ PID_TYPE_OBJECT_V1: Final = 0x0072
 PID_DATA_REPRESENTATION: Final = 0x0073
 PID_TYPE_CONSISTENCY_ENFORCEMENT: Final = 0x0074
 PID_TYPE_INFORMATION: Final = 0x0075
+#: RTI's: what PID_TYPE_OBJECT_V1 holds, compressed.
+PID_TYPE_OBJECT_COMPRESSED: Final = 0x8021
 
 #: Bits of a parameter id (RTPS 2.5 §9.6.3): a vendor's own; drop the whole list if not understood.
 PID_VENDOR_SPECIFIC: Final = 0x8000
@@ -374,13 +376,51 @@ def encode_properties(properties: Iterable[tuple[str, str]], little_endian: bool
     return _U32[little_endian].pack(len(strings) // 2) + b"".join(strings)
 
 
+def decode_type_consistency(value: bytes, little_endian: bool) -> tuple[int, tuple[bool, ...]]:
+    """The kind, and the five flags of TypeConsistencyEnforcementQosPolicy in their order; no flags if they are
+    missing, as senders of XTypes 1.1 leave them (XTypes 1.3 §7.6.3.4.1)."""
+    _need(value, 2, "type consistency")
+    kind = int.from_bytes(value[:2], "little" if little_endian else "big")
+    flags = tuple(byte != 0 for byte in value[2:7])
+    return kind, flags if len(flags) == 5 else ()
+
+
+def encode_type_consistency(kind: int, flags: Iterable[bool], little_endian: bool = True) -> bytes:
+    return kind.to_bytes(2, "little" if little_endian else "big") + bytes(flags) + b"\x00"
+
+
+def decode_content_filter(
+    value: bytes, little_endian: bool
+) -> tuple[tuple[str, str, str, str], tuple[str, ...]]:
+    """ContentFilterProperty_t: the four strings, and the expression's parameters (RTPS 2.5 §9.6.2.2)."""
+    texts, at = _strings_from(value, 0, 4, little_endian)
+    count = decode_u32(value[at : at + 4], little_endian)
+    if count > FILTER_PARAMETERS_MAX:
+        raise DecodeError(DropReason.OVER_LIMIT, f"{count} parameters of a filter")
+    name, related, filter_class, expression = texts
+    parameters = _strings_at(value, at + 4, count, little_endian)
+    return (name, related, filter_class, expression), tuple(parameters)
+
+
+def encode_content_filter(
+    texts: tuple[str, str, str, str], parameters: Iterable[str], little_endian: bool = True
+) -> bytes:
+    strings = b"".join(encode_string(text, little_endian) for text in texts)
+    return strings + encode_strings(parameters, little_endian)
+
+
 def _strings_at(value: bytes, at: int, count: int, little_endian: bool) -> list[str]:
+    return _strings_from(value, at, count, little_endian)[0]
+
+
+def _strings_from(value: bytes, at: int, count: int, little_endian: bool) -> tuple[list[str], int]:
+    """So many strings, and where the last one ends with its padding."""
     _need(value, at + 4 * count, "string sequence")  # before any loop: a string takes 4 bytes at least
     strings: list[str] = []
     for _ in range(count):
         text, at = _string_at(value, at, little_endian)
         strings.append(text)
-    return strings
+    return strings, at
 
 
 def _string_at(value: bytes, at: int, little_endian: bool) -> tuple[str, int]:

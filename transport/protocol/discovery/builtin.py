@@ -24,6 +24,11 @@ BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_
 _SN_CLOCK_SHIFT: Final = 20
 
 
+def first_sn(now: int) -> int:
+    """Of the samples of a built-in writer."""
+    return max(1, now >> _SN_CLOCK_SHIFT)
+
+
 def builtin_writer(
     prefix: bytes, entity: bytes, *, message_size: int = MESSAGE_SIZE_MAX, now: int
 ) -> StatefulWriter:
@@ -32,7 +37,7 @@ def builtin_writer(
         BUILTIN_QOS,
         policy=BUILTIN_POLICY,
         message_size=message_size,
-        first_sn=max(1, now >> _SN_CLOCK_SHIFT),
+        first_sn=first_sn(now),
     )
 
 

@@ -17,6 +17,8 @@ from ...qos import (
     PresentationScope,
     Qos,
     ReliabilityKind,
+    TypeConsistency,
+    TypeConsistencyKind,
 )
 from ...structure import (
     ENTITYID_PARTICIPANT,
@@ -27,8 +29,11 @@ from ...structure import (
     is_builtin,
     is_writer,
 )
+from ...types.model import Struct
+from ...types.xtypes.information import TypeInformation, decode_type_information, encode_type_information
+from ...types.xtypes.type_object_v1 import decompress_type_object, struct_of_v1
 from ...wire import parameters as p
-from ..endpoint_info import NO_ABILITIES, Abilities
+from ..endpoint_info import NO_ABILITIES, Abilities, ContentFilterProperty
 from .participant_data import locators_of, refuse_not_understood, required
 
 #: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max, u32 term window. Other vendors skip it.
@@ -36,6 +41,8 @@ _PID_ABILITIES: Final = 0x8A01
 _BATCHES, _NO_POSITIVE_ACKS, _STATUS_MESSAGES = 0x1, 0x8, 0x10
 #: Ours: u64 token, and the name of the publication log as a string.
 _PID_PUBLICATION_LOG: Final = 0x8A02
+#: Types that another one is made of are listed up to here, so that an announcement fits one small datagram.
+_DEPENDENTS_ANNOUNCED: Final = 8
 _CODECS: Final = {0x2: "lz4", 0x4: "zstd"}
 
 _UNDERSTOOD: Final = frozenset(
@@ -76,12 +83,29 @@ _UNDERSTOOD: Final = frozenset(
         p.PID_ENTITY_NAME,
         p.PID_PROPERTY_LIST,
         p.PID_KEY_HASH,
-        # Types are compared by name, so the objects behind the names need not be understood.
+        p.PID_CONTENT_FILTER_PROPERTY,
+        # Who does not understand a type compares its name.
         p.PID_TYPE_ID_V1,
         p.PID_TYPE_OBJECT_V1,
         p.PID_TYPE_INFORMATION,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TypeObjectV1:
+    """A TypeObject as XTypes 1.1 announces it, and RTI Connext compressed; it is read when somebody wants the type."""
+
+    value: bytes
+    little_endian: bool
+    compressed: bool
+
+    def struct(self) -> Struct:
+        """Raises DecodeError."""
+        value = self.value
+        if self.compressed:
+            value = decompress_type_object(value, self.little_endian)
+        return struct_of_v1(value, self.little_endian)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +119,31 @@ class EndpointData:
     unicast: tuple[Locator, ...] = ()  # none: the participant's default ones
     multicast: tuple[Locator, ...] = ()
     abilities: Abilities = NO_ABILITIES
+    type_information: TypeInformation | None = None
+    type_object_v1: TypeObjectV1 | None = None
+    content_filter: ContentFilterProperty | None = None
+    #: Why the type information that was there is of no use.
+    type_error: str = ""
 
     @property
     def is_writer(self) -> bool:
         return is_writer(self.guid.entity)
+
+    @property
+    def type_object(self) -> Struct | None:
+        """The type, if the announcement itself holds it: made anew each time."""
+        try:
+            return None if self.type_object_v1 is None else self.type_object_v1.struct()
+        except DecodeError:
+            return None
 
 
 def encode_endpoint(data: EndpointData) -> bytes:
     """The payload of an SEDP sample, encapsulation header included.
 
     All policies are always sent: what an absent one stands for is not agreed upon. Fast DDS 2.9 takes an
-    absent DURABILITY for TRANSIENT_LOCAL. No type information: Cyclone DDS drops an endpoint whose type
-    information it cannot resolve, and compares the names when there is none.
+    absent DURABILITY for TRANSIENT_LOCAL. Type information only of a type that TypeLookup answers for: Cyclone DDS
+    drops an endpoint whose type it cannot resolve, and compares the names when there is none.
     """
     qos, write = data.qos, p.encode_u32
     parameters: list[tuple[int, bytes]] = [
@@ -147,6 +184,16 @@ def encode_endpoint(data: EndpointData) -> bytes:
         parameters.append((p.PID_OWNERSHIP_STRENGTH, p.encode_i32(qos.ownership_strength)))
     else:
         parameters.append((p.PID_TIME_BASED_FILTER, p.encode_duration(qos.time_based_filter)))
+        parameters.append(
+            (p.PID_TYPE_CONSISTENCY_ENFORCEMENT, _encode_type_consistency(qos.type_consistency))
+        )
+        if (given := data.content_filter) is not None:
+            texts = (given.name, given.related_topic, given.filter_class, given.expression)
+            parameters.append(
+                (p.PID_CONTENT_FILTER_PROPERTY, p.encode_content_filter(texts, given.parameters))
+            )
+    if data.type_information is not None:
+        parameters.append((p.PID_TYPE_INFORMATION, _encode_type_information(data.type_information)))
     if data.abilities != NO_ABILITIES:
         parameters.append((_PID_ABILITIES, _encode_abilities(data.abilities)))
     if log := data.abilities.publication_log:
@@ -163,6 +210,7 @@ def decode_endpoint(payload: bytes | memoryview, *, writer: bool) -> EndpointDat
     guid = p.decode_guid(required(parameters, p.PID_ENDPOINT_GUID))
     if is_builtin(guid.entity) or is_writer(guid.entity) != writer:
         raise DecodeError(DropReason.BAD_PARAMETER, f"endpoint {guid} on the wrong topic")
+    information, error = _decode_type_information(parameters)
     return EndpointData(
         guid,
         p.decode_string(required(parameters, p.PID_TOPIC_NAME), little),
@@ -171,6 +219,10 @@ def decode_endpoint(payload: bytes | memoryview, *, writer: bool) -> EndpointDat
         locators_of(parameters, p.PID_UNICAST_LOCATOR),
         locators_of(parameters, p.PID_MULTICAST_LOCATOR),
         _decode_abilities(parameters),
+        information,
+        _type_object_v1(parameters),
+        _decode_content_filter(parameters),
+        error,
     )
 
 
@@ -219,6 +271,66 @@ def _decode_term_window(value: bytes, little: bool) -> int:
     """However small it is said to be: nobody is told of every few bytes."""
     window = p.decode_u32(value[8:12], little) if len(value) >= 12 else 0
     return max(window, TERM_WINDOW_LEAST) if window else 0
+
+
+# --- types and filters ----------------------------------------------------------------------------
+
+
+def _encode_type_information(information: TypeInformation) -> bytes:
+    """All dependencies are counted; who wants to know the others asks for them."""
+    minimal, complete = (
+        None if form is None else replace(form, dependents=form.dependents[:_DEPENDENTS_ANNOUNCED])
+        for form in (information.minimal, information.complete)
+    )
+    return encode_type_information(TypeInformation(minimal, complete))
+
+
+def _decode_type_information(parameters: p.ParameterList) -> tuple[TypeInformation | None, str]:
+    """The type information, or why it cannot be used: Fast DDS 2 sends some in an encoding of its own."""
+    value = parameters.get(p.PID_TYPE_INFORMATION)
+    if value is None:
+        return None, ""
+    try:
+        return decode_type_information(value), ""
+    except DecodeError as error:
+        return None, error.detail or str(error)
+
+
+def _type_object_v1(parameters: p.ParameterList) -> TypeObjectV1 | None:
+    for pid in (p.PID_TYPE_OBJECT_V1, p.PID_TYPE_OBJECT_COMPRESSED):
+        if (value := parameters.get(pid)) is not None:
+            return TypeObjectV1(value, parameters.little_endian, pid == p.PID_TYPE_OBJECT_COMPRESSED)
+    return None
+
+
+def _decode_content_filter(parameters: p.ParameterList) -> ContentFilterProperty | None:
+    """None also for one that cannot be read: whoever filters is the reader, and it filters again."""
+    value = parameters.get(p.PID_CONTENT_FILTER_PROPERTY)
+    if value is None:
+        return None
+    try:
+        texts, arguments = p.decode_content_filter(value, parameters.little_endian)
+    except DecodeError:
+        return None
+    return ContentFilterProperty(*texts, arguments)
+
+
+def _encode_type_consistency(policy: TypeConsistency) -> bytes:
+    flags = (
+        policy.ignore_sequence_bounds,
+        policy.ignore_string_bounds,
+        policy.ignore_member_names,
+        policy.prevent_type_widening,
+        policy.force_type_validation,
+    )
+    return p.encode_type_consistency(policy.kind, flags)
+
+
+def _decode_type_consistency(value: bytes, little: bool) -> TypeConsistency:
+    """Kinds that vendors add (RTI: AUTO_TYPE_COERCION) are taken as the default one."""
+    number, flags = p.decode_type_consistency(value, little)
+    disallowed = number == TypeConsistencyKind.DISALLOW_TYPE_COERCION
+    return TypeConsistency(TypeConsistencyKind(not disallowed), *flags)
 
 
 # --- QoS ------------------------------------------------------------------------------------------
@@ -294,4 +406,6 @@ def _decode_qos(parameters: p.ParameterList, writer: bool) -> Qos:
         qos = replace(qos, partition=p.decode_strings(value, little))
     if (value := get(p.PID_DATA_REPRESENTATION)) is not None:
         qos = replace(qos, data_representation=p.decode_i16_sequence(value, little))
+    if (value := get(p.PID_TYPE_CONSISTENCY_ENFORCEMENT)) is not None:
+        qos = replace(qos, type_consistency=_decode_type_consistency(value, little))
     return qos

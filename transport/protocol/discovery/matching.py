@@ -13,18 +13,31 @@ from .endpoint_data import EndpointData
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
 
-def mismatches(writer: EndpointData, reader: EndpointData) -> tuple[str, ...]:
-    """Why a writer and a reader of one topic do not match, one sentence each; none when they do."""
-    reasons: list[str] = []
-    if writer.type_name != reader.type_name:
-        # Names only: type objects are not compared (DDS 1.4 §2.2.2; XTypes assignability is not tried).
-        reasons.append(f"TYPE: the writer's is {writer.type_name!r}, the reader's is {reader.type_name!r}")
+def mismatches(
+    writer: EndpointData, reader: EndpointData, of_types: Iterable[str] | None = None
+) -> tuple[str, ...]:
+    """Why a writer and a reader of one topic do not match, one sentence each; none when they do.
+
+    ``of_types``: what is said against their types, where that is known; else their names decide.
+    """
+    reasons = list(mismatches_by_name(writer, reader) if of_types is None else of_types)
     if _is_keyed(writer) != _is_keyed(reader):
         # RTPS 2.5 table 9.1: the entity kind says it. Cyclone DDS throws away messages that mix the kinds.
         with_key, without = ("writer", "reader") if _is_keyed(writer) else ("reader", "writer")
         reasons.append(f"KEY: the {with_key}'s type has a key, the {without}'s has none")
     reasons += incompatibilities(writer.qos, reader.qos)
     return tuple(reasons)
+
+
+def mismatches_by_name(
+    writer: EndpointData, reader: EndpointData, why: str = "their types are not known"
+) -> tuple[str, ...]:
+    """Of types that cannot be compared, because of ``why``, the names are (XTypes 1.3 §7.6.3.4.2)."""
+    if reader.qos.type_consistency.force_type_validation:
+        return (f"TYPE_CONSISTENCY: the reader forces type validation, and {why}",)
+    if writer.type_name != reader.type_name:
+        return (f"TYPE: the writer's is {writer.type_name!r}, the reader's is {reader.type_name!r}",)
+    return ()
 
 
 def _is_keyed(endpoint: EndpointData) -> bool:

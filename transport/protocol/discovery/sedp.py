@@ -83,7 +83,7 @@ class Sedp:
     def forget(self, prefix: bytes) -> list[EndpointData]:
         """A participant is gone: drop, and return, its endpoints."""
         known = self._remote.pop(prefix, {})
-        self._bytes -= sum(_cost(each.payload) for each in known.values())
+        self._bytes -= sum(_cost(each) for each in known.values())
         return [each.data for each in known.values()]
 
     # --- our endpoints ----------------------------------------------------------------------------
@@ -125,6 +125,8 @@ class Sedp:
                         continue
                     if change is not None:
                         changes.append(change)
+                        if change.known and change.data.type_error:  # it goes on by the type's name
+                            drops[DropReason.BAD_PARAMETER] += 1
         return changes
 
     def _on_sample(
@@ -139,7 +141,7 @@ class Sedp:
             old = known.pop(guid, None)  # of this participant's: nobody else's can be in there
             if old is None:
                 return None
-            self._bytes -= _cost(old.payload)
+            self._bytes -= _cost(old)
             return Announced(old.data, known=False)
         data = decode_endpoint(payload, writer=writers)
         if data.guid.prefix != prefix:
@@ -147,15 +149,17 @@ class Sedp:
         old = known.get(data.guid)
         if old is not None and old.payload == payload:
             return None
-        grows = _cost(payload) - (0 if old is None else _cost(old.payload))
+        new = _Known(data, payload)
+        grows = _cost(new) - (0 if old is None else _cost(old))
         if self._bytes + grows > ENDPOINT_BYTES_MAX or (
             old is None and len(known) >= ENDPOINTS_PER_PARTICIPANT_MAX
         ):
             raise DecodeError(DropReason.OVER_LIMIT, "endpoints")
         self._bytes += grows
-        known[data.guid] = _Known(data, payload)
+        known[data.guid] = new
         return Announced(data, known=True)
 
 
-def _cost(payload: bytes) -> int:
-    return len(payload) + _ENDPOINT_OVERHEAD
+def _cost(known: _Known) -> int:
+    v1 = known.data.type_object_v1
+    return len(known.payload) + (0 if v1 is None else len(v1.value)) + _ENDPOINT_OVERHEAD

@@ -13,6 +13,8 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...structure import Guid
 from ...wire.status_messages import StatusMessage
 from ..policies import WriterCounters, WriterPolicy
@@ -97,6 +99,14 @@ class Acknowledgments:
             for proxy in self.readers.values():
                 self.schedule.begin(proxy, now)
         self._leave_silent(now)
+        self._set_pace(now)
+
+    def irrelevant(self, readers: Iterable[ReaderProxy], now: int) -> None:
+        """What was sent so far was not for these: they are told so should they ask for it."""
+        for proxy in readers:
+            proxy.first_relevant = self._history.sent_sn + 1
+            self._advance(proxy, self._history.sent_sn)
+        self._progress()
         self._set_pace(now)
 
     def given_up(self, first_sn: int, now: int) -> None:

@@ -274,6 +274,22 @@ class StatefulWriter:
         self.send(batches, now=now)
         return count
 
+    def write_to(self, reader: Guid, samples: Samples, *, timestamp: int, now: int) -> int:
+        """:meth:`write` for one matched reader alone: to all others that lack nothing it is irrelevant.
+
+        Those that do lack something may be sent it with that.
+        """
+        proxy = self.readers[reader]
+        if proxy.reliable:
+            self._sender.heartbeat((proxy,), now)  # it tells where the reader goes on
+        others = [each for each in self.readers.values() if each is not proxy]
+        up_to_date = [each for each in others if each.acked >= self.last_sn]
+        self._broadcast.redirect((proxy,), min(self.message_size, proxy.info.message_size_max))
+        count = self.write(samples, timestamp=timestamp, now=now)
+        self._redirect()
+        self._acks.irrelevant(up_to_date, now)
+        return count
+
     def queue(
         self,
         samples: Samples,

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from ...qos import DataRepresentation
 from ...wire.samples import Samples
+from ..mapping import DEFAULT_MAPPING, Mapping
 from ..model import Struct
 from .decoder import Decoded, Decoder
 from .encoder import Encoder
@@ -17,15 +18,26 @@ __all__ = ["Codec", "Decoded"]
 class Codec:
     """Decodes and encodes samples of one type, vectorised over all samples of a call.
 
-    ``arrow_schema`` narrows or retypes what :meth:`decode` gives: any of the type's members, in any order,
-    each as its own Arrow type or as one it casts to without loss (int64 to timestamp, for instance).
+    ``arrow_schema`` is what :meth:`decode` gives: any of the type's members and at any depth any fields of theirs,
+    in any order, each as an Arrow type that holds all its values (see :mod:`.targets`); None: as ``mapping`` has it
+    (:mod:`..arrow`). Only what is wanted is built.
+
+    A sample is malformed if a value of it does not lie inside the payload, wanted or not: lengths, string ends,
+    member headers and discriminators are always checked. Bytes that are no value of their type (of an enum, of UTF-8)
+    are found only in what is wanted.
 
     Raises TypeDefinitionError for a type that has no columns, UsageError for a schema that is not its.
     """
 
-    def __init__(self, struct: Struct, *, arrow_schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self,
+        struct: Struct,
+        *,
+        arrow_schema: pa.Schema | None = None,
+        mapping: Mapping = DEFAULT_MAPPING,
+    ) -> None:
         self.struct = struct
-        self._decoder = Decoder(struct, arrow_schema)
+        self._decoder = Decoder(struct, arrow_schema, mapping)
         self._encoder = Encoder(struct)
 
     @property

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ...errors import TypeDefinitionError, UsageError
+from ...errors import TypeDefinitionError
 from ...wire.samples import Samples
-from ..arrow import arrow_schema, arrow_type
 from ..keys import key_holder, key_struct
-from ..model import Extensibility, Struct, walk
-from .decode import Record, block_arrays, compile_struct
-from .lanes import I64, U8, Budget, Lanes, Mask, anywhere
+from ..mapping import Mapping
+from ..model import Extensibility, Struct, Union, walk, without_aliases
+from .decode import compile_struct
+from .lanes import I64, U8, Budget, Lanes, Mask, Words, agreed, anywhere
 from .layout import Rules, is_alike_in_xcdr
 from .parameters import MutableRecord
+from .records import Record
+from .targets import readable_schema
 from .values import Table
 
 # Encapsulation identifiers (XTypes 1.3 table 60): XCDR version and how the outermost struct lies. The odd
@@ -30,89 +33,109 @@ _FORMATS: Final = {
     0x000A: (2, Extensibility.MUTABLE),  # PL_CDR2
 }
 _HEADER: Final = 4
+#: Unknown encapsulations that are told apart; a peer can send thousands.
+_UNKNOWN_MAX: Final = 16
+
+#: Codes of the reasons why samples are malformed, 0: they are not.
+Codes: TypeAlias = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """``batch`` holds the well-formed samples, in order; ``malformed`` marks the others, (count,) bool."""
+    """``batch`` holds the well-formed samples, in order; ``malformed`` marks the others, (count,) bool.
+
+    ``codes``, (count,), and ``words`` say why; see :meth:`reason`.
+    """
 
     batch: pa.RecordBatch
     malformed: Mask | None
+    codes: Codes | None = None
+    words: tuple[str, ...] = ()
+
+    def reason(self, i: int) -> str:
+        """Why sample i is malformed, "" if it is not."""
+        code = 0 if self.codes is None else int(self.codes[i])
+        return self.words[code - 1] if code else ""
 
 
 class Decoder:
     """Decodes samples of one type, vectorised over all samples of a call; see :class:`~.codec.Codec`."""
 
-    def __init__(self, struct: Struct, arrow_schema: pa.Schema | None) -> None:
-        _check(struct)
-        self.struct = struct
-        self.arrow_schema = _check_schema(struct, arrow_schema)
+    def __init__(self, struct: Struct, arrow_schema: pa.Schema | None, mapping: Mapping) -> None:
+        bare = without_aliases(struct)
+        assert isinstance(bare, Struct)
+        _check(bare)
+        self.struct = bare
+        self.arrow_schema = readable_schema(bare, arrow_schema, mapping)
+        self._target = pa.struct(list(self.arrow_schema))
         self._decoders: dict[tuple[int, Extensibility, bool], Record | MutableRecord] = {}
-        self._key_struct = key_struct(struct)
-        self._key_holder = key_holder(struct)
+        self._key_struct = key_struct(bare)
+        self._key_holder = key_holder(bare)
 
     def decode(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
         """The samples as columns; ``keys_only``: payloads hold the serialized key, other columns are null.
 
         Never raises for what a payload holds, and reads nothing outside of it.
         """
+        words = Words()
         if keys_only and self._key_struct is None:
-            return Decoded(self._empty(), np.ones(samples.count, np.bool_) if samples.count else None)
+            return self._none(samples, words, "the type has no key")
         groups = list(_by_encapsulation(samples))
         if len(groups) == 1 and groups[0][1] is None:
-            batch, malformed = self._decode_alike(samples, groups[0][0], keys_only)
-            return Decoded(batch, malformed)
+            batch, codes = self._decode_alike(samples, groups[0][0], keys_only, words)
+            return _decoded(batch, codes, words)
         batches, rows = [], []
-        malformed = np.ones(samples.count, np.bool_)
+        codes = _unknown(samples, words)
         for encapsulation, index in groups:
             assert index is not None
             part = Samples.ragged(samples.data, samples.all_offsets()[index], samples.all_lengths()[index])
-            batch, bad = self._decode_alike(part, encapsulation, keys_only)
-            good = index if bad is None else index[~bad]
-            malformed[good] = False
+            batch, why = self._decode_alike(part, encapsulation, keys_only, words)
+            codes[index] = 0 if why is None else why
             batches.append(batch)
-            rows.append(good)
+            rows.append(index if why is None else index[why == 0])
         if not batches:
-            return Decoded(self._empty(), malformed if samples.count else None)
+            return _decoded(self._empty(), codes, words)
         order = np.argsort(np.concatenate(rows), kind="stable")
-        batch = pa.Table.from_batches(batches).combine_chunks().take(pa.array(order)).combine_chunks()
-        whole = batch.to_batches()[0] if batch.num_rows else self._empty()
-        return Decoded(whole, malformed if malformed.any() else None)
+        table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(order)).combine_chunks()
+        whole = table.to_batches()[0] if table.num_rows else self._empty()
+        return _decoded(whole, codes, words)
 
     def _decode_alike(
-        self, samples: Samples, encapsulation: int, keys_only: bool
-    ) -> tuple[pa.RecordBatch, Mask | None]:
+        self, samples: Samples, encapsulation: int, keys_only: bool, words: Words
+    ) -> tuple[pa.RecordBatch, Codes | None]:
         """Decode samples of one encapsulation; they all have at least its header."""
         node = self._decoder(encapsulation & ~1, keys_only)
         if node is None:
-            return self._empty(), np.ones(samples.count, np.bool_)
-        order = "<" if encapsulation & 1 else ">"
-        wanted = frozenset(self.arrow_schema.names)
-        block = node.block
-        if block is not None and samples.is_uniform:
-            if samples.size - _HEADER < block.size:
-                return self._empty(), np.ones(samples.count, np.bool_)
-            table = Table(samples.data, samples.count, samples.start + _HEADER, samples.stride, order)
-            arrays = block_arrays(block, table, wanted)
-            return self._batch(arrays, samples.count, keys_only, None, table.bad)
-        return self._decode_lanes(node, samples, order, keys_only)
+            return self._empty(), _unknown(samples, words)
+        return self._decode_lanes(node, samples, "<" if encapsulation & 1 else ">", words)
 
     def _decode_lanes(
-        self, node: Record | MutableRecord, samples: Samples, order: str, keys_only: bool
-    ) -> tuple[pa.RecordBatch, Mask | None]:
-        wanted = frozenset(self.arrow_schema.names)
-        base, limit = samples.all_offsets() + _HEADER, samples.all_lengths() - _HEADER
-        lanes = Lanes(samples.data, base, limit, order, Budget())
-        node.skip(lanes, np.zeros(len(lanes), np.int64))
-        lanes.budget = None
-        bad = None
-        if lanes.bad.any():
-            bad = lanes.bad
-            lanes = lanes.pick(~bad)
+        self, node: Record | MutableRecord, samples: Samples, order: str, words: Words
+    ) -> tuple[pa.RecordBatch, Codes | None]:
+        lanes = _lanes(samples, order, words)
+        if node.is_open_ended:
+            # the padding the header announces is no member's
+            lanes.limit = lanes.limit - agreed(lanes.read("u1", -1) & 3)
+        lanes.found = {}
+        node.skip(lanes, 0)
+        codes = None
+        if lanes.any_bad:
+            codes = lanes.marks.why
+            lanes = lanes.good()
             if not len(lanes):
-                return self._empty(), bad
-        arrays, _ = node.decode_members(lanes, np.zeros(len(lanes), np.int64), wanted)
-        return self._batch(arrays, len(lanes), keys_only, bad, lanes.wrong if lanes.wrong.any() else None)
+                return self._empty(), codes
+        lanes.budget = None
+        arrays, _ = node.decode_members(lanes, 0)
+        if not lanes.marks.any_wrong:
+            return self._batch(arrays, len(lanes)), codes
+        right = ~lanes.marks.wrong
+        if codes is None:
+            codes = lanes.marks.why
+        else:
+            codes[codes == 0] = lanes.marks.why
+        keep = pa.array(right)
+        arrays = {name: array.filter(keep) for name, array in arrays.items()}
+        return self._batch(arrays, int(right.sum())), codes
 
     def _decoder(self, encapsulation: int, keys_only: bool) -> Record | MutableRecord | None:
         found = _FORMATS.get(encapsulation)
@@ -125,10 +148,15 @@ class Decoder:
             struct = self._key_struct if keys_only else self.struct
             assert struct is not None
             # The header says how the outermost struct lies, whatever its definition here says.
-            struct = replace(struct, extensibility=extensibility)
-            node = self._decoders[key] = compile_struct(Rules(version), struct, 8)
-            if isinstance(node, Record):
-                node.complete = self.struct.extensibility is Extensibility.FINAL
+            declared = struct.extensibility
+            node = self._decoders[key] = compile_struct(
+                Rules(version),
+                replace(struct, extensibility=extensibility),
+                self._target,
+                modulus=8,
+                open_ended=declared is Extensibility.APPENDABLE,
+                complete=declared is Extensibility.FINAL,
+            )
         return node
 
     def decode_key_hashes(self, hashes: U8) -> Decoded | None:
@@ -148,55 +176,66 @@ class Decoder:
             return Decoded(self._empty(), None)
         data = np.zeros((rows, _HEADER + 16), np.uint8)
         data[:, _HEADER:] = hashes
-        node = compile_struct(Rules(1), holder, 8)
+        node = compile_struct(Rules(1), holder, self._target, modulus=8)
         samples = Samples.uniform(data.reshape(-1), rows, _HEADER + 16)
-        return Decoded(*self._decode_lanes(node, samples, ">", True))
+        words = Words()
+        return _decoded(*self._decode_lanes(node, samples, ">", words), words)
 
-    def _batch(
-        self, arrays: dict[str, pa.Array], rows: int, keys_only: bool, bad: Mask | None, wrong: Mask | None
-    ) -> tuple[pa.RecordBatch, Mask | None]:
-        """The columns of the schema; rows that turned out to be ``wrong`` join those known to be ``bad``."""
-        if wrong is not None:
-            keep = pa.array(~wrong)
-            arrays = {name: array.filter(keep) for name, array in arrays.items()}
-            malformed = np.zeros(rows, np.bool_) if bad is None else bad.copy()
-            malformed[np.flatnonzero(~malformed)[wrong]] = True
-            rows, bad = rows - int(wrong.sum()), malformed
-        columns = []
-        for field in self.arrow_schema:
-            array = arrays.get(field.name)
-            if array is None:
-                array = pa.nulls(rows, field.type)
-            elif keys_only:
-                member = self.struct.member(field.name)
-                assert member is not None
-                array = _widen(array, arrow_type(member.type))
-            columns.append(array if array.type == field.type else array.cast(field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema), bad
+    def _batch(self, arrays: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+        columns = [
+            arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type)
+            for field in self.arrow_schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
 
     def _empty(self) -> pa.RecordBatch:
         return _empty_batch(self.arrow_schema)
+
+    def _none(self, samples: Samples, words: Words, reason: str) -> Decoded:
+        return _decoded(self._empty(), np.full(samples.count, words.code(reason), np.int32), words)
+
+
+def _decoded(batch: pa.RecordBatch, codes: Codes | None, words: Words) -> Decoded:
+    malformed = None if codes is None else codes != 0
+    if malformed is None or not malformed.any():
+        return Decoded(batch, None)
+    return Decoded(batch, malformed, codes, words.all())
+
+
+def _lanes(samples: Samples, order: str, words: Words) -> Lanes:
+    if samples.is_uniform:
+        start, stride, limit = samples.start + _HEADER, samples.stride, samples.size - _HEADER
+        return Lanes.strided(samples.data, samples.count, start, stride, limit, order, Budget(), words)
+    starts, limits = samples.all_offsets() + _HEADER, agreed(samples.all_lengths() - _HEADER)
+    steps = starts[1:] - starts[:-1]
+    stride = 1 if not len(steps) else int(steps[0])
+    if stride > 0 and bool((steps == stride).all()):
+        # mostly consecutive samples of the log
+        return Lanes.strided(
+            samples.data, len(starts), int(starts[0]), stride, limits, order, Budget(), words
+        )
+    return Lanes(samples.data, starts, limits, order, budget=Budget(), words=words)
+
+
+def _ids(samples: Samples) -> tuple[npt.NDArray[Any], I64 | None]:
+    """Encapsulation ids, and of which samples (None: all); the others are too short for one."""
+    if samples.is_uniform:
+        if samples.size < _HEADER:
+            return np.empty(0, ">u2"), np.empty(0, np.int64)
+        return Table(samples.data, samples.count, samples.start, samples.stride, ">").column("u2", 0), None
+    offsets, lengths = samples.all_offsets(), samples.all_lengths()
+    long = None if (lengths >= _HEADER).all() else np.flatnonzero(lengths >= _HEADER)
+    return anywhere(samples.data, ">u2")[offsets if long is None else offsets[long]], long
 
 
 def _by_encapsulation(samples: Samples) -> Iterable[tuple[int, I64 | None]]:
     """Encapsulation ids and the samples that have them (None: all). Those too short for one are left out."""
     if samples.count == 0:
         return
-    if samples.is_uniform:
-        if samples.size < _HEADER:
-            return
-        ids = Table(samples.data, samples.count, samples.start, samples.stride, ">").column("u2", 0)
-        if (ids == ids[0]).all():
-            yield int(ids[0]), None
-            return
-        long = None
-    else:
-        offsets, lengths = samples.all_offsets(), samples.all_lengths()
-        long = None if (lengths >= _HEADER).all() else np.flatnonzero(lengths >= _HEADER)
-        ids = anywhere(samples.data, ">u2")[offsets if long is None else offsets[long]]
-        if long is None and (ids == ids[0]).all():
-            yield int(ids[0]), None
-            return
+    ids, long = _ids(samples)
+    if long is None and (ids == ids[0]).all():
+        yield int(ids[0]), None
+        return
     # only those there are: a peer can send thousands of others
     for encapsulation in (number | order for number in _FORMATS for order in (0, 1)):
         index = np.flatnonzero(ids == encapsulation)
@@ -204,68 +243,28 @@ def _by_encapsulation(samples: Samples) -> Iterable[tuple[int, I64 | None]]:
             yield encapsulation, index if long is None else long[index]
 
 
+def _unknown(samples: Samples, words: Words) -> Codes:
+    """Why samples are malformed whose encapsulation is unknown, all of them being taken as such."""
+    codes = np.full(samples.count, words.code("shorter than an encapsulation header"), np.int32)
+    if samples.count:
+        ids, long = _ids(samples)
+        codes[slice(None) if long is None else long] = words.code("unknown encapsulation")
+        for number in np.unique(ids)[:_UNKNOWN_MAX].tolist():
+            index = np.flatnonzero(ids == number)
+            reason = f"unknown encapsulation 0x{number:04x}"
+            codes[index if long is None else long[index]] = words.code(reason)
+    return codes
+
+
 def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def _widen(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Fill what a key leaves out of nested structs with nulls."""
-    if array.type == target:
-        return array
-    if pa.types.is_struct(target):
-        children = []
-        for field in target:
-            index = array.type.get_field_index(field.name)
-            children.append(
-                pa.nulls(len(array), field.type) if index < 0 else _widen(array.field(index), field.type)
-            )
-        return pa.StructArray.from_arrays(children, fields=list(target))
-    inner = _widen(array.values, target.value_type)
-    return pa.ListArray.from_arrays(array.offsets, inner)
-
-
 def _check(struct: Struct) -> None:
     for t in walk(struct):
-        if isinstance(t, Struct):
-            if not t.members:
-                raise TypeDefinitionError(f"{t.name}: a struct without members cannot be read or written")
-            if len({member.id for member in t.members}) < len(t.members):
+        if isinstance(t, Struct) and not t.members:
+            raise TypeDefinitionError(f"{t.name}: a struct without members cannot be read or written")
+        if isinstance(t, Struct | Union):
+            members = t.members if isinstance(t, Struct) else t.cases
+            if len({member.id for member in members}) < len(members):
                 raise TypeDefinitionError(f"{t.name}: two members have the same id")
-
-
-def _check_schema(struct: Struct, schema: pa.Schema | None) -> pa.Schema:
-    own = arrow_schema(struct)
-    if schema is None:
-        return own
-    for field in schema:
-        index = own.get_field_index(field.name)
-        if index < 0:
-            raise UsageError(f"{struct.name} has no member {field.name!r}; it has {', '.join(own.names)}")
-        if not _is_lossless(own.field(index).type, field.type):
-            raise UsageError(
-                f"member {field.name!r} of {struct.name} is {own.field(index).type}, not {field.type}"
-            )
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
-
-
-_NUMBERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-
-
-def _is_lossless(have: pa.DataType, want: pa.DataType) -> bool:
-    if have == want:
-        return True
-    if have in _NUMBERS and want in _NUMBERS:
-        return _NUMBERS.index(have) < _NUMBERS.index(want)
-    if pa.types.is_struct(have) and pa.types.is_struct(want):
-        pairs = [(have.field(i), want.field(i)) for i in range(min(have.num_fields, want.num_fields))]
-        return have.num_fields == want.num_fields and all(
-            a.name == b.name and _is_lossless(a.type, b.type) for a, b in pairs
-        )
-    if pa.types.is_list(have) and pa.types.is_list(want):
-        return _is_lossless(have.value_type, want.value_type)
-    return (have, want) in (
-        (pa.float32(), pa.float64()),
-        (pa.int32(), pa.date32()),
-        (pa.string(), pa.large_string()),
-        (pa.binary(), pa.large_binary()),
-    ) or (have == pa.int64() and pa.types.is_timestamp(want) and want.unit == "us")

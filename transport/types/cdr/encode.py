@@ -1,35 +1,57 @@
-"""Arrow columns to CDR: nodes that measure all samples at once, and then write all samples at once.
-
-``measure`` gives the position behind a value, ``write`` puts it there and gives the same. Both take ``rows``,
-the column's rows that the lanes stand for (None: all, in order).
-"""
+"""Arrow columns to CDR: a type is compiled into nodes, each of which lays the values of a column all at once."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from functools import partial
 
 import numpy as np
 
-from ...errors import TypeDefinitionError
 from ..model import (
+    SCALARS,
     Array,
     Extensibility,
+    Map,
     Member,
+    Primitive,
+    PrimitiveKind,
     Sequence,
     String,
     Struct,
     Type,
+    Union,
+    WString,
     number_code,
 )
-from .columns import Bytes, Column, Fields, Lists, Maybe, Numbers, take_rows
-from .lanes import I64, Sink, align, anywhere, offsets_of, scatter_bytes, spread
+from .columns import Bytes, Column, Fields, Lists, Numbers, Selected, Wide
+from .draft import Node, Walk, as_bytes, blank_records
+from .encode_members import MutableRecord, MutableUnion, OptionalFlag, OptionalParameter, lay_some
+from .lanes import I64, U8, align, offsets_of
 from .layout import Block, Fixed, Group, Number, Regular, Rules, fuse
 from .values import Table
 
 
-class Node(Protocol):
-    def measure(self, column: Column, rows: I64 | None, pos: I64) -> I64: ...
-    def write(self, column: Column, rows: I64 | None, sink: Sink, pos: I64) -> I64: ...
+def widest(rules: Rules, t: Type) -> int:
+    """The greatest alignment of anything in a value that is told from the value's own origin."""
+    if isinstance(t, SCALARS):
+        return rules.alignment(t)
+    if isinstance(t, String | WString):
+        return 4
+    if isinstance(t, Sequence):
+        return max(4, widest(rules, t.element))
+    if isinstance(t, Map):
+        return max(4, widest(rules, t.key), widest(rules, t.value))
+    if isinstance(t, Array):
+        return max(4 if rules.starts_with_header(t) else 1, widest(rules, t.element))
+    assert isinstance(t, Struct | Union)
+    if t.extensibility is Extensibility.MUTABLE:
+        return 4
+    header = 4 if rules.is_delimited(t) else 1
+    if isinstance(t, Union):
+        return max(header, *(widest(rules, each) for each in (t.discriminator, *(c.type for c in t.cases))))
+    # a parameter's value has an origin of its own
+    return max(
+        header, *(4 if m.optional and rules.version == 1 else widest(rules, m.type) for m in t.members)
+    )
 
 
 class FixedValue:
@@ -37,256 +59,262 @@ class FixedValue:
 
     def __init__(self, fixed: Fixed, alignment: int, size: int) -> None:
         self.fixed = fixed
-        self.alignment = alignment
+        self.first = self.widest = alignment
         self.size = size
 
-    def measure(self, column: Column, rows: I64 | None, pos: I64) -> I64:
-        return align(pos, self.alignment) + self.size
-
-    def write(self, column: Column, rows: I64 | None, sink: Sink, pos: I64) -> I64:
-        pos = align(pos, self.alignment)
-        table = blank_records(len(pos), self.size, sink.order)
-        fill(self.fixed, column, rows, table)
-        scatter_records(table, sink, sink.base + pos)
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        pos = align(pos, self.first)
+        walk.records(pos, self.size, partial(fill, self.fixed, column))
         return pos + self.size
 
 
-def blank_records(rows: int, size: int, order: str) -> Table:
-    return Table(np.zeros(rows * size, np.uint8), rows, 0, size, order)
-
-
-def scatter_records(table: Table, sink: Sink, at: I64) -> None:
-    kind = f"V{table.stride}"
-    anywhere(sink.data, kind)[at] = table.data.view(kind)
-
-
 class Text:
-    def measure(self, column: Column, rows: I64 | None, pos: I64) -> I64:
-        assert isinstance(column, Bytes)
-        return align(pos, 4) + 5 + take_rows(rows, column.counts)
+    """A string: uint32 length with its NUL, bytes, NUL (RTPS 2.5 §10.2.1.2)."""
 
-    def write(self, column: Column, rows: I64 | None, sink: Sink, pos: I64) -> I64:
+    first = widest = 4
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
         assert isinstance(column, Bytes)
-        starts, counts = take_rows(rows, column.starts), take_rows(rows, column.counts)
         pos = align(pos, 4)
-        sink.write("u4", pos, counts + 1)
-        scatter_bytes(sink.data, sink.base + pos + 4, column.data, starts, counts)
-        return pos + 5 + counts
+        walk.numbers("u4", pos, column.counts + 1)
+        walk.pieces(pos + 4, column.counts, lambda order: column.data)
+        return pos + 5 + column.counts
+
+
+class WideText:
+    """A wstring: uint32 bytes, UTF-16 code units without NUL (XTypes 1.3 §7.4.4.2; Cyclone DDS agrees)."""
+
+    first = widest = 4
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        assert isinstance(column, Wide)
+        pos = align(pos, 4)
+        size = 2 * column.counts
+        walk.numbers("u4", pos, size)
+        walk.pieces(pos + 4, size, lambda order: as_bytes(column.units, f"{order}u2"))
+        return pos + 4 + size
 
 
 class Collection:
-    """Sequences, and arrays whose layout is not fixed: [DHEADER], [count], elements."""
+    """Sequences, maps, and arrays whose layout is not fixed: [DHEADER], [count], elements."""
 
-    def __init__(self, rules: Rules, t: Sequence | Array) -> None:
-        self.is_sequence = isinstance(t, Sequence)
+    def __init__(self, rules: Rules, t: Sequence | Array | Map) -> None:
+        element = entry(t) if isinstance(t, Map) else t.element
+        self.is_counted = not isinstance(t, Array)
         self.has_header = rules.starts_with_header(t)
-        self.regular = rules.regular(t.element) if self.is_sequence or self.has_header else None
-        self.element = compile_node(rules, t.element)
+        self.first, self.widest = rules.first_alignment(t), widest(rules, t)
+        self.regular = rules.regular(element) if self.is_counted or self.has_header else None
+        self.element = compile_node(rules, element)
 
-    def _first(self, pos: I64) -> tuple[I64, I64]:
-        """Where DHEADER ends (or would), and where the elements start."""
-        after_header = align(pos, 4) + 4 if self.has_header else pos
-        return after_header, align(after_header, 4) + 4 if self.is_sequence else after_header
-
-    def measure(self, column: Column, rows: I64 | None, pos: I64) -> I64:
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
         assert isinstance(column, Bytes | Lists)
-        counts = take_rows(rows, column.counts)
-        _, pos = self._first(pos)
-        if self.regular is not None:
-            return _regular_end(self.regular, pos, counts)
-        assert isinstance(column, Lists)
-        return self._walk(column, take_rows(rows, column.starts), counts, pos, None)
-
-    def write(self, column: Column, rows: I64 | None, sink: Sink, pos: I64) -> I64:
-        assert isinstance(column, Bytes | Lists)
-        starts, counts = take_rows(rows, column.starts), take_rows(rows, column.counts)
-        header, pos = self._first(pos)
-        if self.is_sequence:
-            sink.write("u4", pos - 4, counts)
-        if self.regular is not None:
-            self._write_regular(self.regular, column, rows, sink, pos)
-            end = _regular_end(self.regular, pos, counts)
-        else:
-            assert isinstance(column, Lists)
-            at = np.empty(int(counts.sum()), np.int64)
-            end = self._walk(column, starts, counts, pos, at)
-            owners = np.repeat(np.arange(len(counts)), counts)
-            elements = None if rows is None else spread(starts, counts)
-            self.element.write(column.elements, elements, sink.pick(owners), at)
         if self.has_header:
-            sink.write("u4", header - 4, end - header)
+            pos = align(pos, 4) + 4
+        header = pos
+        if self.is_counted:
+            pos = align(pos, 4) + 4
+            walk.numbers("u4", pos - 4, column.counts)
+        lay = self._lay_each if self.regular is None else partial(lay_regular, self.regular)
+        end = lay(walk, column, pos)
+        if self.has_header:
+            walk.numbers("u4", header - 4, end - header)
         return end
 
-    def _walk(self, column: Lists, starts: I64, counts: I64, pos: I64, at: I64 | None) -> I64:
-        """Step over the elements, the k-th of all lanes at once; note where they go."""
-        if isinstance(self.element, Text):
-            return _walk_texts(column, starts, counts, pos, at)
-        pos = pos.copy()
-        offsets = offsets_of(counts)
-        k = 0
-        active = np.flatnonzero(counts > 0)
-        while len(active):
-            if at is not None:
-                at[offsets[active] + k] = pos[active]
-            pos[active] = self.element.measure(column.elements, starts[active] + k, pos[active])
-            k += 1
-            active = active[counts[active] > k]
-        return pos
-
-    def _write_regular(
-        self, regular: Regular, column: Bytes | Lists, rows: I64 | None, sink: Sink, pos: I64
-    ) -> None:
-        starts, counts = take_rows(rows, column.starts), take_rows(rows, column.counts)
-        first = sink.base + align(pos, regular.alignment)
-        if isinstance(column, Bytes):
-            scatter_bytes(sink.data, first, column.data, starts, counts)
-            return
-        elements = None if rows is None else spread(starts, counts)
-        if isinstance(regular.element, Number) and isinstance(column.elements, Numbers):
-            size = regular.size
-            values = column.elements.values.astype(sink.order + number_code(regular.element.type), copy=False)
-            data = np.ascontiguousarray(values).view(np.uint8)
-            scatter_bytes(sink.data, first, data, starts * size, counts * size)
-            return
-        at = spread(first, counts, regular.stride)
-        table = blank_records(len(at), regular.size, sink.order)
-        fill(regular.element, column.elements, elements, table)
-        scatter_records(table, sink, at)
+    def _lay_each(self, walk: Walk, column: Bytes | Lists, pos: I64) -> I64:
+        assert isinstance(column, Lists)
+        counts, node = column.counts, self.element
+        owners = np.repeat(np.arange(len(counts)), counts)
+        if not len(owners):
+            return pos
+        ends = walk.ends(node, column.elements, len(owners))
+        at, end = _chain(ends, node.first, node.widest, pos, counts)
+        node.lay(walk.pick(owners), column.elements, at)
+        return end
 
 
-def _walk_texts(column: Lists, starts: I64, counts: I64, pos: I64, at: I64 | None) -> I64:
-    """Strings need no stepping: each begins aligned to 4, so their padded sizes add up."""
-    assert isinstance(column.elements, Bytes)
-    sizes = column.elements.counts[spread(starts, counts)] + 5
-    ends, offsets = offsets_of(align(sizes, 4)), offsets_of(counts)
-    first = align(pos, 4) - ends[offsets[:-1]]
-    if at is not None:
-        at[:] = np.repeat(first, counts) + ends[:-1]
+def entry(t: Map) -> Struct:
+    """A map's entry: key and value, one after the other."""
+    return Struct("", (Member("key", t.key, 0), Member("value", t.value, 1)))
+
+
+def lay_regular(regular: Regular, walk: Walk, column: Bytes | Lists, pos: I64) -> I64:
+    """Elements of one fixed layout; before no elements there is no padding either."""
+    counts, start = column.counts, align(pos, regular.alignment)
+    sizes = np.where(counts > 0, (counts - 1) * regular.stride + regular.size, 0)
+    walk.pieces(start, sizes, partial(_regular_bytes, regular, column))
+    return np.where(counts > 0, start + sizes, pos)
+
+
+def _regular_bytes(regular: Regular, column: Bytes | Lists, order: str) -> U8:
+    """The elements as they lie, ``stride`` bytes apart, without the padding behind the last of each list."""
+    if isinstance(column, Bytes):
+        return column.data
+    element = regular.element
+    if isinstance(element, Number) and isinstance(column.elements, Numbers):
+        if column.elements.values.ndim == 1:
+            return as_bytes(column.elements.values, order + number_code(element.type))
+    counts, padding = column.counts, regular.stride - regular.size
+    table = blank_records(int(counts.sum()), regular.stride, order)
+    fill(element, column.elements, table)
+    if not padding:
+        return table.data
+    last = np.zeros(table.rows, np.bool_)
+    last[offsets_of(counts)[1:][counts > 0] - 1] = True
+    keep = np.ones((table.rows, regular.stride), np.bool_)
+    keep[last, regular.size :] = False
+    return table.data[keep.reshape(-1)]
+
+
+def _chain(ends: I64, first: int, modulus: int, pos: I64, counts: I64) -> tuple[I64, I64]:
+    """Where elements start that follow each other from ``pos`` on, and the end of each list.
+
+    ``ends`` says where each ends that starts at 0, ``first``, 2 * ``first`` ...: how long an element is may depend
+    on where it starts modulo ``modulus``.
+    """
+    offsets = offsets_of(counts)
+    heads = np.flatnonzero(counts > 0)
+    head, tail = offsets[heads], offsets[heads + 1] - 1
+    start = align(pos[heads], first)
+    if len(ends) == 1:
+        last = ends[0]
+        steps = align(last, first)
+    else:
+        state = _states(ends, first, modulus, (start & (modulus - 1)) // first, head, counts[heads])
+        reached = np.choose(state, ends)
+        state *= first
+        last, steps = reached - state, align(reached, first) - state
+    at = offsets_of(steps)[:-1]
+    at += np.repeat(start - at[head], counts[heads])
     end = pos.copy()
-    some = np.flatnonzero(counts > 0)
-    last = offsets[1:][some] - 1
-    end[some] = first[some] + ends[last] + sizes[last]
-    return end
+    end[heads] = at[tail] + last[tail]
+    return at, end
 
 
-def _regular_end(regular: Regular, pos: I64, counts: I64) -> I64:
-    end = align(pos, regular.alignment) + (counts - 1) * regular.stride + regular.size
-    return np.where(counts > 0, end, pos)
+def _states(ends: I64, first: int, modulus: int, start: I64, head: I64, counts: I64) -> I64:
+    """Each element's start modulo ``modulus``, in units of ``first``; ``start`` has those of the first ones.
+
+    An element maps the start of its own to that of the next one; such maps are composed by doubling: log2(count)
+    passes over the elements, but for those where it is known by then, whatever the start of the list.
+    """
+    total = ends.shape[1]
+    follow = (align(ends, first) & (modulus - 1)) // first
+    if (follow == follow[0]).all():
+        state = np.empty(total, np.int64)
+        state[1:] = follow[0, :-1]
+        state[head] = start
+        return state
+    index = np.arange(total) - np.repeat(head, counts)
+    # of the elements before this one in its list, as many as have been composed
+    maps = np.empty((len(ends), total), np.int64)
+    maps[:, 1:] = follow[:, :-1]
+    maps[:, head] = np.arange(len(ends))[:, None]
+    step = 1
+    later = np.flatnonzero((index > step) & (maps != maps[0]).any(axis=0))
+    while len(later):
+        maps[:, later] = composed = np.take_along_axis(maps[:, later], maps[:, later - step], axis=0)
+        step *= 2
+        later = later[(index[later] > step) & (composed != composed[0]).any(axis=0)]
+    reached: I64 = maps[np.repeat(start, counts), np.arange(total)]
+    return reached
 
 
 class Record:
     """A struct, with a DHEADER if it is appendable in XCDR2."""
 
     def __init__(self, rules: Rules, struct: Struct, modulus: int = 1) -> None:
-        self.delimited = rules.is_delimited(struct)
-        index = {member.name: i for i, member in enumerate(struct.members)}
-        steps = fuse(rules, struct.members, 4 if self.delimited else modulus)
+        self.is_delimited = rules.is_delimited(struct)
+        self.first, self.widest = rules.first_alignment(struct), widest(rules, struct)
+        self.index = {member.name: i for i, member in enumerate(struct.members)}
+        steps = fuse(rules, struct.members, 4 if self.is_delimited else modulus)
         self.steps = [
-            s if isinstance(s, Block) else (index[s.name], _member_node(rules, struct, s)) for s in steps
+            s if isinstance(s, Block) else (self.index[s.name], _member_node(rules, s)) for s in steps
         ]
-        self.index = index
 
     @property
-    def size(self) -> int | None:
-        """Bytes of a struct that starts at the origin, if all have the same size."""
-        if len(self.steps) == 1 and isinstance(self.steps[0], Block):
-            return self.steps[0].size + (4 if self.delimited else 0)
-        return None
+    def block(self) -> Block | None:
+        """The layout of all members, behind the DHEADER, if it is fixed."""
+        return self.steps[0] if len(self.steps) == 1 and isinstance(self.steps[0], Block) else None
 
-    def measure(self, column: Column, rows: I64 | None, pos: I64) -> I64:
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
         assert isinstance(column, Fields)
-        if self.delimited:
-            pos = align(pos, 4) + 4
-        for step in self.steps:
-            if isinstance(step, Block):
-                pos = align(pos, step.alignment) + step.size
-            else:
-                i, node = step
-                pos = node.measure(column.members[i], rows, pos)
-        return pos
-
-    def write(self, column: Column, rows: I64 | None, sink: Sink, pos: I64) -> I64:
-        assert isinstance(column, Fields)
-        if self.delimited:
+        if self.is_delimited:
             pos = align(pos, 4) + 4
         header = pos
         for step in self.steps:
             if isinstance(step, Block):
                 pos = align(pos, step.alignment)
-                table = blank_records(len(pos), step.size, sink.order)
-                self.fill_block(step, column, rows, table)
-                scatter_records(table, sink, sink.base + pos)
+                walk.records(pos, step.size, partial(self.fill_block, step, column))
                 pos = pos + step.size
             else:
                 i, node = step
-                pos = node.write(column.members[i], rows, sink, pos)
-        if self.delimited:
-            sink.write("u4", header - 4, pos - header)
+                pos = node.lay(walk, column.members[i], pos)
+        if self.is_delimited:
+            walk.numbers("u4", header - 4, pos - header)
         return pos
 
-    def fill_block(self, block: Block, column: Fields, rows: I64 | None, table: Table) -> None:
+    def fill_block(self, block: Block, column: Fields, table: Table) -> None:
         for name, fixed in block.members:
-            fill(fixed, column.members[self.index[name]], rows, table)
+            fill(fixed, column.members[self.index[name]], table)
 
 
-def fill(
-    fixed: Fixed, column: Column, rows: I64 | None, table: Table, repeats: tuple[tuple[int, int], ...] = ()
-) -> None:
+class Choice:
+    """A union: [DHEADER], discriminator, and the branch that it selects."""
+
+    def __init__(self, rules: Rules, union: Union) -> None:
+        self.is_delimited = rules.is_delimited(union)
+        self.first, self.widest = rules.first_alignment(union), widest(rules, union)
+        self.discriminator = compile_node(rules, union.discriminator)
+        self.branches = [compile_node(rules, case.type) for case in union.cases]
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        assert isinstance(column, Selected)
+        if self.is_delimited:
+            pos = align(pos, 4) + 4
+        header = pos
+        pos = self.discriminator.lay(walk, column.discriminator, pos)
+        for node, branch in zip(self.branches, column.branches, strict=True):
+            # rows of other branches keep their place
+            pos = lay_some(node, walk, branch, pos)
+        if self.is_delimited:
+            walk.numbers("u4", header - 4, pos - header)
+        return pos
+
+
+def fill(fixed: Fixed, column: Column, table: Table, repeats: tuple[tuple[int, int], ...] = ()) -> None:
     """Write a column of fixed layout into a record table."""
     if isinstance(fixed, Number):
         assert isinstance(column, Bytes | Numbers)
+        if fixed.type == Primitive(PrimitiveKind.FLOAT128):
+            _fill_binary128(fixed, column, table, repeats)
+            return
         values = column.data if isinstance(column, Bytes) else column.values
         view = table.column(number_code(fixed.type), fixed.offset, repeats)
-        view[...] = take_rows(rows, values).reshape(view.shape)
+        view[...] = values.reshape(view.shape)
     elif isinstance(fixed, Group):
         assert isinstance(column, Fields)
         for member, inner in zip(fixed.members, column.members, strict=True):
-            fill(member, inner, rows, table, repeats)
+            fill(member, inner, table, repeats)
     else:
         assert isinstance(column, Bytes | Lists)
-        length = fixed.type.length
-        if rows is not None:
-            rows = (column.starts[rows][:, None] + np.arange(length)).reshape(-1)
         elements = column.elements if isinstance(column, Lists) else column
-        fill(fixed.element, elements, rows, table, (*repeats, (length, fixed.stride)))
+        fill(fixed.element, elements, table, (*repeats, (fixed.type.length, fixed.stride)))
 
 
-class Optional:
-    """An @optional member in XCDR2: one byte says whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
-
-    def __init__(self, rules: Rules, t: Type) -> None:
-        self.node = compile_node(rules, t)
-
-    def measure(self, column: Column, rows: I64 | None, pos: I64) -> I64:
-        assert isinstance(column, Maybe)
-        lanes, values = _present(column, rows)
-        pos = pos + 1
-        pos[lanes] = self.node.measure(column.values, values, pos[lanes])
-        return pos
-
-    def write(self, column: Column, rows: I64 | None, sink: Sink, pos: I64) -> I64:
-        assert isinstance(column, Maybe)
-        lanes, values = _present(column, rows)
-        sink.write("u1", pos, take_rows(rows, column.present))
-        pos = pos + 1
-        pos[lanes] = self.node.write(column.values, values, sink.pick(lanes), pos[lanes])
-        return pos
+def _fill_binary128(
+    fixed: Number, column: Column, table: Table, repeats: tuple[tuple[int, int], ...]
+) -> None:
+    assert isinstance(column, Numbers)
+    words = (0, 1) if table.order == "<" else (1, 0)
+    for i, word in enumerate(words):
+        view = table.column("u8", fixed.offset + 8 * i, repeats)
+        view[...] = column.values[:, word].reshape(view.shape)
 
 
-def _present(column: Maybe, rows: I64 | None) -> tuple[I64, I64]:
-    """Lanes that hold a value, and the row of its value."""
-    lanes = np.flatnonzero(take_rows(rows, column.present))
-    return lanes, take_rows(rows, column.index)[lanes]
-
-
-def _member_node(rules: Rules, struct: Struct, member: Member) -> Node:
+def _member_node(rules: Rules, member: Member) -> Node:
+    node = compile_node(rules, member.type)
     if not member.optional:
-        return compile_node(rules, member.type)
-    if rules.version == 1:
-        raise TypeDefinitionError(
-            f"{struct.name}: writing the @optional member {member.name!r} needs data representation XCDR2"
-        )
-    return Optional(rules, member.type)
+        return node
+    return OptionalParameter(node, member) if rules.version == 1 else OptionalFlag(node)
 
 
 def compile_node(rules: Rules, t: Type) -> Node:
@@ -296,14 +324,19 @@ def compile_node(rules: Rules, t: Type) -> Node:
         return FixedValue(placed[0], alignment, placed[1])
     if isinstance(t, String):
         return Text()
-    if isinstance(t, Sequence | Array):
+    if isinstance(t, WString):
+        return WideText()
+    if isinstance(t, Sequence | Array | Map):
         return Collection(rules, t)
-    assert isinstance(t, Struct)  # scalars are fixed
-    return compile_struct(rules, t)
+    assert isinstance(t, Struct | Union)  # scalars are fixed
+    return compile_aggregated(rules, t)
 
 
-def compile_struct(rules: Rules, struct: Struct, modulus: int = 1) -> Record:
-    """The node of a struct that starts at a position aligned to ``modulus``."""
-    if struct.extensibility is Extensibility.MUTABLE:
-        raise TypeDefinitionError(f"{struct.name}: writing @mutable types is not supported")
-    return Record(rules, struct, modulus)
+def compile_aggregated(rules: Rules, t: Struct | Union, modulus: int = 1) -> Node:
+    """The node of a struct or union that starts at a position aligned to ``modulus``."""
+    if t.extensibility is not Extensibility.MUTABLE:
+        return Record(rules, t, modulus) if isinstance(t, Struct) else Choice(rules, t)
+    if isinstance(t, Struct):
+        return MutableRecord(rules, t, [compile_node(rules, member.type) for member in t.members])
+    nodes = [compile_node(rules, each) for each in (t.discriminator, *(case.type for case in t.cases))]
+    return MutableUnion(rules, t, nodes)

@@ -12,24 +12,52 @@ from ...errors import UsageError
 from ...qos import DataRepresentation
 from ...wire.samples import Samples
 from ..keys import key_holder, key_struct
-from ..model import Struct
+from ..model import Extensibility, Struct, Union, walk, without_aliases
 from .columns import struct_columns
-from .encode import Record, compile_struct
-from .lanes import I64, U8, Sink, align, gather_bytes, offsets_of
+from .draft import Draft, Node
+from .encode import Record, compile_aggregated
+from .lanes import I64, U8, copy_pieces
 from .layout import Block, Rules
 from .values import Table
 
+# Encapsulation identifiers, big-endian (XTypes 1.3 table 60), by XCDR version and the outermost struct.
+_IDENTIFIERS: Final = {
+    (1, Extensibility.FINAL): 0x00,  # CDR
+    (1, Extensibility.APPENDABLE): 0x00,
+    (1, Extensibility.MUTABLE): 0x02,  # PL_CDR
+    (2, Extensibility.FINAL): 0x06,  # PLAIN_CDR2
+    (2, Extensibility.APPENDABLE): 0x08,  # DELIMITED_CDR2
+    (2, Extensibility.MUTABLE): 0x0A,  # PL_CDR2
+}
 _HEADER: Final = 4
+
+
+def least_representation(struct: Struct) -> DataRepresentation:
+    """What a writer should use if nothing else is asked for: XCDR2 for a type with @mutable or @optional parts, whose
+    forms in XCDR1 differ between vendors; XCDR1 else.
+
+    Cyclone DDS 11 prefers XCDR2 for these too, and for what is @appendable; its readers then offer both. In XCDR1 an
+    @appendable type is written as if it were @final. Of types that hold an @appendable one Cyclone's C library has no
+    XCDR1 at all, while Fast DDS 2 has nothing else.
+    """
+    for t in walk(without_aliases(struct)):
+        if isinstance(t, Struct | Union) and t.extensibility is Extensibility.MUTABLE:
+            return DataRepresentation.XCDR2
+        if isinstance(t, Struct) and any(member.optional for member in t.members):
+            return DataRepresentation.XCDR2
+    return DataRepresentation.XCDR1
 
 
 class Encoder:
     """Encodes record batches as samples of one type; see :class:`~.codec.Codec`."""
 
     def __init__(self, struct: Struct) -> None:
-        self.struct = struct
-        self._encoders: dict[tuple[int, Struct], Record] = {}
-        self._key_struct = key_struct(struct)
-        self._key_holder = key_holder(struct)
+        plain = without_aliases(struct)
+        assert isinstance(plain, Struct)
+        self.struct = plain
+        self._nodes: dict[tuple[int, int], Node] = {}
+        self._key_struct = key_struct(plain)
+        self._key_holder = key_holder(plain)
 
     def encode(
         self,
@@ -63,33 +91,32 @@ class Encoder:
         samples = self._encode(holder, batch, representation, True)
         greatest = _rules(representation).greatest_size(holder)
         hashes = np.zeros((batch.num_rows, 16), np.uint8)
-        offsets, sizes = samples.all_offsets(), self._sizes(samples)
+        offsets, sizes = samples.all_offsets() + _HEADER, self._sizes(samples)
         if greatest is not None and greatest <= 16:
-            pieces = gather_bytes(samples.data, offsets + _HEADER, sizes)
-            rows = np.repeat(np.arange(len(sizes)), sizes)
-            hashes[rows, np.arange(len(rows)) - offsets_of(sizes)[:-1].repeat(sizes)] = pieces
+            copy_pieces(hashes.reshape(-1), np.arange(len(sizes)) * 16, samples.data, offsets, sizes)
             return hashes
         view = memoryview(samples.data)
         for i, (at, size) in enumerate(zip(offsets.tolist(), sizes.tolist(), strict=True)):
-            key = view[at + _HEADER : at + _HEADER + size]
+            key = view[at : at + size]
             hashes[i] = np.frombuffer(hashlib.md5(key, usedforsecurity=False).digest(), np.uint8)
         return hashes
 
     def uniform_size(self, representation: DataRepresentation = DataRepresentation.XCDR1) -> int | None:
         """Bytes of every sample, encapsulation header and padding included; None if they differ."""
-        size = self._encoder(self.struct, representation).size
-        return None if size is None else _HEADER + size + -size % 4
+        block = _block(self._node(self.struct, representation))
+        return None if block is None else _HEADER + block[0] + -block[0] % 4
 
     def _keyed(self, struct: Struct | None) -> Struct:
         if struct is None:
             raise UsageError(f"{self.struct.name} has no key")
         return struct
 
-    def _encoder(self, struct: Struct, representation: DataRepresentation) -> Record:
+    def _node(self, struct: Struct, representation: DataRepresentation) -> Node:
+        """``struct`` is one of our three."""
         rules = _rules(representation)
-        node = self._encoders.get((rules.version, struct))
+        node = self._nodes.get((rules.version, id(struct)))
         if node is None:
-            node = self._encoders[rules.version, struct] = compile_struct(rules, struct, 8)
+            node = self._nodes[rules.version, id(struct)] = compile_aggregated(rules, struct, 8)
         return node
 
     @staticmethod
@@ -101,31 +128,32 @@ class Encoder:
     def _encode(
         self, struct: Struct, batch: pa.RecordBatch, representation: DataRepresentation, big_endian: bool
     ) -> Samples:
-        node = self._encoder(struct, representation)
-        identifier = (0 if representation is DataRepresentation.XCDR1 else 8 if node.delimited else 6) + (
-            0 if big_endian else 1
-        )
+        node = self._node(struct, representation)
+        identifier = _IDENTIFIERS[_rules(representation).version, struct.extensibility] | (not big_endian)
         order, rows = ">" if big_endian else "<", batch.num_rows
-        fields = struct_columns(batch, struct)
-        if node.size is not None:
-            size = _HEADER + node.size + -node.size % 4
-            samples = Samples.uniform(np.zeros(rows * size, np.uint8), rows, size)
-            header = np.array([0, identifier, 0, -node.size % 4], np.uint8).view(np.uint32)
-            Table(samples.data, rows, 0, size, "=").column("u4", 0)[...] = header
-            step = node.steps[0]
-            if not node.delimited and isinstance(step, Block):
-                node.fill_block(step, fields, None, Table(samples.data, rows, _HEADER, size, order))
-                return samples
-        else:
-            ends = node.measure(fields, None, np.zeros(rows, np.int64))
-            lengths = _HEADER + align(ends, 4)
-            offsets = offsets_of(lengths)
-            samples = Samples.ragged(np.zeros(int(offsets[-1]), np.uint8), offsets[:-1], lengths)
-            samples.data[offsets[:-1] + 1] = identifier
-            samples.data[offsets[:-1] + 3] = -ends % 4
-        sink = Sink(samples.data, samples.all_offsets() + _HEADER, order)
-        node.write(fields, None, sink, np.zeros(rows, np.int64))
+        columns = struct_columns(batch, struct)
+        fixed = _block(node)
+        if fixed is None:
+            draft = Draft(order)
+            return draft.samples(node.lay(draft, columns, np.zeros(rows, np.int64)), identifier)
+        assert isinstance(node, Record)
+        end, block = fixed
+        size = _HEADER + end + -end % 4
+        samples = Samples.uniform(np.zeros(rows * size, np.uint8), rows, size)
+        head = Table(samples.data, rows, 0, size, order)
+        header = np.array([0, identifier, 0, -end % 4], np.uint8).view("=u4")
+        Table(samples.data, rows, 0, size, "=").column("u4", 0)[...] = header
+        if node.is_delimited:
+            head.column("u4", _HEADER)[...] = block.size
+        node.fill_block(block, columns, Table(samples.data, rows, _HEADER + end - block.size, size, order))
         return samples
+
+
+def _block(node: Node) -> tuple[int, Block] | None:
+    """If all samples lie alike: where they end, and how their members lie behind the DHEADER."""
+    if not isinstance(node, Record) or node.block is None:
+        return None
+    return node.block.size + (4 if node.is_delimited else 0), node.block
 
 
 def _rules(representation: DataRepresentation) -> Rules:

@@ -1,24 +1,34 @@
 """Many byte streams side by side: all samples of a batch (or all elements in them) are walked at once.
 
-A position column holds, for each lane, an offset from the origin CDR aligns to. Reads and writes go through
-views with a stride of one byte, so that one fancy index moves a value of any alignment, or a whole record.
+A position is an offset from the origin CDR aligns to: one number as long as all lanes agree, else a column of one
+for each lane. Samples mostly do agree, down to the length of their strings; then they are one table, read with a
+stride. Otherwise reads and writes go through views with a stride of one byte, so that one fancy index moves a value
+of any alignment, or a whole record.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
+#: One for all lanes, or one for each.
+Position: TypeAlias = int | I64
+_P = TypeVar("_P", int, I64, int | I64)
 
+#: Above this many bytes a piece, Python copies them as fast as anything gathers them, and without growing a buffer.
+_BLOB = 2048
 #: Above this many bytes a piece, copying piece by piece beats an index for every byte.
-_LONG_PIECE = 256
+LONG_PIECE = 255
+#: And so few are, too.
+_FEW_PIECES = 16
 
 
 def anywhere(data: U8, dtype: npt.DTypeLike) -> Values:
@@ -27,9 +37,31 @@ def anywhere(data: U8, dtype: npt.DTypeLike) -> Values:
     return np.ndarray((max(0, data.nbytes - kind.itemsize + 1),), kind, data, 0, (1,))
 
 
-def align(pos: I64, alignment: int) -> I64:
-    aligned: I64 = (pos + (alignment - 1)) & -alignment
+def align(pos: _P, alignment: int) -> _P:
+    aligned: _P = (pos + (alignment - 1)) & -alignment
     return aligned
+
+
+def agreed(values: Values) -> Position:
+    """One number if all are the same."""
+    if len(values) and values[0] == values[-1] and bool((values == values[0]).all()):
+        return int(values[0])
+    return values.astype(np.int64)
+
+
+def some(mask: Mask | bool) -> bool:
+    """Whether it holds for any."""
+    return bool(mask) if isinstance(mask, bool | np.bool_) else bool(mask.any())
+
+
+def each(pos: Position, count: int) -> I64:
+    """A position as a column."""
+    return np.full(count, pos, np.int64) if isinstance(pos, int) else pos
+
+
+def at(pos: Position, index: Values) -> Position:
+    """Those of some lanes."""
+    return pos if isinstance(pos, int) else pos[index]
 
 
 def offsets_of(counts: I64) -> I64:
@@ -53,13 +85,30 @@ def gather_bytes(data: U8, starts: I64, lengths: I64) -> U8:
     if total == 0:
         return np.empty(0, np.uint8)
     first = int(lengths[0])
+    if total > _BLOB * n:
+        # NumPy asks for huge pages, which halves what fresh memory costs
+        out, done = np.empty(total, np.uint8), 0
+        into, source = memoryview(out), memoryview(data)
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+            into[done : done + length] = source[start : start + length]
+            done += length
+        return out
     if first and bool((lengths == first).all()):
         return anywhere(data, f"V{first}")[starts].view(np.uint8)
-    if total > _LONG_PIECE * n:
-        view = memoryview(data)
-        pieces = [view[a:b] for a, b in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)]
-        return np.frombuffer(b"".join(pieces), np.uint8)
-    return data[spread(starts, lengths)]
+    # an empty piece may be said to start behind the end, where its first byte would be aligned
+    starts = np.minimum(starts, data.nbytes)
+    ends = starts + lengths
+    low, high = int(starts[0]), int(ends[-1])
+    if high - low >= 1 << 31 or bool((starts[1:] < ends[:-1]).any()):
+        return data[spread(starts, lengths)]
+    # Arrow copies every second of strings that lie one behind the other, three times as fast as an index of bytes
+    bounds = np.empty(2 * n, np.int32)
+    bounds[0::2] = starts - low
+    bounds[1::2] = ends - low
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data[low:high])]
+    everything = pa.Array.from_buffers(pa.binary(), 2 * n - 1, buffers)
+    taken = everything.take(pa.array(np.arange(0, 2 * n - 1, 2, dtype=np.int32)))
+    return np.frombuffer(taken.buffers()[2], np.uint8, total)
 
 
 def scatter_bytes(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> None:
@@ -67,7 +116,7 @@ def scatter_bytes(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) ->
     total, n = int(lengths.sum()), len(lengths)
     if total == 0:
         return
-    if total > _LONG_PIECE * n:
+    if total > LONG_PIECE * n:
         into, source = memoryview(out), memoryview(data)
         for at, start, length in zip(targets.tolist(), starts.tolist(), lengths.tolist(), strict=True):
             into[at : at + length] = source[start : start + length]
@@ -80,6 +129,9 @@ _STEPS_MAX = 1 << 22
 #: What a step of lanes costs in those; Python's own loop is faster for fewer lanes.
 LANES_STEP = 64
 _BEYOND = 1 << 40
+#: NumPy's type codes as those of struct.
+_FORMATS = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q"}
+TOO_SHORT = "length beyond the sample"
 
 
 class Budget:
@@ -94,10 +146,10 @@ class Budget:
 class Stepper:
     """One lane, stepped through value by value. Whatever lies outside of it is found beyond its end."""
 
-    __slots__ = ("_u2", "_u4", "base", "left", "limit", "view")
+    __slots__ = ("_u2", "_u4", "base", "left", "limit", "order", "view")
 
     def __init__(self, view: memoryview, base: int, limit: int, order: str, left: int) -> None:
-        self.view, self.base, self.limit, self.left = view, base, limit, left
+        self.view, self.base, self.limit, self.order, self.left = view, base, limit, order, left
         self._u2 = struct.Struct(order + "H").unpack_from
         self._u4 = struct.Struct(order + "I").unpack_from
 
@@ -110,6 +162,12 @@ class Stepper:
     def u4(self, at: int) -> int:
         return int(self._u4(self.view, self.base + at)[0]) if at + 4 <= self.limit else _BEYOND
 
+    def number(self, code: str, at: int) -> int:
+        """A number of a NumPy type code."""
+        if at + int(code[1:]) > self.limit:
+            return _BEYOND
+        return int(struct.unpack_from(self.order + _FORMATS[code], self.view, self.base + at)[0])
+
     def behind_header(self, at: int) -> int:
         """The end of what a DHEADER counts."""
         at += -at & 3
@@ -121,78 +179,218 @@ class Stepper:
         return self.left >= 0
 
 
+class Words:
+    """Reasons, numbered from 1 on as they come up."""
+
+    __slots__ = ("_codes",)
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def code(self, reason: str) -> int:
+        return self._codes.setdefault(reason, len(self._codes) + 1)
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(self._codes)
+
+
+class Marks:
+    """What is known of lanes: ``bad`` ones hold values that do not lie inside the payload, ``wrong`` ones bytes that
+    are no value of the type. Only ``bad`` decides where to go on reading. ``why`` has the codes of the reasons."""
+
+    __slots__ = ("any_bad", "any_wrong", "bad", "why", "wrong")
+
+    def __init__(self, count: int) -> None:
+        self.any_bad = self.any_wrong = False
+        self.bad: Mask = np.zeros(count, np.bool_)
+        self.wrong: Mask = np.zeros(count, np.bool_)
+        self.why = np.zeros(count, np.int32)
+
+
 class Lanes:
     """Payloads being read; nothing outside them is ever read.
 
-    ``bad`` marks lanes whose values do not lie inside the payload, ``wrong`` those that do but whose bytes
-    are no value of the type. Only ``bad`` decides where to go on reading.
+    ``found`` remembers what the first pass over these very lanes found, for the second one.
     """
 
-    __slots__ = ("bad", "base", "budget", "data", "limit", "order", "wrong")
+    __slots__ = (
+        "_base",
+        "budget",
+        "count",
+        "data",
+        "found",
+        "limit",
+        "marks",
+        "order",
+        "start",
+        "stride",
+        "words",
+    )
 
-    def __init__(self, data: U8, base: I64, limit: I64, order: str, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        data: U8,
+        base: I64,
+        limit: Position,
+        order: str,
+        *,
+        budget: Budget | None = None,
+        words: Words | None = None,
+    ) -> None:
         self.data = data
-        self.base = base  # of position 0 in data
+        self._base: I64 | None = base
+        self.count = len(base)
+        self.start = self.stride = 0  # stride 0: of no constant one
         self.limit = limit  # position of the end
         self.order = order  # "<" or ">"
         self.budget = budget  # None: these lanes are well-formed
-        self.bad: Mask = np.zeros(len(base), np.bool_)
-        self.wrong: Mask = np.zeros(len(base), np.bool_)
+        self.words = words or Words()
+        self.marks = Marks(self.count)
+        self.found: dict[object, Any] | None = None
+
+    @classmethod
+    def strided(
+        cls,
+        data: U8,
+        count: int,
+        start: int,
+        stride: int,
+        limit: Position,
+        order: str,
+        budget: Budget,
+        words: Words,
+    ) -> Lanes:
+        """Lanes that start at a constant stride."""
+        lanes = cls(data, np.empty(0, np.int64), limit, order, budget=budget, words=words)
+        lanes.count, lanes.start, lanes.stride, lanes.marks = count, start, stride, Marks(count)
+        lanes._base = None
+        return lanes
 
     def __len__(self) -> int:
-        return len(self.base)
+        return self.count
+
+    @property
+    def base(self) -> I64:
+        """Of position 0 in ``data``."""
+        if self._base is None:
+            self._base = self.start + self.stride * np.arange(self.count, dtype=np.int64)
+        return self._base
+
+    @property
+    def bad(self) -> Mask:
+        return self.marks.bad
+
+    @property
+    def any_bad(self) -> bool:
+        return self.marks.any_bad
 
     def pick(self, index: Values) -> Lanes:
-        return Lanes(self.data, self.base[index], self.limit[index], self.order, self.budget)
+        """Some of the lanes, with marks of their own."""
+        limit = at(self.limit, index)
+        return Lanes(self.data, self.base[index], limit, self.order, budget=self.budget, words=self.words)
+
+    def good(self) -> Lanes:
+        """Those that are not bad."""
+        return self.pick(~self.bad)
 
     def adopt(self, index: I64, child: Lanes) -> None:
         """What is marked in picked or repeated lanes is marked in those they came from."""
-        if child.bad.any():
-            self.bad[index[child.bad]] = True
-        if child.wrong.any():
-            self.wrong[index[child.wrong]] = True
+        marks = child.marks
+        if not (marks.any_bad or marks.any_wrong):
+            return
+        marked = marks.why != 0
+        self.marks.any_bad |= marks.any_bad
+        self.marks.any_wrong |= marks.any_wrong
+        self.marks.bad[index[marks.bad]] = True
+        self.marks.wrong[index[marks.wrong]] = True
+        self.marks.why[index[marked]] = marks.why[marked]
 
-    def narrow(self, limit: I64) -> Lanes:
-        """The same lanes with a nearer end; the marks are shared."""
+    def fork(self) -> Lanes:
+        """The same lanes again, to be walked as something else; the marks are shared."""
         inner = Lanes.__new__(Lanes)
-        inner.data, inner.base, inner.order, inner.budget = self.data, self.base, self.order, self.budget
-        inner.bad, inner.wrong = self.bad, self.wrong
-        inner.limit = np.minimum(self.limit, limit)
+        inner.data, inner._base, inner.order, inner.budget = self.data, self._base, self.order, self.budget
+        inner.count, inner.start, inner.stride, inner.limit = self.count, self.start, self.stride, self.limit
+        inner.words, inner.marks, inner.found = self.words, self.marks, None
         return inner
 
-    def within(self, start: I64, end: I64) -> Lanes:
+    def narrow(self, limit: Position) -> Lanes:
+        """The same lanes with a nearer end; the marks are shared."""
+        inner = self.fork()
+        inner.found = self.found
+        inner.limit = nearer(self.limit, limit)
+        return inner
+
+    def within(self, start: Position, end: Position) -> Lanes:
         """Values that have an origin of their own, from ``start`` to ``end``; the marks are shared."""
-        inner = self.narrow(self.limit)
-        inner.base = self.base + start
-        inner.limit = np.minimum(self.limit, end) - start
+        inner = self.narrow(end)
+        inner.limit = inner.limit - start
+        if isinstance(start, int) and self.stride:
+            inner.start, inner._base = self.start + start, None
+        else:
+            inner._base, inner.stride = self.base + start, 0
         return inner
 
-    def require(self, end: I64) -> I64:
+    def fail(self, where: Mask | bool, reason: str) -> None:
+        """Mark lanes as bad."""
+        new = where & ~self.marks.bad
+        if new.any():
+            self.marks.any_bad = True
+            self.marks.bad |= new
+            self.marks.why[new] = self.words.code(reason)
+
+    def refuse(self, where: Mask, reason: str) -> None:
+        """Mark lanes as wrong."""
+        self.marks.any_wrong = True
+        self.marks.wrong |= where
+        self.marks.why[where & (self.marks.why == 0)] = self.words.code(reason)
+
+    def require(self, end: Position, reason: str = TOO_SHORT) -> Position:
         """Mark lanes that are shorter than ``end``."""
-        self.bad |= end > self.limit
+        over = end > self.limit
+        if some(over):
+            self.fail(over, reason)
+            # so that no sum of positions overflows
+            return nearer(end, _BEYOND)
         return end
 
-    def read(self, code: str, pos: I64) -> Values:
+    def read(self, code: str, pos: Position) -> Values:
         """Values at positions that are known to lie inside."""
+        if isinstance(pos, int) and self.stride and self.count:
+            return np.ndarray((self.count,), self.order + code, self.data, self.start + pos, (self.stride,))
         values: Values = anywhere(self.data, self.order + code)[self.base + pos]
         return values
 
-    def checked(self, code: str, pos: I64) -> Values:
+    def checked(self, code: str, pos: Position) -> Values:
         """Values at positions not checked yet; zero where the lane is malformed."""
         self.require(pos + int(code[1:]))
-        if not self.bad.any():
+        if not self.marks.any_bad:
             return self.read(code, pos)
-        values = np.zeros(len(pos), self.order + code)
+        values = np.zeros(self.count, self.order + code)
         good = ~self.bad
-        values[good] = anywhere(self.data, self.order + code)[(self.base + pos)[good]]
+        values[good] = anywhere(self.data, self.order + code)[self.base[good] + at(pos, good)]
         return values
 
-    def counts(self, pos: I64) -> I64:
+    def counts(self, pos: Position) -> Position:
         """uint32 counts at positions that are known to lie inside."""
-        return self.read("u4", pos).astype(np.int64)
+        return agreed(self.read("u4", pos))
 
-    def checked_counts(self, pos: I64) -> I64:
-        return self.checked("u4", pos).astype(np.int64)
+    def checked_counts(self, pos: Position) -> Position:
+        return agreed(self.checked("u4", pos))
+
+    def gather(self, pos: Position, lengths: Position) -> U8:
+        """The next bytes of every lane, one after the other, in memory of their own."""
+        if isinstance(lengths, int):
+            if not lengths or not self.count:
+                return np.empty(0, np.uint8)
+            if isinstance(pos, int) and self.stride:
+                shape, strides = (self.count, lengths), (self.stride, 1)
+                rows = np.ndarray(shape, np.uint8, self.data, self.start + pos, strides)
+                return rows.copy().reshape(-1)
+        return gather_bytes(self.data, self.base + pos, each(lengths, self.count))
+
+
+def nearer(a: Position, b: Position) -> Position:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
 
 
 class Sink:
@@ -213,3 +411,24 @@ class Sink:
 
     def write(self, code: str, pos: I64, values: Values) -> None:
         anywhere(self.data, self.order + code)[self.base + pos] = values
+
+
+def copy_pieces(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> None:
+    """Copy the pieces of ``data`` to ``targets`` in ``out``: long ones one by one, all of one length at once."""
+    short = lengths <= (LONG_PIECE if len(lengths) > _FEW_PIECES else -1)
+    if not short.all():
+        into, source, long = memoryview(out), memoryview(data), ~short
+        rows = zip(targets[long].tolist(), starts[long].tolist(), lengths[long].tolist(), strict=True)
+        for at, start, length in rows:
+            into[at : at + length] = source[start : start + length]
+        targets, starts, lengths = targets[short], starts[short], lengths[short]
+        if not len(lengths):
+            return
+    counts = np.bincount(lengths)
+    # of bytes a stable sort is a radix sort
+    order = np.argsort(lengths.astype(np.uint8), kind="stable")
+    ends = np.cumsum(counts)
+    for size in np.flatnonzero(counts).tolist():
+        if size:
+            some = order[ends[size] - counts[size] : ends[size]]
+            anywhere(out, f"V{size}")[targets[some]] = anywhere(data, f"V{size}")[starts[some]]

@@ -2,6 +2,17 @@
 
 What lies at constant offsets from an aligned origin, whatever the values, is *fixed*: such stretches are
 read and written as columns of one record table. Everything else is found by walking positions.
+
+How the kinds lie that the specifications leave room for, here as in Cyclone DDS:
+
+- wstring: an uint32 that counts the *bytes* that follow, then UTF-16 code units in the byte order of the rest; no
+  terminator, no BOM; alike in both XCDR versions (XTypes 1.3 §7.4.1.1.2; Fast CDR counts code units). wchar: one
+  UTF-16 code unit.
+- long double: binary128 in the byte order of the rest, aligned to 8 in XCDR1 and to 4 in XCDR2.
+- bitmasks and bitsets: the unsigned integer that has room for them.
+- map: a sequence of pairs; a DHEADER before it in XCDR2 unless keys and values are primitive.
+- union: the discriminator, then the selected branch, if there is one. Appendable in XCDR2, a DHEADER before it.
+  Mutable, a member list of at most two: the discriminator has member id 0 and must be understood, the branch its own.
 """
 
 from __future__ import annotations
@@ -11,15 +22,18 @@ from typing import TypeAlias
 
 from ..model import (
     SCALARS,
+    Alias,
     Array,
-    Enum,
     Extensibility,
+    Map,
     Member,
-    Primitive,
+    Scalar,
     Sequence,
     String,
     Struct,
     Type,
+    Union,
+    WString,
     has_dheader,
     number_size,
     walk,
@@ -30,7 +44,7 @@ from ..model import (
 class Number:
     """One scalar at ``offset`` from the origin."""
 
-    type: Primitive | Enum
+    type: Scalar
     offset: int
 
 
@@ -70,13 +84,18 @@ class Rules:
 
     version: int  # 1 or 2
 
-    def alignment(self, t: Primitive | Enum) -> int:
+    def alignment(self, t: Scalar) -> int:
         return min(number_size(t), 8 if self.version == 1 else 4)
 
-    def is_delimited(self, struct: Struct) -> bool:
-        return self.version == 2 and struct.extensibility is not Extensibility.FINAL
+    def is_delimited(self, t: Struct | Union) -> bool:
+        """Whether a DHEADER tells the size."""
+        return self.version == 2 and t.extensibility is not Extensibility.FINAL
 
-    def starts_with_header(self, t: Sequence | Array) -> bool:
+    def is_plain(self, t: Struct | Union) -> bool:
+        """Whether the members follow one another, without a header before them or before each."""
+        return not self.is_delimited(t) and t.extensibility is not Extensibility.MUTABLE
+
+    def starts_with_header(self, t: Sequence | Array | Map) -> bool:
         return self.version == 2 and has_dheader(t)
 
     def first_alignment(self, t: Type) -> int:
@@ -85,12 +104,17 @@ class Rules:
             return self.alignment(t)
         if isinstance(t, Array) and not self.starts_with_header(t):
             return self.first_alignment(t.element)
-        if isinstance(t, Struct) and not self.is_delimited(t):
-            first = t.members[0]
-            if not first.optional:
-                return self.first_alignment(first.type)
-            return 1 if self.version == 2 else 4
+        if isinstance(t, Struct) and self.is_plain(t):
+            return self.member_alignment(t.members[0])
+        if isinstance(t, Union) and self.is_plain(t):
+            return self.first_alignment(t.discriminator)
         return 4
+
+    def member_alignment(self, member: Member) -> int:
+        """Alignment of the first thing a member of a plain struct puts on the wire."""
+        if member.optional:
+            return 1 if self.version == 2 else 4
+        return self.first_alignment(member.type)
 
     def _widest(self, fixed: Fixed) -> int:
         if isinstance(fixed, Number):
@@ -111,7 +135,7 @@ class Rules:
             at += -at % alignment
             return Number(t, at), at + number_size(t)
         if isinstance(t, Struct):
-            if self.is_delimited(t) or t.extensibility is Extensibility.MUTABLE:
+            if not self.is_plain(t):
                 return None
             members = []
             for member in t.members:
@@ -156,15 +180,18 @@ class Rules:
         """No value of the type takes fewer bytes: what bounds a count before anything is allocated."""
         if isinstance(t, SCALARS):
             return number_size(t)
-        if isinstance(t, String):
+        if isinstance(t, String | WString):
             return 4
-        if isinstance(t, Sequence):
+        if isinstance(t, Sequence | Map):
             return 8 if self.starts_with_header(t) else 4
+        assert not isinstance(t, Alias)  # codecs see types without them
         if isinstance(t, Array):
             return t.length * self.least_size(t.element) + (4 if self.starts_with_header(t) else 0)
         # a delimited struct of an older type may hold less than all members
-        if self.is_delimited(t) or t.extensibility is Extensibility.MUTABLE:
+        if not self.is_plain(t):
             return 4
+        if isinstance(t, Union):
+            return self.least_size(t.discriminator)
         return sum(self._least_member(member) for member in t.members)
 
     def _least_member(self, member: Member) -> int:
@@ -173,26 +200,42 @@ class Rules:
         return self.least_size(member.type)
 
     def greatest_size(self, t: Type, at: int = 0) -> int | None:
-        """Where the largest value ends that starts ``at`` bytes from the origin; None if unbounded."""
-        end: int | None = at
+        """Where the largest value of a type of plain structs ends that starts ``at`` bytes from the origin; None if
+        unbounded."""
         if isinstance(t, SCALARS):
             return at + -at % self.alignment(t) + number_size(t)
-        if isinstance(t, String):
-            return at + -at % 4 + 4 + t.bound + 1 if t.bound else None
+        if isinstance(t, String | WString):
+            size = t.bound + 1 if isinstance(t, String) else 2 * t.bound
+            return at + -at % 4 + 4 + size if t.bound else None
         if isinstance(t, Struct):
-            for member in t.members:
-                end = None if end is None else self.greatest_size(member.type, end)
-            return end
+            return self._greatest_end([member.type for member in t.members], at)
+        if isinstance(t, Union):
+            greatest = self.greatest_size(t.discriminator, at)
+            for case in t.cases:
+                branch = self._greatest_end([t.discriminator, case.type], at)
+                greatest = None if branch is None or greatest is None else max(greatest, branch)
+            return greatest
+        assert not isinstance(t, Alias)
+        if self.starts_with_header(t):
+            at += -at % 4 + 4
+        inner = [t.key, t.value] if isinstance(t, Map) else [t.element]
         count = t.length if isinstance(t, Array) else t.bound
-        if isinstance(t, Sequence):
-            end = at + -at % 4 + 4 if count else None
-        if self.starts_with_header(t) and end is not None:
-            end += -end % 4 + 4
+        if not isinstance(t, Array):
+            if not t.bound:
+                return None
+            at += -at % 4 + 4
+        end: int | None = at
         for _ in range(count):
             # only asked whether it stays below 17, so the loop ends soon
             if end is None or end > 4096:
                 return None
-            end = self.greatest_size(t.element, end)
+            end = self._greatest_end(inner, end)
+        return end
+
+    def _greatest_end(self, types: list[Type], at: int) -> int | None:
+        end: int | None = at
+        for t in types:
+            end = None if end is None else self.greatest_size(t, end)
         return end
 
 
@@ -254,9 +297,9 @@ def is_alike_in_xcdr(t: Type) -> bool:
     if placed is not None:
         return placed == Rules(2).place(t, 0, 8)
     for inner in walk(t):
-        if isinstance(inner, SCALARS) and number_size(inner) == 8:
+        if isinstance(inner, SCALARS) and number_size(inner) >= 8:
             return False
-        if isinstance(inner, Sequence | Array) and has_dheader(inner):
+        if isinstance(inner, Sequence | Array | Map) and has_dheader(inner):
             return False
         if isinstance(inner, Struct) and any(member.optional for member in inner.members):
             return False

@@ -1,35 +1,41 @@
-"""NumPy values as Arrow arrays, straight from buffers: no Python object per value."""
+"""Tables of records, strings and lists as Arrow arrays, straight from buffers: no Python object per value."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from math import prod
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...errors import UsageError
-from ..arrow import UINT64_DECIMAL, arrow_type
-from ..model import Enum, Primitive, PrimitiveKind, is_bytes, number_code
-from .lanes import I64, U8, Mask, Values
-from .layout import Fixed, Group, Number
+from ..model import Primitive, PrimitiveKind, is_bytes, number_code
+from .lanes import I64, U8, Mask, Position, Values
+from .layout import Fixed, Number, Repeat
+from .scalar_arrays import LATIN1, fault, scalar_converter
+
+__all__ = ["LATIN1", "Table"]
 
 _OFFSET_MAX: Final = (1 << 31) - 1
-#: A char is one byte of an unnamed character set; Latin-1 maps each byte to one character.
-LATIN1: Final = pa.array([chr(i) for i in range(256)], pa.string())
 
 
 class Table:
     """Records at a constant stride in some buffer; columns are read, or written, through strided views."""
 
-    __slots__ = ("bad", "data", "order", "rows", "start", "stride")
+    __slots__ = ("data", "order", "owned", "rows", "start", "stride", "wrong")
 
-    def __init__(self, data: U8, rows: int, start: int, stride: int, order: str) -> None:
+    def __init__(
+        self, data: U8, rows: int, start: int, stride: int, order: str, *, owned: bool = False
+    ) -> None:
         self.data = data
         self.rows = rows
         self.start = start
         self.stride = stride
         self.order = order
-        self.bad: Mask | None = None  # records with values that do not exist
+        self.owned = owned  # the buffer is ours, so that arrays may keep it
+        self.wrong: list[tuple[Mask, str]] = []  # records with values that do not exist
 
     def column(self, code: str, offset: int, repeats: tuple[tuple[int, int], ...] = ()) -> Values:
         """A (rows, *lengths) view; ``repeats`` holds length and stride of each array around the value."""
@@ -39,75 +45,94 @@ class Table:
             return np.empty(shape, self.order + code)
         return np.ndarray(shape, self.order + code, self.data, self.start + offset, strides)
 
-    def mark(self, bad_values: Mask) -> None:
-        bad: Mask = np.logical_or.reduce(bad_values.reshape(self.rows, -1), axis=1)
-        self.bad = bad if self.bad is None else self.bad | bad
+    def mark(self, bad_values: Mask, reason: str) -> None:
+        self.wrong.append((np.logical_or.reduce(bad_values.reshape(self.rows, -1), axis=1), reason))
 
 
-def fixed_array(fixed: Fixed, table: Table, repeats: tuple[tuple[int, int], ...] = ()) -> pa.Array:
-    """One column of a record table as an Arrow array of its DDS type."""
+#: Length and stride of each array around a value, the outermost first.
+Repeats: TypeAlias = tuple[tuple[int, int], ...]
+#: One column of a record table as an Arrow array.
+Read: TypeAlias = Callable[[Table, Repeats], pa.Array]
+
+
+def fixed_reader(fixed: Fixed, target: pa.DataType) -> Read:
+    """How to read a column of a record table as an array of the wanted type."""
     if isinstance(fixed, Number):
-        array, bad = number_array(fixed.type, table.column(number_code(fixed.type), fixed.offset, repeats))
+        return _number_reader(fixed, target)
+    if isinstance(fixed, Repeat):
+        return _repeat_reader(fixed, target)
+    if not pa.types.is_struct(target):
+        read_time = fixed_reader(fixed, TIME_FIELDS)
+        return lambda table, repeats: time_of(read_time(table, repeats), target)
+    members = dict(zip((member.name for member in fixed.type.members), fixed.members, strict=True))
+    readers = [fixed_reader(members[f.name], f.type) if f.name in members else None for f in target]
+    kinds = [field.type for field in target]
+
+    def read(table: Table, repeats: Repeats) -> pa.Array:
+        rows = table.rows * prod(length for length, _ in repeats)
+        children = [
+            pa.nulls(rows, kind) if reader is None else reader(table, repeats)
+            for reader, kind in zip(readers, kinds, strict=True)
+        ]
+        return pa.Array.from_buffers(target, rows, [None], children=children)
+
+    return read
+
+
+def _number_reader(fixed: Number, target: pa.DataType) -> Read:
+    t, offset = fixed.type, fixed.offset
+    convert, code = scalar_converter(t, target), number_code(t)
+
+    def read(table: Table, repeats: Repeats) -> pa.Array:
+        array, bad = convert(table.column(code, offset, repeats), table.owned)
         if bad is not None:
-            table.mark(bad)
+            table.mark(bad, fault(t))
         return array
-    if isinstance(fixed, Group):
-        return struct_array(
-            [fixed_array(member, table, repeats) for member in fixed.members],
-            [member.name for member in fixed.type.members],
-        )
-    t = fixed.type
-    repeats = (*repeats, (t.length, fixed.stride))
-    if isinstance(fixed.element, Number) and is_bytes(t.element):
-        values = table.column("u1", fixed.element.offset, repeats).copy().reshape(-1)
-        width = t.dimensions[-1]
-        inner = binary_array(values, constant_offsets(len(values) // width, width))
-        dimensions = t.dimensions[:-1]
-    else:
-        inner, dimensions = fixed_array(fixed.element, table, repeats), t.dimensions
-    return nested_lists(inner, dimensions)
+
+    def read_binary128(table: Table, repeats: Repeats) -> pa.Array:
+        words = table.column("u8", offset, (*repeats, (2, 8)))
+        return convert(words if table.order == "<" else words[..., ::-1], False)[0]
+
+    return read_binary128 if isinstance(t, Primitive) and t.kind is PrimitiveKind.FLOAT128 else read
 
 
-def number_array(t: Primitive | Enum, values: Values) -> tuple[pa.Array, Mask | None]:
-    """Values of a scalar type, of any shape, as a flat Arrow array, and which of them are no value of it.
+def _repeat_reader(fixed: Repeat, target: pa.DataType) -> Read:
+    t, element = fixed.type, fixed.element
+    kinds = [target]
+    if isinstance(element, Number) and is_bytes(t.element):
+        width, dimensions = t.dimensions[-1], t.dimensions[:-1]
+        for _ in dimensions:
+            kinds.append(kinds[-1].value_type)
 
-    The array has memory of its own, whatever ``values`` is a view of.
-    """
-    if isinstance(t, Enum):
-        return _enum_array(t, values.reshape(-1))
-    if t.kind is PrimitiveKind.BOOLEAN:
-        return pa.array((values != 0).reshape(-1)), None
-    if t.kind is PrimitiveKind.CHAR8:
-        return LATIN1.take(pa.array(values.reshape(-1))), None
-    if t.kind is PrimitiveKind.UINT64:
-        words = np.zeros((values.size, 2), np.uint64)
-        words[:, 0] = values.reshape(-1)
-        return pa.Array.from_buffers(UINT64_DECIMAL, values.size, [None, pa.py_buffer(words)]), None
-    target = arrow_type(t)
-    native = values.astype(target.to_pandas_dtype(), order="C")
-    return pa.Array.from_buffers(target, values.size, [None, pa.py_buffer(native)]), None
+        def read_bytes(table: Table, repeats: Repeats) -> pa.Array:
+            column = table.column("u1", element.offset, (*repeats, (t.length, fixed.stride)))
+            values = column.copy().reshape(-1)
+            inner = binary_array(values, constant_offsets(len(values) // width, width), kinds[-1])
+            return nested_lists(inner, dimensions, kinds)
 
+        return read_bytes
+    for _ in t.dimensions:
+        kinds.append(kinds[-1].value_type)
+    read_element = fixed_reader(element, kinds[-1])
 
-def _enum_array(t: Enum, values: Values) -> tuple[pa.Array, Mask | None]:
-    known = np.array([value for _, value in t.literals], np.int64)
-    order = np.argsort(known)
-    names = pa.array([t.literals[i][0] for i in order], pa.string())
-    known = known[order]
-    numbers = values.astype(np.int64)
-    if known[-1] - known[0] == len(known) - 1:
-        index = numbers - known[0]
-        bad = (index < 0) | (index >= len(known))
-    else:
-        index = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-        bad = known[index] != numbers
-    if not bad.any():
-        return names.take(pa.array(index)), None
-    index[bad] = 0
-    return names.take(pa.array(index)), bad
+    def read(table: Table, repeats: Repeats) -> pa.Array:
+        inner = read_element(table, (*repeats, (t.length, fixed.stride)))
+        return nested_lists(inner, t.dimensions, kinds)
+
+    return read
 
 
 def constant_offsets(rows: int, length: int) -> I64:
     return np.arange(rows + 1, dtype=np.int64) * length
+
+
+def offsets_of_lengths(lengths: Position, rows: int) -> I64:
+    """Where each of consecutive pieces starts, and the end."""
+    if isinstance(lengths, int):
+        return constant_offsets(rows, lengths)
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 def arrow_offsets(offsets: I64) -> pa.Buffer:
@@ -116,24 +141,25 @@ def arrow_offsets(offsets: I64) -> pa.Buffer:
     return pa.py_buffer(offsets.astype(np.int32))
 
 
-def binary_array(data: U8, offsets: I64) -> pa.Array:
-    buffers = [None, arrow_offsets(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+def binary_array(data: U8, offsets: I64, target: pa.DataType) -> pa.Array:
+    if pa.types.is_large_binary(target) or pa.types.is_large_string(target):
+        bounds = pa.py_buffer(np.ascontiguousarray(offsets))
+    else:
+        bounds = arrow_offsets(offsets)
+    return pa.Array.from_buffers(target, len(offsets) - 1, [None, bounds, pa.py_buffer(data)])
 
 
-def string_array(data: U8, offsets: I64) -> tuple[pa.Array, Mask | None]:
+def string_array(data: U8, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
     """Strings, and which of them are not UTF-8 (those are null in the array)."""
-    rows = len(offsets) - 1
-    buffers = [None, arrow_offsets(offsets), pa.py_buffer(data)]
-    array = pa.Array.from_buffers(pa.string(), rows, buffers)
+    array = binary_array(data, offsets, target)
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
         # Rare and slow on purpose: find the culprits one by one and leave them out.
-        raw = binary_array(data, offsets).to_pylist()
-        bad = np.fromiter((not _is_utf8(value) for value in raw), np.bool_, rows)
+        raw = binary_array(data, offsets, pa.large_binary()).to_pylist()
+        bad = np.fromiter((not _is_utf8(value) for value in raw), np.bool_, len(raw))
         known = [None if b else value for value, b in zip(raw, bad, strict=True)]
-        return pa.array(known, pa.binary()).cast(pa.string()), bad
+        return pa.array(known, pa.binary()).cast(target), bad
     return array, None
 
 
@@ -145,17 +171,63 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def list_array(inner: pa.Array, offsets: I64) -> pa.Array:
-    kind = pa.list_(inner.type)
-    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, arrow_offsets(offsets)], children=[inner])
+def wstring_array(units: Values, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    """UTF-16 code units as strings, and which of them have half a surrogate pair (those are empty in the array)."""
+    count, rows = len(units), len(offsets) - 1
+    kind = units & 0xFC00
+    high, low = kind == 0xD800, kind == 0xDC00
+    if not (high.any() or low.any()):
+        bad = None
+    else:
+        # a high half must be followed by a low one in the same string, and each low one follow a high one
+        follows = np.zeros(count + 1, np.bool_)
+        follows[1:] = high
+        follows[offsets[:-1]] = False
+        ends = np.zeros(count + 1, np.bool_)
+        ends[offsets] = True
+        lone = (low != follows[:-1]) | (high & ends[1:])
+        bad = None
+        if lone.any():
+            owners = np.repeat(np.arange(rows), np.diff(offsets))
+            bad = np.zeros(rows, np.bool_)
+            bad[owners[lone]] = True
+            keep = ~bad[owners]
+            units, high, low = units[keep], high[keep], low[keep]
+            offsets = offsets_of_lengths(np.where(bad, 0, np.diff(offsets)), rows)
+    sizes = np.where(units < 0x80, 1, np.where((units < 0x800) | high | low, 2, 3))
+    ends_of_units = np.zeros(len(units) + 1, np.int64)
+    np.cumsum(sizes, out=ends_of_units[1:])
+    text = units.astype("<u2").tobytes().decode("utf-16-le").encode()
+    return binary_array(np.frombuffer(text, np.uint8), ends_of_units[offsets], target), bad
 
 
-def nested_lists(inner: pa.Array, dimensions: tuple[int, ...]) -> pa.Array:
-    """Wrap a flat array as a multi-dimensional one, innermost dimension last."""
-    for length in reversed(dimensions):
-        inner = list_array(inner, constant_offsets(len(inner) // length, length))
+def list_array(inner: pa.Array, offsets: I64, target: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(target, len(offsets) - 1, [None, arrow_offsets(offsets)], children=[inner])
+
+
+def nested_lists(inner: pa.Array, dimensions: tuple[int, ...], kinds: list[pa.DataType]) -> pa.Array:
+    """Wrap a flat array as a multi-dimensional one; ``kinds`` are the types of the lists, the outermost first."""
+    for i in reversed(range(len(dimensions))):
+        inner = list_array(inner, constant_offsets(len(inner) // dimensions[i], dimensions[i]), kinds[i])
     return inner
 
 
-def struct_array(arrays: list[pa.Array], names: list[str]) -> pa.Array:
-    return pa.StructArray.from_arrays(arrays, names=names)
+def struct_array(arrays: dict[str, pa.Array], target: pa.DataType, rows: int) -> pa.Array:
+    """The fields of a struct in the wanted order; null where there is no such member."""
+    children = [arrays[f.name] if f.name in arrays else pa.nulls(rows, f.type) for f in target]
+    return pa.Array.from_buffers(target, rows, [None], children=children)
+
+
+#: What ROS 2's Time or Duration is read as, before it becomes one column.
+TIME_FIELDS: Final = pa.struct([("sec", pa.int64()), ("nanosec", pa.int64())])
+
+
+def time_of(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """``TIME_FIELDS`` in microseconds, rounded down; a billion nanoseconds and more are taken for what they are."""
+    seconds, nanoseconds = array.field(0), array.field(1)
+    fraction = np.asarray(nanoseconds.fill_null(0)) // 1000
+    ticks = np.asarray(seconds.fill_null(0)) * 1_000_000 + fraction
+    times = pa.Array.from_buffers(target, len(ticks), [None, pa.py_buffer(ticks)])
+    if not seconds.null_count and not nanoseconds.null_count:
+        return times
+    return pc.if_else(pc.and_(seconds.is_valid(), nanoseconds.is_valid()), times, pa.scalar(None, target))

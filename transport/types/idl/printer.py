@@ -5,7 +5,27 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..model import Array, Enum, Member, Primitive, Sequence, String, Struct, Type
+from ..model import (
+    Alias,
+    Array,
+    Bitmask,
+    Bitset,
+    Case,
+    Enum,
+    Map,
+    Member,
+    Primitive,
+    PrimitiveKind,
+    Sequence,
+    String,
+    Struct,
+    TryConstruct,
+    Type,
+    Union,
+    WString,
+    hash_id,
+    resolve,
+)
 
 _KEYWORD: Final = re.compile(
     r"abstract|any|alias|attribute|bitfield|bitmask|bitset|boolean|case|char|component|connector|"
@@ -17,10 +37,15 @@ _KEYWORD: Final = re.compile(
     r"wchar|wstring|int8|uint8|int16|uint16|int32|uint32|int64|uint64",
     re.IGNORECASE,
 )
+_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
+_LETTERS: Final = {"CHAR8": "'", "CHAR16": "L'"}
 
 
 def print_idl(struct: Struct) -> str:
-    """IDL that ``parse_idl`` reads back as the same struct, with all types it uses before it."""
+    """IDL that ``parse_idl`` reads back as the same struct, with all types it uses before it.
+
+    IDL has no words for an array that is an element: it becomes a typedef, and is read back as one.
+    """
     printer = _Printer()
     printer.define(struct, "")
     return "\n".join(printer.lines) + "\n"
@@ -31,43 +56,93 @@ class _Printer:
         self.lines: list[str] = []
         #: How a type that needs a definition of its own is spelled.
         self.names: dict[Type, str] = {}
+        self.typedefs = 0
+
+    # --- definitions
 
     def define(self, t: Type, user: str) -> None:
-        """Print the definitions a type needs, innermost first; ``user`` is the struct that asks for it."""
-        if t in self.names or isinstance(t, Primitive | String):
+        """Print the definitions a type needs, innermost first; ``user`` is the type that asks for it."""
+        if t in self.names or isinstance(t, Primitive | String | WString):
             return
-        if isinstance(t, Sequence | Array):
-            self.define(t.element, user)
-            if isinstance(t.element, Array) and t.element not in self.names:
-                # IDL has no other way to make an array an element
-                name = f"{user}_array{sum(isinstance(known, Array) for known in self.names)}"
-                self.names[t.element] = _absolute(name)
-                declaration = self.declaration(t.element, name.split("::")[-1])
-                self.emit(name, [f"typedef {declaration};"])
+        if isinstance(t, Sequence | Array | Map):
+            for element in (t.key, t.value) if isinstance(t, Map) else (t.element,):
+                self.define(element, user)
+                if isinstance(element, Array) and element not in self.names:
+                    self.typedefs += 1
+                    self.typedef(f"{user}_array{self.typedefs}", element, element)
             return
-        if isinstance(t, Enum):
-            body = _enum(t)
-        else:
-            for member in t.members:
-                self.define(member.type, t.name)
+        if isinstance(t, Alias):
+            self.define(t.type, t.name)
+            self.typedef(t.name, t.type, t)
+            return
+        if isinstance(t, Struct):
             body = self.struct(t)
-        self.names[t] = _absolute(t.name)
-        self.emit(t.name, body)
+        elif isinstance(t, Union):
+            body = self.union(t)
+        elif isinstance(t, Bitset):
+            if t.base is not None:
+                self.define(t.base, t.name)
+            body = self.bitset(t)
+        else:
+            body = _enum(t) if isinstance(t, Enum) else _bitmask(t)
+        self.emit(t.name, t, body)
 
-    def emit(self, name: str, body: list[str]) -> None:
+    def typedef(self, name: str, t: Type, named: Type) -> None:
+        self.emit(name, named, [f"typedef {self.declaration(t, _last(name))};"])
+
+    def emit(self, name: str, t: Type, body: list[str]) -> None:
+        self.names[t] = "::" + "::".join(_escape(part) for part in name.split("::"))
         modules = name.split("::")[:-1]
         for depth, module in enumerate(modules):
             self.lines.append("  " * depth + f"module {_escape(module)} {{")
         self.lines.extend("  " * len(modules) + line for line in body)
         self.lines.extend(f"{'  ' * depth}}};" for depth in reversed(range(len(modules))))
 
-    def struct(self, struct: Struct) -> list[str]:
-        lines = [f"@{struct.extensibility.value}", f"struct {_escape(struct.name.split('::')[-1])} {{"]
-        following = 0
-        for member in struct.members:
-            lines.append(f"  {_annotations(member, following)}{self.declaration(member.type, member.name)};")
+    def struct(self, t: Struct) -> list[str]:
+        if t.base is not None:
+            self.define(t.base, t.name)
+        for member in t.own_members:
+            self.define(member.type, t.name)
+        lines = _aggregate(t)
+        base = f" : {self.names[t.base]}" if t.base is not None else ""
+        lines.append(f"struct {_escape(_last(t.name))}{base} {{")
+        following = t.base.members[-1].id + 1 if t.base is not None and t.base.members else 0
+        for member in t.own_members:
+            own_id = _id(member, following, t.autoid_hash)
+            lines.append(f"  {own_id}{_annotations(member)}{self.declaration(member.type, member.name)};")
             following = member.id + 1
         return [*lines, "};"]
+
+    def union(self, t: Union) -> list[str]:
+        self.define(t.discriminator, t.name)
+        for case in t.cases:
+            self.define(case.type, t.name)
+        key = "@key " if t.key else ""
+        lines = _aggregate(t)
+        lines.append(f"union {_escape(_last(t.name))} switch ({key}{self.spelled(t.discriminator)}) {{")
+        following = 1
+        for case in t.cases:
+            labels = [f"  case {self.label(t.discriminator, label)}:" for label in case.labels]
+            lines += [*labels, *(["  default:"] if case.default else [])]
+            own_id = _id(case, following, t.autoid_hash)
+            lines.append(f"    {own_id}{_annotations(case)}{self.declaration(case.type, case.name)};")
+            following = case.id + 1
+        return [*lines, "};"]
+
+    def bitset(self, t: Bitset) -> list[str]:
+        base = f" : {self.names[t.base]}" if t.base is not None else ""
+        lines = [f"bitset {_escape(_last(t.name))}{base} {{"]
+        size, inherited = (t.base.size, len(t.base.fields)) if t.base is not None else (0, 0)
+        for field in t.fields[inherited:]:
+            if field.position > size:
+                lines.append(f"  bitfield<{field.position - size}>;")
+            lines.append(f"  bitfield<{field.bits}, {field.kind.value}> {_escape(field.name)};")
+            size = field.position + field.bits
+        if t.size > size:
+            lines.append(f"  bitfield<{t.size - size}>;")
+        return [*lines, "};"]
+
+    # --- types where they are used
 
     def declaration(self, t: Type, name: str) -> str:
         dimensions = ""
@@ -79,36 +154,121 @@ class _Printer:
     def spelled(self, t: Type) -> str:
         if isinstance(t, Primitive):
             return t.kind.value
-        if isinstance(t, String):
-            return f"string<{t.bound}>" if t.bound else "string"
+        if isinstance(t, String | WString):
+            word = "string" if isinstance(t, String) else "wstring"
+            return f"{word}<{t.bound}>" if t.bound else word
+        bound = f", {t.bound}" if isinstance(t, Sequence | Map) and t.bound else ""
         if isinstance(t, Sequence):
-            bound = f", {t.bound}" if t.bound else ""
             return f"sequence<{self.spelled(t.element)}{bound}>"
+        if isinstance(t, Map):
+            return f"map<{self.spelled(t.key)}, {self.spelled(t.value)}{bound}>"
         return self.names[t]
 
+    def label(self, discriminator: Type, label: int) -> str:
+        t = resolve(discriminator)
+        if isinstance(t, Enum):
+            literal = next((name for name, value in t.literals if value == label), None)
+            return str(label) if literal is None else f"{self.names[t]}::{_escape(literal)}"
+        value: int | str | bool = label
+        if isinstance(t, Primitive) and t.kind is PrimitiveKind.BOOLEAN:
+            value = bool(label)
+        elif isinstance(t, Primitive) and t.kind.name in _LETTERS:
+            value = chr(label)
+        return _literal(value, t)
 
-def _annotations(member: Member, following: int) -> str:
-    key = "@key " if member.key else ""
-    optional = "@optional " if member.optional else ""
-    own_id = f"@id({member.id}) " if member.id != following else ""
-    return own_id + key + optional
+
+# --- what needs no other definitions ----------------------------------------------------------------
 
 
 def _enum(t: Enum) -> list[str]:
     lines = [f"@bit_bound({t.bit_bound})"] if t.bit_bound != 32 else []
-    lines.append(f"enum {_escape(t.name.split('::')[-1])} {{")
+    lines.append(f"enum {_escape(_last(t.name))} {{")
     following = 0
     for i, (literal, value) in enumerate(t.literals):
+        default = "@default_literal " if literal == t.default else ""
         own = f"@value({value}) " if value != following else ""
         comma = "," if i < len(t.literals) - 1 else ""
-        lines.append(f"  {own}{_escape(literal)}{comma}")
+        lines.append(f"  {default}{own}{_escape(literal)}{comma}")
         following = value + 1
     return [*lines, "};"]
 
 
+def _bitmask(t: Bitmask) -> list[str]:
+    lines = [f"@bit_bound({t.bit_bound})"] if t.bit_bound != 32 else []
+    lines.append(f"bitmask {_escape(_last(t.name))} {{")
+    following = 0
+    for i, (flag, position) in enumerate(t.flags):
+        own = f"@position({position}) " if position != following else ""
+        comma = "," if i < len(t.flags) - 1 else ""
+        lines.append(f"  {own}{_escape(flag)}{comma}")
+        following = position + 1
+    return [*lines, "};"]
+
+
+def _aggregate(t: Struct | Union) -> list[str]:
+    nested = " @nested" if t.nested else ""
+    autoid = " @autoid(HASH)" if t.autoid_hash else ""
+    return [f"@{t.extensibility.value}{nested}{autoid}"]
+
+
+def _id(member: Member | Case, following: int, hashed: bool) -> str:
+    """``@id(n) `` unless that is the id it gets by itself."""
+    hashid = dict(member.notes).get("hashid")
+    if hashid is not None or hashed:
+        following = hash_id(str(hashid or member.name))
+    return f"@id({member.id}) " if member.id != following else ""
+
+
+def _annotations(member: Member | Case) -> str:
+    words = []
+    if isinstance(member, Member):
+        words += ["@key"] if member.key else []
+        words += ["@optional"] if member.optional else []
+        words += ["@must_understand"] if member.must_understand else []
+    words += ["@external"] if member.external else []
+    if member.try_construct is not TryConstruct.DISCARD:
+        words.append(f"@try_construct({member.try_construct.value})")
+    t = _of_values(member.type)
+    for name, value in member.notes:
+        if name == "hashid" and not value:
+            words.append("@hashid")
+        else:
+            words.append(f"@{name}({_literal(value, String() if name in ('unit', 'hashid') else t)})")
+    return "".join(f"{word} " for word in words)
+
+
+def _of_values(t: Type) -> Type:
+    """What @default, @min and @max of a member are values of: in collections its elements."""
+    t = resolve(t)
+    while isinstance(t, Sequence | Array):
+        t = resolve(t.element)
+    return t
+
+
+def _literal(value: float | str | bool, t: Type) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if not isinstance(value, str):
+        return repr(value)
+    if isinstance(t, Enum):
+        return _escape(value)
+    quote = _LETTERS.get(t.kind.name, '"') if isinstance(t, Primitive) else '"'
+    quote = 'L"' if isinstance(t, WString) else quote
+    return quote + "".join(_character(character, quote[-1]) for character in value) + quote[-1]
+
+
+def _character(character: str, quote: str) -> str:
+    if character == quote:
+        return f"\\{quote}"
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    # octal, for it ends after three digits whatever follows
+    return f"\\{ord(character):03o}" if character < " " else character
+
+
+def _last(name: str) -> str:
+    return name.split("::")[-1]
+
+
 def _escape(name: str) -> str:
     return "_" + name if _KEYWORD.fullmatch(name) or name.startswith("_") else name
-
-
-def _absolute(name: str) -> str:
-    return "::" + "::".join(_escape(part) for part in name.split("::"))

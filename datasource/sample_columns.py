@@ -1,0 +1,111 @@
+"""What is known of samples without their type, as columns: payloads, metadata, instance states."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..transport.structure import Guid
+from ..transport.types.cdr.lanes import gather_bytes
+from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, NO_TIMESTAMP, UNREGISTERED, Samples
+from .chunks import Chunk
+
+ENCAPSULATION_BYTES: Final = 4
+#: Names of encapsulation identifiers (XTypes 1.3 §7.6.3.1.2, RTPS 2.5 §10.2.1.2).
+ENCAPSULATIONS: Final = {
+    0x0000: "CDR_BE",
+    0x0001: "CDR_LE",
+    0x0002: "PL_CDR_BE",
+    0x0003: "PL_CDR_LE",
+    0x0006: "CDR2_BE",
+    0x0007: "CDR2_LE",
+    0x0008: "D_CDR2_BE",
+    0x0009: "D_CDR2_LE",
+    0x000A: "PL_CDR2_BE",
+    0x000B: "PL_CDR2_LE",
+}
+ALIVE: Final = "ALIVE"
+NOT_ALIVE_DISPOSED: Final = "NOT_ALIVE_DISPOSED"
+NOT_ALIVE_NO_WRITERS: Final = "NOT_ALIVE_NO_WRITERS"
+
+
+def payloads(samples: Samples) -> pa.BinaryArray:
+    """The payloads as binary values, encapsulation header included; one copy."""
+    n = samples.count
+    if samples.is_uniform:
+        data = np.ascontiguousarray(samples.rows()).reshape(-1)
+        offsets = samples.size * np.arange(n + 1, dtype=np.int64)
+    else:
+        lengths = samples.all_lengths()
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        data = gather_bytes(samples.data, samples.all_offsets(), lengths)
+    return pa.Array.from_buffers(
+        pa.binary(),
+        n,
+        [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))],
+    )
+
+
+def encapsulations(samples: Samples) -> pa.Array:
+    known = samples.all_lengths() >= ENCAPSULATION_BYTES
+    at = np.where(known, samples.all_offsets(), 0)
+    data = samples.data
+    ids = (
+        (data[at].astype(np.int64) << 8) | data[np.minimum(at + 1, max(0, len(data) - 1))]
+        if len(data)
+        else np.zeros(samples.count, np.int64)
+    )
+    distinct, index = np.unique(ids, return_inverse=True)
+    names = pa.array([ENCAPSULATIONS.get(int(i), f"0x{int(i):04x}") for i in distinct], pa.string())
+    return names.take(pa.array(index.reshape(-1), mask=~known))
+
+
+def key_hashes(chunk: Chunk) -> pa.Array:
+    hashes = chunk.key_hashes()
+    if hashes is None:
+        return pa.nulls(chunk.count, pa.binary())
+    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), chunk.count, [None, pa.py_buffer(hashes)])
+    present = (chunk.flags() & HAS_KEY_HASH) != 0
+    return pc.if_else(pa.array(present), fixed.cast(pa.binary()), pa.scalar(None, pa.binary()))
+
+
+def metadata_columns(chunk: Chunk) -> list[pa.Array]:
+    """The columns of METADATA_SCHEMA for the samples of a chunk."""
+    return [
+        _writers(chunk),
+        pa.array(chunk.sequence_numbers()),
+        _timestamps(chunk.source_timestamps()),
+        _timestamps(np.repeat(np.array([f.reception for f in chunk.frames], np.int64), chunk.counts)),
+        _instance_states(chunk),
+    ]
+
+
+def _writers(chunk: Chunk) -> pa.Array:
+    numbers: dict[Guid, int] = {}
+    of_frames = np.array([numbers.setdefault(f.run.writer, len(numbers)) for f in chunk.frames], np.int32)
+    names = pa.array([str(guid) for guid in numbers])
+    if len(numbers) == 1:
+        return pa.repeat(names[0], chunk.count)
+    return names.take(pa.array(np.repeat(of_frames, chunk.counts)))
+
+
+def _timestamps(ns: I64) -> pa.Array:
+    absent = ns == NO_TIMESTAMP
+    us = pa.array(np.floor_divide(ns, 1000), mask=absent if absent.any() else None)
+    return us.cast(pa.timestamp("us", tz="UTC"))
+
+
+def _instance_states(chunk: Chunk) -> pa.Array:
+    flags = chunk.flags()
+    if not (flags & (DISPOSED | UNREGISTERED)).any():
+        return pa.repeat(pa.scalar(ALIVE), chunk.count)
+    state = np.where(flags & DISPOSED, 1, np.where(flags & UNREGISTERED, 2, 0))
+    return pa.array([ALIVE, NOT_ALIVE_DISPOSED, NOT_ALIVE_NO_WRITERS]).take(pa.array(state))
+
+
+def select(samples: Samples, rows: I64) -> Samples:
+    """The samples with these indices; no copy of payloads."""
+    return Samples.ragged(samples.data, samples.all_offsets()[rows], samples.all_lengths()[rows])

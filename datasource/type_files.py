@@ -1,0 +1,104 @@
+"""Types out of files: IDL, with what it includes, and ROS 2 definitions."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from pathlib import Path
+from typing import Final, cast
+
+from ..transport.errors import OptionError, TypeDefinitionError
+from ..transport.types.model import Extensibility, Struct
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+#: Suffixes of ROS 2 interface definitions; all else is IDL.
+_ROS_SUFFIXES: Final = (".msg", ".srv", ".action")
+
+
+def struct_of_file(file: str, wanted: str | None, extensibility: Extensibility) -> Struct:
+    """The struct that ``type.file`` and ``type`` name.
+
+    Raises OptionError if the file cannot be read or has no such struct, TypeDefinitionError for what is in it.
+    """
+    path = _find_file(file)
+    if path.suffix in _ROS_SUFFIXES:
+        return _ros_struct(path, wanted)
+    structs = structs_of_idl(path, extensibility)
+    if wanted is None:
+        top = {name: t for name, t in structs.items() if not t.nested} or structs
+        if len(top) != 1:
+            raise OptionError("type", None, f"{path.name} defines {_list(top)}; name one")
+        return next(iter(top.values()))
+    names = [n for n in structs if n == wanted] or [n for n in structs if n.endswith(f"::{wanted}")]
+    if len(names) == 1:
+        return structs[names[0]]
+    if names:
+        raise OptionError("type", wanted, f"may be {_list(names)}; give the qualified name")
+    near = difflib.get_close_matches(wanted, structs, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise OptionError("type", wanted, f"is no struct of {path.name}, which defines {_list(structs)}{hint}")
+
+
+def structs_of_idl(path: Path, extensibility: Extensibility) -> dict[str, Struct]:
+    """All structs of an IDL file by qualified name, those of the files it includes among them."""
+    from ..transport.types.idl.parser import parse_idl  # tasks need no parser
+
+    notes: list[str] = []
+    found = parse_idl(
+        _read(path),
+        str(path),
+        extensibility=extensibility,
+        include=lambda name: _read_included(path.parent / name),
+        notes=notes,
+    )
+    for note in notes:
+        _log.info("%s", note)
+    return {name: t for name, t in found.items() if isinstance(t, Struct)}
+
+
+def _ros_struct(path: Path, wanted: str | None) -> Struct:
+    from ..transport.types.ros import parse_definition
+
+    def definition(name: str) -> str | None:
+        """That of another package's message lies beside this one's package: <root>/<package>/msg/<Name>.msg."""
+        package, kind, message = name.split("/")
+        other = path.parent.parent.parent / package / kind / f"{message}.{kind}"
+        return _read(other) if other.exists() else None
+
+    package = path.parent.parent.name or "type"
+    return parse_definition(
+        _read(path), f"{package}/{path.suffix[1:]}/{path.stem}", wanted, definitions=definition
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError("type.file", str(path), f"cannot be read: {error}") from None
+
+
+def _read_included(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TypeDefinitionError(f"#include {path.name}: cannot be read: {error}") from None
+
+
+def _find_file(name: str) -> Path:
+    """A path, or a file shipped with ``--files``."""
+    path = Path(name.removeprefix("file://")).expanduser()
+    if path.exists() or path.is_absolute():
+        return path
+    try:
+        from pyspark.core.files import SparkFiles
+
+        shipped = Path(SparkFiles.get(name))
+    except (ImportError, AttributeError, AssertionError):  # no Spark in this process
+        return path
+    return shipped if shipped.exists() else path
+
+
+def _list(names: object) -> str:
+    return ", ".join(repr(name) for name in cast("list[str]", names)) or "nothing"

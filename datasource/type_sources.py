@@ -1,0 +1,81 @@
+"""Where a topic's type comes from: the options, else the topic's peers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..transport.errors import OptionError, UnknownTypeError
+from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.types.model import Extensibility, Struct
+from .options import Payload, Settings
+from .type_files import struct_of_file
+
+#: sensor_msgs/msg/Imu, sensor_msgs/Imu, and what DDS calls it.
+_ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicType:
+    """A topic's type and what peers call it. ``struct`` is None where payloads are not looked into.
+
+    ``certain``: it is known to the last annotation, so that it can be told to peers that compare types.
+    """
+
+    type_name: str
+    keyed: bool
+    struct: Struct | None
+    certain: bool = True
+
+
+def given_type(settings: Settings) -> TopicType | None:
+    """The type that ``type.file`` or a ROS 2 name in ``type`` says; None if neither is there."""
+    if settings.type_file is not None:
+        return _type_of_file(settings.type_file, settings)
+    if settings.type is None or not _ROS_NAME.fullmatch(settings.type):
+        return None
+    from ..transport.types.ros import ros_type
+
+    return _named(ros_type(settings.type, settings.ros_distribution), settings)
+
+
+def _type_of_file(file: str, settings: Settings) -> TopicType:
+    said = settings.type_extensibility
+    struct = struct_of_file(file, settings.type, said or Extensibility.APPENDABLE)
+    certain = said is not None or struct == struct_of_file(file, settings.type, Extensibility.FINAL)
+    return _named(struct, settings, certain=certain)
+
+
+def _named(struct: Struct, settings: Settings, *, certain: bool = True) -> TopicType:
+    return TopicType(settings.type_name or struct.name, struct.is_keyed, struct, certain)
+
+
+def discovered_type(settings: Settings) -> TopicType:
+    """What the topic's peers say; waits for them.
+
+    Raises OptionError saying what was seen on the domain instead.
+    """
+    from ..transport.net.node import Node
+    from ..transport.net.topic_types import await_type
+    from .receiving import node_config
+
+    patience = settings.type_discovery_timeout
+    node = Node(
+        replace(node_config(settings), resolve_types=True, participant_name=settings.participant_name)
+    )
+    node.start()
+    try:
+        found = await_type(
+            node,
+            settings.topic,
+            timeout=1e9 if patience >= INFINITE else patience / NANOSECONDS,
+            type_name=settings.type_name or settings.type,
+            need_struct=settings.payload is Payload.CDR,
+        )
+    except UnknownTypeError as error:
+        option = "type" if settings.type is not None else "type.file"
+        raise OptionError(option, settings.type, str(error)) from None
+    finally:
+        node.close()
+    return TopicType(found.type_name, found.keyed, found.struct)

@@ -1,0 +1,380 @@
+"""Whom type lookup asks for what, and when again; what it takes for an answer. Without a network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from type_scene import endpoint, guid, large, objects, struct
+from virtual_network import SECOND
+
+from spark_rtps.transport import limits
+from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.protocol.discovery import endpoint_data, type_library, type_lookup
+from spark_rtps.transport.protocol.discovery.endpoint_data import TypeObjectV1
+from spark_rtps.transport.protocol.discovery.type_library import KnownType, TypeLibrary
+from spark_rtps.transport.protocol.discovery.type_lookup import RETRY_FIRST, RETRY_MAX, TIMEOUT, TypeLookup
+from spark_rtps.transport.types.model import Struct
+from spark_rtps.transport.types.xtypes.information import Dependencies, SizedIdentifier, TypeInformation
+from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
+
+RICH = objects("Rich")
+INFORMATION = RICH.information
+assert INFORMATION.complete is not None and INFORMATION.minimal is not None
+ROOT = INFORMATION.complete.type.id
+#: What announces no dependencies.
+SHY = TypeInformation(
+    Dependencies(INFORMATION.minimal.type, -1, ()), Dependencies(INFORMATION.complete.type, -1, ())
+)
+
+Question = tuple[bytes, tuple[bytes, ...]]
+
+
+class Scene:
+    """A lookup, and participants that answer it as they are told."""
+
+    def __init__(self, *participants: int) -> None:
+        self.drops: Counter[DropReason] = Counter()
+        self.library = TypeLibrary()
+        self.lookup = TypeLookup(self.library, self.drops)
+        self.now = SECOND
+        for participant in participants:
+            self.lookup.join(bytes((participant,)) * 12)
+
+    def watch(self, participant: int, information: TypeInformation | None = SHY, number: int = 1) -> None:
+        self.lookup.watch(endpoint(participant, information, number), now=self.now)
+
+    def questions(self) -> list[Question]:
+        return self.lookup.questions(now=self.now)
+
+    def answer(self, question: Question, known: dict[bytes, bytes] | None = None) -> None:
+        prefix, ids = question
+        known = dict(RICH.objects) if known is None else known
+        if self.lookup.expects(prefix, 1_000):
+            self.lookup.on_types(prefix, [(each, known[each]) for each in ids if each in known])
+
+    def pass_time(self) -> list[tuple[int, Question]]:
+        """Until nothing is to be done any more: when it asked what."""
+        asked = []
+        while (timer := self.lookup.get_timer()) is not None:
+            self.now = max(self.now, timer)
+            self.lookup.handle_timer(self.now)
+            asked += [(self.now, question) for question in self.questions()]
+        return asked
+
+
+def test_root_first_then_what_it_refers_to() -> None:
+    scene = Scene(1)
+    scene.watch(1)
+    assert scene.lookup.is_pending(guid(1))
+    asked = []
+    while questions := scene.questions():
+        (question,) = questions
+        assert question[0] == bytes((1,)) * 12
+        asked.append(set(question[1]))
+        scene.answer(question)
+    assert asked[0] == {ROOT}
+    assert len(asked) == 2
+    assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
+    assert scene.lookup.take_settled() == [guid(1)]
+    assert scene.lookup.take_settled() == []
+    assert scene.lookup.get_timer() is None
+
+
+def test_announced_dependencies_are_asked_for_at_once() -> None:
+    scene = Scene(1)
+    scene.watch(1, INFORMATION)
+    (question,) = scene.questions()
+    assert INFORMATION.complete is not None
+    assert set(question[1]) == {ROOT, *(each.id for each in INFORMATION.complete.dependents)}
+    scene.answer(question)
+    assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
+
+
+def test_announced_dependencies_that_are_none_are_not_waited_for() -> None:
+    assert SHY.complete is not None
+    bogus = SizedIdentifier(b"\xf2" + bytes(14), 10)
+    scene = Scene(1)
+    scene.watch(1, replace(SHY, complete=replace(SHY.complete, dependents=(bogus,))))
+    while questions := scene.questions():
+        for question in questions:
+            scene.answer(question)
+    assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
+    assert scene.lookup.get_timer() is None
+
+
+def test_a_type_is_asked_for_once_however_many_have_it() -> None:
+    scene = Scene(*range(1, 100))
+    for participant in range(1, 100):
+        scene.watch(participant, INFORMATION)
+    (question,) = scene.questions()
+    scene.answer(question)
+    assert scene.questions() == []
+    assert set(scene.lookup.take_settled()) == {guid(participant) for participant in range(1, 100)}
+    scene.watch(200, INFORMATION)
+    assert scene.lookup.known(guid(200)) == KnownType(struct("Rich"))
+
+
+def test_what_is_at_hand_is_not_asked_for() -> None:
+    scene = Scene(1)
+    scene.library.offer(struct("Rich"))
+    scene.watch(1)
+    assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
+    scene.watch(1, objects("Wide").information, number=2)
+    (question,) = scene.questions()
+    root = objects("Wide").information.complete
+    assert root is not None
+    assert question[1] == (root.type.id,)  # its parts are those of Rich
+
+
+def test_back_off_and_giving_up() -> None:
+    scene = Scene(1)
+    start = scene.now
+    scene.watch(1)
+    scene.questions()
+    asked = [when - start for when, _ in scene.pass_time()]
+    waits = [b - a for a, b in zip([0, *asked], asked, strict=False)]
+    assert waits == [RETRY_FIRST, 2 * RETRY_FIRST, 4 * RETRY_FIRST, RETRY_MAX]
+    assert scene.now - start == TIMEOUT
+    assert scene.lookup.known(guid(1)) == "it did not tell its type within 5 s"
+    assert scene.lookup.take_settled() == [guid(1)]
+
+
+def test_who_has_no_service_cannot_be_asked() -> None:
+    scene = Scene()
+    scene.watch(1)
+    assert scene.questions() == []
+    scene.pass_time()
+    assert "no TypeLookup service" in str(scene.lookup.known(guid(1)))
+
+
+def test_another_participant_with_that_type_is_asked_instead() -> None:
+    scene = Scene(1, 2)
+    scene.watch(1)
+    scene.watch(2)
+    assert [prefix[0] for prefix, _ in scene.questions()] == [1]
+    while not (asked := [q for q in scene.questions() if q[0][0] == 2]):
+        timer = scene.lookup.get_timer()
+        assert timer is not None
+        scene.now = timer
+        scene.lookup.handle_timer(scene.now)
+    assert scene.now < SECOND + TIMEOUT // 2
+    while asked:
+        scene.answer(asked[0])
+        asked = scene.questions()
+    assert scene.lookup.known(guid(1)) == scene.lookup.known(guid(2)) == KnownType(struct("Rich"))
+
+
+def test_another_participant_is_asked_when_one_leaves() -> None:
+    scene = Scene(1, 2)
+    scene.watch(1)
+    scene.watch(2)
+    assert [prefix[0] for prefix, _ in scene.questions()] == [1]
+    scene.lookup.forget(guid(1))
+    scene.lookup.leave(bytes((1,)) * 12)
+    assert [prefix[0] for prefix, _ in scene.questions()] == [2]
+    assert scene.lookup.known(guid(1)) is None
+    scene.lookup.forget(guid(2))
+    assert scene.lookup.get_timer() is None
+    assert scene.questions() == []
+
+
+def test_who_comes_later_may_know_what_others_did_not_tell() -> None:
+    scene = Scene(1, 2)
+    scene.watch(1)
+    scene.pass_time()
+    assert isinstance(scene.lookup.known(guid(1)), str)
+    scene.watch(2)
+    while questions := scene.questions():
+        scene.answer(next(question for question in questions if question[0][0] in (1, 2)))
+    assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
+
+
+def test_who_has_only_the_minimal_type() -> None:
+    minimal = {identifier: data for identifier, data in RICH.objects.items() if identifier[0] == 0xF1}
+    scene = Scene(1)
+    scene.watch(1)
+    while scene.lookup.is_pending(guid(1)):
+        while questions := scene.questions():
+            scene.answer(questions[0], minimal)
+        if (timer := scene.lookup.get_timer()) is not None:
+            scene.now = max(scene.now, timer)
+            scene.lookup.handle_timer(scene.now)
+    known = scene.lookup.known(guid(1))
+    assert isinstance(known, KnownType)
+    assert not known.is_complete
+    assert [member.id for member in known.struct.members] == [0, 1, 2, 3, 4]
+    assert scene.now < SECOND + 2 * SECOND
+
+
+def test_who_is_slow_is_not_taken_for_one_that_has_only_the_minimal_type() -> None:
+    scene = Scene(1)
+    scene.watch(1)
+    scene.questions()
+    for _, (_, ids) in scene.pass_time():
+        assert ids == (ROOT,)
+
+
+def test_a_type_in_the_announcement_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XTypes 1.1: nobody has to be asked, and it is read once, however many have it."""
+    read = 0
+
+    def struct_of_v1(value: bytes, little_endian: bool) -> Struct:
+        nonlocal read
+        read += 1
+        return struct("Rich")
+
+    monkeypatch.setattr(endpoint_data, "struct_of_v1", struct_of_v1)
+    v1 = TypeObjectV1(b"a type object of XTypes 1.1", True, False)
+    scene = Scene(1)
+    for number in range(1, 10):
+        scene.lookup.watch(replace(endpoint(3, None, number), type_object_v1=v1), now=scene.now)
+    # Who announces both ways is asked, if it can be.
+    both = replace(endpoint(2, SHY), type_object_v1=v1)
+    scene.lookup.watch(both, now=scene.now)
+    assert read == 1
+    assert {scene.lookup.known(guid(3, number)) for number in range(1, 10)} == {KnownType(struct("Rich"))}
+    assert scene.lookup.known(guid(2)) == KnownType(struct("Rich"))
+    assert scene.questions() == []
+    scene.lookup.watch(replace(endpoint(1, SHY), type_object_v1=v1), now=scene.now)
+    assert scene.lookup.is_pending(guid(1))
+    assert len(scene.questions()) == 1
+
+
+# --- hostile answers ------------------------------------------------------------------------------
+
+
+def test_an_object_that_is_not_what_it_is_said_to_be() -> None:
+    scene = Scene(1)
+    scene.watch(1)
+    (question,) = scene.questions()
+    wrong = next(data for identifier, data in RICH.objects.items() if identifier != ROOT)
+    scene.answer(question, {ROOT: wrong})
+    assert scene.drops[DropReason.BAD_PARAMETER] == 1
+    assert scene.lookup.is_pending(guid(1))
+    scene.pass_time()
+    assert isinstance(scene.lookup.known(guid(1)), str)
+    assert len(scene.library) == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\4\0\0\0abcd", b"\xff\xff\xff\x7f" + bytes(8)])
+def test_an_object_that_is_none(data: bytes) -> None:
+    scene = Scene(1)
+    scene.watch(1)
+    (question,) = scene.questions()
+    scene.answer(question, {ROOT: data})
+    assert sum(scene.drops.values()) == 1
+    assert scene.lookup.is_pending(guid(1))
+
+
+def test_what_nobody_asked_for_is_not_kept() -> None:
+    scene = Scene(1)
+    scene.lookup.on_types(bytes((1,)) * 12, RICH.objects.items())
+    scene.watch(1)
+    (question,) = scene.questions()
+    assert not scene.lookup.expects(bytes((2,)) * 12, 10)
+    scene.lookup.on_types(bytes((2,)) * 12, RICH.objects.items())
+    scene.lookup.on_types(bytes((1,)) * 12, objects("Plain").objects.items())
+    assert len(scene.library) == 0
+    assert question[1] == (ROOT,)
+
+
+def test_answers_without_end_are_not_looked_at() -> None:
+    scene = Scene(1)
+    scene.watch(1)
+    scene.questions()
+    prefix = bytes((1,)) * 12
+    sizes = [1 << 20] * 20
+    assert (
+        sum(scene.lookup.expects(prefix, size) for size in sizes) == limits.TYPE_LOOKUP_REPLY_BYTES_MAX >> 20
+    )
+    assert scene.drops[DropReason.OVER_LIMIT] > 0
+
+
+def test_a_type_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type_lookup, "RESOLVED_TYPE_OBJECTS_MAX", 50)
+    big = type_objects_of(large(60))
+    scene = Scene(1)
+    scene.watch(1, big.information)
+    while questions := scene.questions():
+        for question in questions:
+            scene.answer(question, dict(big.objects))
+    assert scene.lookup.known(guid(1)) == "its type is too large"
+    assert scene.drops[DropReason.OVER_LIMIT] == 1
+    assert scene.lookup.take_settled() == [guid(1)]
+
+
+def test_too_many_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type_lookup, "RESOLVED_BYTES_MAX", 2_000)
+    scene, failed = Scene(1), 0
+    for members in range(1, 20):
+        one = type_objects_of(large(members))
+        scene.watch(1, one.information, number=members)
+        while questions := scene.questions():
+            scene.answer(questions[0], dict(one.objects))
+        known = scene.lookup.known(guid(1, members))
+        failed += known == "there are too many types"
+        assert failed or isinstance(known, KnownType)
+    assert failed > 10
+    scene.lookup.forget(guid(1, 1))  # there is room again for a small one
+    scene.lookup.forget(guid(1, 2))
+    again = type_objects_of(large(1))
+    scene.watch(1, again.information, number=1)
+    assert isinstance(scene.lookup.known(guid(1, 1)), KnownType)
+
+
+def test_the_library_forgets_what_was_not_used_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type_library, "TYPE_OBJECTS_BYTES_MAX", 1_000)
+    library = TypeLibrary()
+    own = library.offer(struct("Plain"))
+    many = type_objects_of(large(30)).objects
+    for identifier, data in many.items():
+        library.add(identifier, data)
+    assert sum(len(library[each]) for each in many if each in library) <= 1_000
+    assert own.complete is not None
+    assert own.complete.type.id in library
+    library.withdraw(own)
+    assert own.complete.type.id not in library
+
+
+def test_bounds_on_what_is_asked() -> None:
+    scene = Scene(*range(1, 101))
+    for participant in range(1, 101):
+        for number in range(1, 101):
+            root = b"\xf2" + bytes(10) + participant.to_bytes(2, "big") + number.to_bytes(2, "big")
+            form = Dependencies(SizedIdentifier(root, 100), -1, ())
+            scene.watch(participant, TypeInformation(None, form), number=number)
+    questions = scene.questions()
+    assert len(questions) == limits.TYPE_LOOKUP_PEERS_MAX
+    assert {len(ids) for _, ids in questions} == {limits.TYPE_LOOKUP_ASKED_MAX}
+    assert scene.questions() == []
+    asked = len(questions) + len(scene.pass_time())
+    assert asked <= 6 * limits.TYPE_LOOKUP_PEERS_MAX
+    assert scene.now == SECOND + TIMEOUT
+    assert len(scene.lookup.take_settled()) == 10_000
+
+
+def test_types_without_a_hash() -> None:
+    scene = Scene(1)
+    recursive = SizedIdentifier(b"\xb0\xf2" + bytes(22), 0)
+    scene.watch(1, TypeInformation(None, Dependencies(recursive, 0, ())))
+    assert "recursive" in str(scene.lookup.known(guid(1)))
+    scene.watch(1, None, number=2)
+    assert scene.lookup.known(guid(1, 2)) == "it does not announce its type"
+
+
+def test_another_announcement_is_another_type() -> None:
+    scene = Scene(1)
+    scene.watch(1)
+    while questions := scene.questions():
+        scene.answer(questions[0])
+    wide = objects("Wide")
+    scene.watch(1, wide.information)
+    assert scene.lookup.is_pending(guid(1))
+    while questions := scene.questions():
+        scene.answer(questions[0], dict(wide.objects))
+    assert scene.lookup.known(guid(1)) == KnownType(struct("Wide"))
+    scene.watch(1, None)
+    assert scene.lookup.known(guid(1)) == "it does not announce its type"
+    assert scene.now == SECOND

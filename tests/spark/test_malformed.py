@@ -1,0 +1,74 @@
+"""Samples that do not decode, and filters, in queries that really run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from spark_streams import POINT_DDL, Publisher, running, source, wait_for_rows, wait_until
+from stream_logs import points
+from typer.testing import CliRunner
+
+from spark_rtps.cli import app
+from spark_rtps.transport.wire.samples import Samples
+
+BAD = b"\x77\x77\0\0" + bytes(8)
+
+
+def bad_sample() -> Samples:
+    return Samples.uniform(np.frombuffer(BAD, np.uint8), 1, len(BAD))
+
+
+@pytest.fixture
+def chatty(spark: SparkSession) -> Iterator[None]:
+    """Progress also of triggers without data, more often than every ten seconds."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+    yield
+    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+@pytest.mark.usefixtures("chatty")
+def test_permissive_and_a_filter(
+    spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path
+):
+    ddl = f"{POINT_DDL}, _corrupt_record BINARY"
+    df = source(spark, topic, log_dir, ddl, mode="permissive", filter="id <> 3")
+    with running(df, tmp_path / "c") as query:
+        publisher.write(points(0, 2))
+        publisher.write_samples(bad_sample())
+        publisher.write(points(2, 3))
+        found = wait_for_rows(spark, query, 5).collect()
+        assert [(r.id, r.x, r._corrupt_record) for r in found] == [
+            (0, 0.0, None),
+            (1, 0.5, None),
+            (None, None, bytearray(BAD)),
+            (2, 1.0, None),
+            (4, 2.0, None),
+        ]
+
+        def status() -> dict[str, object]:
+            latest = query.lastProgress["sources"][0]["latestOffset"]
+            reported = json.loads(latest) if isinstance(latest, str) else latest
+            return dict(reported.get("status", {}))
+
+        wait_until(lambda: status().get("malformed") == 1, "the malformed sample in the progress")
+        assert status()["DATA_READER_CACHE_STATUS"] == {"content_filter_dropped_sample_count": 1}
+    shown = CliRunner().invoke(app, ["errors", "--json", "--log-dir", str(log_dir)])
+    (log,) = [log for log in json.loads(shown.stdout)["logs"] if log["path"].endswith("decoding_report")]
+    assert [(e["count"], "unknown encapsulation 0x7777" in e["text"]) for e in log["errors"]] == [(1, True)]
+
+
+def test_failfast(spark: SparkSession, publisher: Publisher, topic: str, log_dir: Path, tmp_path: Path):
+    df = source(spark, topic, log_dir, mode="failfast")
+    with running(df, tmp_path / "c") as query:
+        publisher.write(points(0, 2))
+        publisher.write_samples(bad_sample())
+        with pytest.raises(
+            StreamingQueryException, match=r"sample 3 of writer .* is malformed: unknown encapsulation"
+        ):
+            query.awaitTermination(60)

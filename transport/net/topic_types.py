@@ -1,0 +1,141 @@
+"""The type of a topic, as the peers on a domain tell it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ..errors import UnknownTypeError
+from ..protocol.participant import RemoteEndpoint
+from ..qos import TypeConsistency
+from ..structure import KIND_READER_WITH_KEY, KIND_WRITER_WITH_KEY
+from ..types.model import Struct
+from ..types.xtypes.assignability import incompatibilities_of_types
+from .node import Node
+
+_LOOK_AGAIN_SECONDS: Final = 0.02
+#: A peer's endpoints come one after the other, and so do peers: how long to look for more than the first.
+_SETTLE_SECONDS: Final = 0.5
+#: Names of a kind that an error lists.
+_NAMES_MAX: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TopicType:
+    """What one endpoint of a topic says of its type; ``struct`` is None if it does not, for which ``failure`` has the
+    reason, or if it has not been asked for yet."""
+
+    endpoint: RemoteEndpoint
+    struct: Struct | None
+    failure: str | None
+
+    @property
+    def type_name(self) -> str:
+        return self.endpoint.type_name
+
+    @property
+    def keyed(self) -> bool:
+        return self.endpoint.guid.entity[3] & 0x3F in (KIND_WRITER_WITH_KEY, KIND_READER_WITH_KEY)
+
+
+def types_of(node: Node, topic: str) -> list[TopicType]:
+    """What the endpoints of a topic that are known by now say, writers first."""
+    with node.lock:
+        participant = node.participant
+        endpoints = [e for e in participant.remote_endpoints if e.topic == topic]
+        endpoints.sort(key=lambda e: (e.kind != "writer", e.guid))
+        return [
+            TopicType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints
+        ]
+
+
+def await_type(
+    node: Node,
+    topic: str,
+    *,
+    timeout: float,
+    type_name: str | None = None,
+    need_struct: bool = True,
+    stopping: Callable[[], bool] = bool,
+) -> TopicType:
+    """The type that all others on the topic can be read as; of endpoints named ``type_name`` only, if that is given.
+
+    ``need_struct``: members too, not only name and key. ``node`` has to have ``resolve_types``.
+
+    Raises UnknownTypeError saying what was seen, after ``timeout`` seconds or if types contradict each other.
+    """
+    deadline = time.monotonic() + timeout
+    settled: float | None = None
+    while True:
+        seen = [each for each in types_of(node, topic) if type_name in (None, each.type_name)]
+        told = [each for each in seen if each.struct is not None or not need_struct]
+        open_still = [each for each in seen if each.struct is None and each.failure is None]
+        now = time.monotonic()
+        if told and settled is None:
+            settled = now + _SETTLE_SECONDS
+        if settled is not None and (now >= settled and (not open_still or not need_struct)):
+            return _widest(told, topic)
+        if now >= deadline or stopping():
+            if told:
+                return _widest(told, topic)
+            raise UnknownTypeError(_nothing(node, topic, type_name, seen, timeout))
+        time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _widest(told: list[TopicType], topic: str) -> TopicType:
+    """The type with most members that the others are assignable to."""
+    writers = [each for each in told if each.endpoint.kind == "writer"] or told
+    distinct: dict[object, TopicType] = {}
+    for each in writers:
+        distinct.setdefault(each.struct if each.struct is not None else each.type_name, each)
+    candidates = sorted(distinct.values(), key=lambda each: -len(each.struct.members) if each.struct else 0)
+    for candidate in candidates:
+        if all(other is candidate or _is_read_as(other, candidate) for other in candidates):
+            return candidate
+    names = "; ".join(
+        f"{each.type_name!r} by {each.endpoint.participant_name or each.endpoint.guid}" for each in candidates
+    )
+    raise UnknownTypeError(
+        f"topic {topic!r} has {len(candidates)} types that no one type can stand for: {names[:1000]}; give one "
+        "with type.file, or by its name with type"
+    )
+
+
+def _is_read_as(writer: TopicType, reader: TopicType) -> bool:
+    if writer.struct is None or reader.struct is None:
+        return False
+    return not incompatibilities_of_types(writer.struct, reader.struct, TypeConsistency())
+
+
+def _nothing(node: Node, topic: str, type_name: str | None, seen: list[TopicType], timeout: float) -> str:
+    domain = node.config.domain
+    if seen:
+        said = "; ".join(
+            f"{each.endpoint.kind} {each.endpoint.participant_name or each.endpoint.guid} of type {each.type_name!r}: "
+            f"{each.failure or 'has not answered yet'}"
+            for each in seen[:_NAMES_MAX]
+        )
+        return (
+            f"nobody on topic {topic!r} of domain {domain} told its type within {timeout:g} s ({said}); give it with "
+            "type.file, or a ROS 2 name with type, or the columns with .schema(...)"
+        )
+    with node.lock:
+        endpoints = list(node.participant.remote_endpoints)
+        participants = len(node.participant.remote_participants)
+    here = sorted({e.type_name for e in endpoints if e.topic == topic})
+    if here:
+        listed = ", ".join(map(repr, here[:_NAMES_MAX]))
+        return f"topic {topic!r} of domain {domain} has no type {type_name!r}; its types are {listed}"
+    topics = sorted({f"{e.topic!r} ({e.type_name})" for e in endpoints if e.kind == "writer"})
+    more = f" and {len(topics) - _NAMES_MAX} more" if len(topics) > _NAMES_MAX else ""
+    there = (
+        f"topics written there: {', '.join(topics[:_NAMES_MAX])}{more}"
+        if topics
+        else "nothing is written there"
+    )
+    return (
+        f"no one is on topic {topic!r} of domain {domain} after {timeout:g} s; {participants} participants were seen, "
+        f"{there}. Start the writer first, or give the type with type.file, or the columns with .schema(...)"
+    )

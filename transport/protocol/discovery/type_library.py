@@ -1,0 +1,145 @@
+"""TypeObjects by their identifiers: those of our endpoints' types, and those of others for as long as there is room."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ...errors import DecodeError, DropReason
+from ...limits import TYPE_OBJECTS_BYTES_MAX
+from ...types.model import Struct
+from ...types.xtypes.information import SizedIdentifier, TypeInformation
+from ...types.xtypes.type_objects import (
+    TypeObjects,
+    dependencies_of,
+    identifier_of,
+    struct_of,
+    type_objects_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownType:
+    """A type; of one that is known by its minimal form alone, members are named by their ids."""
+
+    struct: Struct
+    is_complete: bool = True
+
+
+@dataclass(slots=True)
+class _Own:
+    """A type of endpoints of ours, and how many of them have it."""
+
+    objects: TypeObjects
+    complete: Struct
+    minimal: Struct | None = None
+    endpoints: int = 0
+
+
+@dataclass(slots=True)
+class _Object:
+    data: bytes
+    dependencies: frozenset[bytes]
+
+
+@dataclass(slots=True)
+class TypeLibrary(Mapping[bytes, bytes]):
+    """All TypeObjects that are at hand. Those of others are verified, and the longest unused goes first."""
+
+    _own: dict[TypeInformation, _Own] = field(default_factory=dict)
+    #: Of ours: the object, and how many types of ours it is in.
+    _own_objects: dict[bytes, tuple[_Object, int]] = field(default_factory=dict)
+    _others: OrderedDict[bytes, _Object] = field(default_factory=OrderedDict)
+    _others_bytes: int = 0
+
+    # --- ours -------------------------------------------------------------------------------------
+
+    def offer(self, struct: Struct) -> TypeInformation:
+        """An endpoint of ours has this type: it is to be announced with what is returned."""
+        known = next((own for own in self._own.values() if own.complete == struct), None)
+        if known is None:
+            objects = type_objects_of(struct)
+            known = self._own.setdefault(objects.information, _Own(objects, struct))
+            if not known.endpoints:
+                for identifier, data in objects.objects.items():
+                    _, count = self._own_objects.get(identifier, (None, 0))
+                    self._own_objects[identifier] = _Object(data, dependencies_of(data)), count + 1
+        known.endpoints += 1
+        return known.objects.information
+
+    def withdraw(self, information: TypeInformation) -> None:
+        """Such an endpoint is gone."""
+        known = self._own[information]
+        known.endpoints -= 1
+        if not known.endpoints:
+            del self._own[information]
+            for identifier in known.objects.objects:
+                kept, count = self._own_objects.pop(identifier)
+                if count > 1:
+                    self._own_objects[identifier] = kept, count - 1
+
+    def own_type(self, information: TypeInformation, *, complete: bool) -> Struct:
+        """A type of ours, in the form that one of another is known in."""
+        own = self._own[information]
+        if complete or information.minimal is None:
+            return own.complete
+        if own.minimal is None:
+            own.minimal = struct_of(information.minimal.type.id, own.objects.objects)
+        return own.minimal
+
+    def own_object(self, identifier: bytes) -> bytes | None:
+        """The TypeObject of a type of ours."""
+        known = self._own_objects.get(identifier)
+        return None if known is None else known[0].data
+
+    def own_dependencies(self, identifiers: tuple[bytes, ...]) -> list[SizedIdentifier]:
+        """What types of ours are made of, all the way down, in an order that stays."""
+        found: dict[bytes, None] = {}
+        heap = [each for each in identifiers if each in self._own_objects]
+        while heap:
+            for each in sorted(self._own_objects[heap.pop()][0].dependencies):
+                if each not in found and each in self._own_objects:
+                    found[each] = None
+                    heap.append(each)
+        return [SizedIdentifier(each, len(self._own_objects[each][0].data)) for each in found]
+
+    # --- of others --------------------------------------------------------------------------------
+
+    def add(self, identifier: bytes, data: bytes) -> None:
+        """Keep a TypeObject that a peer says has this identifier. Raises DecodeError if that is not so."""
+        if identifier_of(data) != identifier:
+            raise DecodeError(DropReason.BAD_PARAMETER, "a TypeObject that has another identifier")
+        if identifier in self:
+            return
+        self._others[identifier] = _Object(data, dependencies_of(data))
+        self._others_bytes += len(data)
+        while self._others_bytes > TYPE_OBJECTS_BYTES_MAX:
+            _, oldest = self._others.popitem(last=False)
+            self._others_bytes -= len(oldest.data)
+
+    # --- all --------------------------------------------------------------------------------------
+
+    def dependencies(self, identifier: bytes) -> frozenset[bytes]:
+        """Which types this one refers to."""
+        return self._find(identifier).dependencies
+
+    def __getitem__(self, identifier: bytes) -> bytes:
+        return self._find(identifier).data
+
+    def __contains__(self, identifier: object) -> bool:
+        return identifier in self._own_objects or identifier in self._others
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._own_objects
+        yield from (each for each in self._others if each not in self._own_objects)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _find(self, identifier: bytes) -> _Object:
+        if (own := self._own_objects.get(identifier)) is not None:
+            return own[0]
+        found = self._others[identifier]
+        self._others.move_to_end(identifier)
+        return found

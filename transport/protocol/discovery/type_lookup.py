@@ -1,0 +1,409 @@
+"""Finding out the types of remote endpoints: whom to ask for which TypeObjects, and when again (XTypes 1.3 §7.6.3.3).
+
+Sans I/O: endpoints in by :meth:`TypeLookup.watch`, questions out by :meth:`TypeLookup.questions`, what was answered
+in by :meth:`TypeLookup.on_types`; :meth:`TypeLookup.take_settled` tells which endpoints' types are known now, or never
+will be.
+
+Invariants
+* A type is looked up once, however many endpoints have it, and asked of one of their participants at a time; it is
+  known, or given up, within TIMEOUT after the first of them was watched.
+* At most TYPE_LOOKUP_PEERS_MAX participants are asked at a time, each for at most TYPE_LOOKUP_ASKED_MAX TypeObjects; of
+  what one of them answers to one question, TYPE_LOOKUP_REPLY_BYTES_MAX are looked at, and only what it was asked for.
+* All types that are known or being looked up come to RESOLVED_BYTES_MAX serialized bytes at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...errors import DecodeError, DropReason, TypeDefinitionError
+from ...limits import (
+    RESOLVED_BYTES_MAX,
+    RESOLVED_TYPE_BYTES_MAX,
+    RESOLVED_TYPE_OBJECTS_MAX,
+    TYPE_LOOKUP_ASKED_MAX,
+    TYPE_LOOKUP_PEERS_MAX,
+    TYPE_LOOKUP_REPLY_BYTES_MAX,
+)
+from ...structure import NANOSECONDS, Guid
+from ...types.xtypes.information import TypeInformation
+from ...types.xtypes.type_identifiers import EK_COMPLETE, EK_MINIMAL
+from ...types.xtypes.type_objects import struct_of
+from .endpoint_data import EndpointData, TypeObjectV1
+from .type_library import KnownType, TypeLibrary
+
+#: A type that is not known by then is given up.
+TIMEOUT: Final = 5 * NANOSECONDS
+#: A question is asked again after this time, then after twice as long, up to the second one.
+RETRY_FIRST: Final = NANOSECONDS // 4
+RETRY_MAX: Final = 2 * NANOSECONDS
+#: Questions in vain before the next participant that has the type is asked.
+_PATIENCE: Final = 2
+
+_HASHED_SIZE: Final = 15
+
+NOT_ANNOUNCED: Final = "it does not announce its type"
+_NO_SERVICE: Final = "it announces a type, but no TypeLookup service to ask for it"
+_NO_ANSWER: Final = f"it did not tell its type within {TIMEOUT // NANOSECONDS} s"
+_RECURSIVE: Final = "its type has no hash: recursive types are not supported"
+_TOO_LARGE: Final = "its type is too large"
+_TOO_MANY: Final = "there are too many types"
+
+
+@dataclass(slots=True, eq=False)
+class _Lookup:
+    """One type, from when it is first wanted until nobody has it any more."""
+
+    key: bytes
+    deadline: int
+    #: The TypeObject that is the type, and the one that would do.
+    root: bytes = b""
+    fallback: bytes = b""
+    #: Endpoints that have it; in this order their participants are asked.
+    users: dict[Guid, None] = field(default_factory=dict)
+    #: Who is asked now, and who was in vain.
+    asks: bytes | None = None
+    tried: set[bytes] = field(default_factory=set)
+    #: TypeObjects that are needed and not at hand; that were seen; that are said to be needed.
+    missing: set[bytes] = field(default_factory=set)
+    seen: set[bytes] = field(default_factory=set)
+    hints: set[bytes] = field(default_factory=set)
+    nbytes: int = 0
+    result: KnownType | str | None = None
+
+    @property
+    def prefixes(self) -> Iterator[bytes]:
+        return (user.prefix for user in self.users)
+
+
+@dataclass(slots=True, eq=False)
+class _Peer:
+    """A participant that is being asked."""
+
+    lookups: dict[_Lookup, None] = field(default_factory=dict)
+    outstanding: set[bytes] = field(default_factory=set)
+    retry_at: int = 0
+    #: Questions since the last answer that helped; whether it has answered the last one at all.
+    attempts: int = 0
+    heard: bool = False
+    #: Bytes of answers that are still looked at.
+    room: int = 0
+
+
+class TypeLookup:
+    """The types of remote endpoints."""
+
+    def __init__(self, library: TypeLibrary, drops: Counter[DropReason]) -> None:
+        self._library = library
+        self._drops = drops
+        #: Participants with a TypeLookup service.
+        self._services: set[bytes] = set()
+        self._lookups: dict[bytes, _Lookup] = {}
+        #: The type of each watched endpoint, or why it has none.
+        self._by_user: dict[Guid, _Lookup | str] = {}
+        #: Those not settled, by deadline.
+        self._open: dict[_Lookup, None] = {}
+        self._peers: dict[bytes, _Peer] = {}
+        #: Those of them that nobody is asked for, and whether somebody may be by now.
+        self._unassigned: dict[_Lookup, None] = {}
+        self._assignable = False
+        self._nbytes = 0
+        self._settled: list[Guid] = []
+
+    # --- participants -----------------------------------------------------------------------------
+
+    def join(self, prefix: bytes) -> None:
+        """A participant has a TypeLookup service."""
+        self._services.add(prefix)
+        self._assignable = True
+
+    def leave(self, prefix: bytes) -> None:
+        """A participant is gone; its endpoints are forgotten one by one."""
+        self._services.discard(prefix)
+        if (peer := self._peers.get(prefix)) is not None:
+            for lookup in list(peer.lookups):
+                self._stop_asking(lookup)
+
+    # --- endpoints --------------------------------------------------------------------------------
+
+    def watch(self, data: EndpointData, *, now: int) -> None:
+        """The type of this endpoint is wanted; again, when it announced another one."""
+        guid, information, v1 = data.guid, data.type_information, data.type_object_v1
+        roots = () if information is None else _roots(information)
+        if v1 is not None and guid.prefix not in self._services:
+            roots = ()  # there is nobody to ask, and no need to
+        key = roots[0] if roots else v1.value if v1 is not None else b""
+        known = self._by_user.get(guid)
+        if isinstance(known, _Lookup) and known.key == key:
+            return
+        if known is not None:
+            self.forget(guid)
+        if not key:
+            self._by_user[guid] = _why_not(data)
+            return
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            lookup = self._lookups[key] = _Lookup(key, now + TIMEOUT)
+            lookup.users[guid] = None
+            if information is not None and roots:
+                self._begin(lookup, roots, information)
+            elif v1 is not None:
+                self._read_v1(lookup, v1)
+        elif isinstance(lookup.result, str) and guid.prefix not in set(lookup.prefixes):
+            if information is not None and roots:  # perhaps this one knows it
+                lookup.deadline, lookup.result = now + TIMEOUT, None
+                self._begin(lookup, roots, information)
+        lookup.users[guid] = None
+        self._by_user[guid] = lookup
+
+    def forget(self, guid: Guid) -> None:
+        """An endpoint is gone."""
+        lookup = self._by_user.pop(guid, None)
+        if not isinstance(lookup, _Lookup):
+            return
+        lookup.users.pop(guid, None)
+        if not lookup.users:
+            self._close(lookup)
+            self._nbytes -= lookup.nbytes
+            del self._lookups[lookup.key]
+        elif lookup.asks == guid.prefix and guid.prefix not in set(lookup.prefixes):
+            self._stop_asking(lookup)
+
+    def known(self, guid: Guid) -> KnownType | str | None:
+        """The type of an endpoint, or why it is not known; None: not yet, or it is not watched."""
+        lookup = self._by_user.get(guid)
+        return lookup.result if isinstance(lookup, _Lookup) else lookup
+
+    def is_pending(self, guid: Guid) -> bool:
+        """Whether its type is being looked up."""
+        lookup = self._by_user.get(guid)
+        return isinstance(lookup, _Lookup) and lookup.result is None
+
+    def take_settled(self) -> list[Guid]:
+        """Endpoints whose type has become known, or was given up, since the last call."""
+        settled, self._settled = self._settled, []
+        return settled
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def questions(self, *, now: int) -> list[tuple[bytes, tuple[bytes, ...]]]:
+        """(participant, identifiers) of each question that is due; it counts as asked."""
+        for peer in list(self._peers.values()):
+            if peer.retry_at <= now and peer.outstanding:
+                self._asked_in_vain(peer)
+        if self._assignable:
+            self._assignable = False
+            for lookup in list(self._unassigned):
+                self._assign(lookup)
+        due = []
+        for prefix, peer in self._peers.items():
+            if (room := TYPE_LOOKUP_ASKED_MAX - len(peer.outstanding)) <= 0:
+                continue
+            asked = self._lacking(peer, room)
+            if asked:
+                wait = min(RETRY_FIRST << peer.attempts, RETRY_MAX)
+                peer.attempts, peer.retry_at, peer.heard = peer.attempts + 1, now + wait, False
+                peer.outstanding.update(asked)
+                peer.room = TYPE_LOOKUP_REPLY_BYTES_MAX
+                due.append((prefix, asked))
+        return due
+
+    def _lacking(self, peer: _Peer, room: int) -> tuple[bytes, ...]:
+        """What the participant can be asked for, at most ``room``: first what is needed."""
+        found: dict[bytes, None] = {}
+        for needed in (True, False):
+            for lookup in peer.lookups:
+                for each in sorted(lookup.missing if needed else lookup.hints):
+                    if each not in peer.outstanding:
+                        found[each] = None
+                    if len(found) == room:
+                        return tuple(found)
+        return tuple(found)
+
+    def _assign(self, lookup: _Lookup) -> None:
+        """Choose a participant to ask, if not too many are asked already."""
+        for prefix in lookup.prefixes:
+            is_free = prefix in self._peers or len(self._peers) < TYPE_LOOKUP_PEERS_MAX
+            if prefix in self._services and prefix not in lookup.tried and is_free:
+                lookup.asks = prefix
+                del self._unassigned[lookup]
+                self._peers.setdefault(prefix, _Peer()).lookups[lookup] = None
+                return
+
+    def _stop_asking(self, lookup: _Lookup) -> None:
+        """Somebody else may be asked, if it is still open."""
+        if lookup.asks is not None:
+            peer = self._peers[lookup.asks]
+            del peer.lookups[lookup]
+            if not peer.lookups:
+                del self._peers[lookup.asks]
+            lookup.asks = None
+        self._assignable = True
+        if lookup in self._open:
+            self._unassigned[lookup] = None
+
+    def _asked_in_vain(self, peer: _Peer) -> None:
+        """What was asked for did not come in time."""
+        peer.outstanding.clear()
+        if peer.attempts < _PATIENCE:
+            return
+        for lookup in list(peer.lookups):
+            if peer.heard and lookup.fallback and lookup.root in lookup.missing:
+                # It answers, but does not have the complete type.
+                self._restart(lookup, lookup.fallback)
+                lookup.fallback = b""
+                self._advance(lookup)
+            elif {each for each in lookup.prefixes if each in self._services} - lookup.tried - {lookup.asks}:
+                lookup.tried.add(lookup.asks or b"")
+                self._stop_asking(lookup)
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def expects(self, prefix: bytes, nbytes: int) -> bool:
+        """Whether an answer of this participant, so many bytes, is to be looked at."""
+        peer = self._peers.get(prefix)
+        if peer is None or not peer.outstanding:
+            return False
+        peer.heard = True
+        if nbytes > peer.room:
+            self._drops[DropReason.OVER_LIMIT] += 1
+            return False
+        peer.room -= nbytes
+        return True
+
+    def on_types(self, prefix: bytes, objects: Iterable[tuple[bytes, bytes]]) -> None:
+        """A participant tells TypeObjects. Those it was not asked for are ignored, those that are none of what they
+        are said to be are counted."""
+        if (peer := self._peers.get(prefix)) is None:
+            return
+        told: set[bytes] = set()
+        for identifier, data in objects:
+            if identifier not in peer.outstanding:
+                continue
+            try:
+                self._library.add(identifier, data)
+            except DecodeError as error:
+                self._drops[error.reason] += 1
+                continue
+            peer.outstanding.discard(identifier)
+            told.add(identifier)
+        if told:
+            peer.attempts = 0
+            for lookup in list(self._open):
+                lookup.hints -= told
+                if not told.isdisjoint(lookup.missing):
+                    self._advance(lookup)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called, and there are questions."""
+        timers = [peer.retry_at for peer in self._peers.values() if peer.outstanding]
+        timers += [lookup.deadline for lookup in self._open][:1]
+        return min(timers, default=None)
+
+    def handle_timer(self, now: int) -> None:
+        while self._open and (oldest := next(iter(self._open))).deadline <= now:
+            asked = any(prefix in self._services for prefix in oldest.prefixes)
+            self._settle(oldest, _NO_ANSWER if asked else _NO_SERVICE)
+
+    # --- the state of one type --------------------------------------------------------------------
+
+    def _begin(self, lookup: _Lookup, roots: tuple[bytes, ...], information: TypeInformation) -> None:
+        self._open[lookup] = self._unassigned[lookup] = None
+        self._assignable = True
+        lookup.tried.clear()
+        lookup.fallback = roots[1] if len(roots) > 1 else b""
+        self._restart(lookup, roots[0])
+        form = information.complete if roots[0][0] == EK_COMPLETE else information.minimal
+        told = () if form is None else form.dependents[:RESOLVED_TYPE_OBJECTS_MAX]
+        lookup.hints = {each.id for each in told if _is_hashed(each.id) and each.id not in self._library}
+        self._advance(lookup)
+
+    def _restart(self, lookup: _Lookup, root: bytes) -> None:
+        self._nbytes -= lookup.nbytes
+        lookup.root, lookup.nbytes = root, 0
+        lookup.missing, lookup.seen, lookup.hints = {root}, {root}, set()
+
+    def _advance(self, lookup: _Lookup) -> None:
+        """Take in what is at hand by now."""
+        library = self._library
+        at_hand = [each for each in lookup.missing if each in library]
+        while at_hand:
+            identifier = at_hand.pop()
+            lookup.missing.discard(identifier)
+            nbytes = len(library[identifier])
+            lookup.nbytes += nbytes
+            self._nbytes += nbytes
+            for each in library.dependencies(identifier) - lookup.seen:
+                lookup.seen.add(each)
+                if each in library:
+                    at_hand.append(each)
+                else:
+                    lookup.missing.add(each)
+            too_many = len(lookup.seen) > RESOLVED_TYPE_OBJECTS_MAX
+            if too_many or lookup.nbytes > RESOLVED_TYPE_BYTES_MAX or self._nbytes > RESOLVED_BYTES_MAX:
+                self._drops[DropReason.OVER_LIMIT] += 1
+                self._settle(lookup, _TOO_MANY if self._nbytes > RESOLVED_BYTES_MAX else _TOO_LARGE)
+                return
+        if not lookup.missing:
+            self._settle(lookup, self._read(lookup.root))
+
+    def _read(self, root: bytes) -> KnownType | str:
+        try:
+            return KnownType(struct_of(root, self._library), root[0] == EK_COMPLETE)
+        except (DecodeError, TypeDefinitionError) as error:
+            return f"its type cannot be used: {_reason(error)}"
+
+    def _read_v1(self, lookup: _Lookup, v1: TypeObjectV1) -> None:
+        lookup.nbytes = len(v1.value)
+        self._nbytes += lookup.nbytes
+        if self._nbytes > RESOLVED_BYTES_MAX:
+            self._drops[DropReason.OVER_LIMIT] += 1
+            self._settle(lookup, _TOO_MANY)
+            return
+        try:
+            self._settle(lookup, KnownType(v1.struct()))
+        except (DecodeError, TypeDefinitionError) as error:
+            if isinstance(error, DecodeError):
+                self._drops[error.reason] += 1
+            self._settle(lookup, f"its type object cannot be used: {_reason(error)}")
+
+    def _settle(self, lookup: _Lookup, result: KnownType | str) -> None:
+        self._close(lookup)
+        lookup.result = result
+        lookup.missing, lookup.seen, lookup.hints = set(), set(), set()
+        if isinstance(result, str):
+            self._nbytes -= lookup.nbytes
+            lookup.nbytes = 0
+        self._settled += lookup.users
+
+    def _close(self, lookup: _Lookup) -> None:
+        """Nothing is asked for it any more."""
+        self._open.pop(lookup, None)
+        self._unassigned.pop(lookup, None)
+        self._stop_asking(lookup)
+
+
+def _roots(information: TypeInformation) -> tuple[bytes, ...]:
+    """The identifiers of the type, the one that tells most first."""
+    forms = (information.complete, information.minimal)
+    return tuple(form.type.id for form in forms if form is not None and _is_hashed(form.type.id))
+
+
+def _is_hashed(identifier: bytes) -> bool:
+    return len(identifier) == _HASHED_SIZE and identifier[0] in (EK_COMPLETE, EK_MINIMAL)
+
+
+def _why_not(data: EndpointData) -> str:
+    """Why an endpoint has no type that can be looked up."""
+    if data.type_information is not None:
+        return _RECURSIVE
+    return f"its type information is broken: {data.type_error}" if data.type_error else NOT_ANNOUNCED
+
+
+def _reason(error: DecodeError | TypeDefinitionError) -> str:
+    return error.detail or str(error) if isinstance(error, DecodeError) else str(error)

@@ -1,0 +1,198 @@
+"""The TypeLookup service: built-in endpoints that ask others for their types, and tell ours (XTypes 1.3 §7.6.3.3).
+
+Cyclone DDS and Fast DDS send requests and replies to every participant; ours go to the one they are for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from ...errors import DecodeError, DropReason
+from ...limits import (
+    MESSAGE_SIZE_MAX,
+    TYPE_LOOKUP_BACKLOG_MAX,
+    TYPE_LOOKUP_REPLY_BYTES,
+    TYPE_LOOKUP_REPLY_BYTES_MAX,
+    TYPE_LOOKUP_REQUEST_BYTES_MAX,
+)
+from ...qos import HistoryKind, Qos, ReliabilityKind
+from ...structure import (
+    ENTITYID_PARTICIPANT,
+    ENTITYID_TYPE_LOOKUP_REPLY_READER,
+    ENTITYID_TYPE_LOOKUP_REPLY_WRITER,
+    ENTITYID_TYPE_LOOKUP_REQUEST_READER,
+    ENTITYID_TYPE_LOOKUP_REQUEST_WRITER,
+    Guid,
+)
+from ...types.xtypes.lookup_messages import (
+    GetTypeDependencies,
+    GetTypes,
+    Reply,
+    Request,
+    RequestId,
+    TypeDependencies,
+    Types,
+    decode_reply,
+    decode_request,
+    encode_reply,
+    encode_request,
+    instance_name,
+    reply_is_for,
+)
+from ...wire.samples import DISPOSED, NO_TIMESTAMP, UNREGISTERED, Run, Samples
+from ..policies import WriterPolicy
+from ..reading.reader import StatefulReader, WriterInfo
+from ..writing.writer import ReaderInfo, StatefulWriter
+from . import participant_data as bits
+from .builtin import first_sn
+from .spdp import RemoteParticipant
+from .type_library import TypeLibrary
+from .type_lookup import TypeLookup
+
+_QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+#: Who does not answer for so many HEARTBEATs, about ten seconds, is not waited for.
+_POLICY: Final = WriterPolicy(send_window_bytes=8 << 20, max_heartbeat_retries=100)
+_DEPENDENTS_PER_REPLY: Final = 1_024
+
+
+class TypeLookupService:
+    """The four endpoints; what is asked, and what answers mean, is the :mod:`.type_lookup`'s."""
+
+    def __init__(
+        self,
+        prefix: bytes,
+        library: TypeLibrary,
+        lookup: TypeLookup,
+        remotes: Mapping[bytes, RemoteParticipant],
+        drops: Counter[DropReason],
+        *,
+        message_size: int = MESSAGE_SIZE_MAX,
+        now: int,
+    ) -> None:
+        self.request_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_WRITER, message_size, now)
+        self.request_reader = StatefulReader(Guid(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_READER), _QOS)
+        self.request_reader.sample_size_max = TYPE_LOOKUP_REQUEST_BYTES_MAX
+        self.reply_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REPLY_WRITER, message_size, now)
+        self.reply_reader = StatefulReader(Guid(prefix, ENTITYID_TYPE_LOOKUP_REPLY_READER), _QOS)
+        self.reply_reader.sample_size_max = TYPE_LOOKUP_REPLY_BYTES_MAX
+        self._library = library
+        self._lookup = lookup
+        self._remotes = remotes
+        self._drops = drops
+        self._our_guid = self.request_writer.guid.to_bytes()
+        self._our_instance = instance_name(prefix + ENTITYID_PARTICIPANT)
+
+    def match(self, remote: RemoteParticipant, *, now: int) -> None:
+        """Talk to the endpoints of a participant; again, when its addresses changed."""
+        has, prefix, unicast = remote.data.builtin_endpoints, remote.prefix, remote.unicast
+
+        def writer(reader: StatefulReader, writer_id: bytes) -> None:
+            guid = Guid(prefix, writer_id)
+            reader.match_writer(WriterInfo(guid, unicast, (), reliable=True, transient_local=False), now=now)
+
+        def reader(writer: StatefulWriter, reader_id: bytes) -> None:
+            guid = Guid(prefix, reader_id)
+            writer.match_reader(ReaderInfo(guid, unicast, (), reliable=True, transient_local=False), now=now)
+
+        if has & bits.TYPE_LOOKUP_REQUEST_WRITER:
+            writer(self.request_reader, ENTITYID_TYPE_LOOKUP_REQUEST_WRITER)
+        if has & bits.TYPE_LOOKUP_REPLY_READER:
+            reader(self.reply_writer, ENTITYID_TYPE_LOOKUP_REPLY_READER)
+        if has & bits.TYPE_LOOKUP_REPLY_WRITER:
+            writer(self.reply_reader, ENTITYID_TYPE_LOOKUP_REPLY_WRITER)
+        if has & bits.TYPE_LOOKUP_REQUEST_READER:
+            reader(self.request_writer, ENTITYID_TYPE_LOOKUP_REQUEST_READER)
+            if has & bits.TYPE_LOOKUP_REPLY_WRITER:
+                self._lookup.join(prefix)
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def ask(self, *, now: int) -> None:
+        """Ask what is to be asked now."""
+        for prefix, identifiers in self._lookup.questions(now=now):
+            number = self.request_writer.last_sn + 1
+            service = instance_name(prefix + ENTITYID_PARTICIPANT)
+            request = Request(RequestId(self._our_guid, number), service, GetTypes(identifiers))
+            reader = Guid(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_READER)
+            _write(self.request_writer, reader, encode_request(request), now)
+
+    # --- what comes -------------------------------------------------------------------------------
+
+    def take(self, *, now: int) -> None:
+        """Heed what was received since the last call; what is broken is counted."""
+        for prefix, payload in _samples(self.reply_reader):
+            if not reply_is_for(payload, self._our_guid) or not self._lookup.expects(prefix, len(payload)):
+                continue
+            try:
+                result = decode_reply(payload).result
+            except DecodeError as error:
+                self._drops[error.reason] += 1
+                continue
+            if isinstance(result, Types):
+                self._lookup.on_types(prefix, result.objects)
+        for prefix, payload in _samples(self.request_reader):
+            try:
+                self._on_request(prefix, decode_request(payload), now)
+            except DecodeError as error:
+                self._drops[error.reason] += 1
+
+    def _on_request(self, prefix: bytes, request: Request, now: int) -> None:
+        reader = Guid(prefix, ENTITYID_TYPE_LOOKUP_REPLY_READER)
+        remote = self._remotes.get(prefix)
+        if remote is None or not remote.proven or reader not in self.reply_writer.readers:
+            return  # nobody is sent more than it sends before it is known to be where it says
+        for result in self._results(request):
+            if self.reply_writer.unacknowledged_bytes > TYPE_LOOKUP_BACKLOG_MAX:
+                raise DecodeError(DropReason.OVER_LIMIT, "replies that nobody acknowledges")
+            _write(self.reply_writer, reader, encode_reply(Reply(request.id, result)), now)
+
+    def _results(self, request: Request) -> Iterator[Types | TypeDependencies]:
+        if isinstance(request.call, GetTypes):
+            yield from self._types(request.call, is_ours=request.instance == self._our_instance)
+        elif isinstance(request.call, GetTypeDependencies):
+            known = self._library.own_dependencies(request.call.ids)
+            start = int.from_bytes(request.call.continuation_point, "little")
+            stop = start + _DEPENDENTS_PER_REPLY
+            if known or request.instance == self._our_instance:
+                more = stop.to_bytes(4, "little") if stop < len(known) else b""
+                yield TypeDependencies(tuple(known[start:stop]), more)
+
+    def _types(self, call: GetTypes, *, is_ours: bool) -> Iterator[Types]:
+        """In several replies, where one would be long. Others' services are asked in our hearing too."""
+        part: list[tuple[bytes, bytes]] = []
+        nbytes, told = 0, False
+        for identifier in dict.fromkeys(call.ids):
+            if (data := self._library.own_object(identifier)) is None:
+                continue
+            if part and nbytes + len(data) > TYPE_LOOKUP_REPLY_BYTES:
+                yield Types(tuple(part))
+                part, nbytes, told = [], 0, True
+            part.append((identifier, data))
+            nbytes += len(data)
+        if part or (is_ours and not told):
+            yield Types(tuple(part))
+
+
+def _writer(prefix: bytes, entity: bytes, message_size: int, now: int) -> StatefulWriter:
+    return StatefulWriter(
+        Guid(prefix, entity), _QOS, policy=_POLICY, message_size=message_size, first_sn=first_sn(now)
+    )
+
+
+def _write(writer: StatefulWriter, reader: Guid, payload: bytes, now: int) -> None:
+    samples = Samples.uniform(np.frombuffer(payload, np.uint8), 1, len(payload))
+    writer.write_to(reader, samples, timestamp=NO_TIMESTAMP, now=now)
+
+
+def _samples(reader: StatefulReader) -> Iterator[tuple[bytes, memoryview]]:
+    """Sender and payload of each sample."""
+    run: Run
+    for run in reader.take():
+        samples, flags = run.samples(), run.sample_flags()
+        for i in range(run.count):
+            if not flags[i] & (DISPOSED | UNREGISTERED):
+                yield run.writer.prefix, memoryview(samples.payload(i))

@@ -1,0 +1,91 @@
+"""Whether the types of a writer and a reader let them match (XTypes 1.3 §7.6.3.4.2).
+
+Where both announce their types, the types decide and their names are not looked at, as Cyclone DDS has it. Else the
+names do, unless the reader forces type validation.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...errors import UsageError
+from ...qos import TypeConsistency, TypeConsistencyKind
+from ...types.model import Struct
+from ...types.xtypes.assignability import incompatibilities_of_types
+from ...types.xtypes.information import TypeInformation
+from .endpoint_data import EndpointData
+from .matching import mismatches_by_name
+from .type_library import KnownType, TypeLibrary
+from .type_lookup import NOT_ANNOUNCED, TypeLookup
+
+#: Comparisons that are remembered: a thousand endpoints have few types.
+_REMEMBERED_MAX: Final = 1_024
+_Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool]
+
+
+class TypeMatching:
+    """Compares the types of endpoints of ours with those of others, or of ours."""
+
+    def __init__(self, prefix: bytes, library: TypeLibrary, lookup: TypeLookup) -> None:
+        self._prefix = prefix
+        self._library = library
+        self._lookup = lookup
+        self._remembered: dict[_Key, tuple[str, ...]] = {}
+
+    def mismatches(
+        self, writer: EndpointData, reader: EndpointData, *, awaits_type: bool = False
+    ) -> tuple[str, ...] | None:
+        """What is said against a match, one sentence each; None: it is not known yet."""
+        written, read = writer.type_information, reader.type_information
+        if written is None or read is None:
+            if awaits_type and written is not None and self._lookup.known(writer.guid) is None:
+                return None
+            endpoint = writer if written is None else reader
+            return mismatches_by_name(writer, reader, _unknown(endpoint, NOT_ANNOUNCED))
+        if _are_equal(written, read):
+            return ()
+        complete = True
+        for endpoint in (writer, reader):
+            if endpoint.guid.prefix != self._prefix:
+                known = self._lookup.known(endpoint.guid)
+                if not isinstance(known, KnownType):
+                    if known is None:
+                        return None
+                    return mismatches_by_name(writer, reader, _unknown(endpoint, known))
+                complete = complete and known.is_complete
+        key = (written, read, reader.qos.type_consistency, complete)
+        if (reasons := self._remembered.get(key)) is None:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            reasons = self._remembered[key] = self._compare(writer, reader, complete=complete)
+        return reasons
+
+    def _compare(self, writer: EndpointData, reader: EndpointData, *, complete: bool) -> tuple[str, ...]:
+        """Minimal types have no names, so they are compared with minimal ones."""
+        policy = reader.qos.type_consistency
+        written, read = self._struct(writer, complete), self._struct(reader, complete)
+        reasons = incompatibilities_of_types(written, read, policy)
+        if not reasons and policy.kind is TypeConsistencyKind.DISALLOW_TYPE_COERCION:
+            reasons = (
+                "TYPE_CONSISTENCY: the reader allows no other type than its own, and the writer's has another hash",
+            )
+        return reasons
+
+    def _struct(self, endpoint: EndpointData, complete: bool) -> Struct:
+        if endpoint.guid.prefix != self._prefix:
+            known = self._lookup.known(endpoint.guid)
+            if isinstance(known, KnownType):
+                return known.struct
+        if endpoint.type_information is None:
+            raise UsageError(f"endpoint {endpoint.guid} has no type")
+        return self._library.own_type(endpoint.type_information, complete=complete)
+
+
+def _unknown(endpoint: EndpointData, why: str) -> str:
+    return f"the {'writer' if endpoint.is_writer else 'reader'}'s type is not known: {why}"
+
+
+def _are_equal(a: TypeInformation, b: TypeInformation) -> bool:
+    """Whether they have the same hash, in either form."""
+    forms = ((a.complete, b.complete), (a.minimal, b.minimal))
+    return any(x is not None and y is not None and x.type.id == y.type.id for x, y in forms)

@@ -1,0 +1,64 @@
+"""What a participant is made from, and what it lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..qos import Qos
+from ..structure import NANOSECONDS, Guid, Locator
+from ..types.xtypes.information import TypeInformation
+from .discovery.endpoint_data import EndpointData
+from .discovery.participant_data import ParticipantData
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipantConfig:
+    """Who we are and where we can be reached. Durations are nanoseconds.
+
+    ``peers`` are announced to by unicast; ``announce_multicast`` says whether to use multicast at all.
+    """
+
+    guid_prefix: bytes
+    domain: int = 0
+    name: str = ""
+    metatraffic_unicast: tuple[Locator, ...] = ()
+    metatraffic_multicast: tuple[Locator, ...] = ()
+    default_unicast: tuple[Locator, ...] = ()
+    default_multicast: tuple[Locator, ...] = ()
+    peers: tuple[Locator, ...] = ()
+    announce_multicast: bool = True
+    lease_duration: int = 10 * NANOSECONDS
+    #: A longer RTPS message is dropped; our writers send none that is longer than ``message_size``.
+    message_size_max: int = UDP_PAYLOAD_MAX
+    message_size: int = MESSAGE_SIZE_MAX
+    properties: tuple[tuple[str, str], ...] = ()
+    #: Ask for the types of all endpoints, not only of those on topics of ours.
+    resolve_types: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEndpoint:
+    """A remote reader or writer, for listing."""
+
+    guid: Guid
+    kind: str  # "reader" or "writer"
+    topic: str
+    type_name: str
+    qos: Qos
+    participant_name: str
+    vendor: bytes
+    type_information: TypeInformation | None = None
+
+
+def listed(data: EndpointData, participant: ParticipantData) -> RemoteEndpoint:
+    return RemoteEndpoint(
+        data.guid,
+        "writer" if data.is_writer else "reader",
+        data.topic,
+        data.type_name,
+        data.qos,
+        participant.name,
+        participant.vendor,
+        data.type_information,
+    )

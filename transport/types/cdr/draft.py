@@ -1,0 +1,188 @@
+"""Samples being laid out: one walk finds where everything goes, and then there is memory to put it.
+
+A position column holds, for each lane, an offset from the origin CDR aligns to: the start of the sample, or of a
+parameter's value in XCDR1. Lanes are the samples, or elements inside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...wire.samples import Samples
+from .columns import Column
+from .lanes import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
+from .values import Table
+
+_HEADER = 4
+
+
+class Node(Protocol):
+    """How values of one type lie. ``first``: the alignment of the first thing in it; ``widest``: the greatest of
+    any, so that only the position modulo that decides how a value lies."""
+
+    first: int
+    widest: int
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        """Put the column's values, one a lane, behind ``pos``; the positions behind them."""
+        ...
+
+
+class Walk:
+    """A walk that only measures."""
+
+    def __init__(self, tables: dict[int, I64] | None = None) -> None:
+        self.tables: dict[int, I64] = {} if tables is None else tables
+
+    def numbers(self, code: str, pos: I64, values: Values | int) -> None:
+        """Numbers at aligned positions."""
+
+    def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
+        """``counts[i]`` bytes each, which lie one after the other in what ``data`` gives for a byte order."""
+
+    def records(self, pos: I64, size: int, fill: Callable[[Table], None]) -> None:
+        """Records of ``size`` bytes, in a table that is zero."""
+
+    def pick(self, index: I64) -> Walk:
+        """The lanes of ``index``."""
+        return self
+
+    def within(self, start: I64) -> Walk:
+        """Values that have an origin of their own at ``start``."""
+        return self
+
+    def ends(self, node: Node, column: Column, count: int) -> I64:
+        """Where ``count`` values of a column end that start at 0, ``first``, 2 * ``first`` ... below ``widest``:
+        (starts, count). Found once for a column."""
+        found = self.tables.get(id(column))
+        if found is None:
+            walk = Walk(self.tables)
+            starts = range(0, node.widest, node.first)
+            found = np.stack([node.lay(walk, column, np.full(count, at, np.int64)) for at in starts])
+            self.tables[id(column)] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    code: str
+    lanes: I64 | None
+    at: I64
+    values: Values | int
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    lanes: I64 | None
+    at: I64
+    counts: I64
+    data: U8
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    lanes: I64 | None
+    at: I64
+    size: int
+    fill: Callable[[Table], None]
+
+
+class Draft(Walk):
+    """A walk that keeps what it is told to put; ``lanes`` says to which sample a lane belongs (None: one each)."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order = order
+        self._lanes: I64 | None = None
+        self._origin: I64 | None = None
+        self._puts: list[_Numbers | _Pieces | _Records] = []
+
+    def numbers(self, code: str, pos: I64, values: Values | int) -> None:
+        self._puts.append(_Numbers(self.order + code, self._lanes, self._at(pos), values))
+
+    def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
+        self._puts.append(_Pieces(self._lanes, self._at(pos), counts, data(self.order)))
+
+    def records(self, pos: I64, size: int, fill: Callable[[Table], None]) -> None:
+        self._puts.append(_Records(self._lanes, self._at(pos), size, fill))
+
+    def pick(self, index: I64) -> Draft:
+        lanes = index if self._lanes is None else self._lanes[index]
+        return self._child(lanes, None if self._origin is None else self._origin[index])
+
+    def within(self, start: I64) -> Draft:
+        return self._child(self._lanes, self._at(start))
+
+    def _child(self, lanes: I64 | None, origin: I64 | None) -> Draft:
+        child = Draft.__new__(Draft)
+        child.tables, child.order, child._puts = self.tables, self.order, self._puts
+        child._lanes, child._origin = lanes, origin
+        return child
+
+    def _at(self, pos: I64) -> I64:
+        return pos if self._origin is None else self._origin + pos
+
+    def samples(self, ends: I64, identifier: int) -> Samples:
+        """The samples, whose bodies end at ``ends``, behind encapsulation headers."""
+        lengths = _HEADER + align(ends, 4)
+        offsets = offsets_of(lengths)
+        data = self._memory(offsets)
+        if len(ends) and (lengths == lengths[0]).all():
+            samples = Samples.uniform(data, len(ends), int(lengths[0]))
+        else:
+            samples = Samples.ragged(data, offsets[:-1], lengths)
+        anywhere(data, "<u4")[offsets[:-1]] = identifier << 8 | (-ends & 3) << 24
+        body = offsets[:-1] + _HEADER
+        for put in self._puts:
+            at = put.at + (body if put.lanes is None else body[put.lanes])
+            if isinstance(put, _Numbers):
+                anywhere(data, put.code)[at] = put.values
+            elif isinstance(put, _Pieces):
+                copy_pieces(data, at, put.data, offsets_of(put.counts)[:-1], put.counts)
+            else:
+                self._put_records(put, samples, at)
+        return samples
+
+    def _put_records(self, put: _Records, samples: Samples, at: I64) -> None:
+        if put.lanes is None and samples.is_uniform and (put.at == put.at[0]).all():
+            start = int(at[0])
+            put.fill(Table(samples.data, samples.count, start, samples.stride, self.order))
+            return
+        table = blank_records(len(at), put.size, self.order)
+        put.fill(table)
+        kind = f"V{put.size}"
+        anywhere(samples.data, kind)[at] = table.data.view(kind)
+
+    def _memory(self, offsets: I64) -> U8:
+        """Memory that is zero where nothing is put: paddings and NULs need no care then. Long pieces are left
+        out, so that they cost no more than their copy."""
+        total = int(offsets[-1])
+        starts, sizes = [], []
+        for put in self._puts:
+            if isinstance(put, _Pieces) and len(put.data) > LONG_PIECE:
+                long = np.flatnonzero(put.counts > LONG_PIECE)
+                lanes = long if put.lanes is None else put.lanes[long]
+                starts.append(offsets[lanes] + _HEADER + put.at[long])
+                sizes.append(put.counts[long])
+        if not starts or 2 * sum(int(size.sum()) for size in sizes) < total:
+            return np.zeros(total, np.uint8)
+        data = np.empty(total, np.uint8)
+        start = np.concatenate(starts)
+        order = np.argsort(start)
+        end = (start + np.concatenate(sizes))[order]
+        for a, b in zip([0, *end.tolist()], [*start[order].tolist(), total], strict=True):
+            data[a:b] = 0
+        return data
+
+
+def blank_records(rows: int, size: int, order: str) -> Table:
+    return Table(np.zeros(rows * size, np.uint8), rows, 0, size, order)
+
+
+def as_bytes(values: Values, dtype: Any) -> U8:
+    """The values' bytes, converted if they are of another type."""
+    return np.ascontiguousarray(values.astype(dtype, copy=False)).view(np.uint8).reshape(-1)

@@ -1,0 +1,201 @@
+"""Writing members that carry a header of their own: @optional ones, and all of what is @mutable."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..model import (
+    SCALARS,
+    Case,
+    Map,
+    Member,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    Union,
+    WString,
+    has_dheader,
+    number_size,
+)
+from ..model import Array as ArrayType
+from .columns import Column, Fields, Maybe, Selected
+from .draft import Node, Walk
+from .lanes import I64, align
+from .layout import Rules
+
+# XCDR1 (XTypes 1.3 §7.4.1.2): the long form of a parameter's header, as Cyclone DDS always writes it: any length
+# and any member id have room there, so that a header's size does not follow from its value's.
+_PID_EXTENDED = 0x7F01  # 0x3F01, and must-understand, which here belongs to the form
+_PID_LIST_END = 0x7F02
+_LONG_MUST_UNDERSTAND = 1 << 30
+# XCDR2 (XTypes 1.3 §7.4.3.4.2): EMHEADER
+_MUST_UNDERSTAND = 1 << 31
+_NEXTINT = 4
+
+
+def lay_some(node: Node, walk: Walk, column: Maybe, pos: I64) -> I64:
+    """Lay the values there are; the other lanes stay where they are."""
+    if len(column.rows) == len(pos):
+        return node.lay(walk, column.values, pos)
+    end = pos.copy()
+    if len(column.rows):
+        end[column.rows] = node.lay(walk.pick(column.rows), column.values, pos[column.rows])
+    return end
+
+
+class OptionalFlag:
+    """An @optional member in XCDR2: one byte says whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
+
+    first = 1
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.widest = node.widest
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        assert isinstance(column, Maybe)
+        present = np.zeros(len(pos), np.uint8)
+        present[column.rows] = 1
+        walk.numbers("u1", pos, present)
+        return lay_some(self.node, walk, column, pos + 1)
+
+
+class OptionalParameter:
+    """An @optional member in XCDR1: a parameter, of length 0 if it is absent."""
+
+    first = widest = 4
+
+    def __init__(self, node: Node, member: Member) -> None:
+        self.node = node
+        self.word = parameter_word(member)
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        assert isinstance(column, Maybe)
+        return _lay_parameter(walk, pos, self.word, self.node, column)
+
+
+def parameter_word(member: Member | Case) -> int:
+    """Flags and member id of the long form. Keys do not get must-understand for being keys: RTI Connext refuses
+    it there, and Cyclone DDS leaves it out too."""
+    must_understand = isinstance(member, Member) and member.must_understand
+    return member.id | (_LONG_MUST_UNDERSTAND if must_understand else 0)
+
+
+def _lay_parameter(walk: Walk, pos: I64, word: int, node: Node, column: Maybe) -> I64:
+    """A parameter in each lane, of length 0 where there is no value; each value has an origin of its own."""
+    start = align(pos, 4) + 12
+    size = lay_some(node, walk.within(start), column, np.zeros_like(start))
+    _lay_parameter_header(walk, start, word, size)
+    return start + size
+
+
+def _lay_parameter_header(walk: Walk, start: I64, word: int, size: I64) -> None:
+    walk.numbers("u2", start - 12, _PID_EXTENDED)
+    walk.numbers("u2", start - 10, 8)
+    walk.numbers("u4", start - 8, word)
+    walk.numbers("u4", start - 4, size)
+
+
+class _MemberList:
+    """The members of a @mutable struct or union: behind EMHEADERs after a DHEADER in XCDR2, as parameters up to a
+    sentinel in XCDR1 (PL_CDR2 and PL_CDR)."""
+
+    first = widest = 4
+    #: XCDR1's parameter lengths, padding counted: XTypes 1.1 had it so, and RTI Connext reads no other.
+    pads = True
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def _open(self, pos: I64) -> I64:
+        return align(pos, 4) + 4 if self.version == 2 else align(pos, 4)
+
+    def _close(self, walk: Walk, start: I64, pos: I64) -> I64:
+        if self.version == 2:
+            walk.numbers("u4", start - 4, pos - start)
+            return pos
+        pos = align(pos, 4) + 4
+        walk.numbers("u2", pos - 4, _PID_LIST_END)
+        return pos
+
+    def _lay_member(
+        self, walk: Walk, pos: I64, member_id: int, must: bool, code: int, node: Node, column: Column
+    ) -> I64:
+        pos = align(pos, 4)
+        if self.version == 1:
+            start = pos + 12
+            size = node.lay(walk.within(start), column, np.zeros_like(start))
+            size = align(size, 4) if self.pads else size
+            _lay_parameter_header(walk, start, member_id | (_LONG_MUST_UNDERSTAND if must else 0), size)
+            return start + size
+        walk.numbers("u4", pos, (_MUST_UNDERSTAND if must else 0) | code << 28 | member_id)
+        start = pos + (8 if code == _NEXTINT else 4)
+        end = node.lay(walk, column, start)
+        if code == _NEXTINT:
+            walk.numbers("u4", start - 4, end - start)
+        return end
+
+
+class MutableRecord(_MemberList):
+    """A @mutable struct; optional members that are absent are left out."""
+
+    def __init__(self, rules: Rules, struct: Struct, nodes: list[Node]) -> None:
+        super().__init__(rules.version)
+        self.members = [
+            (member, _length_code(member.type), node)
+            for member, node in zip(struct.members, nodes, strict=True)
+        ]
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        assert isinstance(column, Fields)
+        start = pos = self._open(pos)
+        for (member, code, node), inner in zip(self.members, column.members, strict=True):
+            if not isinstance(inner, Maybe) or len(inner.rows) == len(pos):
+                values = inner.values if isinstance(inner, Maybe) else inner
+                pos = self._lay_member(walk, pos, member.id, member.must_understand, code, node, values)
+            elif len(inner.rows):
+                some, pos = walk.pick(inner.rows), pos.copy()
+                pos[inner.rows] = self._lay_member(
+                    some, pos[inner.rows], member.id, member.must_understand, code, node, inner.values
+                )
+        return self._close(walk, start, pos)
+
+
+class MutableUnion(_MemberList):
+    """A @mutable union: the discriminator as member 0, and the branch that it selects, both with a length of their
+    own, as Cyclone DDS writes them."""
+
+    pads = False
+
+    def __init__(self, rules: Rules, union: Union, nodes: list[Node]) -> None:
+        super().__init__(rules.version)
+        self.discriminator = nodes[0]
+        self.branches = list(zip(union.cases, nodes[1:], strict=True))
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        assert isinstance(column, Selected)
+        start = pos = self._open(pos)
+        pos = self._lay_member(walk, pos, 0, True, _NEXTINT, self.discriminator, column.discriminator)
+        for (case, node), branch in zip(self.branches, column.branches, strict=True):
+            if len(branch.rows):
+                some, pos = walk.pick(branch.rows), pos.copy()
+                pos[branch.rows] = self._lay_member(
+                    some, pos[branch.rows], case.id, False, _NEXTINT, node, branch.values
+                )
+        return self._close(walk, start, pos)
+
+
+def _length_code(t: Type) -> int:
+    """The EMHEADER's length code, as Cyclone DDS chooses it: 0 to 3 are sizes, 4 has a NEXTINT that counts bytes,
+    and of 5, 6 and 7 the value's own first word counts bytes, or elements of 4 or 8 bytes."""
+    if isinstance(t, SCALARS):
+        return {1: 0, 2: 1, 4: 2, 8: 3}.get(number_size(t), _NEXTINT)
+    if isinstance(t, String | WString):
+        return 5
+    if isinstance(t, Sequence | ArrayType | Map) and has_dheader(t):
+        return 5
+    if isinstance(t, Sequence):
+        assert isinstance(t.element, SCALARS)
+        return {1: 5, 4: 6, 8: 7}.get(number_size(t.element), _NEXTINT)
+    return _NEXTINT

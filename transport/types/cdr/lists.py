@@ -1,0 +1,272 @@
+"""Sequences, arrays whose layout is not fixed, and maps: [DHEADER], [count], elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from ..model import Array, Map, Sequence, Type, is_bytes
+from .lanes import (
+    I64,
+    LANES_STEP,
+    Lanes,
+    Mask,
+    Position,
+    Stepper,
+    agreed,
+    align,
+    anywhere,
+    each,
+    offsets_of,
+    some,
+    spread,
+)
+from .layout import Regular, Rules
+from .nodes import Node
+from .values import Table, binary_array, fixed_reader, list_array, nested_lists, offsets_of_lengths
+
+#: So that a count of 32 bits times it is one of 64.
+_LEAST_MAX = 1 << 30
+TOO_MANY = "more elements than the sample has room for"
+TOO_LONG_TO_WALK = "too many elements of varying size"
+
+
+class Collection:
+    """``element`` is the node of the elements, those of a map being structs of key and value."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        t: Sequence | Array | Map,
+        element_type: Type,
+        element: Node,
+        target: pa.DataType | None,
+    ) -> None:
+        self.target = target
+        self.length = t.length if isinstance(t, Array) else None
+        self.dimensions = t.dimensions if isinstance(t, Array) else ()
+        self.has_header = rules.starts_with_header(t)
+        self.regular = rules.regular(element_type) if self.length is None or self.has_header else None
+        self.element = element
+        self.read = None
+        if self.regular is not None and element.target is not None:
+            self.read = fixed_reader(self.regular.element, element.target)
+        self.is_blob = is_bytes(element_type)
+        self.least = min(max(1, rules.least_size(element_type)), _LEAST_MAX)
+        self.width = 1
+        self.kinds = []  # of the lists around the elements of an array
+        if target is not None:
+            for _ in self.dimensions:
+                self.kinds.append(target)
+                target = target.value_type
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        inner = lanes
+        if self.has_header:
+            pos = align(pos, 4) + 4
+            header_end = lanes.require(pos + lanes.checked_counts(pos - 4))
+            inner = lanes.narrow(header_end)
+        pos, counts = self._counts(pos, inner.checked_counts)
+        if some(over := counts * self.least > inner.limit - pos):
+            inner.fail(over, TOO_MANY)
+        if inner.any_bad:
+            counts = np.where(inner.bad, 0, counts)
+        if self.regular is not None:
+            pos = inner.require(_regular_end(self.regular, pos, counts))
+        else:
+            walk = _Walk(self.element, inner, counts, inner.found is not None)
+            pos = walk.go(pos)
+            if inner.found is not None:
+                inner.found[self] = (walk.starts, pos)
+        # what a newer element type may have added behind its end is nobody's: trust the DHEADER
+        return header_end if self.has_header else pos
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        header_end = None
+        inner = lanes
+        if self.has_header:
+            pos = align(pos, 4) + 4
+            header_end = pos + lanes.counts(pos - 4)
+            inner = lanes.narrow(header_end)
+        pos, counts = self._counts(pos, inner.counts)
+        offsets = offsets_of_lengths(counts, len(lanes))
+        if self.regular is not None:
+            end = _regular_end(self.regular, pos, counts)
+            if self.is_blob and self.length is None:
+                array = binary_array(inner.gather(pos, counts), offsets, self.target)
+                return array, end if header_end is None else header_end
+            array = self._regular_elements(self.regular, inner, pos, counts)
+        else:
+            array, end = self._elements(inner, pos, counts)
+        end = end if header_end is None else header_end
+        if self.length is not None:
+            return nested_lists(array, self.dimensions, self.kinds), end
+        return list_array(array, offsets, self.target), end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        if self.has_header:
+            return stepper.behind_header(at)
+        count = self.length
+        if count is None:
+            at += -at & 3
+            count = stepper.u4(at)
+            at += 4
+        if count * self.least > stepper.limit - at:
+            return stepper.limit + 1
+        if self.regular is not None:
+            start = at + -at % self.regular.alignment
+            return start + (count - 1) * self.regular.stride + self.regular.size if count else at
+        for _ in range(count):
+            at = self.element.step(stepper, at)
+            if at > stepper.limit or not stepper.charge(self.element.width):
+                return stepper.limit + 1
+        return at
+
+    def _counts(self, pos: Position, read: Callable[[Position], Position]) -> tuple[Position, Position]:
+        if self.length is not None:
+            return pos, self.length
+        pos = align(pos, 4)
+        return pos + 4, read(pos)
+
+    def _elements(self, lanes: Lanes, pos: Position, counts: Position) -> tuple[pa.Array, Position]:
+        """Those of varying size or place."""
+        known = None if lanes.found is None else lanes.found.get(self)
+        if known is None:
+            walk = _Walk(self.element, lanes, counts, True)
+            known = walk.starts, walk.go(pos)
+        owners = np.repeat(np.arange(len(lanes)), counts)
+        elements = lanes.pick(owners)
+        array, _ = self.element.decode(elements, known[0])
+        lanes.adopt(owners, elements)
+        return array, known[1]
+
+    def _regular_elements(self, regular: Regular, lanes: Lanes, pos: Position, counts: Position) -> pa.Array:
+        start = align(pos, regular.alignment)
+        read = self.read
+        assert read is not None
+        if isinstance(start, int) and isinstance(counts, int) and lanes.stride:
+            table = Table(lanes.data, len(lanes), lanes.start + start, lanes.stride, lanes.order)
+            array = read(table, ((counts, regular.stride),))
+            for where, reason in table.wrong:
+                lanes.refuse(where, reason)
+            return array
+        if regular.size == regular.stride:
+            data = lanes.gather(start, counts * regular.size)
+        else:
+            at = spread(lanes.base + start, each(counts, len(lanes)), regular.stride)
+            data = anywhere(lanes.data, f"V{regular.size}")[at].view(np.uint8)
+        table = Table(data, len(data) // regular.size, 0, regular.size, lanes.order, owned=True)
+        array = read(table, ())
+        if table.wrong:
+            owners = np.repeat(np.arange(len(lanes)), counts)
+            for where, reason in table.wrong:
+                lanes.refuse(_of_owners(owners[where], len(lanes)), reason)
+        return array
+
+
+def _of_owners(owners: I64, count: int) -> Mask:
+    marked = np.zeros(count, np.bool_)
+    marked[owners] = True
+    return marked
+
+
+def _regular_end(regular: Regular, pos: Position, counts: Position) -> Position:
+    # No padding before the elements of an empty sequence.
+    end = align(pos, regular.alignment) + (counts - 1) * regular.stride + regular.size
+    if isinstance(counts, int):
+        return end if counts > 0 else pos
+    return np.where(counts > 0, end, pos)
+
+
+class _Walk:
+    """Steps over elements, the k-th of all lanes at once, and notes where they start if asked to."""
+
+    def __init__(self, element: Node, lanes: Lanes, counts: Position, notes: bool) -> None:
+        self.element, self.lanes = element, lanes
+        self.counts = each(counts, len(lanes))
+        self.offsets = offsets_of(self.counts)
+        self.starts = np.empty(int(self.offsets[-1]) if notes else 0, np.int64)
+        self.notes = notes
+        # half of it at most, so that one bad sample does not use up what the others need
+        self.reserve = 0 if lanes.budget is None else lanes.budget.left // 2
+
+    def go(self, start: Position) -> Position:
+        """From the first elements on; where they end."""
+        k = 0
+        active = np.flatnonzero(self.counts > 0)
+        if isinstance(start, int) and len(active) == len(self.lanes) > LANES_STEP:
+            start, k = self._go_together(start, int(self.counts.min()))
+            active = np.flatnonzero((self.counts > k) & ~self.lanes.bad)
+            if not len(active):
+                return start
+        pos = each(start, len(self.lanes)).copy()
+        while len(active):
+            if len(active) <= LANES_STEP:
+                self._go_singly(pos, active, k)
+                break
+            if not self._charge():
+                self.lanes.fail(_of_owners(active, len(pos)), TOO_LONG_TO_WALK)
+                break
+            if self.notes:
+                self.starts[self.offsets[active] + k] = pos[active]
+            child = self.lanes.pick(active)
+            pos[active] = self.element.skip(child, pos[active])
+            self.lanes.adopt(active, child)
+            k += 1
+            active = active[(self.counts[active] > k) & ~child.bad]
+        return agreed(pos)
+
+    def _go_together(self, start: int, count: int) -> tuple[Position, int]:
+        """As long as all lanes agree: their position, and how many elements lie behind."""
+        pos: Position = start
+        for k in range(count):
+            if not isinstance(pos, int) or self.lanes.any_bad or not self._charge():
+                return pos, k
+            if self.notes:
+                self.starts[self.offsets[:-1] + k] = pos
+            pos = self.element.skip(self.lanes.fork(), pos)
+        return pos, count
+
+    def _charge(self) -> bool:
+        budget = self.lanes.budget
+        if budget is None:
+            return True
+        budget.left -= LANES_STEP * self.element.width
+        return budget.left >= self.reserve
+
+    def _go_singly(self, pos: I64, active: I64, k: int) -> None:
+        """The rest of a few long lists, element by element; then all elements are checked at once."""
+        lanes, budget, width = self.lanes, self.lanes.budget, self.element.width
+        view = memoryview(lanes.data)
+        limits = each(lanes.limit, len(lanes))
+        found: list[int] = []
+        owners: list[int] = []
+        # the short ones first: they shall not starve because of a long one
+        for lane in active[np.argsort(self.counts[active], kind="stable")].tolist():
+            left = (1 << 62) if budget is None else budget.left // 2
+            stepper = Stepper(view, int(lanes.base[lane]), int(limits[lane]), lanes.order, left)
+            at, own, reason = int(pos[lane]), [], None
+            for _ in range(k, int(self.counts[lane])):
+                own.append(at)
+                at = self.element.step(stepper, at)
+                if at > stepper.limit or not stepper.charge(width):
+                    reason = TOO_MANY if stepper.left >= 0 else TOO_LONG_TO_WALK
+                    break
+            if budget is not None:
+                budget.left -= left - stepper.left
+            if reason is not None:
+                lanes.fail(_of_owners(np.array([lane]), len(lanes)), reason)
+                continue
+            pos[lane] = at
+            if self.notes:
+                self.starts[self.offsets[lane] + k : self.offsets[lane + 1]] = own
+            if budget is not None:
+                found += own
+                owners += [lane] * len(own)
+        if found:
+            index = np.array(owners, np.int64)
+            child = lanes.pick(index)
+            self.element.skip(child, np.array(found, np.int64))
+            lanes.adopt(index, child)

@@ -1,0 +1,196 @@
+"""What a type is compiled into: a tree of nodes, each of which walks all samples at once.
+
+A node has two passes. ``skip`` moves the position behind a value and marks every lane in which the value does not
+lie wholly inside the payload; it is the only place that meets unchecked bytes. ``decode`` runs on the lanes that
+passed and builds the Arrow array; it can still meet bytes that are no value (of an enum, of UTF-8) and marks those
+lanes ``wrong``. What nobody wants is only skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from .lanes import Lanes, Mask, Position, Stepper, align, anywhere, at, each, some
+from .layout import Fixed, origin
+from .values import (
+    TIME_FIELDS,
+    Table,
+    fixed_reader,
+    offsets_of_lengths,
+    string_array,
+    time_of,
+    wstring_array,
+)
+
+
+class Node(Protocol):
+    target: pa.DataType | None  # None: nobody wants it
+    width: int  # how many things of varying size or place are met in stepping over a value
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position: ...
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]: ...
+    def step(self, stepper: Stepper, at: int) -> int: ...
+
+
+def settled(present: Mask | bool) -> Mask | bool:
+    """One bool if it is the same for all."""
+    if isinstance(present, bool):
+        return present
+    return True if present.all() else present if present.any() else False
+
+
+def skip_some(node: Node, lanes: Lanes, pos: Position, present: Mask | bool) -> Position:
+    """Skip a value where there is one."""
+    present = settled(present)
+    if isinstance(present, bool):
+        return node.skip(lanes, pos) if present else pos
+    index = np.flatnonzero(present)
+    child = lanes.pick(index)
+    end = node.skip(child, at(pos, index))
+    lanes.adopt(index, child)
+    pos = each(pos, len(lanes)).copy()
+    pos[index] = end
+    return pos
+
+
+def decode_some(node: Node, lanes: Lanes, pos: Position, present: Mask | bool) -> tuple[pa.Array, Position]:
+    """Decode a value where there is one, null elsewhere."""
+    present = settled(present)
+    if isinstance(present, bool):
+        return node.decode(lanes, pos) if present else (pa.nulls(len(lanes), node.target), pos)
+    index = np.flatnonzero(present)
+    child = lanes.pick(index)
+    array, end = node.decode(child, at(pos, index))
+    lanes.adopt(index, child)
+    pos = each(pos, len(lanes)).copy()
+    pos[index] = end
+    return array.take(pa.array(np.cumsum(present) - 1, mask=~present)), pos
+
+
+def read_some(
+    node: Node, lanes: Lanes, pos: Position, present: Mask | bool
+) -> tuple[pa.Array | None, Position]:
+    """Decode a value if it is wanted, else skip it."""
+    if node.target is None:
+        return None, skip_some(node, lanes, pos, present)
+    return decode_some(node, lanes, pos, present)
+
+
+def records(lanes: Lanes, pos: Position, low: int, high: int) -> Table:
+    """The bytes from ``low`` to ``high`` of what lies at a position, as a table."""
+    if isinstance(pos, int) and lanes.stride:
+        return Table(lanes.data, len(lanes), lanes.start + pos, lanes.stride, lanes.order)
+    data = anywhere(lanes.data, f"V{high - low}")[lanes.base + (pos + low)].view(np.uint8)
+    return Table(data, len(lanes), -low, high - low, lanes.order, owned=True)
+
+
+def refuse_records(lanes: Lanes, table: Table) -> None:
+    """Mark the lanes that records of their own turned out to be wrong."""
+    for where, reason in table.wrong:
+        lanes.refuse(where, reason)
+
+
+class FixedValue:
+    """A value of fixed layout that no block took in."""
+
+    width = 1
+
+    def __init__(self, fixed: Fixed, alignment: int, size: int, target: pa.DataType | None) -> None:
+        self.alignment, self.size, self.target = alignment, size, target
+        self.read = None if target is None else fixed_reader(fixed, target)
+        self.low = origin(fixed)
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        return lanes.require(align(pos, self.alignment) + self.size)
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        pos = align(pos, self.alignment)
+        assert self.read is not None
+        table = records(lanes, pos, self.low, self.size)
+        array = self.read(table, ())
+        refuse_records(lanes, table)
+        return array, pos + self.size
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return at + -at % self.alignment + self.size
+
+
+class Text:
+    """A string: uint32 length with its NUL, bytes, NUL (RTPS 2.5 §10.2.1.2). Length 0 is taken as empty; NULs inside
+    are characters like others."""
+
+    width = 1
+
+    def __init__(self, target: pa.DataType | None) -> None:
+        self.target = target
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        pos = align(pos, 4) + 4
+        end = lanes.require(pos + lanes.checked_counts(pos - 4))
+        # of a length of 0 this is its own last byte
+        open_ended = lanes.checked("u1", end - 1) != 0
+        if some(open_ended):
+            lanes.fail(open_ended, "string not terminated")
+        return end
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        pos = align(pos, 4) + 4
+        lengths = lanes.counts(pos - 4)
+        text = max(lengths - 1, 0) if isinstance(lengths, int) else np.maximum(lengths - 1, 0)
+        offsets = offsets_of_lengths(text, len(lanes))
+        array, bad = string_array(lanes.gather(pos, text), offsets, self.target)
+        if bad is not None:
+            lanes.refuse(bad, "not UTF-8")
+        return array, pos + lengths
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return stepper.behind_header(at)
+
+
+class WideText:
+    """A wstring: uint32 count of bytes, UTF-16 code units (see :mod:`.layout`)."""
+
+    width = 1
+
+    def __init__(self, target: pa.DataType | None) -> None:
+        self.target = target
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        pos = align(pos, 4) + 4
+        sizes = lanes.checked_counts(pos - 4)
+        if some(odd := sizes & 1 != 0):
+            lanes.fail(odd, "wstring of an odd number of bytes")
+        return lanes.require(pos + sizes)
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        pos = align(pos, 4) + 4
+        sizes = lanes.counts(pos - 4)
+        units = lanes.gather(pos, sizes).view(f"{lanes.order}u2").astype(np.uint16)
+        array, bad = wstring_array(units, offsets_of_lengths(sizes, len(lanes)) // 2, self.target)
+        if bad is not None:
+            lanes.refuse(bad, "not UTF-16")
+        return array, pos + sizes
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return stepper.behind_header(at)
+
+
+class Time:
+    """ROS 2's Time or Duration as one column; ``node`` reads its ``TIME_FIELDS``."""
+
+    def __init__(self, node: Node, target: pa.DataType) -> None:
+        assert node.target == TIME_FIELDS
+        self.node, self.target, self.width = node, target, node.width
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        return self.node.skip(lanes, pos)
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        array, end = self.node.decode(lanes, pos)
+        return time_of(array, self.target), end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return self.node.step(stepper, at)

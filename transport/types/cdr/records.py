@@ -1,0 +1,184 @@
+"""Structs whose members follow one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ..model import Struct
+from .lanes import Lanes, Position, Stepper, align, some
+from .layout import Block, Fixed, origin
+from .nodes import Node, read_some, records, refuse_records, skip_some
+from .values import fixed_reader, struct_array
+
+
+class Stretch:
+    """Consecutive members of fixed layout; ``columns`` are those that are wanted."""
+
+    def __init__(self, block: Block, columns: list[tuple[str, Fixed, pa.DataType]]) -> None:
+        self.columns = [(name, fixed_reader(fixed, target)) for name, fixed, target in columns]
+        self.alignment, self.size = block.alignment, block.size
+        self.needs = block.size
+        self.wanted = bool(columns)
+        self.width = 1
+        # one that no column needs is not copied
+        names = [name for name, _ in block.members]
+        ends = [origin(fixed) for _, fixed in block.members[1:]] + [block.size]
+        wanted = [names.index(name) for name, _, _ in columns]
+        self.low = origin(block.members[min(wanted)][1]) if wanted else 0
+        self.high = ends[max(wanted)] if wanted else 0
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        return lanes.require(align(pos, self.alignment) + self.size)
+
+    def decode(self, lanes: Lanes, pos: Position, arrays: dict[str, pa.Array]) -> Position:
+        pos = align(pos, self.alignment)
+        table = records(lanes, pos, self.low, self.high)
+        for name, read in self.columns:
+            arrays[name] = read(table, ())
+        refuse_records(lanes, table)
+        return pos + self.size
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return at + -at % self.alignment + self.size
+
+
+class Single:
+    """A member that needs a node of its own."""
+
+    needs = 1
+
+    def __init__(self, name: str, node: Node, alignment: int) -> None:
+        self.name, self.node, self.alignment = name, node, alignment
+        self.wanted = node.target is not None
+        self.width = node.width
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        return self.node.skip(lanes, pos)
+
+    def decode(self, lanes: Lanes, pos: Position, arrays: dict[str, pa.Array]) -> Position:
+        arrays[self.name], pos = self.node.decode(lanes, pos)
+        return pos
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return self.node.step(stepper, at)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A member by itself, for samples that end before it; ``needed``: those are malformed."""
+
+    name: str
+    node: Node
+    alignment: int
+    step: int  # of the record, which it belongs to
+    needed: bool
+
+
+class Record:
+    """A struct whose members follow one another.
+
+    With a DHEADER (appendable in XCDR2), what lies behind the known members is skipped. Members behind the end,
+    which the writer's older type lacks, are null: so are the ``parts`` of a struct, if there are any.
+    """
+
+    def __init__(
+        self,
+        struct: Struct,
+        steps: list[Stretch | Single],
+        parts: list[Part],
+        target: pa.DataType | None,
+        *,
+        delimited: bool,
+    ) -> None:
+        self.struct, self.steps, self.parts, self.target = struct, steps, parts, target
+        self.delimited = delimited
+        self.width = sum(step.width for step in steps)
+        self.last = max((i for i, step in enumerate(steps) if step.wanted), default=-1)
+
+    @property
+    def is_open_ended(self) -> bool:
+        return bool(self.parts)
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        if not self.delimited:
+            return self._skip_steps(lanes, pos)
+        pos = align(pos, 4) + 4
+        end = lanes.require(pos + lanes.checked_counts(pos - 4))
+        self._skip_steps(lanes.narrow(end), pos)
+        return end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        if self.delimited:
+            return stepper.behind_header(at)
+        for step in self.steps:
+            at = step.step(stepper, at)
+        return at
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        arrays, end = self.decode_members(lanes, pos)
+        return struct_array(arrays, self.target, len(lanes)), end
+
+    def decode_members(self, lanes: Lanes, pos: Position) -> tuple[dict[str, pa.Array], Position]:
+        """The arrays of the wanted members, by name."""
+        if not self.delimited:
+            return self._decode_steps(lanes, pos)
+        pos = align(pos, 4) + 4
+        end = pos + lanes.counts(pos - 4)
+        return self._decode_steps(lanes.narrow(end), pos)[0], end
+
+    def _ends_before(self, i: int, lanes: Lanes, pos: Position) -> bool:
+        """Whether there are lanes in which not all of a step is there."""
+        if not self.parts:
+            return False
+        step = self.steps[i]
+        missing = align(pos, step.alignment) + step.needs > lanes.limit
+        return some(missing) and some(missing & ~lanes.bad)
+
+    def _skip_steps(self, lanes: Lanes, pos: Position) -> Position:
+        found = []
+        for i, step in enumerate(self.steps):
+            if self._ends_before(i, lanes, pos):
+                return self._skip_parts(i, lanes, pos)
+            found.append(pos)
+            pos = step.skip(lanes, pos)
+        if lanes.found is not None:
+            lanes.found[self] = (found, pos)
+        return pos
+
+    def _skip_parts(self, first: int, lanes: Lanes, pos: Position) -> Position:
+        present = ~lanes.bad
+        for part in self.parts:
+            if part.step >= first:
+                present = present & (align(pos, part.alignment) < lanes.limit)
+                if part.needed and not present.all():
+                    lanes.fail(~present, f"member {part.name!r} is missing")
+                pos = skip_some(part.node, lanes, pos, present)
+        return pos
+
+    def _decode_steps(self, lanes: Lanes, pos: Position) -> tuple[dict[str, pa.Array], Position]:
+        arrays: dict[str, pa.Array] = {}
+        known = None if lanes.found is None else lanes.found.get(self)
+        if known is not None:
+            for step, start in zip(self.steps, known[0], strict=True):
+                if step.wanted:
+                    step.decode(lanes, start, arrays)
+            return arrays, known[1]
+        for i, step in enumerate(self.steps):
+            if self.delimited and i > self.last:
+                break
+            if self._ends_before(i, lanes, pos):
+                self._decode_parts(i, lanes, pos, arrays)
+                break
+            pos = step.decode(lanes, pos, arrays) if step.wanted else step.skip(lanes, pos)
+        return arrays, pos
+
+    def _decode_parts(self, first: int, lanes: Lanes, pos: Position, arrays: dict[str, pa.Array]) -> None:
+        present = ~lanes.bad
+        for part in self.parts:
+            if part.step >= first:
+                present = present & (align(pos, part.alignment) < lanes.limit)
+                array, pos = read_some(part.node, lanes, pos, present)
+                if array is not None:
+                    arrays[part.name] = array

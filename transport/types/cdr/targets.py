@@ -1,0 +1,115 @@
+"""Which Arrow types a DDS type can be read as: its own, a wider one, or fewer fields of it at any depth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from ...errors import UsageError
+from ..arrow import arrow_schema, arrow_type, time_type
+from ..mapping import Mapping
+from ..model import (
+    Array,
+    Bitmask,
+    Bitset,
+    Enum,
+    Map,
+    Primitive,
+    PrimitiveKind,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    Union,
+    WString,
+    is_bytes,
+    number_size,
+)
+
+_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_TEXTS: Final = (pa.string(), pa.large_string())
+_BINARIES: Final = (pa.binary(), pa.large_binary())
+
+
+def readable_schema(struct: Struct, wanted: pa.Schema | None, mapping: Mapping) -> pa.Schema:
+    """The schema samples are decoded into. Raises UsageError if the struct cannot be read as what is wanted."""
+    if wanted is None:
+        return arrow_schema(struct, mapping)
+    _check_fields(struct, pa.struct(list(wanted)), struct.name, "")
+    return pa.schema([pa.field(field.name, field.type) for field in wanted])
+
+
+def fields_of(t: Struct | Union | Bitset) -> dict[str, Type]:
+    """The types of the fields that its Arrow struct has."""
+    if isinstance(t, Struct):
+        return {member.name: member.type for member in t.members}
+    if isinstance(t, Bitset):
+        return {field.name: Primitive(field.kind) for field in t.fields}
+    return {t.discriminator_name: t.discriminator} | {case.name: case.type for case in t.cases}
+
+
+def _check_fields(t: Struct | Union | Bitset, wanted: pa.DataType, owner: str, path: str) -> None:
+    known = fields_of(t)
+    if not wanted.num_fields and path:
+        raise UsageError(f"member {path[:-1]!r} of {owner}: a struct of no fields holds nothing")
+    seen = set()
+    for field in wanted:
+        if field.name not in known:
+            raise UsageError(f"{t.name} has no member {field.name!r}; it has {', '.join(known)}")
+        if field.name in seen:
+            raise UsageError(f"member {path + field.name!r} of {owner} is wanted twice")
+        seen.add(field.name)
+        _check(known[field.name], field.type, owner, path + field.name)
+
+
+def _check(t: Type, wanted: pa.DataType, owner: str, path: str) -> None:
+    if isinstance(t, Struct | Union | Bitset) and pa.types.is_struct(wanted):
+        _check_fields(t, wanted, owner, f"{path}.")
+    elif isinstance(t, Map) and pa.types.is_map(wanted):
+        _check(t.key, wanted.key_type, owner, f"{path}.key")
+        _check(t.value, wanted.item_type, owner, f"{path}.value")
+    elif isinstance(t, Sequence | Array) and pa.types.is_list(wanted) and not _is_blob(t):
+        inner = t.element
+        if isinstance(t, Array) and len(t.dimensions) > 1:
+            inner = replace(t, dimensions=t.dimensions[1:])
+        _check(inner, wanted.value_type, owner, path)
+    elif not _is_readable(t, wanted):
+        raise UsageError(f"member {path!r} of {owner} is {arrow_type(t)}, not {wanted}")
+
+
+def _is_blob(t: Sequence | Array) -> bool:
+    return is_bytes(t.element) and (isinstance(t, Sequence) or len(t.dimensions) == 1)
+
+
+def _is_readable(t: Type, wanted: pa.DataType) -> bool:
+    if isinstance(t, String | WString):
+        return wanted in _TEXTS
+    if isinstance(t, Enum):
+        return wanted in (*_TEXTS, pa.int32(), pa.int64())
+    if isinstance(t, Bitmask):
+        if pa.types.is_list(wanted):
+            return wanted.value_type in _TEXTS
+        return wanted == pa.int64() or (wanted in _INTEGERS and wanted.bit_width > 8 * number_size(t))
+    if isinstance(t, Sequence | Array):
+        return _is_blob(t) and wanted in _BINARIES
+    if isinstance(t, Struct):
+        time = time_type(t)
+        return time is not None and time.id == wanted.id and wanted.unit == "us"
+    return isinstance(t, Primitive) and _is_lossless(t, wanted)
+
+
+def _is_lossless(t: Primitive, wanted: pa.DataType) -> bool:
+    own = arrow_type(t)
+    if own in _INTEGERS and wanted in _INTEGERS:
+        return _INTEGERS.index(own) <= _INTEGERS.index(wanted)
+    if own == pa.int64() and (pa.types.is_timestamp(wanted) or pa.types.is_duration(wanted)):
+        return bool(wanted.unit == "us")
+    if t.kind is PrimitiveKind.UINT64 and wanted == pa.int64():
+        return True
+    return own == wanted or (own, wanted) in (
+        (pa.float32(), pa.float64()),
+        (pa.int32(), pa.date32()),
+        (pa.string(), pa.large_string()),
+    )

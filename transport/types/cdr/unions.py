@@ -1,0 +1,188 @@
+"""Unions: a discriminator, and the branch it selects, if it selects one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ..model import Enum, Primitive, PrimitiveKind, Union, number_code, number_size
+from ..model import Scalar as ScalarType
+from .lanes import Lanes, Mask, Position, Stepper, Values, agreed, align
+from .nodes import Node, read_some, skip_some
+from .parameters import MemberList
+from .scalar_arrays import fault, find, scalar_converter
+from .values import struct_array
+
+
+class Selection:
+    """Which branch a discriminator selects; an enum's must be one of its literals."""
+
+    def __init__(self, union: Union) -> None:
+        assert isinstance(union.discriminator, ScalarType)
+        self.type: ScalarType = union.discriminator
+        self.by_label = {label: i for i, case in enumerate(union.cases) for label in case.labels}
+        # those of an uint64 wrap, as its values do
+        labels = {(label + (1 << 63)) % (1 << 64) - (1 << 63): i for label, i in self.by_label.items()}
+        self.labels = np.array(sorted(labels), np.int64)
+        self.branches = np.array([labels[label] for label in sorted(labels)], np.int64)
+        self.is_boolean = self.type == Primitive(PrimitiveKind.BOOLEAN)
+        self.default = next((i for i, case in enumerate(union.cases) if case.default), -1)
+        literals = union.discriminator.literals if isinstance(union.discriminator, Enum) else ()
+        self.literals = np.array(sorted({value for _, value in literals}), np.int64)
+
+    def check(self, lanes: Lanes, values: Values) -> None:
+        if len(self.literals):
+            unknown = find(self.literals, values.astype(np.int64))[1]
+            if unknown.any():
+                lanes.fail(unknown, fault(self.type))
+
+    def branch(self, values: Values) -> Position:
+        """The number of the branch, -1 for none."""
+        numbers = values.astype(np.int64)
+        if self.is_boolean:
+            numbers = (numbers != 0).astype(np.int64)
+        selector = agreed(numbers)
+        if isinstance(selector, int):
+            numbers = np.array([selector], np.int64)
+        if not len(self.labels):
+            return self.default
+        index, other = find(self.labels, numbers)
+        branches = np.where(other, self.default, self.branches[index])
+        return int(branches[0]) if isinstance(selector, int) else agreed(branches)
+
+    def branch_of(self, value: int) -> int:
+        """The same for one value."""
+        return self.by_label.get(int(value != 0) if self.is_boolean else value, self.default)
+
+
+class PlainUnion:
+    """One whose branch follows the discriminator; in XCDR2, an appendable one has a DHEADER, and the branch may be
+    missing."""
+
+    def __init__(
+        self, union: Union, nodes: list[Node], alignment: int, target: pa.DataType | None, *, delimited: bool
+    ) -> None:
+        self.union, self.nodes, self.target, self.delimited = union, nodes, target, delimited
+        self.selection = Selection(union)
+        self.alignment = alignment
+        self.code, self.size = number_code(self.selection.type), number_size(self.selection.type)
+        self.width = 1 + max((node.width for node in nodes), default=0)
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        inner, end = lanes, None
+        if self.delimited:
+            pos = align(pos, 4) + 4
+            end = lanes.require(pos + lanes.checked_counts(pos - 4))
+            inner = lanes.narrow(end)
+        pos = align(pos, self.alignment)
+        values = inner.checked(self.code, pos)
+        if not lanes.any_bad:
+            self.selection.check(inner, values)
+        elif len(good := np.flatnonzero(~lanes.bad)):
+            child = inner.pick(good)
+            self.selection.check(child, values[good])
+            inner.adopt(good, child)
+        pos = pos + self.size
+        branch = self.selection.branch(values)
+        for i, node in enumerate(self.nodes):
+            present = branch == i
+            if lanes.any_bad:
+                present = present & ~lanes.bad
+            if self.delimited:
+                present = present & (pos < inner.limit)
+            pos = skip_some(node, inner, pos, present)
+        return pos if end is None else end
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        inner, end = lanes, None
+        if self.delimited:
+            pos = align(pos, 4) + 4
+            end = pos + lanes.counts(pos - 4)
+            inner = lanes.narrow(end)
+        pos = align(pos, self.alignment)
+        values = inner.read(self.code, pos)
+        arrays = discriminator_column(self.union, self.selection.type, lanes, values, self.target)
+        pos = pos + self.size
+        branch = self.selection.branch(values)
+        for case, node, i in zip(self.union.cases, self.nodes, range(len(self.nodes)), strict=True):
+            present = branch == i
+            if self.delimited:
+                present = present & (pos < inner.limit)
+            array, pos = read_some(node, inner, pos, present)
+            if array is not None:
+                arrays[case.name] = array
+        return struct_array(arrays, self.target, len(lanes)), pos if end is None else end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        if self.delimited:
+            return stepper.behind_header(at)
+        at += -at % self.alignment
+        branch = self.selection.branch_of(stepper.number(self.code, at))
+        at += self.size
+        return at if branch < 0 else self.nodes[branch].step(stepper, at)
+
+
+class MutableUnion:
+    """One whose discriminator, of member id 0, and branch are members of a list."""
+
+    def __init__(
+        self, union: Union, members: MemberList, nodes: list[Node], target: pa.DataType | None
+    ) -> None:
+        self.union, self.members, self.nodes, self.target = union, members, nodes, target
+        self.selection = Selection(union)
+        self.code = number_code(self.selection.type)
+        self.ids = [0, *(case.id for case in union.cases)]
+        self.width = 2 + max((node.width for node in nodes), default=0)
+
+    def skip(self, lanes: Lanes, pos: Position) -> Position:
+        starts, ends, end = self.members.find(lanes, pos, self.ids)
+        if not np.all(starts[0] >= 0):
+            lanes.fail(~np.asarray(starts[0] >= 0), "union without a discriminator")
+        inner, at = self.members.value(lanes, starts[0], ends[0])
+        values = inner.checked(self.code, at)
+        good = np.flatnonzero(~lanes.bad)
+        if len(good):
+            child = inner.pick(good)
+            self.selection.check(child, values[good])
+            inner.adopt(good, child)
+        for node, inner, at, present in self._branches(lanes, values, starts, ends):
+            skip_some(node, inner, at, present & ~lanes.bad)
+        return end
+
+    def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
+        starts, ends, end = self.members.find(lanes, pos, self.ids)
+        inner, at = self.members.value(lanes, starts[0], ends[0])
+        values = inner.read(self.code, at)
+        arrays = discriminator_column(self.union, self.selection.type, lanes, values, self.target)
+        branches = self._branches(lanes, values, starts, ends)
+        for case, (node, inner, at, present) in zip(self.union.cases, branches, strict=True):
+            if node.target is not None:
+                arrays[case.name], _ = read_some(node, inner, at, present)
+        return struct_array(arrays, self.target, len(lanes)), end
+
+    def step(self, stepper: Stepper, at: int) -> int:
+        return self.members.step(stepper, at, 2)
+
+    def _branches(
+        self, lanes: Lanes, values: Values, starts: list[Position], ends: list[Position]
+    ) -> Iterator[tuple[Node, Lanes, Position, Mask | bool]]:
+        """The node of each branch, where to read it, and whether it is there."""
+        branch = self.selection.branch(values)
+        for i, node in enumerate(self.nodes):
+            inner, at = self.members.value(lanes, starts[i + 1], ends[i + 1])
+            yield node, inner, at, (branch == i) & (starts[i + 1] >= 0)
+
+
+def discriminator_column(
+    union: Union, t: ScalarType, lanes: Lanes, values: Values, target: pa.DataType
+) -> dict[str, pa.Array]:
+    """The column of the discriminator, if it is wanted."""
+    index = target.get_field_index(union.discriminator_name)
+    if index < 0:
+        return {}
+    array, bad = scalar_converter(t, target.field(index).type)(values, False)
+    if bad is not None:
+        lanes.refuse(bad, fault(t))
+    return {union.discriminator_name: array}

@@ -1,0 +1,82 @@
+"""The expressions of ``#if``: integers, ``defined``, and what compares and joins them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Container
+from typing import Final
+
+from .tokens import IdlError, Word
+
+#: Binary operators by how tightly they bind.
+_LEVELS: Final[tuple[dict[str, Callable[[int, int], int]], ...]] = (
+    {"||": lambda a, b: int(bool(a) or bool(b))},
+    {"&&": lambda a, b: int(bool(a) and bool(b))},
+    {"==": operator.eq, "!=": operator.ne},
+    {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge},
+    {"+": operator.add, "-": operator.sub},
+)
+
+
+def holds(at: Word, words: list[Word], defined: Container[str]) -> bool:
+    """Whether the condition of an ``#if`` holds; ``words`` are its own, macros expanded but for those of
+    ``defined``, and names that are left count as 0."""
+    condition = _Condition(at, [str(each) for each in words], defined)
+    value = condition.binary(0)
+    if condition.words:
+        raise condition.error(condition.words[0])
+    return bool(value)
+
+
+class _Condition:
+    def __init__(self, at: Word, words: list[str], defined: Container[str]) -> None:
+        self.at = at
+        self.words = words
+        self.defined = defined
+
+    def error(self, found: str) -> IdlError:
+        return IdlError(self.at, f"unexpected {found!r} in the condition: write such as defined(A) && B > 1")
+
+    def next(self) -> str:
+        if not self.words:
+            raise self.error("end")
+        return self.words.pop(0)
+
+    def binary(self, level: int) -> int:
+        if level == len(_LEVELS):
+            return self.unary()
+        value = self.binary(level + 1)
+        while self.words and self.words[0] in _LEVELS[level]:
+            calculate = _LEVELS[level][self.words.pop(0)]
+            value = calculate(value, self.binary(level + 1))
+        return value
+
+    def unary(self) -> int:
+        found = self.next()
+        if found == "!":
+            return int(not self.unary())
+        if found == "-":
+            return -self.unary()
+        if found == "(":
+            value = self.binary(0)
+            self.close()
+            return value
+        if found == "defined":
+            in_parentheses = bool(self.words) and self.words[0] == "("
+            if in_parentheses:
+                self.next()
+            name = self.next()
+            if in_parentheses:
+                self.close()
+            return int(name in self.defined)
+        if found.isidentifier():
+            return 0
+        try:
+            return int(found, 8 if found[0] == "0" and found.isdigit() else 0)
+        except ValueError:
+            raise self.error(found) from None
+
+    def close(self) -> None:
+        found = self.next()
+        if found != ")":
+            raise self.error(found)

@@ -1,0 +1,202 @@
+"""Types of the model out of what a peer said of them, checked (XTypes 1.3 §7.2.2).
+
+A few type objects can stand for a type of any size: each that is used twice inside another that is used twice doubles
+it. So every type here comes with its size as a tree, and is refused beyond the limits. All raise TypeDefinitionError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+from ...errors import TypeDefinitionError
+from ...limits import TYPE_DEPTH_MAX, TYPE_NODES_MAX
+from ..model import (
+    Alias,
+    Array,
+    BitField,
+    Bitmask,
+    Bitset,
+    Enum,
+    Map,
+    Primitive,
+    PrimitiveKind,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    Union,
+    WString,
+    number_size,
+    resolve,
+)
+
+_NAME: Final = re.compile(r"[^\W\d]\w*")
+_QUALIFIED_NAME: Final = re.compile(r"[^\W\d]\w*(::[^\W\d]\w*)*")
+_ID_MAX: Final = (1 << 28) - 1
+#: What lengths are counted with; such a bound bounds nothing, and RTI has it for no bound.
+_LENGTH_MAX: Final = (1 << 31) - 1
+_REALS: Final = {PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128}
+_INTEGER_RANGES: Final = {
+    PrimitiveKind.BOOLEAN: (0, 1),
+    PrimitiveKind.BYTE: (0, 255),
+    PrimitiveKind.CHAR8: (0, 255),
+    PrimitiveKind.CHAR16: (0, 0xFFFF),
+    PrimitiveKind.INT8: (-1 << 7, (1 << 7) - 1),
+    PrimitiveKind.UINT8: (0, 255),
+    PrimitiveKind.INT16: (-1 << 15, (1 << 15) - 1),
+    PrimitiveKind.UINT16: (0, 0xFFFF),
+    PrimitiveKind.INT32: (-1 << 31, (1 << 31) - 1),
+    PrimitiveKind.UINT32: (0, (1 << 32) - 1),
+    PrimitiveKind.INT64: (-1 << 63, (1 << 63) - 1),
+    PrimitiveKind.UINT64: (0, (1 << 64) - 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A type and its size as a tree: how many types it is, how deep; ``members``: how many those of a struct are."""
+
+    type: Type
+    nodes: int = 1
+    depth: int = 1
+    members: int = 0
+
+
+def _whole(t: Type, parts: Iterable[Part], members: int = 0) -> Part:
+    parts = list(parts)
+    whole = Part(
+        t, 1 + sum(part.nodes for part in parts), 1 + max((part.depth for part in parts), default=0), members
+    )
+    if whole.nodes > TYPE_NODES_MAX or whole.depth > TYPE_DEPTH_MAX:
+        raise TypeDefinitionError("a type of too many parts")
+    return whole
+
+
+def bound(value: int) -> int:
+    """The bound of a string or collection; 0 is none."""
+    return value if value < _LENGTH_MAX else 0
+
+
+def alias(name: str, part: Part) -> Part:
+    return _whole(Alias(_qualified(name), part.type), [part])
+
+
+def sequence(element: Part, limit: int) -> Part:
+    return _whole(Sequence(element.type, bound(limit)), [element])
+
+
+def array(element: Part, dimensions: tuple[int, ...]) -> Part:
+    if not dimensions or min(dimensions) < 1 or prod(dimensions) > _LENGTH_MAX:
+        raise TypeDefinitionError(f"an array of dimensions {dimensions[:8]}")
+    return _whole(Array(element.type, dimensions), [element])
+
+
+def mapping(key: Part, value: Part, limit: int) -> Part:
+    kind = resolve(key.type)
+    legal = isinstance(kind, String | WString | Enum | Bitmask | Bitset) or (
+        isinstance(kind, Primitive) and kind.kind not in _REALS
+    )
+    if not legal:
+        raise TypeDefinitionError("a map whose key is neither an integer nor a string")
+    return _whole(Map(key.type, value.type, bound(limit)), [key, value])
+
+
+def struct(base: Part | None, made: Struct, parts: Iterable[Part]) -> Part:
+    """``made`` has the members of its own, whose types are ``parts``."""
+    parts = list(parts)
+    inherited = 0
+    if base is not None:
+        parent = resolve(base.type)
+        if not isinstance(parent, Struct):
+            raise TypeDefinitionError(f"{made.name} inherits from what is no struct")
+        made = replace(made, members=parent.members + made.members, base=parent)
+        inherited = base.members
+        # its members come twice: once in it, once among those of this one
+        parts += [base, Part(parent, inherited, base.depth)]
+    _qualified(made.name)
+    _unique(made.name, (member.name for member in made.members), (member.id for member in made.members))
+    for member in made.members:
+        if member.key and member.optional:
+            raise TypeDefinitionError(f"{made.name}: key {member.name} is optional")
+    own = sum(part.nodes for part in parts[: len(made.own_members)])
+    return _whole(made, parts, inherited + own)
+
+
+def union(made: Union, discriminator: Part, parts: Iterable[Part]) -> Part:
+    """``parts`` are the types of its branches."""
+    _qualified(made.name)
+    _unique(made.name, (case.name for case in made.cases), (case.id for case in made.cases))
+    labels = [label for case in made.cases for label in case.labels]
+    if not made.cases or len(set(labels)) < len(labels) or sum(case.default for case in made.cases) > 1:
+        raise TypeDefinitionError(f"{made.name}: branches that exclude each other")
+    if not all(case.labels or case.default for case in made.cases):
+        raise TypeDefinitionError(f"{made.name}: a branch without a label")
+    kind = resolve(discriminator.type)
+    if isinstance(kind, Enum):
+        low, high = _INTEGER_RANGES[PrimitiveKind.INT32]
+    elif isinstance(kind, Bitmask):
+        low, high = 0, (1 << kind.bit_bound) - 1
+    elif isinstance(kind, Primitive) and kind.kind in _INTEGER_RANGES:
+        low, high = _INTEGER_RANGES[kind.kind]
+    else:
+        raise TypeDefinitionError(f"{made.name}: a discriminator that is no integer")
+    if any(not low <= label <= high for label in labels):
+        raise TypeDefinitionError(f"{made.name}: labels that its discriminator cannot have")
+    return _whole(made, [discriminator, *parts])
+
+
+def enum(made: Enum) -> Part:
+    _qualified(made.name)
+    values = [value for _, value in made.literals]
+    _unique(made.name, (name for name, _ in made.literals), values, "value")
+    if not values or not 1 <= made.bit_bound <= 32:
+        raise TypeDefinitionError(f"{made.name}: an enum of {len(values)} literals and {made.bit_bound} bits")
+    edge = 1 << 8 * number_size(made) - 1
+    if not -edge <= min(values) <= max(values) < edge:
+        raise TypeDefinitionError(f"{made.name}: values beyond its {made.bit_bound} bits")
+    return Part(made)
+
+
+def bitmask(made: Bitmask) -> Part:
+    _qualified(made.name)
+    positions = [position for _, position in made.flags]
+    _unique(made.name, (name for name, _ in made.flags), positions, "position")
+    if not 1 <= made.bit_bound <= 64 or not all(0 <= position < made.bit_bound for position in positions):
+        raise TypeDefinitionError(f"{made.name}: flags beyond its {made.bit_bound} bits")
+    return Part(made)
+
+
+def bitset(name: str, fields: tuple[BitField, ...]) -> Part:
+    _qualified(name)
+    _unique(name, (field.name for field in fields), ())
+    end = 0
+    for field in fields:
+        if field.kind not in _INTEGER_RANGES or field.bits < 1 or field.position < end:
+            raise TypeDefinitionError(f"{name}: bit field {field.name}")
+        end = field.position + field.bits
+        if end > 64 or field.bits > 8 * number_size(Primitive(field.kind)):
+            raise TypeDefinitionError(f"{name}: bit field {field.name} of {field.bits} bits")
+    if not fields:
+        raise TypeDefinitionError(f"{name}: a bitset without fields")
+    return Part(Bitset(name, fields, end))
+
+
+def _qualified(name: str) -> str:
+    if not _QUALIFIED_NAME.fullmatch(name):
+        raise TypeDefinitionError(f"{name!r} is no name of a type")
+    return name
+
+
+def _unique(owner: str, names: Iterable[str], numbers: Iterable[int], noun: str = "id") -> None:
+    names, numbers = list(names), list(numbers)
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise TypeDefinitionError(f"{owner}: {name!r} is no name of a member")
+    if len(set(names)) < len(names):
+        raise TypeDefinitionError(f"{owner}: two members of one name")
+    if len(set(numbers)) < len(numbers) or (noun == "id" and max(numbers, default=0) > _ID_MAX):
+        raise TypeDefinitionError(f"{owner}: a member's {noun} is another's too, or too large")

@@ -1,0 +1,290 @@
+"""Requests and replies of the TypeLookup service (XTypes 1.3 §7.6.3.3.4, DDS-RPC 1.0 §7.5.1): samples in, samples out.
+
+All of it is little-endian XCDR2, encapsulation header included, as Cyclone DDS has it. Big-endian replies are refused:
+what a TypeObject hashes to is defined by its little-endian bytes (XTypes 1.3 §7.3.4.9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Annotated, Any, Final
+
+from ...errors import DecodeError, DropReason
+from ...limits import TYPE_LOOKUP_IDS_MAX
+from ..model import hash_id
+from .information import SizedIdentifier
+from .type_identifiers import Identifier
+from .xcdr2 import I32, U8, U32, Buffer, Cursor, MemberId, Octets, Text, encode, final, layout_of, mutable
+
+_CDR2_LE: Final = b"\x00\x07"
+_D_CDR2_LE: Final = b"\x00\x09"
+_GUID: Final = 16
+_SIZE: Final = Struct("<I")
+
+#: Which operation a request is of (XTypes 1.3 §7.6.3.3.4: @hashid of these names).
+_GET_TYPES: Final = hash_id("getTypes")
+_GET_DEPENDENCIES: Final = hash_id("getDependencies")
+#: RemoteExceptionCode_t, and the result's ReturnCode_t.
+_OK: Final = 0
+#: EMHEADER of members that begin with their size, which all of these do (XTypes 1.3 §7.4.3.4.2, LC 5).
+_SIZED: Final = 5 << 28
+
+CONTINUATION_POINT_MAX: Final = 32
+
+
+class _TypeObjectBytes:
+    """A TypeObject as it is on the wire, with its DHEADER: that is what is hashed."""
+
+    def write(self, out: bytearray, value: bytes) -> None:
+        out.extend(bytes(-len(out) % 4) + value)
+
+    def read(self, cursor: Cursor) -> bytes:
+        size = cursor.u32()
+        return _SIZE.pack(size) + bytes(cursor.take(size))
+
+
+@final
+class _SampleIdentity:
+    writer: Annotated[bytes, Octets(_GUID)]
+    high: I32
+    low: U32
+
+
+@final
+class _RequestHeader:
+    request: _SampleIdentity
+    instance: Annotated[str, Text(255)]
+
+
+@final
+class _ReplyHeader:
+    request: _SampleIdentity
+    exception: I32
+
+
+@final
+class _Pair:
+    id: Identifier
+    object: Annotated[bytes, _TypeObjectBytes()]
+
+
+@final
+class _IdentifierPair:
+    complete: Identifier
+    minimal: Identifier
+
+
+@mutable
+class _GetTypesIn:
+    ids: Annotated[tuple[Identifier, ...] | None, MemberId(hash_id("type_ids"))]
+
+
+@mutable
+class _GetTypesOut:
+    types: Annotated[tuple[_Pair, ...] | None, MemberId(hash_id("types"))]
+    complete_to_minimal: Annotated[
+        tuple[_IdentifierPair, ...] | None, MemberId(hash_id("complete_to_minimal"))
+    ]
+
+
+@mutable
+class _GetDependenciesIn:
+    ids: Annotated[tuple[Identifier, ...] | None, MemberId(hash_id("type_ids"))]
+    continuation_point: Annotated[tuple[U8, ...] | None, MemberId(hash_id("continuation_point"))]
+
+
+@mutable
+class _GetDependenciesOut:
+    dependents: Annotated[tuple[SizedIdentifier, ...] | None, MemberId(hash_id("dependent_typeids"))]
+    continuation_point: Annotated[tuple[U8, ...] | None, MemberId(hash_id("continuation_point"))]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestId:
+    """Which request, of which requester: the GUID of its writer, and a number of its own."""
+
+    writer: bytes
+    number: int
+
+    def _encoded(self) -> _SampleIdentity:
+        return _SampleIdentity(self.writer, self.number >> 32, self.number & 0xFFFF_FFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class GetTypes:
+    """Asks for the TypeObjects of these types."""
+
+    ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GetTypeDependencies:
+    """Asks which types these are made of, from a continuation point on that an earlier reply named."""
+
+    ids: tuple[bytes, ...]
+    continuation_point: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``call`` is None if the operation is none of ours. ``instance`` names the service that is asked."""
+
+    id: RequestId
+    instance: str
+    call: GetTypes | GetTypeDependencies | None
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """(identifier, serialized TypeObject) each."""
+
+    objects: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDependencies:
+    """Types and their sizes; there are more if there is a continuation point."""
+
+    dependents: tuple[SizedIdentifier, ...]
+    continuation_point: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """``result`` is None if the call failed, or the operation is none of ours."""
+
+    id: RequestId
+    result: Types | TypeDependencies | None
+
+
+def instance_name(participant: bytes) -> str:
+    """The service of the participant with this GUID (XTypes 1.3 §7.6.3.3.4)."""
+    return f"dds.builtin.TOS.{participant.hex()}"
+
+
+# --- requests -----------------------------------------------------------------------------------------
+
+
+def encode_request(request: Request) -> bytes:
+    header = encode(_RequestHeader, _RequestHeader(request.id._encoded(), request.instance))
+    call = request.call
+    if isinstance(call, GetTypeDependencies):
+        point = tuple(call.continuation_point)
+        body = _members(
+            ("type_ids", tuple[Identifier, ...], call.ids), ("continuation_point", tuple[U8, ...], point)
+        )
+        return _sample(header, _delimited(_GET_DEPENDENCIES, body))
+    ids = () if call is None else call.ids
+    return _sample(header, _delimited(_GET_TYPES, _members(("type_ids", tuple[Identifier, ...], ids))))
+
+
+def decode_request(payload: Buffer) -> Request:
+    """Raises DecodeError."""
+    cursor = _cursor(payload)
+    header: _RequestHeader = layout_of(_RequestHeader).read(cursor)
+
+    def call() -> GetTypes | GetTypeDependencies | None:
+        operation = cursor.u32()
+        if operation == _GET_TYPES:
+            return GetTypes(_bounded(layout_of(_GetTypesIn).read(cursor).ids))
+        if operation == _GET_DEPENDENCIES:
+            asked: _GetDependenciesIn = layout_of(_GetDependenciesIn).read(cursor)
+            return GetTypeDependencies(_bounded(asked.ids), _point(asked.continuation_point))
+        return None
+
+    return Request(_request_id(header.request), header.instance, cursor.delimited(call))
+
+
+def _bounded(ids: tuple[bytes, ...] | None) -> tuple[bytes, ...]:
+    if ids is not None and len(ids) > TYPE_LOOKUP_IDS_MAX:
+        raise DecodeError(DropReason.OVER_LIMIT, f"{len(ids)} types asked for at once")
+    return ids or ()
+
+
+# --- replies ------------------------------------------------------------------------------------------
+
+
+def encode_reply(reply: Reply) -> bytes:
+    header = encode(_ReplyHeader, _ReplyHeader(reply.id._encoded(), _OK))
+    result = reply.result
+    if isinstance(result, TypeDependencies):
+        point = tuple(result.continuation_point)
+        body = _members(
+            ("dependent_typeids", tuple[SizedIdentifier, ...], result.dependents),
+            ("continuation_point", tuple[U8, ...], point),
+        )
+        return _sample(header, _delimited(_GET_DEPENDENCIES, _delimited(_OK, body)))
+    pairs = () if result is None else tuple(_Pair(*each) for each in result.objects)
+    body = _members(
+        ("types", tuple[_Pair, ...], pairs), ("complete_to_minimal", tuple[_IdentifierPair, ...], ())
+    )
+    return _sample(header, _delimited(_GET_TYPES, _delimited(_OK, body)))
+
+
+def reply_is_for(payload: Buffer, writer: bytes) -> bool:
+    """Whether it answers a request of this writer: every participant hears the replies to all others."""
+    return bytes(payload[4 : 4 + _GUID]) == writer
+
+
+def decode_reply(payload: Buffer) -> Reply:
+    """Raises DecodeError."""
+    cursor = _cursor(payload)
+    header: _ReplyHeader = layout_of(_ReplyHeader).read(cursor)
+
+    def result() -> Types | TypeDependencies | None:
+        operation = cursor.u32()
+        if header.exception != _OK or operation not in (_GET_TYPES, _GET_DEPENDENCIES):
+            return None
+        return cursor.delimited(lambda: returned(operation))
+
+    def returned(operation: int) -> Types | TypeDependencies | None:
+        if cursor.u32() != _OK:
+            return None
+        if operation == _GET_TYPES:
+            types: _GetTypesOut = layout_of(_GetTypesOut).read(cursor)
+            return Types(tuple((pair.id, pair.object) for pair in types.types or ()))
+        told: _GetDependenciesOut = layout_of(_GetDependenciesOut).read(cursor)
+        return TypeDependencies(told.dependents or (), _point(told.continuation_point))
+
+    return Reply(_request_id(header.request), cursor.delimited(result))
+
+
+# --- both ---------------------------------------------------------------------------------------------
+
+
+def _sample(header: bytes, body: bytes) -> bytes:
+    """With the encapsulation header, whose last two bits count the padding (RTPS 2.5 §10.2.1.2)."""
+    content = header + bytes(-len(header) % 4) + body
+    padding = -len(content) % 4
+    return _CDR2_LE + bytes((0, padding)) + content + bytes(padding)
+
+
+def _members(*members: tuple[str, Any, tuple[Any, ...]]) -> bytes:
+    """A mutable structure: of each member its name, its type and its value."""
+    body = b""
+    for name, hint, value in members:
+        body += bytes(-len(body) % 4) + _SIZE.pack(_SIZED | hash_id(name)) + encode(hint, value)
+    return _SIZE.pack(len(body)) + body
+
+
+def _delimited(discriminator: int, body: bytes) -> bytes:
+    """An appendable union of a long discriminator."""
+    return _SIZE.pack(4 + len(body)) + _SIZE.pack(discriminator) + body
+
+
+def _cursor(payload: Buffer) -> Cursor:
+    encapsulation = bytes(payload[:2])
+    if encapsulation not in (_CDR2_LE, _D_CDR2_LE) or len(payload) < 4:
+        raise DecodeError(DropReason.BAD_ENCAPSULATION, f"{encapsulation.hex()} where CDR2_LE was due")
+    return Cursor(memoryview(payload)[4:])
+
+
+def _request_id(identity: _SampleIdentity) -> RequestId:
+    return RequestId(identity.writer, identity.high << 32 | identity.low)
+
+
+def _point(octets: tuple[int, ...] | None) -> bytes:
+    if octets is not None and len(octets) > CONTINUATION_POINT_MAX:
+        raise DecodeError(DropReason.BAD_PARAMETER, f"a continuation point of {len(octets)} bytes")
+    return bytes(octets or ())

@@ -1,0 +1,47 @@
+"""The type object that Fast DDS 2 announces where XTypes 1.1 has its own (PID 0x0072).
+
+It is a TypeObject of XTypes 1.2 with its encapsulation header, in XCDR1 without anything that tells optional members
+from others: an empty text stands for one that is not there. Fast DDS sends that of the topic's type only, which names
+other types by their hashes. So what has members of such types cannot be known from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ...errors import DecodeError, DropReason
+from ..model import Array, Map, Sequence, String, Struct, Type, resolve
+from .structures import TypeObject
+from .type_identifiers import EK_COMPLETE
+from .type_reading import described_by
+from .xcdr2 import decode
+
+_CDR_LE: Final = b"\x00\x01"
+_HEADER: Final = 4
+#: What Fast DDS says of strings that have no bound.
+_UNBOUNDED: Final = 255
+
+
+def is_of_fast_dds(value: bytes) -> bool:
+    """A type object of XTypes 1.1 does not begin so: this would be an empty parameter."""
+    return value[:2] == _CDR_LE and value[_HEADER : _HEADER + 1] == bytes((EK_COMPLETE,))
+
+
+def struct_of_fast_dds(value: bytes) -> Struct:
+    """Raises DecodeError, TypeDefinitionError."""
+    described = resolve(described_by(decode(TypeObject, value[_HEADER:], bare=True)))
+    if not isinstance(described, Struct):
+        raise DecodeError(DropReason.BAD_PARAMETER, "the type is no struct")
+    members = tuple(replace(member, type=_unbounded(member.type), notes=()) for member in described.members)
+    return replace(described, members=members)
+
+
+def _unbounded(t: Type) -> Type:
+    if isinstance(t, String) and t.bound == _UNBOUNDED:
+        return String()
+    if isinstance(t, Sequence | Array):
+        return replace(t, element=_unbounded(t.element))
+    if isinstance(t, Map):
+        return replace(t, key=_unbounded(t.key), value=_unbounded(t.value))
+    return t

@@ -1,0 +1,449 @@
+"""Single values in little-endian XCDR2, their layout declared by dataclasses (XTypes 1.3 §7.4.3).
+
+What XTypes says about types is said in structures of its own. Such a structure is a class here, decorated with its
+extensibility, whose annotations are its members in order: numbers and texts as named below, ``X | None`` an
+optional member, ``tuple[X, ...]`` a sequence, another structure itself. :func:`encode` and :func:`decode` do the rest.
+
+Samples are not written this way: they go by columns (``transport.types.cdr``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Annotated, Any, Final, Protocol, TypeAlias, TypeVar, dataclass_transform
+
+from ...errors import DecodeError, DropReason, TypeDefinitionError
+from ...limits import TYPE_DEPTH_MAX
+from ..model import Extensibility
+
+T = TypeVar("T")
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+_U32: Final = Struct("<I")
+#: EMHEADER1 (XTypes 1.3 §7.4.3.4.2): must-understand, length code, member id.
+_MUST_UNDERSTAND: Final = 1 << 31
+_LENGTH_CODE: Final = 28
+_MEMBER_ID: Final = (1 << 28) - 1
+#: Length codes from here on say the size in a NEXTINT; above this one it is part of the member too, as its DHEADER
+#: or length. Of those that fit, Cyclone DDS writes this.
+_NEXTINT: Final = 4
+
+
+class Cursor:
+    """Where reading stands. ``stop`` is the end of the innermost delimited structure."""
+
+    __slots__ = ("at", "data", "depth", "stop")
+
+    def __init__(self, data: Buffer) -> None:
+        self.data = memoryview(data)
+        self.at = 0
+        self.stop = len(self.data)
+        self.depth = 0
+
+    def take(self, size: int, alignment: int = 1) -> memoryview:
+        """The next ``size`` bytes after alignment."""
+        start = self.at + (-self.at % alignment)
+        if size > self.stop - start:
+            raise DecodeError(DropReason.BAD_PARAMETER, f"type information ends within {size} bytes")
+        self.at = start + size
+        return self.data[start : self.at]
+
+    def u32(self) -> int:
+        value: int = _U32.unpack(self.take(4, 4))[0]
+        return value
+
+    def delimited(self, read: Callable[[], T]) -> T:
+        """What ``read`` makes of the bytes that a DHEADER counts; those it leaves belong to a later version."""
+        size = self.u32()
+        if size > self.stop - self.at:
+            raise DecodeError(
+                DropReason.BAD_PARAMETER, f"a structure of {size} bytes in {self.stop - self.at}"
+            )
+        outer, self.stop = self.stop, self.at + size
+        value = read()
+        self.at, self.stop = self.stop, outer
+        return value
+
+
+class Layout(Protocol):
+    """How values of one kind are written and read."""
+
+    def write(self, out: bytearray, value: Any) -> None: ...
+
+    def read(self, cursor: Cursor) -> Any: ...
+
+
+def _align(out: bytearray, alignment: int) -> None:
+    out.extend(bytes(-len(out) % alignment))
+
+
+def _write_delimited(out: bytearray, write: Callable[[], None]) -> None:
+    _align(out, 4)
+    at = len(out)
+    out.extend(bytes(4))
+    write()
+    _U32.pack_into(out, at, len(out) - at - 4)
+
+
+class Number:
+    """A primitive; ``code`` is that of the ``struct`` module. XCDR2 aligns to four bytes at most."""
+
+    def __init__(self, code: str) -> None:
+        self.packer = Struct(f"<{code}")
+        self.alignment = min(self.packer.size, 4)
+
+    def write(self, out: bytearray, value: Any) -> None:
+        _align(out, self.alignment)
+        out.extend(self.packer.pack(value))
+
+    def read(self, cursor: Cursor) -> Any:
+        return self.packer.unpack(cursor.take(self.packer.size, self.alignment))[0]
+
+
+class Octets:
+    """An array of octets."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def write(self, out: bytearray, value: bytes) -> None:
+        out.extend(value)
+
+    def read(self, cursor: Cursor) -> bytes:
+        return bytes(cursor.take(self.size))
+
+
+class Text:
+    """A string; ``bound`` counts its bytes."""
+
+    def __init__(self, bound: int = 0) -> None:
+        self.bound = bound
+
+    def write(self, out: bytearray, value: str) -> None:
+        raw = value.encode()
+        if self.bound and len(raw) > self.bound:
+            raise TypeDefinitionError(
+                f"{value[:64]!r}... is longer than the {self.bound} bytes XTypes allows"
+            )
+        _align(out, 4)
+        out.extend(_U32.pack(len(raw) + 1) + raw + b"\0")
+
+    def read(self, cursor: Cursor) -> str:
+        raw = bytes(cursor.take(cursor.u32()))
+        if raw[-1:] != b"\0" or (self.bound and len(raw) > self.bound + 1):
+            raise DecodeError(DropReason.BAD_PARAMETER, "a string in type information")
+        try:
+            return raw[:-1].decode()
+        except UnicodeDecodeError:
+            raise DecodeError(DropReason.BAD_PARAMETER, "a string in type information") from None
+
+
+class Text16:
+    """A wide string: a length in bytes and UTF-16 code units without terminator."""
+
+    def write(self, out: bytearray, value: str) -> None:
+        raw = value.encode("utf-16-le")
+        _align(out, 4)
+        out.extend(_U32.pack(len(raw)) + raw)
+
+    def read(self, cursor: Cursor) -> str:
+        return bytes(cursor.take(cursor.u32())).decode("utf-16-le", "replace")
+
+
+class _Nothing:
+    """A branch of a union without a member."""
+
+    def write(self, out: bytearray, value: None) -> None:
+        pass
+
+    def read(self, cursor: Cursor) -> None:
+        return None
+
+
+class _Optional:
+    def __init__(self, inner: Layout) -> None:
+        self.inner = inner
+
+    def write(self, out: bytearray, value: Any) -> None:
+        out.append(value is not None)
+        if value is not None:
+            self.inner.write(out, value)
+
+    def read(self, cursor: Cursor) -> Any:
+        return self.inner.read(cursor) if cursor.take(1)[0] else None
+
+
+class _Sequence:
+    """Delimited unless elements are primitive (XTypes 1.3 §7.4.3.5 rule 12)."""
+
+    def __init__(self, element: Layout) -> None:
+        self.element = element
+
+    def write(self, out: bytearray, value: tuple[Any, ...]) -> None:
+        if isinstance(self.element, Number):
+            self.write_elements(out, value)
+        else:
+            _write_delimited(out, lambda: self.write_elements(out, value))
+
+    def write_elements(self, out: bytearray, value: tuple[Any, ...]) -> None:
+        _align(out, 4)
+        out.extend(_U32.pack(len(value)))
+        for element in value:
+            self.element.write(out, element)
+
+    def read(self, cursor: Cursor) -> tuple[Any, ...]:
+        if isinstance(self.element, Number):
+            return self.read_elements(cursor)
+        return cursor.delimited(lambda: self.read_elements(cursor))
+
+    def read_elements(self, cursor: Cursor) -> tuple[Any, ...]:
+        count = cursor.u32()
+        if count > cursor.stop - cursor.at:  # no element is smaller than a byte
+            raise DecodeError(DropReason.BAD_PARAMETER, f"a sequence of {count} in type information")
+        return tuple(self.element.read(cursor) for _ in range(count))
+
+
+class _BareSequence(_Sequence):
+    """Never delimited."""
+
+    def write(self, out: bytearray, value: tuple[Any, ...]) -> None:
+        self.write_elements(out, value)
+
+    def read(self, cursor: Cursor) -> tuple[Any, ...]:
+        return self.read_elements(cursor)
+
+
+class _Final:
+    """Members one after another."""
+
+    def __init__(self, kind: Callable[..., Any], members: Mapping[str, Layout]) -> None:
+        self.kind = kind
+        self.members = members
+
+    def write(self, out: bytearray, value: Any) -> None:
+        for name, layout in self.members.items():
+            layout.write(out, getattr(value, name))
+
+    def read(self, cursor: Cursor) -> Any:
+        return self.kind(*[layout.read(cursor) for layout in self.members.values()])
+
+
+class _Appendable(_Final):
+    def write(self, out: bytearray, value: Any) -> None:
+        _write_delimited(out, lambda: super(_Appendable, self).write(out, value))
+
+    def read(self, cursor: Cursor) -> Any:
+        return cursor.delimited(lambda: super(_Appendable, self).read(cursor))
+
+
+class _Mutable:
+    """Members found by their ids; all of them are optional and appendable structures."""
+
+    def __init__(self, kind: Callable[..., Any], members: Mapping[str, tuple[int, Layout]]) -> None:
+        self.kind = kind
+        self.members = members
+        self.names = {member_id: (name, layout) for name, (member_id, layout) in members.items()}
+
+    def write(self, out: bytearray, value: Any) -> None:
+        _write_delimited(out, lambda: self.write_members(out, value))
+
+    def write_members(self, out: bytearray, value: Any) -> None:
+        for name, (member_id, layout) in self.members.items():
+            if (member := getattr(value, name)) is not None:
+                _align(out, 4)
+                out.extend(_U32.pack(_NEXTINT << _LENGTH_CODE | member_id))
+                _write_delimited(out, functools.partial(layout.write, out, member))
+
+    def read(self, cursor: Cursor) -> Any:
+        return cursor.delimited(lambda: self.read_members(cursor))
+
+    def read_members(self, cursor: Cursor) -> Any:
+        found: dict[str, Any] = dict.fromkeys(self.members)
+        while cursor.stop - cursor.at >= 4:
+            header = cursor.u32()
+            code, member_id = header >> _LENGTH_CODE & 7, header & _MEMBER_ID
+            size = 1 << code if code < _NEXTINT else cursor.u32() * (1, 1, 4, 8)[code - _NEXTINT]
+            if code > _NEXTINT:
+                cursor.at -= 4
+                size += 4
+            start = cursor.at
+            cursor.take(size)
+            if member_id in self.names:
+                name, layout = self.names[member_id]
+                end, cursor.at = cursor.at, start
+                outer, cursor.stop = cursor.stop, end
+                found[name] = layout.read(cursor)
+                cursor.at, cursor.stop = end, outer
+            elif header & _MUST_UNDERSTAND:
+                raise DecodeError(DropReason.BAD_PARAMETER, f"member {member_id:#x} of type information")
+        return self.kind(**found)
+
+
+class _Union:
+    """An octet that says which of ``cases`` follows. Unions are what nests, so their depth is bounded here."""
+
+    def __init__(self, kind: Callable[..., Any], cases: Mapping[int, Layout]) -> None:
+        self.kind = kind
+        self.cases = cases
+
+    def write(self, out: bytearray, value: Any) -> None:
+        out.append(value.kind)
+        self.cases[value.kind].write(out, value.value)
+
+    def read(self, cursor: Cursor) -> Any:
+        which = cursor.take(1)[0]
+        case = self.cases.get(which)
+        if case is None:
+            raise DecodeError(DropReason.BAD_PARAMETER, f"kind {which:#04x} in type information")
+        if cursor.depth >= TYPE_DEPTH_MAX:
+            raise DecodeError(DropReason.OVER_LIMIT, "type information is nested too deeply")
+        cursor.depth += 1
+        value = self.kind(which, case.read(cursor))
+        cursor.depth -= 1
+        return value
+
+
+class _AppendableUnion(_Union):
+    def write(self, out: bytearray, value: Any) -> None:
+        _write_delimited(out, lambda: super(_AppendableUnion, self).write(out, value))
+
+    def read(self, cursor: Cursor) -> Any:
+        return cursor.delimited(lambda: super(_AppendableUnion, self).read(cursor))
+
+
+# --- what declarations are made of ----------------------------------------------------------------------
+
+U8: TypeAlias = Annotated[int, Number("B")]
+U16: TypeAlias = Annotated[int, Number("H")]
+U32: TypeAlias = Annotated[int, Number("I")]
+I32: TypeAlias = Annotated[int, Number("i")]
+
+
+@dataclasses.dataclass(frozen=True)
+class MemberId:
+    """Of a member of a mutable structure."""
+
+    value: int
+
+
+@dataclass_transform(frozen_default=True)
+def final(kind: type[T]) -> type[T]:
+    return _structure(kind, Extensibility.FINAL)
+
+
+@dataclass_transform(frozen_default=True)
+def appendable(kind: type[T]) -> type[T]:
+    return _structure(kind, Extensibility.APPENDABLE)
+
+
+@dataclass_transform(frozen_default=True)
+def mutable(kind: type[T]) -> type[T]:
+    return _structure(kind, Extensibility.MUTABLE)
+
+
+def _structure(kind: type[T], extensibility: Extensibility) -> type[T]:
+    made = dataclasses.dataclass(frozen=True, slots=True)(kind)
+    made.__extensibility__ = extensibility  # type: ignore[attr-defined]
+    return made
+
+
+def union(cases: Mapping[int, Any], *, delimited: bool = False) -> Callable[[type[T]], type[T]]:
+    """A class with ``kind`` and ``value`` as a union of the cases; None is a case without a value."""
+
+    def declare(kind: type[T]) -> type[T]:
+        kind.__cases__ = cases  # type: ignore[attr-defined]
+        kind.__extensibility__ = Extensibility.APPENDABLE if delimited else Extensibility.FINAL  # type: ignore[attr-defined]
+        return kind
+
+    return declare
+
+
+class _Later:
+    """The layout of something whose declaration contains itself."""
+
+    def __init__(self, hint: Any, bare: bool) -> None:
+        self.hint = hint
+        self.bare = bare
+
+    def write(self, out: bytearray, value: Any) -> None:
+        layout_of(self.hint, bare=self.bare).write(out, value)
+
+    def read(self, cursor: Cursor) -> Any:
+        return layout_of(self.hint, bare=self.bare).read(cursor)
+
+
+@functools.cache
+def layout_of(hint: Any, *, bare: bool = False) -> Layout:
+    """The layout of a structure, or of what a member is annotated with.
+
+    ``bare`` is one without headers and flags: everything is final, and optional members are always there.
+    """
+    if hint is None:
+        return _Nothing()
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        marked: Layout = arguments[1]
+        return marked
+    if origin in (types.UnionType, typing.Union):
+        present = layout_of(next(each for each in arguments if each is not type(None)), bare=bare)
+        return present if bare else _Optional(present)
+    if origin is tuple:
+        element = layout_of(arguments[0], bare=bare)
+        return (_BareSequence if bare else _Sequence)(element)
+    kind = origin or hint
+    extensibility = Extensibility.FINAL if bare else kind.__extensibility__
+    if cases := getattr(kind, "__cases__", None):
+        layouts = {which: _later(case, bare) for which, case in cases.items()}
+        return (_Union if extensibility is Extensibility.FINAL else _AppendableUnion)(kind, layouts)
+    members = typing.get_type_hints(kind, include_extras=True)
+    members = {field.name: members[field.name] for field in dataclasses.fields(kind)}
+    if extensibility is Extensibility.MUTABLE:
+        by_id = {
+            name: (typing.get_args(member)[1].value, _present(typing.get_args(member)[0]))
+            for name, member in members.items()
+        }
+        return _Mutable(kind, by_id)
+    bindings = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=True))
+    layouts_of_members = {
+        name: layout_of(_bound(member, bindings), bare=bare) for name, member in members.items()
+    }
+    return (_Final if extensibility is Extensibility.FINAL else _Appendable)(kind, layouts_of_members)
+
+
+def _later(hint: Any, bare: bool) -> Layout:
+    return _Nothing() if hint is None else _Later(hint, bare)
+
+
+def _present(hint: Any) -> Layout:
+    optional = layout_of(hint)
+    return optional.inner if isinstance(optional, _Optional) else optional
+
+
+def _bound(hint: Any, bindings: Mapping[Any, Any]) -> Any:
+    """An annotation with its type variables replaced."""
+    if isinstance(hint, TypeVar):
+        return bindings[hint]
+    parameters = getattr(hint, "__parameters__", ())
+    return hint[tuple(bindings[each] for each in parameters)] if parameters else hint
+
+
+def encode(kind: Any, value: Any) -> bytes:
+    """The bytes of a value of the structure ``kind``, without encapsulation header."""
+    out = bytearray()
+    layout_of(kind).write(out, value)
+    return bytes(out)
+
+
+def decode(kind: type[T], data: Buffer, *, bare: bool = False) -> T:
+    """The structure ``kind`` out of bytes without encapsulation header; what follows it is ignored.
+
+    Raises DecodeError.
+    """
+    layout: Layout = layout_of(kind, bare=bare)  # type: ignore[arg-type]
+    value: T = layout.read(Cursor(data))
+    return value
