@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ..transport.errors import EncodeError, RtpsError
 from ..transport.qos import DataRepresentation
-from ..transport.types.cdr.lanes import scatter_bytes
+from ..transport.types.cdr.lanes import copy_pieces
 from ..transport.wire.samples import U8, Samples
 from .decoding import codec_for
 from .options import Payload, Settings
@@ -155,7 +155,7 @@ def samples_of(values: pa.Array) -> Samples:
     padded = (lengths + 3) & -4
     starts = np.cumsum(padded) - padded
     out = np.zeros(int(padded.sum()), np.uint8)
-    scatter_bytes(out, starts, data, offsets[:-1], lengths)
+    copy_pieces(out, starts, data, offsets[:-1], lengths)
     short_of = np.flatnonzero(padded > lengths)
     options = starts[short_of] + _OPTIONS_LOW_BYTE
     out[options] = (out[options] & ~_PADDING_BITS) | (padded - lengths)[short_of].astype(np.uint8)

@@ -109,8 +109,8 @@ class TestEvolution:
             write(cyclone, topic, [{"id": 3, "name": "old"}])
             found = wait_for_rows(spark, query, 3)
             assert sorted(map(tuple, found.collect())) == [(1, "old"), (2, "new"), (3, "old")]
-        # who asks now is told both, and takes the one that both can be read as
-        assert told(spark, topic, log_dir).columns == ["id", "name", "weight", "notes"]
+            # who asks now is told both, and takes the one that both can be read as
+            assert told(spark, topic, log_dir).columns == ["id", "name", "weight", "notes"]
 
 
 class TestSink:

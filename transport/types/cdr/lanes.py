@@ -111,17 +111,29 @@ def gather_bytes(data: U8, starts: I64, lengths: I64) -> U8:
     return np.frombuffer(taken.buffers()[2], np.uint8, total)
 
 
-def scatter_bytes(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> None:
-    """Copy the pieces of ``data`` to ``targets`` in ``out``."""
-    total, n = int(lengths.sum()), len(lengths)
-    if total == 0:
+def copy_pieces(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> None:
+    """Copy the pieces of ``data`` to ``targets`` in ``out``: long ones one by one, all of one length at once."""
+    if len(lengths) <= _FEW_PIECES:
+        _copy_each(out, targets, data, starts, lengths)
         return
-    if total > LONG_PIECE * n:
-        into, source = memoryview(out), memoryview(data)
-        for at, start, length in zip(targets.tolist(), starts.tolist(), lengths.tolist(), strict=True):
-            into[at : at + length] = source[start : start + length]
-    else:
-        out[spread(targets, lengths)] = data[spread(starts, lengths)]
+    long = lengths > LONG_PIECE
+    if long.any():
+        _copy_each(out, targets[long], data, starts[long], lengths[long])
+        targets, starts, lengths = targets[~long], starts[~long], lengths[~long]
+    counts = np.bincount(lengths)
+    # of bytes a stable sort is a radix sort
+    order = np.argsort(lengths.astype(np.uint8), kind="stable")
+    ends = np.cumsum(counts)
+    for size in np.flatnonzero(counts).tolist():
+        if size:
+            some = order[ends[size] - counts[size] : ends[size]]
+            anywhere(out, f"V{size}")[targets[some]] = anywhere(data, f"V{size}")[starts[some]]
+
+
+def _copy_each(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> None:
+    into, source = memoryview(out), memoryview(data)
+    for at, start, length in zip(targets.tolist(), starts.tolist(), lengths.tolist(), strict=True):
+        into[at : at + length] = source[start : start + length]
 
 
 #: What stepping may cost in one decode call, in elements stepped over by Python (about half a microsecond).
@@ -391,44 +403,3 @@ class Lanes:
 
 def nearer(a: Position, b: Position) -> Position:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
-
-
-class Sink:
-    """Payloads being written; zeroed memory, so padding and NULs are there already."""
-
-    __slots__ = ("base", "data", "order")
-
-    def __init__(self, data: U8, base: I64, order: str) -> None:
-        self.data = data
-        self.base = base
-        self.order = order
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def pick(self, index: Values) -> Sink:
-        return Sink(self.data, self.base[index], self.order)
-
-    def write(self, code: str, pos: I64, values: Values) -> None:
-        anywhere(self.data, self.order + code)[self.base + pos] = values
-
-
-def copy_pieces(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> None:
-    """Copy the pieces of ``data`` to ``targets`` in ``out``: long ones one by one, all of one length at once."""
-    short = lengths <= (LONG_PIECE if len(lengths) > _FEW_PIECES else -1)
-    if not short.all():
-        into, source, long = memoryview(out), memoryview(data), ~short
-        rows = zip(targets[long].tolist(), starts[long].tolist(), lengths[long].tolist(), strict=True)
-        for at, start, length in rows:
-            into[at : at + length] = source[start : start + length]
-        targets, starts, lengths = targets[short], starts[short], lengths[short]
-        if not len(lengths):
-            return
-    counts = np.bincount(lengths)
-    # of bytes a stable sort is a radix sort
-    order = np.argsort(lengths.astype(np.uint8), kind="stable")
-    ends = np.cumsum(counts)
-    for size in np.flatnonzero(counts).tolist():
-        if size:
-            some = order[ends[size] - counts[size] : ends[size]]
-            anywhere(out, f"V{size}")[targets[some]] = anywhere(data, f"V{size}")[starts[some]]

@@ -28,8 +28,7 @@ def preprocess(
 
     A file is read once, whatever its guards. Raises IdlError.
     """
-    preprocessor = _Preprocessor(include, note)
-    return preprocessor.bounded(preprocessor.words(text, file, ""))
+    return _Preprocessor(include, note).words(text, file, "")
 
 
 class _Branch:
@@ -51,13 +50,14 @@ class _Preprocessor:
         self.macros: dict[str, str | None] = {}
         self.open: list[str] = []
         self.read: set[str] = set()
+        self.count = 0
 
-    def bounded(self, words: Iterator[Word]) -> Iterator[Word]:
+    def counted(self, at: Word) -> Word:
         # macros that double each other make any number of words
-        for count, each in enumerate(words):
-            if count == IDL_WORDS_MAX:
-                raise IdlError(each, f"more than {IDL_WORDS_MAX} words")
-            yield each
+        self.count += 1
+        if self.count > IDL_WORDS_MAX:
+            raise IdlError(at, f"more than {IDL_WORDS_MAX} words")
+        return at
 
     def words(self, text: str, file: str, folder: str) -> Iterator[Word]:
         branches: list[_Branch] = []
@@ -81,7 +81,7 @@ class _Preprocessor:
                 yield from self.expanded(each, frozenset())
                 last = str(each)
             else:
-                yield each
+                yield self.counted(each)
                 last = str(each)
         self.open.pop()
 
@@ -135,7 +135,7 @@ class _Preprocessor:
             if each.type == "NAME" and each in self.macros and each not in hidden:
                 yield from self.expanded(each, hidden)
             else:
-                yield each
+                yield self.counted(each)
 
     def directive(self, at: Word, folder: str) -> Iterator[Word]:
         name, rest = directive_of(at)

@@ -198,7 +198,7 @@ class _Builder:
         if isinstance(t, Enum):
             # Flags of enums are not used, says the specification; Cyclone sets the one that it takes for default.
             header = x.EnumeratedHeader(t.bit_bound, detail)
-            return TK_ENUM, x.EnumeratedType(IS_FINAL, header, self.literals(t))
+            return TK_ENUM, x.EnumeratedType(_EXTENSIBILITIES[t.extensibility], header, self.literals(t))
         if isinstance(t, Bitmask):
             flags = tuple(
                 x.Bitflag(x.CommonBitflag(position, 0), self.member_detail(name))

@@ -259,7 +259,8 @@ def _enum(description: x.EnumeratedType[Any, Any], name: str) -> Part:
         # the first one is the default anyway
         if literal.common.flags & IS_DEFAULT and len(literals) > 1:
             default = literals[-1][0]
-    return assembly.enum(Enum(name, tuple(literals), description.header.bit_bound, default))
+    extensibility = _extensibility(description.flags, name)
+    return assembly.enum(Enum(name, tuple(literals), description.header.bit_bound, default, extensibility))
 
 
 def _bitset(description: x.BitsetType[Any, Any], name: str) -> Part:
