@@ -53,6 +53,7 @@ def echo(
         Unannotated,
         typer.Option(help="What structs of the file without an annotation are (Cyclone's idlc: final)."),
     ] = Unannotated.APPENDABLE,
+    as_hex: Annotated[bool, typer.Option("--hex", help="Print serialized samples in hexadecimal.")] = False,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="End after so many samples.")
     ] = None,
@@ -76,12 +77,13 @@ def echo(
     printed = 0
     with joined(domain, interface, peers, name="spark-rtps echo", resolve_types=True) as node:
         writer = _await_writer(node, topic, deadline)
-        if types is None:
-            struct = _told(node, writer)
-        else:
+        struct = None
+        if types is not None:
             struct = _find(types, type_name or writer.type_name, type_file)
+        elif not as_hex:
+            struct = _told(node, writer)
         codec = None
-        if struct is not None:
+        if struct is not None and not as_hex:
             from ..transport.types.cdr.codec import Codec
 
             codec = Codec(struct)

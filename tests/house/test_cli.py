@@ -152,7 +152,20 @@ def test_ls_and_echo_of_a_foreign_publisher() -> None:
         assert set(rows[0]) == {"color", "x", "y", "shapesize"}
         assert len(rows) == 8
 
-        raw = run("echo", "Square", *on, "--count", "2", "--timeout", "20s")
+        told = run("echo", "Square", *on, "--count", "4", "--timeout", "20s")
+        assert [json.loads(line)["color"] for line in told.stdout.splitlines()] == list(COLORS)
+
+        found = json.loads(run("type", "Square", *on, "--json", "--against", IDL).stdout)
+        assert "@final\nstruct ShapeType {\n  @key string<128> color;" in found["idl"]
+        assert found["schema"] == "`color` string, `x` int, `y` int, `shapesize` int"
+        # nothing is said in that file: it is taken as appendable, Cyclone's is final
+        assert "is @final" in found["cannot_read_it"][0]
+        assert "is @appendable" in found["cannot_write_it"][0]
+        text = run("type", "Square", *on).stdout
+        assert text.startswith("// topic Square, type ShapeType, told by writer ")
+        assert "-- as a Spark schema" in text
+
+        raw = run("echo", "Square", *on, "--hex", "--count", "2", "--timeout", "20s")
         assert all(
             bytes.fromhex(json.loads(line)["_hex"])[:2] == b"\x00\x01" for line in raw.stdout.splitlines()
         )

@@ -8,11 +8,22 @@ from __future__ import annotations
 import re
 
 import cyclone_idlc
+import idl_types
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
 
 from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
-from spark_rtps.transport.types.model import Extensibility, Struct
+from spark_rtps.transport.types.model import (
+    Enum,
+    Extensibility,
+    Primitive,
+    PrimitiveKind,
+    Struct,
+    Union,
+    resolve,
+    walk,
+)
 from spark_rtps.transport.types.xtypes.information import decode_type_information
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
 
@@ -134,6 +145,35 @@ def test_both_refuse(text: str) -> None:
         cyclone_idlc.type_information(text, "S")
     with pytest.raises(TypeDefinitionError):
         parse_idl(text)
+
+
+#: That compiler has neither maps nor bitsets; flags of two bitmasks of one module it takes for the same name.
+_FEATURES = idl_types.FEATURES - {"map", "bitset", "bitmask", "wide", "annotations"}
+
+
+def _selects_nothing(t: Union) -> bool:
+    """Whether the default of a union is never taken, for all values have a label."""
+    discriminator = resolve(t.discriminator)
+    size = len(discriminator.literals) if isinstance(discriminator, Enum) else 0
+    if discriminator == Primitive(PrimitiveKind.BOOLEAN):
+        size = 2
+    return any(case.default for case in t.cases) and sum(len(case.labels) for case in t.cases) == size
+
+
+@settings(max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(idl_types.structs(features=_FEATURES))
+def test_cyclone_reads_what_is_printed(struct: Struct) -> None:
+    types = list(walk(struct))
+    assume(not any(isinstance(t, Enum) and min(value for _, value in t.literals) < 0 for t in types))
+    unions = [t for t in types if isinstance(t, Union)]
+    # in type objects labels have 32 bits; that compiler refuses a default that selects nothing
+    assume(all(-(1 << 31) <= label < 1 << 31 for t in unions for case in t.cases for label in case.labels))
+    assume(not any(_selects_nothing(t) for t in unions))
+    value, _ = cyclone_idlc.type_information(print_idl(struct), struct.name)
+    theirs, ours = decode_type_information(value), type_objects_of(struct).information
+    assert theirs.minimal is not None and ours.minimal is not None
+    assert theirs.complete is not None and ours.complete is not None
+    assert (theirs.minimal.type, theirs.complete.type) == (ours.minimal.type, ours.complete.type)
 
 
 def test_where_cyclone_differs() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from .columns import Column
 from .lanes import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
 from .values import Table
 
+#: Puts values into a table whose first row is the lane with that number.
+Fill: TypeAlias = Callable[[Table, int], None]
 _HEADER = 4
+#: Bytes of records that are filled at once.
+_PART = 1 << 20
 
 
 class Node(Protocol):
@@ -44,8 +48,8 @@ class Walk:
     def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
         """``counts[i]`` bytes each, which lie one after the other in what ``data`` gives for a byte order."""
 
-    def records(self, pos: I64, size: int, fill: Callable[[Table], None]) -> None:
-        """Records of ``size`` bytes, in a table that is zero."""
+    def records(self, pos: I64, size: int, fill: Fill) -> None:
+        """Records of ``size`` bytes, which ``fill`` puts into a table that is zero, from a row of the lanes on."""
 
     def pick(self, index: I64) -> Walk:
         """The lanes of ``index``."""
@@ -88,7 +92,7 @@ class _Records:
     lanes: I64 | None
     at: I64
     size: int
-    fill: Callable[[Table], None]
+    fill: Fill
 
 
 class Draft(Walk):
@@ -107,7 +111,7 @@ class Draft(Walk):
     def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
         self._puts.append(_Pieces(self._lanes, self._at(pos), counts, data(self.order)))
 
-    def records(self, pos: I64, size: int, fill: Callable[[Table], None]) -> None:
+    def records(self, pos: I64, size: int, fill: Fill) -> None:
         self._puts.append(_Records(self._lanes, self._at(pos), size, fill))
 
     def pick(self, index: I64) -> Draft:
@@ -150,10 +154,11 @@ class Draft(Walk):
     def _put_records(self, put: _Records, samples: Samples, at: I64) -> None:
         if put.lanes is None and samples.is_uniform and (put.at == put.at[0]).all():
             start = int(at[0])
-            put.fill(Table(samples.data, samples.count, start, samples.stride, self.order))
+            table = Table(samples.data, samples.count, start, samples.stride, self.order)
+            fill_in_parts(put.fill, table)
             return
         table = blank_records(len(at), put.size, self.order)
-        put.fill(table)
+        fill_in_parts(put.fill, table)
         kind = f"V{put.size}"
         anywhere(samples.data, kind)[at] = table.data.view(kind)
 
@@ -177,6 +182,14 @@ class Draft(Walk):
         for a, b in zip([0, *end.tolist()], [*start[order].tolist(), total], strict=True):
             data[a:b] = 0
         return data
+
+
+def fill_in_parts(fill: Fill, table: Table) -> None:
+    """Fill a table by parts that a cache holds, for each of its columns touches all of its lines."""
+    rows = max(1, _PART // table.stride)
+    for first in range(0, table.rows, rows):
+        start, count = table.start + first * table.stride, min(rows, table.rows - first)
+        fill(Table(table.data, count, start, table.stride, table.order), first)
 
 
 def blank_records(rows: int, size: int, order: str) -> Table:

@@ -12,8 +12,6 @@ from ..model import (
     Extensibility,
     Map,
     Member,
-    Primitive,
-    PrimitiveKind,
     Sequence,
     String,
     Struct,
@@ -23,10 +21,10 @@ from ..model import (
     number_code,
 )
 from .columns import Bytes, Column, Fields, Lists, Numbers, Selected, Wide
-from .draft import Node, Walk, as_bytes, blank_records
+from .draft import Node, Walk, as_bytes, blank_records, fill_in_parts
 from .encode_members import MutableRecord, MutableUnion, OptionalFlag, OptionalParameter, lay_some
-from .lanes import I64, U8, align, offsets_of
-from .layout import Block, Fixed, Group, Number, Regular, Rules, fuse
+from .lanes import I64, U8, Values, align, offsets_of
+from .layout import Block, Fixed, Group, Number, Regular, Repeat, Rules, fuse
 from .values import Table
 
 
@@ -155,7 +153,7 @@ def _regular_bytes(regular: Regular, column: Bytes | Lists, order: str) -> U8:
             return as_bytes(column.elements.values, order + number_code(element.type))
     counts, padding = column.counts, regular.stride - regular.size
     table = blank_records(int(counts.sum()), regular.stride, order)
-    fill(element, column.elements, table)
+    fill_in_parts(partial(fill, element, column.elements), table)
     if not padding:
         return table.data
     last = np.zeros(table.rows, np.bool_)
@@ -252,9 +250,9 @@ class Record:
             walk.numbers("u4", header - 4, pos - header)
         return pos
 
-    def fill_block(self, block: Block, column: Fields, table: Table) -> None:
+    def fill_block(self, block: Block, column: Fields, table: Table, first: int) -> None:
         for name, fixed in block.members:
-            fill(fixed, column.members[self.index[name]], table)
+            fill(fixed, column.members[self.index[name]], table, first)
 
 
 class Choice:
@@ -280,34 +278,33 @@ class Choice:
         return pos
 
 
-def fill(fixed: Fixed, column: Column, table: Table, repeats: tuple[tuple[int, int], ...] = ()) -> None:
-    """Write a column of fixed layout into a record table."""
-    if isinstance(fixed, Number):
-        assert isinstance(column, Bytes | Numbers)
-        if fixed.type == Primitive(PrimitiveKind.FLOAT128):
-            _fill_binary128(fixed, column, table, repeats)
-            return
-        values = column.data if isinstance(column, Bytes) else column.values
-        view = table.column(number_code(fixed.type), fixed.offset, repeats)
-        view[...] = values.reshape(view.shape)
-    elif isinstance(fixed, Group):
+def fill(
+    fixed: Fixed, column: Column, table: Table, first: int, repeats: tuple[tuple[int, int], ...] = ()
+) -> None:
+    """Write the rows of a column of fixed layout from ``first`` on into a record table."""
+    if isinstance(fixed, Group):
         assert isinstance(column, Fields)
         for member, inner in zip(fixed.members, column.members, strict=True):
-            fill(member, inner, table, repeats)
-    else:
+            fill(member, inner, table, first, repeats)
+    elif isinstance(fixed, Repeat):
         assert isinstance(column, Bytes | Lists)
         elements = column.elements if isinstance(column, Lists) else column
-        fill(fixed.element, elements, table, (*repeats, (fixed.type.length, fixed.stride)))
+        fill(fixed.element, elements, table, first, (*repeats, (fixed.type.length, fixed.stride)))
+    else:
+        assert isinstance(column, Bytes | Numbers)
+        values = column.data if isinstance(column, Bytes) else column.values
+        if values.ndim == 1:
+            _fill_numbers(table.column(number_code(fixed.type), fixed.offset, repeats), values, first)
+            return
+        # the words of a binary128, the low one first
+        for i in (0, 1):
+            word = values[:, i if table.order == "<" else 1 - i]
+            _fill_numbers(table.column("u8", fixed.offset + 8 * i, repeats), word, first)
 
 
-def _fill_binary128(
-    fixed: Number, column: Column, table: Table, repeats: tuple[tuple[int, int], ...]
-) -> None:
-    assert isinstance(column, Numbers)
-    words = (0, 1) if table.order == "<" else (1, 0)
-    for i, word in enumerate(words):
-        view = table.column("u8", fixed.offset + 8 * i, repeats)
-        view[...] = column.values[:, word].reshape(view.shape)
+def _fill_numbers(view: Values, values: Values, first: int) -> None:
+    start = first * (view.size // len(view))
+    view[...] = values[start : start + view.size].reshape(view.shape)
 
 
 def _member_node(rules: Rules, member: Member) -> Node:

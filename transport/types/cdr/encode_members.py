@@ -6,6 +6,7 @@ import numpy as np
 
 from ..model import (
     SCALARS,
+    Array,
     Case,
     Map,
     Member,
@@ -18,7 +19,6 @@ from ..model import (
     has_dheader,
     number_size,
 )
-from ..model import Array as ArrayType
 from .columns import Column, Fields, Maybe, Selected
 from .draft import Node, Walk
 from .lanes import I64, align
@@ -193,7 +193,7 @@ def _length_code(t: Type) -> int:
         return {1: 0, 2: 1, 4: 2, 8: 3}.get(number_size(t), _NEXTINT)
     if isinstance(t, String | WString):
         return 5
-    if isinstance(t, Sequence | ArrayType | Map) and has_dheader(t):
+    if isinstance(t, Sequence | Array | Map) and has_dheader(t):
         return 5
     if isinstance(t, Sequence):
         assert isinstance(t.element, SCALARS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from ...wire.samples import Samples
 from ..keys import key_holder, key_struct
 from ..model import Extensibility, Struct, Union, walk, without_aliases
 from .columns import struct_columns
-from .draft import Draft, Node
+from .draft import Draft, Node, fill_in_parts
 from .encode import Record, compile_aggregated
 from .lanes import I64, U8, copy_pieces
 from .layout import Block, Rules
@@ -145,7 +146,8 @@ class Encoder:
         Table(samples.data, rows, 0, size, "=").column("u4", 0)[...] = header
         if node.is_delimited:
             head.column("u4", _HEADER)[...] = block.size
-        node.fill_block(block, columns, Table(samples.data, rows, _HEADER + end - block.size, size, order))
+        table = Table(samples.data, rows, _HEADER + end - block.size, size, order)
+        fill_in_parts(partial(node.fill_block, block, columns), table)
         return samples
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from lark import Token
 
 from ..model import BitField, Bitmask, Bitset, Enum, Primitive, PrimitiveKind, resolve
@@ -12,7 +14,9 @@ from .scopes import Scope, qualified
 from .syntax import Node, first_token, identifier, names, token, tree, trees
 from .tokens import IdlError
 
-_BITSET_BITS_MAX = 64
+_BITSET_BITS_MAX: Final = 64
+#: Annotations that say nothing here, and need no note.
+_SILENT: Final = ("topic", "nested", "final", "appendable", "mutable", "extensibility")
 
 
 def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope) -> Enum:
@@ -133,7 +137,3 @@ def _holder(t: Primitive, bits: int, at: Token | None) -> PrimitiveKind:
     if bits > most:
         raise IdlError(at, f"{t.kind.value} does not hold {bits} bits: write an integer type that does")
     return t.kind
-
-
-#: Annotations of types that say nothing about columns.
-_SILENT = ("topic", "nested", "final", "appendable", "mutable", "extensibility")

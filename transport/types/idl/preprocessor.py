@@ -62,7 +62,7 @@ class _Preprocessor:
     def words(self, text: str, file: str, folder: str) -> Iterator[Word]:
         branches: list[_Branch] = []
         self.open.append(file)
-        last = ""
+        last: Word | None = None
         for each in words_of(text, file):
             active = not branches or branches[-1].active
             if each.type == END:
@@ -79,10 +79,10 @@ class _Preprocessor:
                 yield from self.comment(each, last)
             elif each in self.macros and each.type == "NAME":
                 yield from self.expanded(each, frozenset())
-                last = str(each)
+                last = each
             else:
                 yield self.counted(each)
-                last = str(each)
+                last = each
         self.open.pop()
 
     # --- conditions
@@ -187,15 +187,15 @@ class _Preprocessor:
 
     # --- comments
 
-    def comment(self, at: Word, before: str) -> Iterator[Word]:
+    def comment(self, at: Word, before: Word | None) -> Iterator[Word]:
         """``long x; //@key``: an annotation of the member that has just ended."""
         for found in _IN_COMMENT.finditer(at):
             name = found[1].lower().replace("_", "")
             if name not in _POSTFIX:
                 self.note(at, f"//@{found[1]} is ignored")
-            elif before != ";":
+            elif before != ";" or before.line != at.line:
                 raise IdlError(
-                    at, f"an annotation in a comment comes after a ';': write @{name} before the member"
+                    at, f"//@{name} comes after a ';' in the same line: write @{name} before the member"
                 )
             else:
                 yield word("POSTFIX", f"@{name}", at.file, at.line, at.column)

@@ -108,8 +108,8 @@ class _Printer:
         lines.append(f"struct {_escape(_last(t.name))}{base} {{")
         following = t.base.members[-1].id + 1 if t.base is not None and t.base.members else 0
         for member in t.own_members:
-            own_id = _id(member, following, t.autoid_hash)
-            lines.append(f"  {own_id}{_annotations(member)}{self.declaration(member.type, member.name)};")
+            words = [*_id(member, following, t.autoid_hash), *_annotations(member)]
+            lines.append(f"  {_annotated(words, self.declaration(member.type, member.name))};")
             following = member.id + 1
         return [*lines, "};"]
 
@@ -117,15 +117,14 @@ class _Printer:
         self.define(t.discriminator, t.name)
         for case in t.cases:
             self.define(case.type, t.name)
-        key = "@key " if t.key else ""
-        lines = _aggregate(t)
-        lines.append(f"union {_escape(_last(t.name))} switch ({key}{self.spelled(t.discriminator)}) {{")
-        following = 1
+        switch = _annotated(["@key"] if t.key else [], self.spelled(t.discriminator))
+        lines = [*_aggregate(t), f"union {_escape(_last(t.name))} switch ({switch}) {{"]
+        following = -1  # where they begin is not the same for all compilers
         for case in t.cases:
             labels = [f"  case {self.label(t.discriminator, label)}:" for label in case.labels]
             lines += [*labels, *(["  default:"] if case.default else [])]
-            own_id = _id(case, following, t.autoid_hash)
-            lines.append(f"    {own_id}{_annotations(case)}{self.declaration(case.type, case.name)};")
+            words = [*_id(case, following, t.autoid_hash), *_annotations(case)]
+            lines.append(f"    {_annotated(words, self.declaration(case.type, case.name))};")
             following = case.id + 1
         return [*lines, "};"]
 
@@ -158,17 +157,26 @@ class _Printer:
             word = "string" if isinstance(t, String) else "wstring"
             return f"{word}<{t.bound}>" if t.bound else word
         bound = f", {t.bound}" if isinstance(t, Sequence | Map) and t.bound else ""
-        if isinstance(t, Sequence):
-            return f"sequence<{self.spelled(t.element)}{bound}>"
-        if isinstance(t, Map):
-            return f"map<{self.spelled(t.key)}, {self.spelled(t.value)}{bound}>"
+        if isinstance(t, Sequence | Map):
+            key = f"{self.spelled(t.key)}, " if isinstance(t, Map) else ""
+            inner = f"{key}{self.spelled(t.value if isinstance(t, Map) else t.element)}{bound}"
+            # compilers take the >> after a number for a shift
+            space = " " if not bound and inner[-2:-1].isdigit() and inner.endswith(">") else ""
+            return f"{'map' if key else 'sequence'}<{inner}{space}>"
         return self.names[t]
 
     def label(self, discriminator: Type, label: int) -> str:
         t = resolve(discriminator)
         if isinstance(t, Enum):
             literal = next((name for name, value in t.literals if value == label), None)
-            return str(label) if literal is None else f"{self.names[t]}::{_escape(literal)}"
+            if literal is None:
+                return str(label)
+            # a literal's scope is that of its enum; the enum is named where two of one scope have that literal
+            scope = _scope(t)
+            others = (e for e in self.names if isinstance(e, Enum) and e != t and _scope(e) == scope)
+            if any(literal in dict(other.literals) for other in others):
+                return f"{self.names[t]}::{_escape(literal)}"
+            return f"{self.names[t].removesuffix(_escape(_last(t.name)))}{_escape(literal)}"
         value: int | str | bool = label
         if isinstance(t, Primitive) and t.kind is PrimitiveKind.BOOLEAN:
             value = bool(label)
@@ -211,15 +219,22 @@ def _aggregate(t: Struct | Union) -> list[str]:
     return [f"@{t.extensibility.value}{nested}{autoid}"]
 
 
-def _id(member: Member | Case, following: int, hashed: bool) -> str:
-    """``@id(n) `` unless that is the id it gets by itself."""
+def _annotated(words: list[str], declaration: str) -> str:
+    if words and declaration.startswith("::") and not words[-1].endswith(")"):
+        # compilers take @key ::T for an annotation named key::T
+        words[-1] += '("")' if words[-1] == "@hashid" else "(TRUE)"
+    return " ".join([*words, declaration])
+
+
+def _id(member: Member | Case, following: int, hashed: bool) -> list[str]:
+    """``@id(n)`` unless that is the id it gets by itself."""
     hashid = dict(member.notes).get("hashid")
     if hashid is not None or hashed:
         following = hash_id(str(hashid or member.name))
-    return f"@id({member.id}) " if member.id != following else ""
+    return [f"@id({member.id})"] if member.id != following else []
 
 
-def _annotations(member: Member | Case) -> str:
+def _annotations(member: Member | Case) -> list[str]:
     words = []
     if isinstance(member, Member):
         words += ["@key"] if member.key else []
@@ -232,9 +247,10 @@ def _annotations(member: Member | Case) -> str:
     for name, value in member.notes:
         if name == "hashid" and not value:
             words.append("@hashid")
-        else:
-            words.append(f"@{name}({_literal(value, String() if name in ('unit', 'hashid') else t)})")
-    return "".join(f"{word} " for word in words)
+        elif value == value:  # IDL has no words for NaN
+            of = String() if name in ("unit", "hashid") else t
+            words.append(f"@{name}({_literal(value, of)})")
+    return words
 
 
 def _of_values(t: Type) -> Type:
@@ -249,7 +265,8 @@ def _literal(value: float | str | bool, t: Type) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if not isinstance(value, str):
-        return repr(value)
+        # there is no word for infinity
+        return repr(value).replace("inf", "1e999")
     if isinstance(t, Enum):
         return _escape(value)
     quote = _LETTERS.get(t.kind.name, '"') if isinstance(t, Primitive) else '"'
@@ -268,6 +285,10 @@ def _character(character: str, quote: str) -> str:
 
 def _last(name: str) -> str:
     return name.split("::")[-1]
+
+
+def _scope(t: Enum) -> str:
+    return t.name.removesuffix(_last(t.name))
 
 
 def _escape(name: str) -> str:

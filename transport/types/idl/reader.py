@@ -28,7 +28,7 @@ from ..model import (
 from .annotations import Annotations
 from .expressions import Constant, EnumLiteral, constant_of, evaluate, spoken
 from .scopes import Meaning, Names, Scope
-from .syntax import Node, first_token, identifier, keywords, names, spelled, token, tree, trees
+from .syntax import Node, first_token, identifier, keywords, spelled, token, tree, trees
 from .tokens import IdlError, place_of
 
 Declared: TypeAlias = tuple[Token, Type]
@@ -182,6 +182,3 @@ def refuse_same_name(taken: list[str], at: Token) -> None:
             raise IdlError(at, f"two members are named {name}: rename one")
         if other.lower() == name.lower():
             raise IdlError(at, f"members {other} and {name} have the same name, for IDL: rename one")
-
-
-__all__ = ["Declared", "Reader", "Settings", "annotated", "names", "refuse_same_name"]
