@@ -124,14 +124,8 @@ class _Builder:
 
     def type(self, depth: int) -> Type:
         makers: list[Callable[[int], Type]] = [self.primitive, self.primitive, self.string]
-        if "enum" in self.features:
-            makers.append(self.enum)
-        if "bitmask" in self.features:
-            makers.append(self.bitmask)
-        if "bitset" in self.features:
-            makers.append(self.bitset)
-        if "wide" in self.features:
-            makers.append(self.wide)
+        shallow = {"enum": self.enum, "bitmask": self.bitmask, "bitset": self.bitset, "wide": self.wide}
+        makers += [maker for feature, maker in shallow.items() if feature in self.features]
         if self.made and self.sometimes(one_in=6):
             return self.draw(st.sampled_from(self.made))
         if depth > 0:

@@ -97,3 +97,5 @@ MALFORMED_REASONS_MAX: Final = 256
 MALFORMED_REASON_MAX: Final = 500
 #: How deep a content filter may be nested.
 FILTER_DEPTH_MAX: Final = 64
+#: Unknown encapsulations told apart in the reasons of one decode call.
+UNKNOWN_ENCAPSULATIONS_MAX: Final = 16

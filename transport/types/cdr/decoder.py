@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...errors import TypeDefinitionError
+from ...limits import UNKNOWN_ENCAPSULATIONS_MAX
 from ...wire.samples import Samples
 from ..keys import key_holder, key_struct
 from ..mapping import Mapping
@@ -33,8 +34,6 @@ _FORMATS: Final = {
     0x000A: (2, Extensibility.MUTABLE),  # PL_CDR2
 }
 _HEADER: Final = 4
-#: Unknown encapsulations that are told apart; a peer can send thousands.
-_UNKNOWN_MAX: Final = 16
 
 #: Codes of the reasons why samples are malformed, 0: they are not.
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -249,7 +248,7 @@ def _unknown(samples: Samples, words: Words) -> Codes:
     if samples.count:
         ids, long = _ids(samples)
         codes[slice(None) if long is None else long] = words.code("unknown encapsulation")
-        for number in np.unique(ids)[:_UNKNOWN_MAX].tolist():
+        for number in np.unique(ids)[:UNKNOWN_ENCAPSULATIONS_MAX].tolist():
             index = np.flatnonzero(ids == number)
             reason = f"unknown encapsulation 0x{number:04x}"
             codes[index if long is None else long[index]] = words.code(reason)

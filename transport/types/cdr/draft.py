@@ -106,7 +106,7 @@ class Draft(Walk):
         self._puts: list[_Numbers | _Pieces | _Records] = []
 
     def numbers(self, code: str, pos: I64, values: Values | int) -> None:
-        self._puts.append(_Numbers(self.order + code, self._lanes, self._at(pos), values))
+        self._puts.append(_Numbers(code, self._lanes, self._at(pos), values))
 
     def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
         self._puts.append(_Pieces(self._lanes, self._at(pos), counts, data(self.order)))
@@ -142,25 +142,36 @@ class Draft(Walk):
         anywhere(data, "<u4")[offsets[:-1]] = identifier << 8 | (-ends & 3) << 24
         body = offsets[:-1] + _HEADER
         for put in self._puts:
-            at = put.at + (body if put.lanes is None else body[put.lanes])
-            if isinstance(put, _Numbers):
-                anywhere(data, put.code)[at] = put.values
-            elif isinstance(put, _Pieces):
-                copy_pieces(data, at, put.data, offsets_of(put.counts)[:-1], put.counts)
+            if put.lanes is None and samples.is_uniform and bool((put.at == put.at[0]).all()):
+                start = _HEADER + int(put.at[0])
+                self._put_table(put, Table(data, samples.count, start, samples.stride, self.order))
             else:
-                self._put_records(put, samples, at)
+                self._put_anywhere(put, data, put.at + (body if put.lanes is None else body[put.lanes]))
         return samples
 
-    def _put_records(self, put: _Records, samples: Samples, at: I64) -> None:
-        if put.lanes is None and samples.is_uniform and (put.at == put.at[0]).all():
-            start = int(at[0])
-            table = Table(samples.data, samples.count, start, samples.stride, self.order)
+    def _put_table(self, put: _Numbers | _Pieces | _Records, table: Table) -> None:
+        """What lies at the same place in all samples, which are all of one size."""
+        if isinstance(put, _Numbers):
+            table.column(put.code, 0)[...] = put.values
+        elif isinstance(put, _Records):
             fill_in_parts(put.fill, table)
-            return
-        table = blank_records(len(at), put.size, self.order)
-        fill_in_parts(put.fill, table)
-        kind = f"V{put.size}"
-        anywhere(samples.data, kind)[at] = table.data.view(kind)
+        elif (put.counts == put.counts[0]).all():
+            if size := int(put.counts[0]):
+                strided = np.ndarray((table.rows,), f"V{size}", table.data, table.start, (table.stride,))
+                strided[...] = put.data.view(f"V{size}")
+        else:
+            self._put_anywhere(put, table.data, table.start + table.stride * np.arange(table.rows))
+
+    def _put_anywhere(self, put: _Numbers | _Pieces | _Records, data: U8, at: I64) -> None:
+        if isinstance(put, _Numbers):
+            anywhere(data, self.order + put.code)[at] = put.values
+        elif isinstance(put, _Pieces):
+            copy_pieces(data, at, put.data, offsets_of(put.counts)[:-1], put.counts)
+        else:
+            table = blank_records(len(at), put.size, self.order)
+            fill_in_parts(put.fill, table)
+            kind = f"V{put.size}"
+            anywhere(data, kind)[at] = table.data.view(kind)
 
     def _memory(self, offsets: I64) -> U8:
         """Memory that is zero where nothing is put: paddings and NULs need no care then. Long pieces are left

@@ -42,6 +42,8 @@ def parse_idl(
     try:
         words = preprocess(text, file, include, definitions.note)
         definitions.read(syntax_tree(words), Settings(extensibility))
+    except IdlError as error:
+        raise TypeDefinitionError(str(error)) from None
     except RecursionError:
         raise TypeDefinitionError(f"{file}: nested too deeply") from None
     return definitions.types

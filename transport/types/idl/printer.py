@@ -91,6 +91,7 @@ class _Printer:
         self.emit(name, named, [f"typedef {self.declaration(t, _last(name))};"])
 
     def emit(self, name: str, t: Type, body: list[str]) -> None:
+        # without :: a compiler takes the name for one of the scope that it is used in
         self.names[t] = "::" + "::".join(_escape(part) for part in name.split("::"))
         modules = name.split("::")[:-1]
         for depth, module in enumerate(modules):
