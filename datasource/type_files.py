@@ -7,13 +7,15 @@ import logging
 from pathlib import Path
 from typing import Final, cast
 
-from ..transport.errors import OptionError, TypeDefinitionError
+from ..transport.errors import OptionError
 from ..transport.types.model import Extensibility, Struct
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 #: Suffixes of ROS 2 interface definitions; all else is IDL.
 _ROS_SUFFIXES: Final = (".msg", ".srv", ".action")
+#: ROS 2 has its IDL in <package>/msg/, and includes it by <package>/msg/<Name>.idl.
+_INCLUDE_LEVELS: Final = 3
 
 
 def struct_of_file(file: str, wanted: str | None, extensibility: Extensibility) -> Struct:
@@ -49,7 +51,7 @@ def structs_of_idl(path: Path, extensibility: Extensibility) -> dict[str, Struct
         _read(path),
         str(path),
         extensibility=extensibility,
-        include=lambda name: _read_included(path.parent / name),
+        include=lambda name: _included(path.parent, name),
         notes=notes,
     )
     for note in notes:
@@ -79,11 +81,12 @@ def _read(path: Path) -> str:
         raise OptionError("type.file", str(path), f"cannot be read: {error}") from None
 
 
-def _read_included(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TypeDefinitionError(f"#include {path.name}: cannot be read: {error}") from None
+def _included(folder: Path, name: str) -> str:
+    """What is included by a path from here; or, as in ROS 2's trees, from a folder above this one."""
+    for root in (folder, *list(folder.resolve().parents)[:_INCLUDE_LEVELS]):
+        if (root / name).is_file():
+            return (root / name).read_text(encoding="utf-8")
+    raise FileNotFoundError(f"there is no such file in {folder} or {_INCLUDE_LEVELS} levels above")
 
 
 def _find_file(name: str) -> Path:

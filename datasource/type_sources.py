@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..transport.errors import OptionError, UnknownTypeError
+from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
 from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.types.model import Extensibility, Struct
 from .options import Payload, Settings
@@ -78,4 +78,17 @@ def discovered_type(settings: Settings) -> TopicType:
         raise OptionError(option, settings.type, str(error)) from None
     finally:
         node.close()
+    if found.struct is not None:
+        _check_printable(found.struct)
     return TopicType(found.type_name, found.keyed, found.struct)
+
+
+def _check_printable(struct: Struct) -> None:
+    """Receivers get types as IDL, and neither it nor Spark tells names apart by case."""
+    from ..transport.types.idl.parser import parse_idl
+    from ..transport.types.idl.printer import print_idl
+
+    try:
+        parse_idl(print_idl(struct), struct.name)
+    except TypeDefinitionError as error:
+        raise OptionError("payload", "cdr", f"IDL cannot say the topic's type: {error}; use binary") from None

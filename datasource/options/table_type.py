@@ -54,7 +54,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.WORD,
         "jazzy",
         "Whose definition of a ROS 2 message `type` means.",
-        choices=("jazzy", "iron", "humble", "galactic", "foxy", "kilted"),
+        choices=("dashing", "eloquent", "foxy", "galactic", "humble", "iron", "jazzy", "kilted", "lyrical"),
     ),
     OptionSpec(
         "type.discovery_timeout",

@@ -217,7 +217,9 @@ class TestMeaning:
             write(type__file="x.idl", type__extensibility="final").type_extensibility is Extensibility.FINAL
         )
         assert "give type.file" in str(refusal(type__extensibility="final"))
-        assert "one of auto, appendable, final" in str(refusal(type__file="x.idl", type__extensibility="mutable"))
+        assert "one of auto, appendable, final" in str(
+            refusal(type__file="x.idl", type__extensibility="mutable")
+        )
 
     def test_binary_has_its_metadata(self):
         assert "has these columns already" in str(refusal(payload="binary", metadata="true"))

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from ..errors import TypeDefinitionError
 from ..structure import Guid
 from ..types.idl.printer import print_idl
 from ..types.model import Struct
@@ -33,12 +34,22 @@ class WriterTypes:
             return
         self._known.add(writer)
         struct = self._type_of(writer)
-        if struct is not None:
-            line = json.dumps(
-                {"writer": writer.to_bytes().hex(), "type": struct.name, "idl": print_idl(struct)}
-            )
+        if struct is not None and (idl := _idl_of(struct)) is not None:
+            line = json.dumps({"writer": writer.to_bytes().hex(), "type": struct.name, "idl": idl})
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
+
+
+def _idl_of(struct: Struct) -> str | None:
+    """None: a peer told names that IDL does not have, or that differ by case alone."""
+    from ..types.idl.parser import parse_idl  # most tasks need no parser
+
+    idl = print_idl(struct)
+    try:
+        parse_idl(idl)
+    except TypeDefinitionError:
+        return None
+    return idl
 
 
 def read_writer_types(directory: Path) -> dict[Guid, Struct]:

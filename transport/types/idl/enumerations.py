@@ -6,7 +6,8 @@ from typing import Final
 
 from lark import Token
 
-from ..model import BitField, Bitmask, Bitset, Enum, Primitive, PrimitiveKind, resolve
+from ..model import BitField, Bitmask, Bitset, Enum, Extensibility, Primitive, PrimitiveKind, resolve
+from .aggregates import extensibility_of
 from .annotations import Annotations
 from .expressions import RANGES, EnumLiteral
 from .reader import Reader, refuse_same_name
@@ -22,6 +23,7 @@ _SILENT: Final = ("topic", "nested", "final", "appendable", "mutable", "extensib
 def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope) -> Enum:
     """An enum; its literals are declared beside it (IDL 4.2 §7.5.2)."""
     annotations.ignore_but("bit_bound", *_SILENT)
+    extensibility = extensibility_of(annotations, token(node.children[0]), Extensibility.FINAL)
     own_name = identifier(token(node.children[0]))
     name = qualified(scope, own_name)
     bit_bound = annotations.integer("bit_bound", 1, 32) or 32
@@ -43,7 +45,7 @@ def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope
         literals.append((identifier(at), value))
         for place in (scope, (*scope, own_name)):
             reader.names.declare(place, at, EnumLiteral(value, identifier(at), name))
-    return Enum(name, tuple(literals), bit_bound, default)
+    return Enum(name, tuple(literals), bit_bound, default, extensibility)
 
 
 def _value(

@@ -12,6 +12,7 @@ from ..model import (
     Bitset,
     Case,
     Enum,
+    Extensibility,
     Map,
     Member,
     Primitive,
@@ -191,6 +192,7 @@ class _Printer:
 
 def _enum(t: Enum) -> list[str]:
     lines = [f"@bit_bound({t.bit_bound})"] if t.bit_bound != 32 else []
+    lines += [f"@{t.extensibility.value}"] if t.extensibility is not Extensibility.FINAL else []
     lines.append(f"enum {_escape(_last(t.name))} {{")
     following = 0
     for i, (literal, value) in enumerate(t.literals):
