@@ -23,8 +23,8 @@ from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.types.model import Struct
 from ..transport.wire.samples import U8, Samples
 from .options import OnNoReader, Settings, default_log_dir
+from .participants import node_config
 from .publisher_counters import PublisherCounters
-from .receiving import node_config
 from .reports import record_errors
 from .schema import TopicPlan
 

@@ -17,13 +17,13 @@ from ..transport.errors import LogLostError, OptionError, RtpsError
 from ..transport.log.frame import Cursor
 from ..transport.log.segment import LOCK
 from ..transport.log.stream_log import StreamLog
-from ..transport.net.node import NodeConfig
 from ..transport.qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.types.idl.printer import print_idl
 from .options import Payload, Settings, default_log_dir
+from .participants import node_config
 from .schema import TopicPlan
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -48,22 +48,6 @@ class Receiver(Protocol):
 
 
 StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
-
-
-def node_config(settings: Settings) -> NodeConfig:
-    """The participant of a source or a sink."""
-    return NodeConfig(
-        domain=settings.domain,
-        interface=settings.interface,
-        peers=settings.peers,
-        participant_name=settings.participant_name,
-        multicast=settings.multicast,
-        lease_duration=settings.participant_lease_duration,
-        receive_buffer=settings.receive_buffer,
-        mtu=settings.mtu,
-        message_size_max=settings.message_size_max,
-        ipc=settings.ipc,
-    )
 
 
 def _tells_instances(qos: Qos, plan: TopicPlan) -> bool:

@@ -58,12 +58,10 @@ def discovered_type(settings: Settings) -> TopicType:
     """
     from ..transport.net.node import Node
     from ..transport.net.topic_types import await_type
-    from .receiving import node_config
+    from .participants import node_config
 
     patience = settings.type_discovery_timeout
-    node = Node(
-        replace(node_config(settings), resolve_types=True, participant_name=settings.participant_name)
-    )
+    node = Node(replace(node_config(settings), resolve_types=True))
     node.start()
     try:
         found = await_type(

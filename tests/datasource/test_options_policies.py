@@ -14,6 +14,7 @@ from spark_rtps.datasource.options.policies import (
     FLOW_CONTROL_FIELDS,
     FLOW_FIELDS,
     READER_FIELDS,
+    TYPE_CONSISTENCY_FIELDS,
     WRITER_FIELDS,
 )
 from spark_rtps.datasource.options.table import OPTIONS
@@ -37,6 +38,8 @@ from spark_rtps.transport.qos import (
     HistoryKind,
     PresentationScope,
     Qos,
+    TypeConsistency,
+    TypeConsistencyKind,
 )
 
 #: What a reader does by itself: no options.
@@ -270,3 +273,18 @@ def _room(field: str) -> dict[str, str]:
         "min_nack_response_delay": {"reliable_writer.max_nack_response_delay": "1s"},
         "min_heartbeat_response_delay": {"reliable_reader.max_heartbeat_response_delay": "1s"},
     }.get(field, {})
+
+
+def test_type_consistency() -> None:
+    assert read().qos.type_consistency == TypeConsistency()
+    given = {
+        "type_consistency__kind": "DISALLOW_TYPE_COERCION",
+        "type_consistency__ignore_sequence_bounds": "false",
+        "type_consistency__ignore_string_bounds": "false",
+        "type_consistency__ignore_member_names": "true",
+        "type_consistency__prevent_type_widening": "true",
+        "type_consistency__force_type_validation": "true",
+    }
+    assert set(TYPE_CONSISTENCY_FIELDS.values()) == {key.replace("__", ".") for key in given}
+    disallow = TypeConsistencyKind.DISALLOW_TYPE_COERCION
+    assert read(**given).qos.type_consistency == TypeConsistency(disallow, False, False, True, True, True)
