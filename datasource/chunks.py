@@ -19,6 +19,10 @@ from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY, SAMPLE_INDEX, 
 #: A chunk is closed when it has so many samples or bytes: Spark pays 12 µs a batch, big ones miss the caches.
 ROWS: Final = 32_768
 BYTES: Final = 8 << 20
+#: Samples of so many bytes on average are big: they miss the caches anyway, and it is calls that cost.
+BIG: Final = 64 << 10
+#: The C library gives blocks of 32 MiB and more back at once, and new pages halve the speed: one sample less.
+BIG_BYTES: Final = 28 << 20
 _ENCAPSULATION_BYTES: Final = 4
 _ZEROS: Final = np.zeros(3, np.uint8)
 
@@ -98,16 +102,23 @@ class Chunk:
         return None if mask.all() else mask
 
 
-def chunks(frames: Iterable[Frame], *, rows: int = ROWS, nbytes: int = BYTES) -> Iterator[Chunk]:
-    """Gather frames; a frame longer than twice ``rows`` is cut."""
+def chunks(
+    frames: Iterable[Frame], *, rows: int = ROWS, nbytes: int = BYTES, big_bytes: int = BIG_BYTES
+) -> Iterator[Chunk]:
+    """Gather frames; a frame longer than twice ``rows`` is cut. Big samples are of one segment of the log."""
     held: list[Frame] = []
     held_rows = held_bytes = 0
     for whole in frames:
         for frame in (whole,) if whole.run.count <= 2 * rows else _cut(whole, rows):
+            data = frame.run.data
+            if held_bytes > held_rows * BIG and data.base is not held[-1].run.data.base:
+                yield gather(held)
+                held, held_rows, held_bytes = [], 0, 0
             held.append(frame)
             held_rows += frame.run.count
-            held_bytes += frame.run.data.nbytes
-            if held_rows >= rows or held_bytes >= nbytes:
+            held_bytes += data.nbytes
+            enough = big_bytes if held_bytes > held_rows * BIG else nbytes
+            if held_rows >= rows or held_bytes >= enough:
                 yield gather(held)
                 held, held_rows, held_bytes = [], 0, 0
     if held:
@@ -115,10 +126,12 @@ def chunks(frames: Iterable[Frame], *, rows: int = ROWS, nbytes: int = BYTES) ->
 
 
 def gather(frames: list[Frame]) -> Chunk:
-    """One chunk of all frames: without a copy if there is one, else with one."""
+    """One chunk of all frames: without a copy if there is one or their samples are big, else with one."""
     if len(frames) == 1:
         return Chunk(frames, frames[0].run.samples())
     runs = [f.run for f in frames]
+    if (spanned := _span(frames, runs)) is not None:
+        return spanned
     first, size = runs[0], runs[0].payload_length
     if not first.stride and all(r.index is not None for r in runs):
         return _gather_indexed(frames, runs)
@@ -138,6 +151,31 @@ def gather(frames: list[Frame]) -> Chunk:
     if all(r.stride and r.payload_length == size for r in runs):
         return Chunk(frames, _pack([r.samples() for r in runs], size))
     return Chunk(frames, _concatenate([r.samples() for r in runs]))
+
+
+def _span(frames: list[Frame], runs: list[Run]) -> Chunk | None:
+    """Big samples as they lie: in one view, from the first to the last, of the segment that all of them view.
+
+    It keeps the segment mapped, trimmed or not.
+    """
+    nbytes = [r.data.nbytes for r in runs]
+    segment = runs[0].data.base
+    if sum(nbytes) <= sum(r.count for r in runs) * BIG:
+        return None
+    if not isinstance(segment, np.ndarray) or segment.dtype != np.uint8 or not segment.flags.c_contiguous:
+        return None
+    if any(r.data.base is not segment for r in runs):
+        return None
+    starts = np.array([r.data.ctypes.data for r in runs], np.int64) - segment.ctypes.data
+    low, high = int(starts.min()), int((starts + np.array(nbytes)).max())
+    if ((starts - low) & 3).any():
+        return None
+    parts = [r.samples() for r in runs]
+    offsets = np.concatenate([p.all_offsets() + at for p, at in zip(parts, starts - low, strict=True)])
+    lengths = np.concatenate([p.all_lengths() for p in parts])
+    index = [r.index for r in runs if r.index is not None]
+    known = np.concatenate(index) if len(index) == len(runs) else None
+    return Chunk(frames, Samples.ragged(segment.reshape(-1)[low:high], offsets, lengths), known)
 
 
 def _gather_indexed(frames: list[Frame], runs: list[Run]) -> Chunk:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..transport.structure import Guid
-from ..transport.types.cdr.lanes import gather_bytes
+from ..transport.types.cdr.lanes import gather_bytes, offsets_of
+from ..transport.types.cdr.values import binary_array, constant_offsets
 from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, NO_TIMESTAMP, UNREGISTERED, Samples
 from .chunks import Chunk
 
@@ -34,19 +35,12 @@ NOT_ALIVE_NO_WRITERS: Final = "NOT_ALIVE_NO_WRITERS"
 
 def payloads(samples: Samples) -> pa.BinaryArray:
     """The payloads as binary values, encapsulation header included; one copy."""
-    n = samples.count
     if samples.is_uniform:
         data = np.ascontiguousarray(samples.rows()).reshape(-1)
-        offsets = samples.size * np.arange(n + 1, dtype=np.int64)
-    else:
-        lengths = samples.all_lengths()
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        data = gather_bytes(samples.data, samples.all_offsets(), lengths)
-    return pa.Array.from_buffers(
-        pa.binary(),
-        n,
-        [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))],
-    )
+        return binary_array(data, constant_offsets(samples.count, samples.size), pa.binary())
+    lengths = samples.all_lengths()
+    data = gather_bytes(samples.data, samples.all_offsets(), lengths)
+    return binary_array(data, offsets_of(lengths), pa.binary())
 
 
 def encapsulations(samples: Samples) -> pa.Array:

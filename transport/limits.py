@@ -99,3 +99,6 @@ MALFORMED_REASON_MAX: Final = 500
 FILTER_DEPTH_MAX: Final = 64
 #: Unknown encapsulations told apart in the reasons of one decode call.
 UNKNOWN_ENCAPSULATIONS_MAX: Final = 16
+#: Leaves of the elements of one sample's lists, beside some for each of its bytes: absent members take none of them.
+LIST_LEAVES_MAX: Final = 1 << 22
+LIST_LEAVES_PER_BYTE_MAX: Final = 8

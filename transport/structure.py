@@ -71,6 +71,11 @@ def is_writer(entity: bytes) -> bool:
     return (entity[3] & 0x3F) in (KIND_WRITER_WITH_KEY, KIND_WRITER_NO_KEY)
 
 
+def is_keyed(entity: bytes) -> bool:
+    """Whether an entity id belongs to an endpoint whose type has a key."""
+    return (entity[3] & 0x3F) in (KIND_WRITER_WITH_KEY, KIND_READER_WITH_KEY)
+
+
 LOCATOR_KIND_UDPV4: Final = 1
 LOCATOR_KIND_UDPV6: Final = 2
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
-from spark_rtps.datasource.chunks import BYTES, ROWS
+from spark_rtps.datasource.chunks import BIG, BIG_BYTES, BYTES, ROWS
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
@@ -184,7 +184,8 @@ def _measured(shape: Shape) -> dict[str, Any]:
     ours = Codec(shape.struct)
     representation = DataRepresentation.XCDR2 if shape.version == 2 else DataRepresentation.XCDR1
     size = len(ours.encode(_batch(ours, shape, 1), representation=representation).payload(0))
-    count = max(2, min(ROWS, BYTES // size))
+    # as many as a chunk ends with: the one that goes beyond is in it
+    count = min(ROWS, -(-(BIG_BYTES if size > BIG else BYTES) // size))
     batch = _batch(ours, shape, count)
     encoded = ours.encode(batch, representation=representation)
     ragged, uniform, total = _as_logged(encoded)

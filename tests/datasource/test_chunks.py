@@ -1,5 +1,6 @@
 """Chunks: frames gathered without losing, doubling or reordering a sample."""
 
+import gc
 from itertools import pairwise
 
 import numpy as np
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 from stream_logs import NOTE, OTHER, POINT, WRITER, encoded, notes, points, run_of, write_log
 
-from spark_rtps.datasource.chunks import chunks, gather
+from spark_rtps.datasource.chunks import Chunk, chunks, gather
 from spark_rtps.transport.log.frame import Cursor, Frame
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.types.cdr.codec import Codec
@@ -103,3 +104,66 @@ def test_data_or_not():
     mask = gather([frame(data), frame(key), frame(nothing)]).has_data()
     assert mask is not None
     assert mask.tolist() == [True, True, False, False]
+
+
+def big_runs(count: int, size: int = 100_001) -> list[Run]:
+    return [Run.single(WRITER, i + 1, np.full(size + i, i, np.uint8)) for i in range(count)]
+
+
+def payloads_of(parts: list[Chunk]) -> list[bytes]:
+    return [bytes(c.samples.payload(i)) for c in parts for i in range(c.count)]
+
+
+def test_big_samples_are_taken_as_they_lie(tmp_path):
+    runs = big_runs(5)
+    end = write_log(tmp_path, runs)
+    (chunk,) = chunks(LogView(tmp_path).frames(Cursor(0), end))
+    assert all(np.shares_memory(chunk.samples.data, f.run.data) for f in chunk.frames)
+    assert (chunk.samples.all_offsets() % 4 == 0).all()
+    assert payloads_of([chunk]) == [r.data.tobytes() for r in runs]
+    assert chunk.sequence_numbers().tolist() == [1, 2, 3, 4, 5]
+    assert chunk.flags().tolist() == [0] * 5
+
+
+def test_big_samples_of_equal_size_and_others_between_are_taken_as_they_lie(tmp_path):
+    blob = np.arange(2 * 80_000, dtype=np.int64).astype(np.uint8)
+    uniform = Run(WRITER, 1, 2, blob, stride=80_000, payload_offset=24, payload_length=79_000)
+    nothing = Run.single(WRITER, 3, np.zeros(0, np.uint8), flags=DISPOSED)
+    last = Run.single(WRITER, 4, np.full(150_001, 9, np.uint8))
+    end = write_log(tmp_path, [uniform, nothing, last])
+    (chunk,) = chunks(LogView(tmp_path).frames(Cursor(0, 1), end))
+    assert all(np.shares_memory(chunk.samples.data, f.run.data) for f in chunk.frames if f.run.nbytes)
+    assert payloads_of([chunk]) == [blob[80_024:159_024].tobytes(), b"", last.data.tobytes()]
+    assert chunk.has_data().tolist() == [True, False, True]
+    assert chunk.flags().tolist() == [0, DISPOSED, 0]
+
+
+def test_chunks_of_big_samples_hold_more_bytes(tmp_path):
+    end = write_log(tmp_path, big_runs(9))
+    parts = list(chunks(LogView(tmp_path).frames(Cursor(0), end), nbytes=150_000, big_bytes=400_000))
+    assert [c.count for c in parts] == [4, 4, 1]
+
+
+def test_chunks_of_big_samples_end_with_the_segment(tmp_path):
+    runs = big_runs(20)
+    end = write_log(tmp_path, runs)
+    frames = list(LogView(tmp_path).frames(Cursor(0), end))
+    parts = list(chunks(frames))
+    assert len(parts) == len({id(f.run.data.base) for f in frames}) > 1
+    assert payloads_of(parts) == [r.data.tobytes() for r in runs]
+    # of both segments at once, they are copied
+    assert payloads_of([gather(frames)]) == payloads_of(parts)
+
+
+def test_big_samples_outlive_their_segment(tmp_path):
+    runs = big_runs(20)
+    end = write_log(tmp_path, runs)
+    view = LogView(tmp_path)
+    parts = list(chunks(view.frames(Cursor(0), end)))
+    del view
+    for chunk in parts:
+        del chunk.frames[:]
+    for file in tmp_path.glob("*"):
+        file.unlink()
+    gc.collect()
+    assert payloads_of(parts) == [r.data.tobytes() for r in runs]

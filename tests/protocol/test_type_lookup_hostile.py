@@ -178,7 +178,7 @@ def test_a_type_that_explodes(scene: EvilTypes) -> None:
 
 def test_who_is_asked_and_vanishes(scene: EvilTypes) -> None:
     guid = scene.announce_type(9, objects("Rich").information)
-    assert scene.one._lookup.is_pending(guid)
+    assert scene.one._lookup.known(guid) is None
     scene.network.run(20 * SECOND)  # its lease is endless, but it is not heard of any more
     assert scene.one.type_failure(guid) is not None
     writer = scene.one._types.request_writer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct as struct_module
+import zlib
 from collections import Counter
 from dataclasses import replace
 
@@ -67,7 +69,7 @@ class Scene:
 def test_root_first_then_what_it_refers_to() -> None:
     scene = Scene(1)
     scene.watch(1)
-    assert scene.lookup.is_pending(guid(1))
+    assert scene.lookup.known(guid(1)) is None
     asked = []
     while questions := scene.questions():
         (question,) = questions
@@ -195,7 +197,7 @@ def test_who_has_only_the_minimal_type() -> None:
     minimal = {identifier: data for identifier, data in RICH.objects.items() if identifier[0] == 0xF1}
     scene = Scene(1)
     scene.watch(1)
-    while scene.lookup.is_pending(guid(1)):
+    while scene.lookup.known(guid(1)) is None:
         while questions := scene.questions():
             scene.answer(questions[0], minimal)
         if (timer := scene.lookup.get_timer()) is not None:
@@ -238,8 +240,18 @@ def test_a_type_in_the_announcement_itself(monkeypatch: pytest.MonkeyPatch) -> N
     assert scene.lookup.known(guid(2)) == KnownType(struct("Rich"))
     assert scene.questions() == []
     scene.lookup.watch(replace(endpoint(1, SHY), type_object_v1=v1), now=scene.now)
-    assert scene.lookup.is_pending(guid(1))
+    assert scene.lookup.known(guid(1)) is None
     assert len(scene.questions()) == 1
+
+
+def test_a_compressed_type_counts_as_what_it_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type_lookup, "RESOLVED_BYTES_MAX", 5_000)
+    packed = zlib.compress(bytes(10_000))
+    v1 = TypeObjectV1(struct_module.pack("<3I", 1, 10_000, len(packed)) + packed, True, True)
+    scene = Scene(1)
+    scene.lookup.watch(replace(endpoint(3, None), type_object_v1=v1), now=scene.now)
+    assert scene.lookup.known(guid(3)) == "there are too many types"
+    assert scene.drops[DropReason.OVER_LIMIT] == 1
 
 
 # --- hostile answers ------------------------------------------------------------------------------
@@ -252,7 +264,7 @@ def test_an_object_that_is_not_what_it_is_said_to_be() -> None:
     wrong = next(data for identifier, data in RICH.objects.items() if identifier != ROOT)
     scene.answer(question, {ROOT: wrong})
     assert scene.drops[DropReason.BAD_PARAMETER] == 1
-    assert scene.lookup.is_pending(guid(1))
+    assert scene.lookup.known(guid(1)) is None
     scene.pass_time()
     assert isinstance(scene.lookup.known(guid(1)), str)
     assert len(scene.library) == 0
@@ -265,7 +277,7 @@ def test_an_object_that_is_none(data: bytes) -> None:
     (question,) = scene.questions()
     scene.answer(question, {ROOT: data})
     assert sum(scene.drops.values()) == 1
-    assert scene.lookup.is_pending(guid(1))
+    assert scene.lookup.known(guid(1)) is None
 
 
 def test_what_nobody_asked_for_is_not_kept() -> None:
@@ -371,7 +383,7 @@ def test_another_announcement_is_another_type() -> None:
         scene.answer(questions[0])
     wide = objects("Wide")
     scene.watch(1, wide.information)
-    assert scene.lookup.is_pending(guid(1))
+    assert scene.lookup.known(guid(1)) is None
     while questions := scene.questions():
         scene.answer(questions[0], dict(wide.objects))
     assert scene.lookup.known(guid(1)) == KnownType(struct("Wide"))

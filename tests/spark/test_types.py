@@ -87,6 +87,14 @@ class TestDiscovery:
             write(cyclone, topic, [{"plant": "p", "number": 1, "weight": 0.5}])
             assert wait_for_rows(spark, query, 1).first().encapsulation == "CDR_LE"
 
+    def test_a_batch_read(self, spark, cyclone, topic, log_dir):
+        cyclone.writer(topic, cyclone_types.Part, transient_local=True)
+        rows = [{"plant": "p", "number": i, "weight": i / 2} for i in range(3)]
+        cyclone.write(topic, rows)
+        options = {**NETWORK, "log.dir": log_dir, "startingOffsets": "earliest", "read.max_rows": 3}
+        reader = spark.read.format("rtps").options(**{k: str(v) for k, v in options.items()})
+        assert sorted(as_dicts(reader.load(topic)), key=lambda row: row["number"]) == rows
+
     def test_nobody_tells(self, spark, cyclone, topic, log_dir):
         cyclone.writer(f"{topic}_other", cyclone_types.Part)
         with pytest.raises(PySparkException) as caught:

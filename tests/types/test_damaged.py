@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
+from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import struct_from_arrow
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
@@ -172,3 +175,53 @@ def test_names_of_structs_are_unique() -> None:
     b = a.members[0].type
     assert isinstance(b, Struct)
     assert len({found.name, a.name, b.name, a_b.name}) == 4
+
+
+def wide(kind: str, members: int) -> Codec:
+    fields = " ".join(f"long m{i};" for i in range(members))
+    return codec(f"@{kind} struct E {{ {fields} }}; @final struct S {{ sequence<E> e; sequence<E> f; }};")
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Bytes that NumPy and Arrow held at most."""
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    work()
+    held = tracemalloc.get_traced_memory()[1] + pa.total_allocated_bytes() - before
+    tracemalloc.stop()
+    return held
+
+
+@pytest.mark.parametrize("kind", ["mutable", "appendable"])
+def test_absent_members_are_limited(kind: str) -> None:
+    c, n = wide(kind, 1000), 100_000
+    long = PLAIN2 + u4(4 + 4 * n, n, *[0] * n) + u4(4, 0)
+    short = PLAIN2 + u4(8, 1, 0) + u4(4, 0)
+    found = []
+
+    def decode() -> None:
+        found.append(c.decode(samples(short, long, short)))
+
+    assert peak_of(decode) < 400 << 20
+    assert found[0].malformed is not None and found[0].malformed.tolist() == [False, True, False]
+    assert found[0].reason(1) == "more absent members than its size allows"
+    assert found[0].batch["e"][0][0].as_py() == dict.fromkeys(f"m{i}" for i in range(1000))
+
+
+def test_absent_members_of_all_lists_of_a_sample_are_limited() -> None:
+    c, n = wide("appendable", 1000), 2_500
+    one, none = u4(4 + 4 * n, n, *[0] * n), u4(4, 0)
+    payloads = [PLAIN2 + one + none, PLAIN2 + one + one, PLAIN2 + none + one]
+    assert malformed(c, *payloads) == [False, True, False]
+
+
+@pytest.mark.parametrize("kind", ["mutable", "appendable"])
+def test_elements_of_an_older_writer_pass(kind: str) -> None:
+    older, newer, n = wide(kind, 2), wide(kind, 200), 5_000
+    rows = [{"e": [{"m0": i, "m1": -i} for i in range(n)], "f": []}] * 2
+    batch = pa.RecordBatch.from_pylist(rows, schema=older.arrow_schema)
+    decoded = newer.decode(older.encode(batch, representation=DataRepresentation.XCDR2))
+    assert decoded.malformed is None
+    read = decoded.batch["e"].values.field("m0")
+    assert read.to_pylist() == list(range(n)) * 2
+    assert decoded.batch["e"].values.field("m199").null_count == 2 * n

@@ -43,9 +43,13 @@ from spark_rtps.transport.types.xtypes.information import (
 )
 from spark_rtps.transport.types.xtypes.type_identifiers import (
     EK_COMPLETE,
+    TI_PLAIN_SEQUENCE_SMALL,
     TI_STRONGLY_CONNECTED_COMPONENT,
+    TK_ALIAS,
     TK_BITSET,
     TK_STRUCTURE,
+    PlainCollectionHeader,
+    SmallSequence,
     StronglyConnectedComponentId,
     TypeIdentifier,
     TypeObjectHashId,
@@ -250,6 +254,25 @@ def test_deep_chain() -> None:
         read(doubled(LONG, TYPE_DEPTH_MAX - 1, one_member))
     with pytest.raises(TypeDefinitionError, match="too many parts"):
         read(doubled(LONG, TYPE_DEPTH_MAX + 20, one_member))
+
+
+def test_deep_identifiers_in_a_deep_chain() -> None:
+    """Neither is too deep by itself; together they would be at the end of Python's stack."""
+    objects: dict[bytes, bytes] = {}
+    identifier = TypeIdentifier(0x04)
+    for i in range(TYPE_DEPTH_MAX - 4):
+        for _ in range(TYPE_DEPTH_MAX - 8):
+            sequence = SmallSequence(PlainCollectionHeader(EK_COMPLETE, 1), 0, identifier)
+            identifier = TypeIdentifier(TI_PLAIN_SEQUENCE_SMALL, sequence)
+        header = x.TypeHeader(x.CompleteTypeDetail(None, None, f"A{i}"))
+        body = x.AliasBody(x.CommonAliasBody(0, identifier), x.CompleteElementDetail())
+        described = x.CompleteTypeObject(TK_ALIAS, x.AliasType(0, header, body))
+        raw = encode(x.TypeObject, x.TypeObject(EK_COMPLETE, described))
+        key = identifier_of(raw)
+        objects[key] = raw
+        identifier = TypeIdentifier(key[0], key[1:])
+    with pytest.raises(TypeDefinitionError, match="too many parts"):
+        struct_of(identifier.to_bytes(), objects)
 
 
 def test_inheritance_costs_what_it_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Final
 from ..errors import UnknownTypeError
 from ..protocol.participant import RemoteEndpoint
 from ..qos import TypeConsistency
-from ..structure import KIND_READER_WITH_KEY, KIND_WRITER_WITH_KEY
+from ..structure import is_keyed
 from ..types.model import Struct
 from ..types.xtypes.assignability import incompatibilities_of_types
 from .node import Node
@@ -37,7 +38,7 @@ class TopicType:
 
     @property
     def keyed(self) -> bool:
-        return self.endpoint.guid.entity[3] & 0x3F in (KIND_WRITER_WITH_KEY, KIND_READER_WITH_KEY)
+        return is_keyed(self.endpoint.guid.entity)
 
 
 def types_of(node: Node, topic: str) -> list[TopicType]:
@@ -128,7 +129,9 @@ def _nothing(node: Node, topic: str, type_name: str | None, seen: list[TopicType
     if here:
         listed = ", ".join(map(repr, here[:_NAMES_MAX]))
         return f"topic {topic!r} of domain {domain} has no type {type_name!r}; its types are {listed}"
-    topics = sorted({f"{e.topic!r} ({e.type_name})" for e in endpoints if e.kind == "writer"})
+    written = {e.topic: e.type_name for e in endpoints if e.kind == "writer"}
+    near = sorted(written, key=lambda name: (-difflib.SequenceMatcher(None, topic, name).ratio(), name))
+    topics = [f"{name!r} ({written[name]})" for name in near]
     more = f" and {len(topics) - _NAMES_MAX} more" if len(topics) > _NAMES_MAX else ""
     there = (
         f"topics written there: {', '.join(topics[:_NAMES_MAX])}{more}"

@@ -44,7 +44,6 @@ from .model import (
     Alias,
     Array,
     Bitmask,
-    Bitset,
     Enum,
     Map,
     Member,
@@ -54,8 +53,8 @@ from .model import (
     String,
     Struct,
     Type,
-    Union,
     WString,
+    fields_of,
     is_bytes,
     resolve,
 )
@@ -95,8 +94,6 @@ def arrow_type(t: Type, mapping: Mapping = DEFAULT_MAPPING) -> pa.DataType:
         return pa.string() if mapping.enums == "string" else pa.int32()
     if isinstance(t, Bitmask):
         return pa.list_(pa.string()) if mapping.bitmasks == "array" else pa.int64()
-    if isinstance(t, Bitset):
-        return pa.struct([pa.field(f.name, arrow_type(Primitive(f.kind), mapping)) for f in t.fields])
     if isinstance(t, Sequence):
         return pa.binary() if is_bytes(t.element) else pa.list_(arrow_type(t.element, mapping))
     if isinstance(t, Array):
@@ -108,13 +105,9 @@ def arrow_type(t: Type, mapping: Mapping = DEFAULT_MAPPING) -> pa.DataType:
         return pa.map_(arrow_type(t.key, mapping), arrow_type(t.value, mapping))
     if isinstance(t, Alias):
         return arrow_type(t.type, mapping)
-    if isinstance(t, Union):
-        fields = [pa.field(t.discriminator_name, arrow_type(t.discriminator, mapping))]
-        fields += [pa.field(case.name, arrow_type(case.type, mapping)) for case in t.cases]
-        return pa.struct(fields)
     if mapping.times == "timestamp" and (time := time_type(t)) is not None:
         return time
-    return pa.struct([pa.field(member.name, arrow_type(member.type, mapping)) for member in t.members])
+    return pa.struct([pa.field(name, arrow_type(inner, mapping)) for name, inner in fields_of(t).items()])
 
 
 def arrow_schema(struct: Struct, mapping: Mapping = DEFAULT_MAPPING) -> pa.Schema:

@@ -56,6 +56,24 @@ TYPE_CODES: Final = {
 }
 
 
+#: The least and the greatest value of each integer type.
+INTEGER_RANGES: Final = {
+    PrimitiveKind.BYTE: (0, 0xFF),
+    PrimitiveKind.INT8: (-0x80, 0x7F),
+    PrimitiveKind.UINT8: (0, 0xFF),
+    PrimitiveKind.INT16: (-0x8000, 0x7FFF),
+    PrimitiveKind.UINT16: (0, 0xFFFF),
+    PrimitiveKind.INT32: (-(1 << 31), (1 << 31) - 1),
+    PrimitiveKind.UINT32: (0, (1 << 32) - 1),
+    PrimitiveKind.INT64: (-(1 << 63), (1 << 63) - 1),
+    PrimitiveKind.UINT64: (0, (1 << 64) - 1),
+}
+#: What a member id can be.
+MEMBER_ID_MAX: Final = (1 << 28) - 1
+#: What a bound or a length can be: Arrow and Java count no further.
+LENGTH_MAX: Final = (1 << 31) - 1
+
+
 class Extensibility(enum.Enum):
     """How a struct or union may evolve, and thereby how XCDR2 writes it (XTypes 1.3 §7.2.3)."""
 
@@ -281,12 +299,26 @@ def number_size(t: Scalar) -> int:
 
 
 def is_bytes(t: Type) -> bool:
-    """Whether a sequence's or array's elements are octets or uint8, so that a value is one binary string.
+    """Whether elements of this type, octets or uint8, make one binary string.
 
     ROS 2 has its images and point clouds in sequences of uint8.
     """
     t = resolve(t)
     return isinstance(t, Primitive) and t.kind in (PrimitiveKind.BYTE, PrimitiveKind.UINT8)
+
+
+def is_blob(t: Sequence | Array) -> bool:
+    """Whether a value of this sequence or array is one binary string."""
+    return is_bytes(t.element) and (isinstance(t, Sequence) or len(t.dimensions) == 1)
+
+
+def fields_of(t: Struct | Union | Bitset) -> dict[str, Type]:
+    """The types of what its column has fields for."""
+    if isinstance(t, Struct):
+        return {member.name: member.type for member in t.members}
+    if isinstance(t, Bitset):
+        return {field.name: Primitive(field.kind) for field in t.fields}
+    return {t.discriminator_name: t.discriminator} | {case.name: case.type for case in t.cases}
 
 
 def has_dheader(t: Sequence | Array | Map) -> bool:
@@ -301,7 +333,8 @@ def has_dheader(t: Sequence | Array | Map) -> bool:
 def hash_id(name: str) -> int:
     """Member id of @hashid (XTypes 1.3 §7.3.1.2.1.1)."""
     return (
-        int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest()[:4], "little") & 0x0FFF_FFFF
+        int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest()[:4], "little")
+        & MEMBER_ID_MAX
     )
 
 

@@ -18,7 +18,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import TypeDefinitionError, UsageError
-from .model import Array, Member, Primitive, PrimitiveKind, Sequence, String, Struct, Type, WString
+from .model import (
+    LENGTH_MAX,
+    Array,
+    Member,
+    Primitive,
+    PrimitiveKind,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    WString,
+)
 from .ros_names import dds_type_name, ros_type_name
 from .ros_values import check_value, default_note
 
@@ -59,7 +70,6 @@ _TYPE: Final = re.compile(
     re.ASCII,
 )
 _CONSTANT_NAME: Final = re.compile(r"[A-Z](_?[A-Z0-9])*_?", re.ASCII)
-_SIZE_MAX: Final = (1 << 31) - 1
 
 #: Between the definitions of one text, as MCAP files and rosbag2 hold them, and what a definition then begins with.
 _SEPARATOR: Final = re.compile(r"^={3,}[ \t]*$", re.MULTILINE)
@@ -289,7 +299,7 @@ def _size(text: str | None, where: str) -> int:
     """A length or a bound; 0 without one."""
     if text is None:
         return 0
-    if not 0 < int(text[:11]) <= _SIZE_MAX:
+    if not 0 < int(text[:11]) <= LENGTH_MAX:
         raise TypeDefinitionError(f"{where}: {text} is no size; it must be at least 1, and less than 2^31")
     return int(text)
 

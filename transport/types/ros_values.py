@@ -6,21 +6,10 @@ import re
 from typing import Final
 
 from ..errors import TypeDefinitionError
-from .model import Array, Primitive, PrimitiveKind, Sequence, String, Struct, Type, WString
+from .model import INTEGER_RANGES, Array, Primitive, PrimitiveKind, Sequence, String, Struct, Type, WString
 
 Value = int | float | str | bool
 
-_RANGES: Final = {
-    PrimitiveKind.BYTE: (0, 255),
-    PrimitiveKind.INT8: (-(1 << 7), (1 << 7) - 1),
-    PrimitiveKind.UINT8: (0, (1 << 8) - 1),
-    PrimitiveKind.INT16: (-(1 << 15), (1 << 15) - 1),
-    PrimitiveKind.UINT16: (0, (1 << 16) - 1),
-    PrimitiveKind.INT32: (-(1 << 31), (1 << 31) - 1),
-    PrimitiveKind.UINT32: (0, (1 << 32) - 1),
-    PrimitiveKind.INT64: (-(1 << 63), (1 << 63) - 1),
-    PrimitiveKind.UINT64: (0, (1 << 64) - 1),
-}
 _WORDS: Final = {"true": True, "1": True, "false": False, "0": False}
 _QUOTED: Final = r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 #: A value that begins with a quote or a bracket, up to a comment; # may be inside of quotes.
@@ -76,12 +65,12 @@ def _value(t: Type, text: str, where: str) -> Value:
     try:
         if t.kind is PrimitiveKind.BOOLEAN:
             return _WORDS[text.lower()]
-        if t.kind not in _RANGES:
+        if t.kind not in INTEGER_RANGES:
             return float(text)
         value = _integer(text)
     except (KeyError, ValueError):
         raise TypeDefinitionError(f"{where}: {text!r} is no {t.kind.value}") from None
-    low, high = _RANGES[t.kind]
+    low, high = INTEGER_RANGES[t.kind]
     if not low <= value <= high:
         raise TypeDefinitionError(f"{where}: {text} is no {t.kind.value}, which is from {low} to {high}")
     return value

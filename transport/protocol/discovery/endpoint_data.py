@@ -100,12 +100,15 @@ class TypeObjectV1:
     little_endian: bool
     compressed: bool
 
+    def uncompressed(self) -> TypeObjectV1:
+        """Raises DecodeError."""
+        if not self.compressed:
+            return self
+        return TypeObjectV1(decompress_type_object(self.value, self.little_endian), self.little_endian, False)
+
     def struct(self) -> Struct:
         """Raises DecodeError."""
-        value = self.value
-        if self.compressed:
-            value = decompress_type_object(value, self.little_endian)
-        return struct_of_v1(value, self.little_endian)
+        return struct_of_v1(self.uncompressed().value, self.little_endian)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +131,6 @@ class EndpointData:
     @property
     def is_writer(self) -> bool:
         return is_writer(self.guid.entity)
-
-    @property
-    def type_object(self) -> Struct | None:
-        """The type, if the announcement itself holds it: made anew each time."""
-        try:
-            return None if self.type_object_v1 is None else self.type_object_v1.struct()
-        except DecodeError:
-            return None
 
 
 def encode_endpoint(data: EndpointData) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ...limits import LOCATORS_MAX
 from ...qos import incompatibilities
-from ...structure import KIND_READER_WITH_KEY, KIND_WRITER_WITH_KEY, LOCATOR_KIND_UDPV4, Locator
+from ...structure import LOCATOR_KIND_UDPV4, Locator, is_keyed
 from .endpoint_data import EndpointData
 
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
@@ -21,9 +21,10 @@ def mismatches(
     ``of_types``: what is said against their types, where that is known; else their names decide.
     """
     reasons = list(mismatches_by_name(writer, reader) if of_types is None else of_types)
-    if _is_keyed(writer) != _is_keyed(reader):
+    has_key = is_keyed(writer.guid.entity)
+    if has_key != is_keyed(reader.guid.entity):
         # RTPS 2.5 table 9.1: the entity kind says it. Cyclone DDS throws away messages that mix the kinds.
-        with_key, without = ("writer", "reader") if _is_keyed(writer) else ("reader", "writer")
+        with_key, without = ("writer", "reader") if has_key else ("reader", "writer")
         reasons.append(f"KEY: the {with_key}'s type has a key, the {without}'s has none")
     reasons += incompatibilities(writer.qos, reader.qos)
     return tuple(reasons)
@@ -38,10 +39,6 @@ def mismatches_by_name(
     if writer.type_name != reader.type_name:
         return (f"TYPE: the writer's is {writer.type_name!r}, the reader's is {reader.type_name!r}",)
     return ()
-
-
-def _is_keyed(endpoint: EndpointData) -> bool:
-    return endpoint.guid.entity[3] & 0x3F in (KIND_WRITER_WITH_KEY, KIND_READER_WITH_KEY)
 
 
 def usable_unicast(locators: Iterable[Locator], source_ip: str) -> tuple[Locator, ...]:

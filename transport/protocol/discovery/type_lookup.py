@@ -177,11 +177,6 @@ class TypeLookup:
         lookup = self._by_user.get(guid)
         return lookup.result if isinstance(lookup, _Lookup) else lookup
 
-    def is_pending(self, guid: Guid) -> bool:
-        """Whether its type is being looked up."""
-        lookup = self._by_user.get(guid)
-        return isinstance(lookup, _Lookup) and lookup.result is None
-
     def take_settled(self) -> list[Guid]:
         """Endpoints whose type has become known, or was given up, since the last call."""
         settled, self._settled = self._settled, []
@@ -359,13 +354,14 @@ class TypeLookup:
             return f"its type cannot be used: {_reason(error)}"
 
     def _read_v1(self, lookup: _Lookup, v1: TypeObjectV1) -> None:
-        lookup.nbytes = len(v1.value)
-        self._nbytes += lookup.nbytes
-        if self._nbytes > RESOLVED_BYTES_MAX:
-            self._drops[DropReason.OVER_LIMIT] += 1
-            self._settle(lookup, _TOO_MANY)
-            return
         try:
+            v1 = v1.uncompressed()  # a kilobyte can stand for a megabyte
+            lookup.nbytes = len(v1.value)
+            self._nbytes += lookup.nbytes
+            if self._nbytes > RESOLVED_BYTES_MAX:
+                self._drops[DropReason.OVER_LIMIT] += 1
+                self._settle(lookup, _TOO_MANY)
+                return
             self._settle(lookup, KnownType(v1.struct()))
         except (DecodeError, TypeDefinitionError) as error:
             if isinstance(error, DecodeError):

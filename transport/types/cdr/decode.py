@@ -66,23 +66,25 @@ def compile_struct(
         nodes = [compile_node(rules, member.type, wanted.get(member.name)) for member in struct.members]
         return MutableRecord(struct, _member_list(rules), nodes, target)
     delimited = rules.is_delimited(struct)
+    members = {member.name: member for member in struct.members}
+    may_end_early = delimited or open_ended
     steps: list[Stretch | Single] = []
-    parts = []
-    for step in fuse(rules, struct.members, 4 if delimited else modulus):
+    parts: list[Part] = []
+    for i, step in enumerate(fuse(rules, struct.members, 4 if delimited else modulus)):
+        alone: dict[str, Node] = {}
         if isinstance(step, Block):
             columns = [(name, fixed, wanted[name]) for name, fixed in step.members if name in wanted]
             steps.append(Stretch(step, columns))
-            names = [name for name, _ in step.members]
+            if may_end_early:
+                alone = {name: _member(rules, members[name], wanted.get(name)) for name, _ in step.members}
         else:
-            node = _member(rules, step, wanted.get(step.name))
+            # the node of the step is that of the part too: twice compiled, each level would double those inside it
+            node = alone[step.name] = _member(rules, step, wanted.get(step.name))
             steps.append(Single(step.name, node, rules.member_alignment(step)))
-            names = [step.name]
-        if delimited or open_ended:
-            for member in struct.members:
-                if member.name in names:
-                    node = _member(rules, member, wanted.get(member.name))
-                    alignment = rules.member_alignment(member)
-                    parts.append(Part(member.name, node, alignment, len(steps) - 1, member.key or complete))
+        if may_end_early:
+            for name, node in alone.items():
+                member = members[name]
+                parts.append(Part(name, node, rules.member_alignment(member), i, member.key or complete))
     return Record(struct, steps, parts, target, delimited=delimited)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..keys import key_holder, key_struct
 from ..mapping import Mapping
 from ..model import Extensibility, Struct, Union, walk, without_aliases
 from .decode import compile_struct
-from .lanes import I64, U8, Budget, Lanes, Mask, Words, agreed, anywhere
+from .lanes import I64, U8, Budget, Lanes, Mask, Position, Words, agreed, anywhere
 from .layout import Rules, is_alike_in_xcdr
 from .parameters import MutableRecord
 from .records import Record
@@ -164,21 +165,28 @@ class Decoder:
         None if they do not tell: if they are MD5 digests, or if the key may lie in them in two ways, for
         nothing says which XCDR version the writer took them from (XTypes 1.3 §7.6.8.3.1).
         """
-        holder = self._key_holder
-        if holder is None or not is_alike_in_xcdr(holder):
-            return None
-        greatest = Rules(1).greatest_size(holder)
-        if greatest is None or greatest > 16:
+        node = self._of_key_hashes
+        if node is None:
             return None
         rows = len(hashes)
         if not rows:
             return Decoded(self._empty(), None)
         data = np.zeros((rows, _HEADER + 16), np.uint8)
         data[:, _HEADER:] = hashes
-        node = compile_struct(Rules(1), holder, self._target, modulus=8)
         samples = Samples.uniform(data.reshape(-1), rows, _HEADER + 16)
         words = Words()
         return _decoded(*self._decode_lanes(node, samples, ">", words), words)
+
+    @cached_property
+    def _of_key_hashes(self) -> Record | MutableRecord | None:
+        """The node of keys that lie in their hashes as they are."""
+        holder = self._key_holder
+        if holder is None or not is_alike_in_xcdr(holder):
+            return None
+        greatest = Rules(1).greatest_size(holder)
+        if greatest is None or greatest > 16:
+            return None
+        return compile_struct(Rules(1), holder, self._target, modulus=8)
 
     def _batch(self, arrays: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
         columns = [
@@ -202,18 +210,20 @@ def _decoded(batch: pa.RecordBatch, codes: Codes | None, words: Words) -> Decode
 
 
 def _lanes(samples: Samples, order: str, words: Words) -> Lanes:
+    count = samples.count
     if samples.is_uniform:
-        start, stride, limit = samples.start + _HEADER, samples.stride, samples.size - _HEADER
-        return Lanes.strided(samples.data, samples.count, start, stride, limit, order, Budget(), words)
-    starts, limits = samples.all_offsets() + _HEADER, agreed(samples.all_lengths() - _HEADER)
-    steps = starts[1:] - starts[:-1]
-    stride = 1 if not len(steps) else int(steps[0])
-    if stride > 0 and bool((steps == stride).all()):
+        start, stride = samples.start + _HEADER, samples.stride
+        limit: Position = samples.size - _HEADER
+    else:
+        starts, limit = samples.all_offsets() + _HEADER, agreed(samples.all_lengths() - _HEADER)
+        steps = starts[1:] - starts[:-1]
+        start, stride = int(starts[0]), 1 if not len(steps) else int(steps[0])
         # mostly consecutive samples of the log
-        return Lanes.strided(
-            samples.data, len(starts), int(starts[0]), stride, limits, order, Budget(), words
-        )
-    return Lanes(samples.data, starts, limits, order, budget=Budget(), words=words)
+        if stride <= 0 or bool((steps != stride).any()):
+            budget = Budget(starts, limit)
+            return Lanes(samples.data, starts, limit, order, budget=budget, words=words)
+    budget = Budget(range(start, start + stride * count, stride), limit)
+    return Lanes.strided(samples.data, count, start, stride, limit, order, budget, words)
 
 
 def _ids(samples: Samples) -> tuple[npt.NDArray[Any], I64 | None]:

@@ -133,6 +133,9 @@ class Draft(Walk):
     def samples(self, ends: I64, identifier: int) -> Samples:
         """The samples, whose bodies end at ``ends``, behind encapsulation headers."""
         lengths = _HEADER + align(ends, 4)
+        first = ends[:1]
+        if len(ends) and int(lengths[0]) <= _PART and (ends == first).all():
+            return self._alike(len(ends), int(lengths[0]), identifier << 8 | (-int(first[0]) & 3) << 24)
         offsets = offsets_of(lengths)
         data = self._memory(offsets)
         if len(ends) and (lengths == lengths[0]).all():
@@ -142,25 +145,28 @@ class Draft(Walk):
         anywhere(data, "<u4")[offsets[:-1]] = identifier << 8 | (-ends & 3) << 24
         body = offsets[:-1] + _HEADER
         for put in self._puts:
-            if put.lanes is None and samples.is_uniform and bool((put.at == put.at[0]).all()):
-                start = _HEADER + int(put.at[0])
-                self._put_table(put, Table(data, samples.count, start, samples.stride, self.order))
+            if samples.is_uniform and _place(put) is not None:
+                _put_rows(put, Table(data, samples.count, 0, samples.stride, self.order), 0)
             else:
                 self._put_anywhere(put, data, put.at + (body if put.lanes is None else body[put.lanes]))
         return samples
 
-    def _put_table(self, put: _Numbers | _Pieces | _Records, table: Table) -> None:
-        """What lies at the same place in all samples, which are all of one size."""
-        if isinstance(put, _Numbers):
-            table.column(put.code, 0)[...] = put.values
-        elif isinstance(put, _Records):
-            fill_in_parts(put.fill, table)
-        elif (put.counts == put.counts[0]).all():
-            if size := int(put.counts[0]):
-                strided = np.ndarray((table.rows,), f"V{size}", table.data, table.start, (table.stride,))
-                strided[...] = put.data.view(f"V{size}")
-        else:
-            self._put_anywhere(put, table.data, table.start + table.stride * np.arange(table.rows))
+    def _alike(self, rows: int, size: int, header: int) -> Samples:
+        """Samples that end at the same place."""
+        placed = [put for put in self._puts if _place(put) is not None]
+        table = Table(np.empty(rows * size, np.uint8), rows, 0, size, self.order)
+
+        def fill(part: Table, first: int) -> None:
+            Table(part.data, part.rows, part.start, size, "<").column("u4", 0)[...] = header
+            for put in placed:
+                _put_rows(put, part, first)
+
+        blank_and_fill(fill, table)
+        for put in self._puts:
+            if _place(put) is None:
+                lanes = np.arange(rows) if put.lanes is None else put.lanes
+                self._put_anywhere(put, table.data, put.at + (_HEADER + size * lanes))
+        return Samples.uniform(table.data, rows, size)
 
     def _put_anywhere(self, put: _Numbers | _Pieces | _Records, data: U8, at: I64) -> None:
         if isinstance(put, _Numbers):
@@ -193,6 +199,39 @@ class Draft(Walk):
         for a, b in zip([0, *end.tolist()], [*start[order].tolist(), total], strict=True):
             data[a:b] = 0
         return data
+
+
+def _place(put: _Numbers | _Pieces | _Records) -> int | None:
+    """Where it lies in all samples, if those are of one size and it lies alike in each."""
+    if put.lanes is not None or not bool((put.at == put.at[0]).all()):
+        return None
+    if isinstance(put, _Pieces) and not bool((put.counts == put.counts[0]).all()):
+        return None
+    return int(put.at[0])
+
+
+def _put_rows(put: _Numbers | _Pieces | _Records, table: Table, first: int) -> None:
+    """What lies at one place in all samples, into those from ``first`` on."""
+    start, rows = table.start + _HEADER + int(put.at[0]), table.rows
+    inner = Table(table.data, rows, start, table.stride, table.order)
+    if isinstance(put, _Numbers):
+        values = put.values if isinstance(put.values, int) else put.values[first : first + rows]
+        inner.column(put.code, 0)[...] = values
+    elif isinstance(put, _Records):
+        put.fill(inner, first)
+    elif size := int(put.counts[0]):
+        strided = np.ndarray((rows,), f"V{size}", table.data, start, (table.stride,))
+        strided[...] = put.data[first * size : (first + rows) * size].view(f"V{size}")
+
+
+def blank_and_fill(fill: Fill, table: Table) -> None:
+    """Fill a table in new memory, which is made zero by the same parts: paddings need no care then."""
+
+    def blank(part: Table, first: int) -> None:
+        part.data[part.start : part.start + part.rows * part.stride] = 0
+        fill(part, first)
+
+    fill_in_parts(blank, table)
 
 
 def fill_in_parts(fill: Fill, table: Table) -> None:

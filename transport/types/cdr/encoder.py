@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from ...wire.samples import Samples
 from ..keys import key_holder, key_struct
 from ..model import Extensibility, Struct, Union, walk, without_aliases
 from .columns import struct_columns
-from .draft import Draft, Node, fill_in_parts
+from .draft import Draft, Node, blank_and_fill
 from .encode import Record, compile_aggregated
 from .lanes import I64, U8, copy_pieces
 from .layout import Block, Rules
@@ -140,14 +139,17 @@ class Encoder:
         assert isinstance(node, Record)
         end, block = fixed
         size = _HEADER + end + -end % 4
-        samples = Samples.uniform(np.zeros(rows * size, np.uint8), rows, size)
-        head = Table(samples.data, rows, 0, size, order)
+        samples = Samples.uniform(np.empty(rows * size, np.uint8), rows, size)
         header = np.array([0, identifier, 0, -end % 4], np.uint8).view("=u4")
-        Table(samples.data, rows, 0, size, "=").column("u4", 0)[...] = header
-        if node.is_delimited:
-            head.column("u4", _HEADER)[...] = block.size
-        table = Table(samples.data, rows, _HEADER + end - block.size, size, order)
-        fill_in_parts(partial(node.fill_block, block, columns), table)
+
+        def fill(part: Table, first: int) -> None:
+            Table(part.data, part.rows, part.start, size, "=").column("u4", 0)[...] = header
+            if node.is_delimited:
+                part.column("u4", _HEADER)[...] = block.size
+            start = part.start + _HEADER + end - block.size
+            node.fill_block(block, columns, Table(part.data, part.rows, start, size, order), first)
+
+        blank_and_fill(fill, Table(samples.data, rows, 0, size, order))
         return samples
 
 

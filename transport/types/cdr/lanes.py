@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...limits import LIST_LEAVES_MAX, LIST_LEAVES_PER_BYTE_MAX
+
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -147,12 +149,27 @@ TOO_SHORT = "length beyond the sample"
 
 
 class Budget:
-    """Steps that are left for values that can only be found one after the other, shared by all lanes."""
+    """Steps that are left for values that can only be found one after the other, shared by all lanes, and leaves that
+    are left for the lists of each sample. ``starts`` and ``sizes`` are those of the samples' bodies."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_leaves", "_sizes", "_starts", "left")
 
-    def __init__(self, left: int = _STEPS_MAX) -> None:
-        self.left = left
+    def __init__(self, starts: I64 | range, sizes: Position) -> None:
+        self.left = _STEPS_MAX
+        self._starts, self._sizes = starts, sizes
+        self._leaves: Values | None = None
+
+    def take_leaves(self, where: I64, leaves: I64) -> Mask:
+        """Take leaves from the samples that hold the bytes ``where``; which of them have used up theirs."""
+        if self._leaves is None:
+            starts = np.asarray(self._starts, np.int64)
+            order = np.argsort(starts, kind="stable")
+            sizes = each(self._sizes, len(starts))[order]
+            self._starts, self._leaves = starts[order], LIST_LEAVES_MAX + LIST_LEAVES_PER_BYTE_MAX * sizes
+        owners = np.maximum(np.searchsorted(self._starts, where, "right") - 1, 0)
+        np.subtract.at(self._leaves, owners, leaves)
+        used_up: Mask = (leaves > 0) & (self._leaves[owners] < 0)
+        return used_up
 
 
 class Stepper:

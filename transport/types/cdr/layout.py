@@ -159,13 +159,12 @@ class Rules:
         CDR gives a struct no alignment of its own, so equal elements need not lie equally: None then.
         """
         first = self.place(t, at, modulus)
-        second = None if first is None else self.place(t, first[1], modulus)
-        if first is None or second is None:
+        if first is None:
             return None
-        stride = origin(second[0]) - origin(first[0])
-        if stride % self._widest(first[0]) or second[1] - first[1] != stride:
-            return None
-        return first[0], first[1], stride
+        element, end = first
+        # to lay out the second one too would double the work for each array inside an array
+        stride = end + -end % self.first_alignment(t) - origin(element)
+        return None if stride % self._widest(element) else (element, end, stride)
 
     def regular(self, t: Type) -> Regular | None:
         """The layout of sequence elements, which follow an uint32 that is aligned to 4."""

@@ -99,11 +99,19 @@ def _step_parameter(stepper: Stepper, at: int) -> tuple[int, int]:
     return member_id, at + 4 + length
 
 
+class MemberIds:
+    """Of the members to be found in a list, each id once in order, and which member that is."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.count = len(ids)
+        self.own, self.members = np.unique(np.array(ids, np.int64), return_index=True)
+
+
 class MemberList:
     """Where the members of a mutable type are, in XCDR2: a DHEADER, EMHEADERs before them (XTypes 1.3 §7.4.3.4.2)."""
 
     def find(
-        self, lanes: Lanes, pos: Position, ids: list[int]
+        self, lanes: Lanes, pos: Position, ids: MemberIds
     ) -> tuple[list[Position], list[Position], Position]:
         """Starts of the members of these ids (-1: absent), their ends, and the end of the list."""
         pos = align(pos, 4) + 4
@@ -119,16 +127,14 @@ class MemberList:
         return stepper.behind_header(at)
 
     def _find(
-        self, lanes: Lanes, start: Position, ids: list[int]
+        self, lanes: Lanes, start: Position, ids: MemberIds
     ) -> tuple[list[Position], list[Position], Position]:
-        starts = np.full((len(ids), len(lanes)), -1, np.int64)
-        ends = np.zeros((len(ids), len(lanes)), np.int64)
-        own = np.array(sorted(set(ids)), np.int64)
-        member = np.array([ids.index(number) for number in own.tolist()], np.int64)
+        starts = np.full((ids.count, len(lanes)), -1, np.int64)
+        ends = np.zeros((ids.count, len(lanes)), np.int64)
         pos = each(start, len(lanes)).copy()
         limits = each(lanes.limit, len(lanes))
         active = self._more(pos, limits, np.arange(len(lanes)))
-        for _ in range(len(ids) + _UNKNOWN_MAX):
+        for _ in range(ids.count + _UNKNOWN_MAX):
             if not len(active):
                 break
             if lanes.budget is not None:
@@ -137,10 +143,11 @@ class MemberList:
                     break
             child = lanes.pick(active)
             member_id, value, end, must_understand = self._header(child, pos[active])
-            index, unknown = find(own, member_id)
+            index, unknown = find(ids.own, member_id)
             known = ~unknown
-            starts[member[index[known]], active[known]] = value[known]
-            ends[member[index[known]], active[known]] = end[known]
+            members = ids.members[index[known]]
+            starts[members, active[known]] = value[known]
+            ends[members, active[known]] = end[known]
             if (not_ours := unknown & must_understand & (member_id >= 0)).any():
                 child.fail(not_ours, NOT_UNDERSTOOD)
             lanes.adopt(active, child)
@@ -180,7 +187,7 @@ class ParameterList(MemberList):
     """Those in XCDR1: parameters up to a sentinel; each value has an origin of its own."""
 
     def find(
-        self, lanes: Lanes, pos: Position, ids: list[int]
+        self, lanes: Lanes, pos: Position, ids: MemberIds
     ) -> tuple[list[Position], list[Position], Position]:
         return self._find(lanes, pos, ids)
 
@@ -210,7 +217,7 @@ class MutableRecord:
         self, struct: Struct, members: MemberList, nodes: list[Node], target: pa.DataType | None
     ) -> None:
         self.struct, self.members, self.nodes, self.target = struct, members, nodes, target
-        self.ids = [member.id for member in struct.members]
+        self.ids = MemberIds([member.id for member in struct.members])
         self.width = sum(node.width for node in nodes)
 
     def skip(self, lanes: Lanes, pos: Position) -> Position:

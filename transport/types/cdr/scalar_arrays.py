@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,8 @@ Convert: TypeAlias = Callable[[Values, bool], tuple[pa.Array, Mask | None]]
 def scalar_converter(t: Scalar, target: pa.DataType) -> Convert:
     """How values of a scalar type become arrays of the wanted one, with memory of their own."""
     if isinstance(t, Enum):
-        return lambda values, owned: _enum_array(t, values.reshape(-1), target)
+        known, names = _literals(t)
+        return lambda values, owned: _enum_array(known, names, values.reshape(-1), target)
     if isinstance(t, Bitmask):
         return lambda values, owned: (_bitmask_array(t, values.reshape(-1), target), None)
     if isinstance(t, Bitset):
@@ -78,16 +78,16 @@ def _uint64_array(values: Values, target: pa.DataType) -> tuple[pa.Array, Mask |
     return _numbers(native.view("i8"), target, "i8", True), bad if bad.any() else None
 
 
-@lru_cache(maxsize=256)
-def _literals(t: Enum) -> tuple[Any, pa.Array]:
+def _literals(t: Enum) -> tuple[Values, pa.Array]:
     """Values in order, and the names they have; of two names for a value the first."""
     names = {value: name for name, value in reversed(t.literals)}
     known = np.array(sorted(names), np.int64)
     return known, pa.array([names[value] for value in known.tolist()], pa.string())
 
 
-def _enum_array(t: Enum, values: Values, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    known, names = _literals(t)
+def _enum_array(
+    known: Values, names: pa.Array, values: Values, target: pa.DataType
+) -> tuple[pa.Array, Mask | None]:
     numbers = values.astype(np.int64)
     index, bad = find(known, numbers)
     if pa.types.is_integer(target):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ...errors import EncodeError
 from ..model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
 from .lanes import I64, U8, Mask, Values, offsets_of
-from .values import LATIN1
+from .scalar_arrays import LATIN1
 
 #: Arrow's units in a second.
 TICKS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -24,7 +24,8 @@ from ..model import (
     Type,
     Union,
     WString,
-    is_bytes,
+    fields_of,
+    is_blob,
     number_size,
 )
 
@@ -39,15 +40,6 @@ def readable_schema(struct: Struct, wanted: pa.Schema | None, mapping: Mapping) 
         return arrow_schema(struct, mapping)
     _check_fields(struct, pa.struct(list(wanted)), struct.name, "")
     return pa.schema([pa.field(field.name, field.type) for field in wanted])
-
-
-def fields_of(t: Struct | Union | Bitset) -> dict[str, Type]:
-    """The types of the fields that its Arrow struct has."""
-    if isinstance(t, Struct):
-        return {member.name: member.type for member in t.members}
-    if isinstance(t, Bitset):
-        return {field.name: Primitive(field.kind) for field in t.fields}
-    return {t.discriminator_name: t.discriminator} | {case.name: case.type for case in t.cases}
 
 
 def _check_fields(t: Struct | Union | Bitset, wanted: pa.DataType, owner: str, path: str) -> None:
@@ -70,17 +62,13 @@ def _check(t: Type, wanted: pa.DataType, owner: str, path: str) -> None:
     elif isinstance(t, Map) and pa.types.is_map(wanted):
         _check(t.key, wanted.key_type, owner, f"{path}.key")
         _check(t.value, wanted.item_type, owner, f"{path}.value")
-    elif isinstance(t, Sequence | Array) and pa.types.is_list(wanted) and not _is_blob(t):
+    elif isinstance(t, Sequence | Array) and pa.types.is_list(wanted) and not is_blob(t):
         inner = t.element
         if isinstance(t, Array) and len(t.dimensions) > 1:
             inner = replace(t, dimensions=t.dimensions[1:])
         _check(inner, wanted.value_type, owner, path)
     elif not _is_readable(t, wanted):
         raise UsageError(f"member {path!r} of {owner} is {arrow_type(t)}, not {wanted}")
-
-
-def _is_blob(t: Sequence | Array) -> bool:
-    return is_bytes(t.element) and (isinstance(t, Sequence) or len(t.dimensions) == 1)
 
 
 def _is_readable(t: Type, wanted: pa.DataType) -> bool:
@@ -93,7 +81,7 @@ def _is_readable(t: Type, wanted: pa.DataType) -> bool:
             return wanted.value_type in _TEXTS
         return wanted == pa.int64() or (wanted in _INTEGERS and wanted.bit_width > 8 * number_size(t))
     if isinstance(t, Sequence | Array):
-        return _is_blob(t) and wanted in _BINARIES
+        return is_blob(t) and wanted in _BINARIES
     if isinstance(t, Struct):
         time = time_type(t)
         return time is not None and time.id == wanted.id and wanted.unit == "us"

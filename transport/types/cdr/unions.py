@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from ..model import Enum, Primitive, PrimitiveKind, Union, number_code, number_size
 from ..model import Scalar as ScalarType
-from .lanes import Lanes, Mask, Position, Stepper, Values, agreed, align
-from .nodes import Node, read_some, skip_some
-from .parameters import MemberList
+from .lanes import Lanes, Position, Stepper, Values, agreed, align
+from .nodes import Node, decode_some, read_some, skip_some
+from .parameters import MemberIds, MemberList
 from .scalar_arrays import fault, find, scalar_converter
 from .values import struct_array
+
+#: The column of the discriminator by its name, if it is wanted.
+ReadDiscriminator: TypeAlias = Callable[[Lanes, Values], dict[str, pa.Array]]
 
 
 class Selection:
@@ -66,6 +70,7 @@ class PlainUnion:
     ) -> None:
         self.union, self.nodes, self.target, self.delimited = union, nodes, target, delimited
         self.selection = Selection(union)
+        self.read_discriminator = _discriminator_reader(union, self.selection.type, target)
         self.alignment = alignment
         self.code, self.size = number_code(self.selection.type), number_size(self.selection.type)
         self.width = 1 + max((node.width for node in nodes), default=0)
@@ -86,13 +91,13 @@ class PlainUnion:
             inner.adopt(good, child)
         pos = pos + self.size
         branch = self.selection.branch(values)
-        for i, node in enumerate(self.nodes):
+        for i in _selected(branch):
             present = branch == i
             if lanes.any_bad:
                 present = present & ~lanes.bad
             if self.delimited:
                 present = present & (pos < inner.limit)
-            pos = skip_some(node, inner, pos, present)
+            pos = skip_some(self.nodes[i], inner, pos, present)
         return pos if end is None else end
 
     def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
@@ -103,7 +108,7 @@ class PlainUnion:
             inner = lanes.narrow(end)
         pos = align(pos, self.alignment)
         values = inner.read(self.code, pos)
-        arrays = discriminator_column(self.union, self.selection.type, lanes, values, self.target)
+        arrays = self.read_discriminator(lanes, values)
         pos = pos + self.size
         branch = self.selection.branch(values)
         for case, node, i in zip(self.union.cases, self.nodes, range(len(self.nodes)), strict=True):
@@ -132,8 +137,9 @@ class MutableUnion:
     ) -> None:
         self.union, self.members, self.nodes, self.target = union, members, nodes, target
         self.selection = Selection(union)
+        self.read_discriminator = _discriminator_reader(union, self.selection.type, target)
         self.code = number_code(self.selection.type)
-        self.ids = [0, *(case.id for case in union.cases)]
+        self.ids = MemberIds([0, *(case.id for case in union.cases)])
         self.width = 2 + max((node.width for node in nodes), default=0)
 
     def skip(self, lanes: Lanes, pos: Position) -> Position:
@@ -147,42 +153,45 @@ class MutableUnion:
             child = inner.pick(good)
             self.selection.check(child, values[good])
             inner.adopt(good, child)
-        for node, inner, at, present in self._branches(lanes, values, starts, ends):
-            skip_some(node, inner, at, present & ~lanes.bad)
+        branch = self.selection.branch(values)
+        for i in _selected(branch):
+            present = (branch == i) & (starts[i + 1] >= 0) & ~lanes.bad
+            skip_some(self.nodes[i], *self.members.value(lanes, starts[i + 1], ends[i + 1]), present)
         return end
 
     def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
         starts, ends, end = self.members.find(lanes, pos, self.ids)
         inner, at = self.members.value(lanes, starts[0], ends[0])
         values = inner.read(self.code, at)
-        arrays = discriminator_column(self.union, self.selection.type, lanes, values, self.target)
-        branches = self._branches(lanes, values, starts, ends)
-        for case, (node, inner, at, present) in zip(self.union.cases, branches, strict=True):
+        arrays = self.read_discriminator(lanes, values)
+        branch = self.selection.branch(values)
+        for i, (case, node) in enumerate(zip(self.union.cases, self.nodes, strict=True)):
             if node.target is not None:
-                arrays[case.name], _ = read_some(node, inner, at, present)
+                inner, at = self.members.value(lanes, starts[i + 1], ends[i + 1])
+                present = (branch == i) & (starts[i + 1] >= 0)
+                arrays[case.name], _ = decode_some(node, inner, at, present)
         return struct_array(arrays, self.target, len(lanes)), end
 
     def step(self, stepper: Stepper, at: int) -> int:
         return self.members.step(stepper, at, 2)
 
-    def _branches(
-        self, lanes: Lanes, values: Values, starts: list[Position], ends: list[Position]
-    ) -> Iterator[tuple[Node, Lanes, Position, Mask | bool]]:
-        """The node of each branch, where to read it, and whether it is there."""
-        branch = self.selection.branch(values)
-        for i, node in enumerate(self.nodes):
-            inner, at = self.members.value(lanes, starts[i + 1], ends[i + 1])
-            yield node, inner, at, (branch == i) & (starts[i + 1] >= 0)
+
+def _selected(branch: Position) -> list[int]:
+    """The branches that are selected at all: a union may have thousands."""
+    numbers = [branch] if isinstance(branch, int) else np.unique(branch).tolist()
+    return [number for number in numbers if number >= 0]
 
 
-def discriminator_column(
-    union: Union, t: ScalarType, lanes: Lanes, values: Values, target: pa.DataType
-) -> dict[str, pa.Array]:
-    """The column of the discriminator, if it is wanted."""
-    index = target.get_field_index(union.discriminator_name)
-    if index < 0:
-        return {}
-    array, bad = scalar_converter(t, target.field(index).type)(values, False)
-    if bad is not None:
-        lanes.refuse(bad, fault(t))
-    return {union.discriminator_name: array}
+def _discriminator_reader(union: Union, t: ScalarType, target: pa.DataType | None) -> ReadDiscriminator:
+    index = -1 if target is None else target.get_field_index(union.discriminator_name)
+    if target is None or index < 0:
+        return lambda lanes, values: {}
+    convert = scalar_converter(t, target.field(index).type)
+
+    def read(lanes: Lanes, values: Values) -> dict[str, pa.Array]:
+        array, bad = convert(values, False)
+        if bad is not None:
+            lanes.refuse(bad, fault(t))
+        return {union.discriminator_name: array}
+
+    return read

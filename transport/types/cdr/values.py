@@ -12,11 +12,9 @@ import pyarrow.compute as pc
 
 from ...errors import UsageError
 from ..model import Primitive, PrimitiveKind, is_bytes, number_code
-from .lanes import I64, U8, Mask, Position, Values
+from .lanes import I64, U8, Mask, Position, Values, offsets_of
 from .layout import Fixed, Number, Repeat
-from .scalar_arrays import LATIN1, fault, scalar_converter
-
-__all__ = ["LATIN1", "Table"]
+from .scalar_arrays import fault, scalar_converter
 
 _OFFSET_MAX: Final = (1 << 31) - 1
 
@@ -130,9 +128,7 @@ def offsets_of_lengths(lengths: Position, rows: int) -> I64:
     """Where each of consecutive pieces starts, and the end."""
     if isinstance(lengths, int):
         return constant_offsets(rows, lengths)
-    offsets = np.zeros(rows + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
+    return offsets_of(lengths)
 
 
 def arrow_offsets(offsets: I64) -> pa.Buffer:
@@ -193,10 +189,9 @@ def wstring_array(units: Values, offsets: I64, target: pa.DataType) -> tuple[pa.
             bad[owners[lone]] = True
             keep = ~bad[owners]
             units, high, low = units[keep], high[keep], low[keep]
-            offsets = offsets_of_lengths(np.where(bad, 0, np.diff(offsets)), rows)
+            offsets = offsets_of(np.where(bad, 0, np.diff(offsets)))
     sizes = np.where(units < 0x80, 1, np.where((units < 0x800) | high | low, 2, 3))
-    ends_of_units = np.zeros(len(units) + 1, np.int64)
-    np.cumsum(sizes, out=ends_of_units[1:])
+    ends_of_units = offsets_of(sizes)
     text = units.astype("<u2").tobytes().decode("utf-16-le").encode()
     return binary_array(np.frombuffer(text, np.uint8), ends_of_units[offsets], target), bad
 

@@ -29,7 +29,8 @@ from ..model import (
     Type,
     Union,
     WString,
-    is_bytes,
+    fields_of,
+    is_blob,
     resolve,
 )
 from .truth import Numbers
@@ -128,16 +129,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def _named(t: Type, name: str, before: str) -> tuple[str, Type]:
     t = resolve(t)
-    if isinstance(t, Struct):
-        inner = {member.name: member.type for member in t.members}
-    elif isinstance(t, Union):
-        inner = {t.discriminator_name: t.discriminator} | {case.name: case.type for case in t.cases}
-        if name == "_d" and name not in inner:  # RTI Connext's name of it
-            name = t.discriminator_name
-    elif isinstance(t, Bitset):
-        inner = {field.name: Primitive(field.kind) for field in t.fields}
-    else:
+    if not isinstance(t, Struct | Union | Bitset):
         raise FilterError(f"{before!r} has no fields")
+    inner = fields_of(t)
+    if isinstance(t, Union) and name == "_d" and name not in inner:  # RTI Connext's name of it
+        name = t.discriminator_name
     if name not in inner:
         place = f"{before!r}" if before else f"type {t.name}"
         raise FilterError(f"{place} has no field {name!r}{nearest(name, inner)}")
@@ -170,7 +166,7 @@ def _kind(t: Type, path: str) -> Kind:
     if isinstance(t, Bitmask):
         return Kind.INTEGER
     if isinstance(t, Sequence | Array):
-        if is_bytes(t.element) and (isinstance(t, Sequence) or len(t.dimensions) == 1):
+        if is_blob(t):
             return Kind.OCTETS
         raise FilterError(f"{path!r} is a sequence or array: compare an element of it, such as {path}[0]")
     if isinstance(t, Struct | Union | Bitset):

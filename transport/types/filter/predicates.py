@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -60,8 +61,16 @@ class Like:
     pattern: str
 
     def evaluate(self, batch: pa.RecordBatch) -> Truth:
-        # Arrow takes a backslash as an escape, DDS SQL has none
-        return truth_of(pc.match_like(self.field.read(batch), self.pattern.replace("\\", "\\\\")))
+        texts = self.field.read(batch)
+        if "\\" not in self.pattern:
+            return truth_of(pc.match_like(texts, self.pattern))
+        # To Arrow it is an escape, which DDS SQL does not have; and doubled it stands for two in such as '%\'.
+        return truth_of(pc.match_substring_regex(texts, _as_regex(self.pattern)))
+
+
+def _as_regex(pattern: str) -> str:
+    wild = {"%": ".*", "_": "."}
+    return r"(?s)\A" + "".join(wild.get(character) or re.escape(character) for character in pattern) + r"\z"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 from lark import Token
 
 from ..model import (
-    Alias,
+    MEMBER_ID_MAX,
     Array,
     Case,
     Enum,
@@ -28,12 +28,11 @@ from ..model import (
 )
 from .annotations import Annotations
 from .expressions import RANGES, Constant, EnumLiteral
-from .reader import Reader, Settings, annotated, refuse_same_name
+from .reader import MemberNames, Reader, Settings, annotated
 from .scopes import Scope, qualified
 from .syntax import Node, first_token, identifier, token, tree, trees
 from .tokens import IdlError
 
-_ID_MAX: Final = 0x0FFF_FFFF
 _TYPE_ANNOTATIONS: Final = (
     "final",
     "appendable",
@@ -55,7 +54,7 @@ _MEMBER_ANNOTATIONS: Final = (
     "max",
     "range",
 )
-_CHOICES: Final = ("DISCARD", "USE_DEFAULT", "TRIM")
+_CHOICES: Final = tuple(choice.value for choice in TryConstruct)
 
 
 def read_struct(
@@ -71,20 +70,19 @@ def read_struct(
         base = found
     hashed = autoid_hash(annotations, settings)
     members = list(base.members) if base is not None else []
-    ids = _Ids(hashed, 0, [member.id for member in members])
+    taken = MemberNames(member.name for member in members)
+    ids = _Ids(hashed, 0, dict.fromkeys(member.id for member in members))
     for child in trees(node, "member"):
         own = reader.annotations(child, scope)
         own.ignore_but("key", "optional", "must_understand", *_MEMBER_ANNOTATIONS)
         for name_at, t in reader.declarations(child, reader.type(annotated(child), scope), scope):
-            refuse_same_name([member.name for member in members], name_at)
+            name = taken.add(name_at)
             key, optional = own.flag("key"), own.flag("optional")
             if key and optional:
-                raise IdlError(
-                    name_at, f"{identifier(name_at)}: a key cannot be @optional: leave one of them out"
-                )
+                raise IdlError(name_at, f"{name}: a key cannot be @optional: leave one of them out")
             members.append(
                 Member(
-                    identifier(name_at),
+                    name,
                     t,
                     ids.of(name_at, own),
                     key,
@@ -117,33 +115,35 @@ def read_union(
             "a union is switched by an integer, a char, a boolean, an octet or an enum",
         )
     # XTypes 1.3 §7.3.1.2.1.1: 0 is the discriminator. Cyclone DDS begins at 0 up to release 11.0.1.
-    ids = _Ids(hashed, 1, [])
+    ids = _Ids(hashed, 1)
     cases: list[Case] = []
-    taken: dict[int, str] = {}
+    taken = MemberNames()
+    selected: dict[int, str] = {}
+    has_default = False
     for child in trees(node, "case"):
         own = reader.annotations(child, scope)
         own.ignore_but(*_MEMBER_ANNOTATIONS)
-        ((name, t),) = reader.declarations(child, reader.type(annotated(child), scope), scope)
-        refuse_same_name([case.name for case in cases], name)
+        ((name_at, t),) = reader.declarations(child, reader.type(annotated(child), scope), scope)
+        name = taken.add(name_at)
         labels: list[int] = []
         default = False
         for label in trees(child, "label"):
             if not label.children:
-                if default or any(case.default for case in cases):
-                    raise IdlError(name, "a union has one default at most")
-                default = True
+                if has_default:
+                    raise IdlError(name_at, "a union has one default at most")
+                default = has_default = True
                 continue
             expression = tree(label.children[0])
             code = _code(reader.evaluate(expression, scope, discriminator))
-            if code in taken:
-                raise IdlError(first_token(expression), f"this label is one of {taken[code]} already")
-            taken[code] = identifier(name)
+            if code in selected:
+                raise IdlError(first_token(expression), f"this label is one of {selected[code]} already")
+            selected[code] = name
             labels.append(code)
         cases.append(
             Case(
-                identifier(name),
+                name,
                 t,
-                ids.of(name, own),
+                ids.of(name_at, own),
                 tuple(labels),
                 default,
                 own.flag("external"),
@@ -203,18 +203,18 @@ class _Ids:
 
     hashed: bool
     first: int
-    taken: list[int] = field(default_factory=list)
+    taken: dict[int, None] = field(default_factory=dict)
 
     def of(self, at: Token, annotations: Annotations) -> int:
-        member_id = annotations.integer("id", 0, _ID_MAX)
+        member_id = annotations.integer("id", 0, MEMBER_ID_MAX)
         if member_id is None:
             if "hashid" in annotations or self.hashed:
                 member_id = hash_id(annotations.text("hashid") or identifier(at))
             else:
-                member_id = self.taken[-1] + 1 if self.taken else self.first
+                member_id = next(reversed(self.taken)) + 1 if self.taken else self.first
         if member_id in self.taken:
             raise IdlError(at, f"two members have the id {member_id}: give one of them another @id")
-        self.taken.append(member_id)
+        self.taken[member_id] = None
         return member_id
 
 
@@ -224,8 +224,8 @@ def _notes(
     """What annotations say of values, in the order they are written in."""
     notes: list[tuple[str, Constant]] = []
     inner = resolve(t)
-    while isinstance(inner, Array | Sequence | Alias):
-        inner = resolve(inner.element) if not isinstance(inner, Alias) else resolve(inner)
+    while isinstance(inner, Array | Sequence):
+        inner = resolve(inner.element)
     typed = inner if isinstance(inner, Primitive | String | WString | Enum) else None
 
     def value(node: Node) -> Constant:

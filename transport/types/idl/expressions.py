@@ -9,25 +9,14 @@ from typing import Any, Final, TypeAlias
 
 from lark import Token, Tree
 
-from ..model import Enum, Primitive, PrimitiveKind, String, Type, WString, resolve
+from ..model import INTEGER_RANGES, Enum, Primitive, PrimitiveKind, String, Type, WString, resolve
 from .syntax import Node, token
 from .tokens import IdlError
 
 #: Those of chars are str, too.
 Constant: TypeAlias = int | float | str | bool
 
-#: The least and the greatest value of each integer type.
-RANGES: Final = {
-    PrimitiveKind.BYTE: (0, 0xFF),
-    PrimitiveKind.INT8: (-0x80, 0x7F),
-    PrimitiveKind.UINT8: (0, 0xFF),
-    PrimitiveKind.INT16: (-0x8000, 0x7FFF),
-    PrimitiveKind.UINT16: (0, 0xFFFF),
-    PrimitiveKind.INT32: (-(1 << 31), (1 << 31) - 1),
-    PrimitiveKind.UINT32: (0, (1 << 32) - 1),
-    PrimitiveKind.INT64: (-(1 << 63), (1 << 63) - 1),
-    PrimitiveKind.UINT64: (0, (1 << 64) - 1),
-}
+RANGES: Final = INTEGER_RANGES
 _FLOATS: Final = (PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128)
 _CHARACTERS: Final = {PrimitiveKind.CHAR8: 0xFF, PrimitiveKind.CHAR16: 0xFFFF}
 _UNARY: Final[dict[str, Callable[[Any], int | float]]] = {

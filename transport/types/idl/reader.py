@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from lark import Token, Tree
 
 from ..model import (
+    LENGTH_MAX,
     Alias,
     Array,
     Bitmask,
@@ -55,7 +57,6 @@ _TYPES: Final = (
     Union,
     Alias,
 )
-_SIZE_MAX: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Reader:
 
     def size(self, node: Node, scope: Scope, what: str) -> int:
         value = self.evaluate(node, scope)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _SIZE_MAX:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= LENGTH_MAX:
             raise IdlError(
                 first_token(node), f"the size of {what} must be a positive number, not {spoken(value)}"
             )
@@ -174,11 +175,24 @@ def annotated(node: Node) -> Node:
     )
 
 
-def refuse_same_name(taken: list[str], at: Token) -> None:
-    """Members of one type must not have names that differ by case only."""
-    name = identifier(at)
-    for other in taken:
+class MemberNames:
+    """Names of the members of one type, which must not differ by case only."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {name.lower(): name for name in taken}
+
+    def add(self, at: Token) -> str:
+        """The name, if no other member has it."""
+        name = identifier(at)
+        other = self._taken.get(name.lower())
         if other == name:
             raise IdlError(at, f"two members are named {name}: rename one")
-        if other.lower() == name.lower():
+        if other is not None:
             raise IdlError(at, f"members {other} and {name} have the same name, for IDL: rename one")
+        self._taken[name.lower()] = name
+        return name
+
+
+def refuse_same_name(taken: Iterable[str], at: Token) -> None:
+    """Members of one type must not have names that differ by case only."""
+    MemberNames(taken).add(at)

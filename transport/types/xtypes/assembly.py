@@ -15,6 +15,9 @@ from typing import Final
 from ...errors import TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX, TYPE_NODES_MAX
 from ..model import (
+    INTEGER_RANGES,
+    LENGTH_MAX,
+    MEMBER_ID_MAX,
     Alias,
     Array,
     BitField,
@@ -36,23 +39,12 @@ from ..model import (
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _QUALIFIED_NAME: Final = re.compile(r"[^\W\d]\w*(::[^\W\d]\w*)*")
-_ID_MAX: Final = (1 << 28) - 1
-#: What lengths are counted with; such a bound bounds nothing, and RTI has it for no bound.
-_LENGTH_MAX: Final = (1 << 31) - 1
 _REALS: Final = {PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128}
-_INTEGER_RANGES: Final = {
+#: What labels of a union, and bit fields, can hold.
+_RANGES: Final = INTEGER_RANGES | {
     PrimitiveKind.BOOLEAN: (0, 1),
-    PrimitiveKind.BYTE: (0, 255),
-    PrimitiveKind.CHAR8: (0, 255),
+    PrimitiveKind.CHAR8: (0, 0xFF),
     PrimitiveKind.CHAR16: (0, 0xFFFF),
-    PrimitiveKind.INT8: (-1 << 7, (1 << 7) - 1),
-    PrimitiveKind.UINT8: (0, 255),
-    PrimitiveKind.INT16: (-1 << 15, (1 << 15) - 1),
-    PrimitiveKind.UINT16: (0, 0xFFFF),
-    PrimitiveKind.INT32: (-1 << 31, (1 << 31) - 1),
-    PrimitiveKind.UINT32: (0, (1 << 32) - 1),
-    PrimitiveKind.INT64: (-1 << 63, (1 << 63) - 1),
-    PrimitiveKind.UINT64: (0, (1 << 64) - 1),
 }
 
 
@@ -77,8 +69,8 @@ def _whole(t: Type, parts: Iterable[Part], members: int = 0) -> Part:
 
 
 def bound(value: int) -> int:
-    """The bound of a string or collection; 0 is none."""
-    return value if value < _LENGTH_MAX else 0
+    """The bound of a string or collection; 0 is none, and so is to RTI Connext the greatest length."""
+    return value if value < LENGTH_MAX else 0
 
 
 def alias(name: str, part: Part) -> Part:
@@ -90,7 +82,7 @@ def sequence(element: Part, limit: int) -> Part:
 
 
 def array(element: Part, dimensions: tuple[int, ...]) -> Part:
-    if not dimensions or min(dimensions) < 1 or prod(dimensions) > _LENGTH_MAX:
+    if not dimensions or min(dimensions) < 1 or prod(dimensions) > LENGTH_MAX:
         raise TypeDefinitionError(f"an array of dimensions {dimensions[:8]}")
     return _whole(Array(element.type, dimensions), [element])
 
@@ -137,11 +129,11 @@ def union(made: Union, discriminator: Part, parts: Iterable[Part]) -> Part:
         raise TypeDefinitionError(f"{made.name}: a branch without a label")
     kind = resolve(discriminator.type)
     if isinstance(kind, Enum):
-        low, high = _INTEGER_RANGES[PrimitiveKind.INT32]
+        low, high = _RANGES[PrimitiveKind.INT32]
     elif isinstance(kind, Bitmask):
         low, high = 0, (1 << kind.bit_bound) - 1
-    elif isinstance(kind, Primitive) and kind.kind in _INTEGER_RANGES:
-        low, high = _INTEGER_RANGES[kind.kind]
+    elif isinstance(kind, Primitive) and kind.kind in _RANGES:
+        low, high = _RANGES[kind.kind]
     else:
         raise TypeDefinitionError(f"{made.name}: a discriminator that is no integer")
     if any(not low <= label <= high for label in labels):
@@ -175,7 +167,7 @@ def bitset(name: str, fields: tuple[BitField, ...]) -> Part:
     _unique(name, (field.name for field in fields), ())
     end = 0
     for field in fields:
-        if field.kind not in _INTEGER_RANGES or field.bits < 1 or field.position < end:
+        if field.kind not in _RANGES or field.bits < 1 or field.position < end:
             raise TypeDefinitionError(f"{name}: bit field {field.name}")
         end = field.position + field.bits
         if end > 64 or field.bits > 8 * number_size(Primitive(field.kind)):
@@ -198,5 +190,5 @@ def _unique(owner: str, names: Iterable[str], numbers: Iterable[int], noun: str 
             raise TypeDefinitionError(f"{owner}: {name!r} is no name of a member")
     if len(set(names)) < len(names):
         raise TypeDefinitionError(f"{owner}: two members of one name")
-    if len(set(numbers)) < len(numbers) or (noun == "id" and max(numbers, default=0) > _ID_MAX):
+    if len(set(numbers)) < len(numbers) or (noun == "id" and max(numbers, default=0) > MEMBER_ID_MAX):
         raise TypeDefinitionError(f"{owner}: a member's {noun} is another's too, or too large")

@@ -173,18 +173,18 @@ class _Comparison:
                 path, f"writer's {describe(writer)} and reader's {describe(reader)} have no member in common"
             )
             return
+        w_keys, r_keys = ({member.id for member in _key_members(t, keys)} for t in (writer, reader))
         for member in of_writer:
             if member.id not in r_by_id:
-                self._lacking(path, member, writer, "writer", keys)
+                self._lacking(path, member, writer, "writer", member.id in w_keys)
         for member in of_reader:
             if member.id not in w_by_id:
-                self._lacking(path, member, reader, "reader", keys)
-        key_ids = {member.id for member in _key_members(writer, keys)}
+                self._lacking(path, member, reader, "reader", member.id in r_keys)
         # Two types with the same members but other keys tell other instances apart. §7.2.4 only wants the members to
         # be there; Cyclone also counts the keys.
-        for id_ in sorted(key_ids ^ {member.id for member in _key_members(reader, keys)}):
+        for id_ in sorted(w_keys ^ r_keys):
             if id_ in w_by_id and id_ in r_by_id:
-                side = "writer" if id_ in key_ids else "reader"
+                side = "writer" if id_ in w_keys else "reader"
                 self.say(join(path, w_by_id[id_].name), f"it is a key of the {side} only")
         if reader.extensibility is Extensibility.MUTABLE:
             for member in of_writer:
@@ -194,7 +194,7 @@ class _Comparison:
         else:
             self._in_order(path, of_writer, of_reader, reader.extensibility)
         for member in of_writer:
-            if member.id in key_ids and member.id in r_by_id:
+            if member.id in w_keys and member.id in r_by_id:
                 self._key(join(path, member.name), member.type, r_by_id[member.id].type)
 
     def _same_extensibility(self, path: str, writer: Struct | Union, reader: Struct | Union) -> bool:
@@ -222,9 +222,9 @@ class _Comparison:
                 agree = False
         return agree
 
-    def _lacking(self, path: str, member: Member, owner: Struct, side: str, keys: _Keys) -> None:
+    def _lacking(self, path: str, member: Member, owner: Struct, side: str, is_key: bool) -> None:
         """A member that only one side has."""
-        if member in _key_members(owner, keys):
+        if is_key:
             why = "it is a key"
         elif owner.extensibility is Extensibility.FINAL:
             why = f"{describe(owner)} is @final"

@@ -24,6 +24,7 @@ from ..model import (
     Type,
     Union,
     WString,
+    fields_of,
 )
 
 
@@ -123,10 +124,8 @@ def _inner(t: Type) -> list[tuple[str, Type]]:
         return [("[]", t.element)]
     if isinstance(t, Map):
         return [("[key]", t.key), ("[]", t.value)]
-    if isinstance(t, Struct):
-        return [(member.name, member.type) for member in t.members]
-    if isinstance(t, Union):
-        return [(t.discriminator_name, t.discriminator)] + [(case.name, case.type) for case in t.cases]
+    if isinstance(t, Struct | Union):
+        return list(fields_of(t).items())
     return [("", t.type)] if isinstance(t, Alias) else []
 
 

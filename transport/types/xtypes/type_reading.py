@@ -118,6 +118,7 @@ class _Reader:
         self.known: dict[bytes, Part] = {}
         #: Those being read.
         self.open: set[bytes] = set()
+        self.depth = 0
 
     # --- identifiers --------------------------------------------------------------------------------------
 
@@ -125,6 +126,15 @@ class _Reader:
         return self.part(decode(TypeIdentifier, identifier))
 
     def part(self, identifier: TypeIdentifier) -> Part:
+        # before it is known how deep the type is, for Python's own stack has an end
+        if self.depth >= TYPE_DEPTH_MAX:
+            raise TypeDefinitionError("a type of too many parts")
+        self.depth += 1
+        part = self.identified(identifier)
+        self.depth -= 1
+        return part
+
+    def identified(self, identifier: TypeIdentifier) -> Part:
         kind, value = identifier.kind, identifier.value
         if kind in PRIMITIVES:
             return Part(Primitive(PRIMITIVES[kind]))
@@ -150,8 +160,6 @@ class _Reader:
         if part is None:
             if key in self.open:
                 raise TypeDefinitionError("the type is recursive")
-            if len(self.open) >= TYPE_DEPTH_MAX:
-                raise TypeDefinitionError("a type of too many parts")
             raw = self.objects.get(key)
             if raw is None:
                 raise TypeDefinitionError(f"the type object {key.hex()} is missing")
