@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..transport.errors import FilterError, LogLostError, UsageError
+from ..transport.errors import FilterError, LogLostError, TypeDefinitionError, UsageError
 from ..transport.log.frame import Cursor, Frame
 from ..transport.log.log_view import LogView
 from ..transport.receiver.writer_types import read_writer_types
@@ -87,7 +87,7 @@ def _by_type(
     if not told:
         yield frames, plan
         return
-    plans = {writer: _as_told(plan, struct) for writer, struct in told.items()}
+    plans = {writer: plan if struct is None else _as_told(plan, struct) for writer, struct in told.items()}
     for written, group in groupby(frames, key=lambda frame: plans.get(frame.run.writer, plan)):
         yield group, written
 
@@ -100,7 +100,7 @@ def _as_told(plan: TopicPlan, struct: Struct) -> TopicPlan:
         codec_for(struct, plan.data)
         if plan.filter is not None:
             _filter_for(struct, plan.filter)
-    except (UsageError, FilterError):
+    except (UsageError, FilterError, TypeDefinitionError):
         return plan
     return told
 

@@ -100,5 +100,11 @@ FILTER_DEPTH_MAX: Final = 64
 #: Unknown encapsulations told apart in the reasons of one decode call.
 UNKNOWN_ENCAPSULATIONS_MAX: Final = 16
 #: Leaves of the elements of one sample's lists, beside some for each of its bytes: absent members take none of them.
-LIST_LEAVES_MAX: Final = 1 << 22
+LIST_LEAVES_MAX: Final = 1 << 19
 LIST_LEAVES_PER_BYTE_MAX: Final = 8
+#: Distinct types of writers that a receiver records for tasks that are given none, and writers that it records them of.
+#: Those beyond are read by the type that the given columns make.
+WRITER_TYPES_MAX: Final = 256
+TYPED_WRITERS_MAX: Final = 1 << 16
+#: Members, branches, literals or flags of one type that a peer tells.
+TYPE_MEMBERS_MAX: Final = 4_096

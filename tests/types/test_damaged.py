@@ -209,7 +209,7 @@ def test_absent_members_are_limited(kind: str) -> None:
 
 
 def test_absent_members_of_all_lists_of_a_sample_are_limited() -> None:
-    c, n = wide("appendable", 1000), 2_500
+    c, n = wide("appendable", 1000), 300
     one, none = u4(4 + 4 * n, n, *[0] * n), u4(4, 0)
     payloads = [PLAIN2 + one + none, PLAIN2 + one + one, PLAIN2 + none + one]
     assert malformed(c, *payloads) == [False, True, False]

@@ -19,6 +19,8 @@ from .node import Node
 _LOOK_AGAIN_SECONDS: Final = 0.02
 #: A peer's endpoints come one after the other, and so do peers: how long to look for more than the first.
 _SETTLE_SECONDS: Final = 0.5
+#: Types of one topic that are compared with each other.
+_TYPES_MAX: Final = 32
 #: Names of a kind that an error lists.
 _NAMES_MAX: Final = 12
 
@@ -92,7 +94,7 @@ def _widest(told: list[TopicType], topic: str) -> TopicType:
     for each in writers:
         distinct.setdefault(each.struct if each.struct is not None else each.type_name, each)
     candidates = sorted(distinct.values(), key=lambda each: -len(each.struct.members) if each.struct else 0)
-    for candidate in candidates:
+    for candidate in candidates if len(candidates) <= _TYPES_MAX else ():
         if all(other is candidate or _is_read_as(other, candidate) for other in candidates):
             return candidate
     names = "; ".join(

@@ -1,23 +1,31 @@
 """The types that writers told, in a file beside their samples: for tasks that are given columns, and no type.
 
-A line of JSON a writer, written before its first sample is in the log, so that a range decodes alike whenever it is
-read.
+Lines of JSON: each distinct type once, and for each writer which of them is its, or that it told none. A writer's line
+comes before its first sample, so that a range decodes alike whenever it is read.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..errors import TypeDefinitionError
+from ..limits import TYPED_WRITERS_MAX, WRITER_TYPES_MAX
 from ..structure import Guid
 from ..types.idl.printer import print_idl
 from ..types.model import Struct
 
+_log = logging.getLogger("spark_rtps.receiver")
+
 _FILE: Final = "writer_types.jsonl"
+
+#: Distinct types, and which of them is each writer's.
+_Contents: TypeAlias = tuple[list[Struct], dict[Guid, Struct | None]]
 
 
 class WriterTypes:
@@ -26,53 +34,87 @@ class WriterTypes:
     def __init__(self, directory: Path, type_of: Callable[[Guid], Struct | None]) -> None:
         self._path = directory / _FILE
         self._type_of = type_of
-        self._known = set(read_writer_types(directory))
+        self._cut_off()
+        types, writers = _contents(directory)
+        self._known = set(writers)
+        #: Where each type is among those in the file; None: not there.
+        self._places: dict[Struct | None, int | None] = {None: None}
+        self._places.update((struct, place) for place, struct in enumerate(types))
+        self._count = len(types)
 
     def note(self, writer: Guid) -> None:
         """A sample of this writer is about to be appended."""
-        if writer in self._known:
+        if writer in self._known or len(self._known) >= TYPED_WRITERS_MAX:
             return
         self._known.add(writer)
         struct = self._type_of(writer)
-        if struct is not None and (idl := _idl_of(struct)) is not None:
-            line = json.dumps({"writer": writer.to_bytes().hex(), "type": struct.name, "idl": idl})
+        lines: list[dict[str, object]] = []
+        if struct is not None and struct not in self._places and len(self._places) <= WRITER_TYPES_MAX:
+            idl = _idl_of(struct)
+            self._places[struct] = None if idl is None else self._count
+            if idl is not None:
+                lines.append({"type": struct.name, "idl": idl})
+                self._count += 1
+        lines.append({"writer": writer.to_bytes().hex(), "is": self._places.get(struct)})
+        try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+                file.write("".join(json.dumps(line) + "\n" for line in lines))
+        except OSError as error:
+            _log.warning("%s: the type of %s is not recorded: %s", self._path, writer, error)
+
+    def _cut_off(self) -> None:
+        """Remove the half of a line that a killed receiver left."""
+        if self._path.exists():
+            whole = self._path.read_bytes().rfind(b"\n") + 1
+            os.truncate(self._path, whole)
 
 
 def _idl_of(struct: Struct) -> str | None:
     """None: a peer told names that IDL does not have, or that differ by case alone."""
-    from ..types.idl.parser import parse_idl  # most tasks need no parser
-
     idl = print_idl(struct)
     try:
-        parse_idl(idl)
+        _parse(idl, struct.name)
     except TypeDefinitionError:
         return None
     return idl
 
 
-def read_writer_types(directory: Path) -> dict[Guid, Struct]:
-    """The types of a log's writers, as far as they told them."""
+@lru_cache(maxsize=64)
+def _parse(idl: str, name: str) -> Struct:
+    from ..types.idl.parser import parse_idl  # most tasks need no parser
+
+    struct = parse_idl(idl, "type of a writer")[name]
+    if not isinstance(struct, Struct):
+        raise TypeDefinitionError(f"{name} is no struct")
+    return struct
+
+
+def read_writer_types(directory: Path) -> dict[Guid, Struct | None]:
+    """The types of a log's writers; None: it told none."""
+    return _contents(directory)[1]
+
+
+def _contents(directory: Path) -> _Contents:
     path = directory / _FILE
     try:
-        size = path.stat().st_size
+        found = path.stat()
     except FileNotFoundError:
-        return {}
-    return _read(path, size)
+        return [], {}
+    return _read(path, found.st_ino, found.st_size)
 
 
-@lru_cache(maxsize=64)
-def _read(path: Path, size: int) -> dict[Guid, Struct]:
+@lru_cache(maxsize=16)
+def _read(path: Path, inode: int, size: int) -> _Contents:
     """The first ``size`` bytes: the file only grows."""
-    from ..types.idl.parser import parse_idl
-
     with path.open("rb") as file:
         lines = file.read(size).split(b"\n")
-    found = {}
+    types: list[Struct] = []
+    found: dict[Guid, Struct | None] = {}
     for line in lines[:-1]:  # the last one is empty, or not complete
         entry = json.loads(line)
-        struct = parse_idl(entry["idl"], "type of a writer")[entry["type"]]
-        assert isinstance(struct, Struct)
-        found[Guid.from_bytes(bytes.fromhex(entry["writer"]))] = struct
-    return found
+        if "idl" in entry:
+            types.append(_parse(entry["idl"], entry["type"]))
+        else:
+            number = entry["is"]
+            found[Guid.from_bytes(bytes.fromhex(entry["writer"]))] = None if number is None else types[number]
+    return types, found

@@ -8,6 +8,7 @@ from typing import Final
 from lark import Token
 
 from ..model import (
+    INTEGER_RANGES,
     MEMBER_ID_MAX,
     Array,
     Case,
@@ -27,7 +28,7 @@ from ..model import (
     resolve,
 )
 from .annotations import Annotations
-from .expressions import RANGES, Constant, EnumLiteral
+from .expressions import Constant, EnumLiteral
 from .reader import MemberNames, Reader, Settings, annotated
 from .scopes import Scope, qualified
 from .syntax import Node, first_token, identifier, token, tree, trees
@@ -164,7 +165,9 @@ def read_union(
 
 def _is_discriminator(t: Type) -> bool:
     others = (PrimitiveKind.BOOLEAN, PrimitiveKind.CHAR8, PrimitiveKind.CHAR16)
-    return isinstance(t, Enum) or (isinstance(t, Primitive) and (t.kind in RANGES or t.kind in others))
+    return isinstance(t, Enum) or (
+        isinstance(t, Primitive) and (t.kind in INTEGER_RANGES or t.kind in others)
+    )
 
 
 def _code(label: Constant) -> int:

@@ -6,11 +6,21 @@ from typing import Final
 
 from lark import Token
 
-from ..model import BitField, Bitmask, Bitset, Enum, Extensibility, Primitive, PrimitiveKind, resolve
+from ..model import (
+    INTEGER_RANGES,
+    BitField,
+    Bitmask,
+    Bitset,
+    Enum,
+    Extensibility,
+    Primitive,
+    PrimitiveKind,
+    resolve,
+)
 from .aggregates import extensibility_of
 from .annotations import Annotations
-from .expressions import RANGES, EnumLiteral
-from .reader import Reader, refuse_same_name
+from .expressions import EnumLiteral
+from .reader import MemberNames, Reader
 from .scopes import Scope, qualified
 from .syntax import Node, first_token, identifier, names, token, tree, trees
 from .tokens import IdlError
@@ -28,6 +38,7 @@ def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope
     name = qualified(scope, own_name)
     bit_bound = annotations.integer("bit_bound", 1, 32) or 32
     literals: list[tuple[str, int]] = []
+    taken: set[str | int] = set()
     default = None
     for child in trees(node, "enumerator"):
         own = reader.annotations(child, scope)
@@ -36,12 +47,13 @@ def read_enum(reader: Reader, node: Node, annotations: Annotations, scope: Scope
         value = _value(reader, child, own, at, literals, scope)
         if not -(1 << bit_bound - 1) <= value < 1 << bit_bound - 1:
             raise IdlError(at, f"{identifier(at)} = {value} does not fit @bit_bound({bit_bound})")
-        if any(value == known or identifier(at).lower() == literal.lower() for literal, known in literals):
+        if not taken.isdisjoint((value, identifier(at).lower())):
             raise IdlError(at, f"{identifier(at)} = {value}: the enum has that name or value already")
         if own.flag("default_literal"):
             if default is not None:
                 raise IdlError(at, f"only one literal is @default_literal, and {default} is")
             default = identifier(at)
+        taken.update((value, identifier(at).lower()))
         literals.append((identifier(at), value))
         for place in (scope, (*scope, own_name)):
             reader.names.declare(place, at, EnumLiteral(value, identifier(at), name))
@@ -71,11 +83,12 @@ def read_bitmask(reader: Reader, node: Node, annotations: Annotations, scope: Sc
     annotations.ignore_but("bit_bound", *_SILENT)
     bit_bound = annotations.integer("bit_bound", 1, 64) or 32
     flags: list[tuple[str, int]] = []
+    members = MemberNames()
     for child in trees(node, "flag"):
         own = reader.annotations(child, scope)
         own.ignore_but("position")
         at = names(child)[0]
-        refuse_same_name([name for name, _ in flags], at)
+        name = members.add(at)
         position = own.integer("position", 0, bit_bound - 1)
         if position is None:
             position = flags[-1][1] + 1 if flags else 0
@@ -83,7 +96,7 @@ def read_bitmask(reader: Reader, node: Node, annotations: Annotations, scope: Sc
             raise IdlError(at, f"{identifier(at)} at bit {position} does not fit @bit_bound({bit_bound})")
         if any(position == known for _, known in flags):
             raise IdlError(at, f"two bits have @position({position})")
-        flags.append((identifier(at), position))
+        flags.append((name, position))
     return Bitmask(qualified(scope, identifier(token(node.children[0]))), tuple(flags), bit_bound)
 
 
@@ -97,6 +110,7 @@ def read_bitset(reader: Reader, node: Node, annotations: Annotations, scope: Sco
             raise IdlError(first_token(scoped), "a bitset can only inherit from a bitset")
         base = found
     fields = list(base.fields) if base is not None else []
+    members = MemberNames(field.name for field in fields)
     size = base.size if base is not None else 0
     for child in trees(node, "bitfield"):
         own = reader.annotations(child, scope)
@@ -109,8 +123,7 @@ def read_bitset(reader: Reader, node: Node, annotations: Annotations, scope: Sco
         for primitive in trees(child, "primitive"):
             kind = _holder(reader.primitive(primitive), bits, first_token(primitive))
         for name in names(child):
-            refuse_same_name([field.name for field in fields], name)
-            fields.append(BitField(identifier(name), size, bits, kind))
+            fields.append(BitField(members.add(name), size, bits, kind))
             size += bits
         size += 0 if names(child) else bits
         if size > _BITSET_BITS_MAX:
@@ -133,8 +146,8 @@ def bit_field_kind(bits: int) -> PrimitiveKind:
 
 def _holder(t: Primitive, bits: int, at: Token | None) -> PrimitiveKind:
     most = 1 if t.kind is PrimitiveKind.BOOLEAN else 0
-    if t.kind in RANGES:
-        low, high = RANGES[t.kind]
+    if t.kind in INTEGER_RANGES:
+        low, high = INTEGER_RANGES[t.kind]
         most = (high - low).bit_length()
     if bits > most:
         raise IdlError(at, f"{t.kind.value} does not hold {bits} bits: write an integer type that does")

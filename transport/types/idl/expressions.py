@@ -16,7 +16,6 @@ from .tokens import IdlError
 #: Those of chars are str, too.
 Constant: TypeAlias = int | float | str | bool
 
-RANGES: Final = INTEGER_RANGES
 _FLOATS: Final = (PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128)
 _CHARACTERS: Final = {PrimitiveKind.CHAR8: 0xFF, PrimitiveKind.CHAR16: 0xFFFF}
 _UNARY: Final[dict[str, Callable[[Any], int | float]]] = {
@@ -68,8 +67,8 @@ def evaluate(node: Node, lookup: Callable[[Node], Constant], kind: PrimitiveKind
 
 def _calculate(sign: str, values: list[int | float], kind: PrimitiveKind | None) -> Constant:
     if len(values) == 1:
-        if sign == "~" and kind is not None and RANGES.get(kind, (-1, 0))[0] == 0:
-            return RANGES[kind][1] - operator.index(values[0])  # type: ignore[arg-type]
+        if sign == "~" and kind is not None and INTEGER_RANGES.get(kind, (-1, 0))[0] == 0:
+            return INTEGER_RANGES[kind][1] - operator.index(values[0])  # type: ignore[arg-type]
         return _UNARY[sign](values[0])
     a, b = values
     if sign in ("<<", ">") and not 0 <= b < 64:
@@ -143,7 +142,7 @@ def _primitive_of(value: Constant, kind: PrimitiveKind, at: Token | None) -> Con
         raise IdlError(at, f"{spoken(value)} is no number")
     if kind in _FLOATS:
         return float(value)
-    low, high = RANGES[kind]
+    low, high = INTEGER_RANGES[kind]
     if isinstance(value, float) or not low <= value <= high:
         raise IdlError(at, f"{spoken(value)} is no {kind.value}: write an integer from {low} to {high}")
     return int(value)

@@ -191,8 +191,3 @@ class MemberNames:
             raise IdlError(at, f"members {other} and {name} have the same name, for IDL: rename one")
         self._taken[name.lower()] = name
         return name
-
-
-def refuse_same_name(taken: Iterable[str], at: Token) -> None:
-    """Members of one type must not have names that differ by case only."""
-    MemberNames(taken).add(at)

@@ -13,7 +13,7 @@ from math import prod
 from typing import Final
 
 from ...errors import TypeDefinitionError
-from ...limits import TYPE_DEPTH_MAX, TYPE_NODES_MAX
+from ...limits import TYPE_DEPTH_MAX, TYPE_MEMBERS_MAX, TYPE_NODES_MAX
 from ..model import (
     INTEGER_RANGES,
     LENGTH_MAX,
@@ -185,6 +185,8 @@ def _qualified(name: str) -> str:
 
 def _unique(owner: str, names: Iterable[str], numbers: Iterable[int], noun: str = "id") -> None:
     names, numbers = list(names), list(numbers)
+    if len(names) > TYPE_MEMBERS_MAX:
+        raise TypeDefinitionError(f"{owner}: {len(names)} members, of at most {TYPE_MEMBERS_MAX}")
     for name in names:
         if not _NAME.fullmatch(name):
             raise TypeDefinitionError(f"{owner}: {name!r} is no name of a member")
