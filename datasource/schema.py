@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
@@ -19,6 +19,7 @@ from ..transport.types.cdr.encoder import least_representation
 from ..transport.types.model import Member as StructMember
 from ..transport.types.model import Primitive, PrimitiveKind, Sequence, Struct
 from .options import Mode, Payload, Settings
+from .type_files import listed
 from .type_sources import TopicType, discovered_type, given_type
 
 METADATA_COLUMN: Final = "_rtps"
@@ -254,7 +255,7 @@ def derived(settings: Settings, columns: pa.Schema, *, optional: bool) -> Struct
     """The struct that columns make; named by ``type``, else after the topic; keys by ``key``."""
     for key in settings.key:
         if key not in columns.names:
-            raise OptionError("key", key, f"is no column; columns are {_list(columns.names)}")
+            raise OptionError("key", key, f"is no column; columns are {listed(columns.names)}")
     name = _identifier(settings.type or settings.topic)
     return struct_from_arrow(columns, name, key=settings.key, optional=optional)
 
@@ -278,12 +279,12 @@ def _check_columns(columns: pa.Schema, struct: Struct, settings: Settings) -> No
     lacking = [m.name for m in struct.members if m.name not in columns.names and not m.optional]
     if strange:
         raise UsageError(
-            f"topic {settings.topic!r}: {struct.name} has no member {_list(strange)}; members are "
-            f"{_list(members)}"
+            f"topic {settings.topic!r}: {struct.name} has no member {listed(strange)}; members are "
+            f"{listed(members)}"
         )
     if lacking:
         raise UsageError(
-            f"topic {settings.topic!r}: {struct.name} needs also {_list(lacking)}; add the column"
+            f"topic {settings.topic!r}: {struct.name} needs also {listed(lacking)}; add the column"
         )
 
 
@@ -296,10 +297,6 @@ def _check_metadata_column(t: pa.DataType) -> None:
     raise OptionError(
         "metadata", "true", f"the column must be declared as {METADATA_DDL}, or with fewer fields"
     )
-
-
-def _list(names: object) -> str:
-    return ", ".join(repr(name) for name in cast("list[str]", names)) or "nothing"
 
 
 # --- Spark and Arrow --------------------------------------------------------------------------------

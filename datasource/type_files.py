@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from ..transport.errors import OptionError
 from ..transport.types.model import Extensibility, Struct
@@ -30,16 +31,16 @@ def struct_of_file(file: str, wanted: str | None, extensibility: Extensibility) 
     if wanted is None:
         top = {name: t for name, t in structs.items() if not t.nested} or structs
         if len(top) != 1:
-            raise OptionError("type", None, f"{path.name} defines {_list(top)}; name one")
+            raise OptionError("type", None, f"{path.name} defines {listed(top)}; name one")
         return next(iter(top.values()))
     names = [n for n in structs if n == wanted] or [n for n in structs if n.endswith(f"::{wanted}")]
     if len(names) == 1:
         return structs[names[0]]
     if names:
-        raise OptionError("type", wanted, f"may be {_list(names)}; give the qualified name")
+        raise OptionError("type", wanted, f"may be {listed(names)}; give the qualified name")
     near = difflib.get_close_matches(wanted, structs, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise OptionError("type", wanted, f"is no struct of {path.name}, which defines {_list(structs)}{hint}")
+    raise OptionError("type", wanted, f"is no struct of {path.name}, which defines {listed(structs)}{hint}")
 
 
 def structs_of_idl(path: Path, extensibility: Extensibility) -> dict[str, Struct]:
@@ -103,5 +104,6 @@ def _find_file(name: str) -> Path:
     return shipped if shipped.exists() else path
 
 
-def _list(names: object) -> str:
-    return ", ".join(repr(name) for name in cast("list[str]", names)) or "nothing"
+def listed(names: Iterable[str]) -> str:
+    """Names as an error shows them."""
+    return ", ".join(repr(name) for name in names) or "nothing"

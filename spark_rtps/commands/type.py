@@ -12,7 +12,7 @@ from ..transport.errors import UnknownTypeError
 from .network import Domain, Interface, Peers, joined, seconds
 
 if TYPE_CHECKING:
-    from ..transport.net.topic_types import TopicType
+    from ..transport.net.topic_types import ToldType
     from ..transport.types.model import Struct
 
 
@@ -48,7 +48,7 @@ def show_type(
     typer.echo(json.dumps(said, indent=2) if as_json else _text(said))
 
 
-def _said(found: TopicType, struct: Struct, mine: Struct | None) -> dict[str, object]:
+def _said(found: ToldType, struct: Struct, mine: Struct | None) -> dict[str, object]:
     from ..datasource.schema import to_spark
     from ..transport.qos import TypeConsistency
     from ..transport.types.arrow import arrow_schema

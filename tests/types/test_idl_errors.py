@@ -17,6 +17,11 @@ from spark_rtps.transport.types.idl.parser import parse_idl
     [
         ("struct A { long x };", "1:19", "unexpected '}'"),
         ("struct A {\n any x; };", "2:2", "any is not supported: not a data type of a topic"),
+        (
+            "struct A { map<double, long> m; };",
+            "1:16",
+            "a map's keys are integers, characters, strings or enums",
+        ),
         ("interface I { };", "1:1", "interface is not supported: not a data type of a topic"),
         ("abstract valuetype V { };", "1:1", "abstract is not supported"),
         ("exception E { long x; };", "1:1", "exception is not supported"),

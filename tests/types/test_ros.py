@@ -22,9 +22,7 @@ from spark_rtps.transport.types.model import (
 )
 from spark_rtps.transport.types.ros import distributions, parse_definition, parse_msg, ros_type
 from spark_rtps.transport.types.ros_names import (
-    dds_topic_name,
     dds_type_name,
-    ros_topic_name,
     ros_type_name,
 )
 
@@ -63,23 +61,6 @@ class TestNames:
     def test_no_names(self, name):
         with pytest.raises(TypeDefinitionError, match="no name of a ROS 2 interface"):
             ros_type_name(name)
-
-    @pytest.mark.parametrize(
-        ("name", "carries", "topic"),
-        [
-            ("/imu", "message", "rt/imu"),
-            ("/robot1/imu", "message", "rt/robot1/imu"),
-            ("/add", "request", "rq/addRequest"),
-            ("/add", "response", "rr/addReply"),
-        ],
-    )
-    def test_topics(self, name, carries, topic):
-        assert dds_topic_name(name, carries) == topic
-        assert ros_topic_name(topic) == name
-
-    def test_topics_without_a_slash_and_of_others(self):
-        assert dds_topic_name("imu") == "rt/imu"
-        assert [ros_topic_name(topic) for topic in ("Square", "rtimu", "rq/add", "/rt/imu")] == [None] * 4
 
 
 class TestFields:

@@ -26,7 +26,7 @@ _NAMES_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class TopicType:
+class ToldType:
     """What one endpoint of a topic says of its type; ``struct`` is None if it does not, for which ``failure`` has the
     reason, or if it has not been asked for yet."""
 
@@ -43,15 +43,13 @@ class TopicType:
         return is_keyed(self.endpoint.guid.entity)
 
 
-def types_of(node: Node, topic: str) -> list[TopicType]:
+def types_of(node: Node, topic: str) -> list[ToldType]:
     """What the endpoints of a topic that are known by now say, writers first."""
     with node.lock:
         participant = node.participant
         endpoints = [e for e in participant.remote_endpoints if e.topic == topic]
         endpoints.sort(key=lambda e: (e.kind != "writer", e.guid))
-        return [
-            TopicType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints
-        ]
+        return [ToldType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints]
 
 
 def await_type(
@@ -62,7 +60,7 @@ def await_type(
     type_name: str | None = None,
     need_struct: bool = True,
     stopping: Callable[[], bool] = bool,
-) -> TopicType:
+) -> ToldType:
     """The type that all others on the topic can be read as; of endpoints named ``type_name`` only, if that is given.
 
     ``need_struct``: members too, not only name and key. ``node`` has to have ``resolve_types``.
@@ -87,10 +85,10 @@ def await_type(
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 
-def _widest(told: list[TopicType], topic: str) -> TopicType:
+def _widest(told: list[ToldType], topic: str) -> ToldType:
     """The type with most members that the others are assignable to."""
     writers = [each for each in told if each.endpoint.kind == "writer"] or told
-    distinct: dict[object, TopicType] = {}
+    distinct: dict[object, ToldType] = {}
     for each in writers:
         distinct.setdefault(each.struct if each.struct is not None else each.type_name, each)
     candidates = sorted(distinct.values(), key=lambda each: -len(each.struct.members) if each.struct else 0)
@@ -106,13 +104,13 @@ def _widest(told: list[TopicType], topic: str) -> TopicType:
     )
 
 
-def _is_read_as(writer: TopicType, reader: TopicType) -> bool:
+def _is_read_as(writer: ToldType, reader: ToldType) -> bool:
     if writer.struct is None or reader.struct is None:
         return False
     return not incompatibilities_of_types(writer.struct, reader.struct, TypeConsistency())
 
 
-def _nothing(node: Node, topic: str, type_name: str | None, seen: list[TopicType], timeout: float) -> str:
+def _nothing(node: Node, topic: str, type_name: str | None, seen: list[ToldType], timeout: float) -> str:
     domain = node.config.domain
     if seen:
         said = "; ".join(

@@ -56,6 +56,7 @@ from .model import (
     WString,
     fields_of,
     is_bytes,
+    is_map_key,
     resolve,
 )
 
@@ -280,6 +281,8 @@ class _Derivation:
             return Array(self.type(t.value_type, struct_name, column), (t.list_size,))
         if pa.types.is_map(t):
             key = self.type(t.key_type, f"{struct_name}_key", column)
+            if not is_map_key(key):
+                raise TypeDefinitionError(f"column {column!r}: maps have no keys of {t.key_type}; cast them")
             return Map(key, self.type(t.item_type, struct_name, column))
         if pa.types.is_struct(t):
             return self.struct([t.field(i) for i in range(t.num_fields)], struct_name)

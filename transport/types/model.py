@@ -321,6 +321,17 @@ def fields_of(t: Struct | Union | Bitset) -> dict[str, Type]:
     return {t.discriminator_name: t.discriminator} | {case.name: case.type for case in t.cases}
 
 
+_REALS: Final = (PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128)
+
+
+def is_map_key(t: Type) -> bool:
+    """Whether maps can have keys of the type: what is compared exactly (XTypes 1.3 §7.2.2.4.3)."""
+    t = resolve(t)
+    if isinstance(t, Primitive):
+        return t.kind not in _REALS
+    return isinstance(t, String | WString | Enum | Bitmask | Bitset)
+
+
 def has_dheader(t: Sequence | Array | Map) -> bool:
     """Whether XCDR2 puts a DHEADER before this collection: it does unless elements are primitive.
 

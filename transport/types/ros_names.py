@@ -1,4 +1,4 @@
-"""Names of ROS 2 in DDS: what its middleware (rmw_cyclonedds, rmw_fastrtps) calls topics and types on the wire."""
+"""Names of ROS 2 in DDS: what its middleware (rmw_cyclonedds, rmw_fastrtps) calls types on the wire."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from ..errors import TypeDefinitionError
 
 _ROS_NAME: Final = re.compile(r"(\w+)/(?:(msg|srv|action)/)?(\w+)", re.ASCII)
 _DDS_NAME: Final = re.compile(r"(\w+)::(msg|srv|action)::(?:dds_::(\w+)_|(\w+))", re.ASCII)
-
-#: Prefix and suffix of a topic's name, by what it carries.
-_TOPICS: Final = {"message": ("rt", ""), "request": ("rq", "Request"), "response": ("rr", "Reply")}
 
 
 def ros_type_name(name: str) -> str:
@@ -33,19 +30,3 @@ def dds_type_name(name: str) -> str:
     """The type name ROS 2 announces: ``sensor_msgs::msg::dds_::Imu_``, of any form that :func:`ros_type_name` reads."""
     package, kind, interface = ros_type_name(name).split("/")
     return f"{package}::{kind}::dds_::{interface}_"
-
-
-def dds_topic_name(name: str, carries: str = "message") -> str:
-    """DDS's name of a ROS topic, ``rt/imu`` of ``/imu``; or of a service's ``request`` or ``response`` topic,
-    ``rq/addRequest`` and ``rr/addReply`` of ``/add``."""
-    prefix, suffix = _TOPICS[carries]
-    return f"{prefix}/{name.removeprefix('/')}{suffix}"
-
-
-def ros_topic_name(topic: str) -> str | None:
-    """ROS's name of a DDS topic: ``/imu`` of ``rt/imu``, the service ``/add`` of ``rq/addRequest``; None of one that
-    is not ROS's."""
-    for prefix, suffix in _TOPICS.values():
-        if topic.startswith(f"{prefix}/") and topic.endswith(suffix):
-            return topic[len(prefix) : len(topic) - len(suffix)]
-    return None

@@ -25,6 +25,7 @@ from ..model import (
     Type,
     Union,
     WString,
+    is_map_key,
     resolve,
 )
 from .annotations import Annotations
@@ -126,7 +127,13 @@ class Reader:
         for element in children[:count]:
             self.annotations(element, scope).ignore_but()
             elements.append(self.type(tree(element.children[-1]), scope))
-        return Map(elements[0], elements[1], bound) if count == 2 else Sequence(elements[0], bound)
+        if count == 1:
+            return Sequence(elements[0], bound)
+        if not is_map_key(elements[0]):
+            raise IdlError(
+                first_token(children[0]), "a map's keys are integers, characters, strings or enums"
+            )
+        return Map(elements[0], elements[1], bound)
 
     def primitive(self, node: Node) -> Primitive:
         words = " ".join(str(child) for child in node.children)

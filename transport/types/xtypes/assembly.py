@@ -28,18 +28,16 @@ from ..model import (
     Primitive,
     PrimitiveKind,
     Sequence,
-    String,
     Struct,
     Type,
     Union,
-    WString,
+    is_map_key,
     number_size,
     resolve,
 )
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _QUALIFIED_NAME: Final = re.compile(r"[^\W\d]\w*(::[^\W\d]\w*)*")
-_REALS: Final = {PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLOAT128}
 #: What labels of a union, and bit fields, can hold.
 _RANGES: Final = INTEGER_RANGES | {
     PrimitiveKind.BOOLEAN: (0, 1),
@@ -88,11 +86,7 @@ def array(element: Part, dimensions: tuple[int, ...]) -> Part:
 
 
 def mapping(key: Part, value: Part, limit: int) -> Part:
-    kind = resolve(key.type)
-    legal = isinstance(kind, String | WString | Enum | Bitmask | Bitset) or (
-        isinstance(kind, Primitive) and kind.kind not in _REALS
-    )
-    if not legal:
+    if not is_map_key(key.type):
         raise TypeDefinitionError("a map whose key is neither an integer nor a string")
     return _whole(Map(key.type, value.type, bound(limit)), [key, value])
 
