@@ -8,7 +8,7 @@ from typing import Final
 
 from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
 from ..transport.structure import INFINITE, NANOSECONDS
-from ..transport.types.model import Extensibility, Struct
+from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
 from .options import Payload, Settings
 from .type_files import struct_of_file
 
@@ -37,7 +37,10 @@ def given_type(settings: Settings) -> TopicType | None:
         return None
     from ..transport.types.ros import ros_type
 
-    return _named(ros_type(settings.type, settings.ros_distribution), settings)
+    struct = ros_type(settings.type, settings.ros_distribution)
+    # rosidl has `byte` as octet, and rmw_cyclonedds tells uint8: such types match by name
+    octets = any(isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE for t in walk(struct))
+    return _named(struct, settings, certain=not octets)
 
 
 def _type_of_file(file: str, settings: Settings) -> TopicType:

@@ -77,6 +77,13 @@ class TestRos:
         assert found is not None
         assert (found.type_name, found.keyed, found.certain) == ("sensor_msgs::msg::dds_::Imu_", False, True)
 
+    def test_bytes_are_octets_to_some(self):
+        found = given_type(
+            parse_options({"topic": "T", "type": "diagnostic_msgs/DiagnosticArray"}, AppliesTo.READ)
+        )
+        assert found is not None
+        assert not found.certain
+
     def test_a_name_that_is_none(self):
         with pytest.raises(TypeDefinitionError, match="did you mean sensor_msgs/msg/Imu"):
             given_type(parse_options({"topic": "T", "type": "sensor_msgs/msg/Imus"}, AppliesTo.READ))
