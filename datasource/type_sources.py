@@ -37,10 +37,7 @@ def given_type(settings: Settings) -> TopicType | None:
         return None
     from ..transport.types.ros import ros_type
 
-    struct = ros_type(settings.type, settings.ros_distribution)
-    # rosidl has `byte` as octet, and rmw_cyclonedds tells uint8: such types match by name
-    octets = any(isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE for t in walk(struct))
-    return _named(struct, settings, certain=not octets)
+    return _named(ros_type(settings.type, settings.ros_distribution), settings)
 
 
 def _type_of_file(file: str, settings: Settings) -> TopicType:
@@ -51,6 +48,9 @@ def _type_of_file(file: str, settings: Settings) -> TopicType:
 
 
 def _named(struct: Struct, settings: Settings, *, certain: bool = True) -> TopicType:
+    if "::dds_::" in struct.name:
+        # rosidl has `byte` as octet, and rmw_cyclonedds tells uint8: such types match by name
+        certain = not any(isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE for t in walk(struct))
     return TopicType(settings.type_name or struct.name, struct.is_keyed, struct, certain)
 
 
