@@ -676,10 +676,13 @@ def test_a_receiver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             receiver.stop()
             receiver = ReceiverProcess.start(config)
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
-        rows = []
-        for frame in LogView(tmp_path / "log").frames(Cursor(0), receiver.cursor()):
-            samples = frame.run.samples()
-            rows += [int.from_bytes(samples.payload(i)[8:12], "little") for i in range(samples.count)]
+        # what is acknowledged is in the log; that it is, readers of the counters are told at the end of the drain
+        deadline, rows = time.monotonic() + PATIENCE, []
+        while len(rows) < written and time.monotonic() < deadline:
+            rows = []
+            for frame in LogView(tmp_path / "log").frames(Cursor(0), receiver.cursor()):
+                samples = frame.run.samples()
+                rows += [int.from_bytes(samples.payload(i)[8:12], "little") for i in range(samples.count)]
         assert rows == list(range(written))
     finally:
         receiver.stop()
