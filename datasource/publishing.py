@@ -19,18 +19,17 @@ from ..transport.net.publishing import PublishingWriter
 from ..transport.protocol.policies import PublicationPolicy
 from ..transport.protocol.writing.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
-from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.structure import NANOSECONDS
 from ..transport.types.model import Struct
 from ..transport.wire.samples import U8, Samples
 from .options import OnNoReader, Settings, default_log_dir
-from .participants import node_config
+from .participants import node_config, seconds
 from .publisher_counters import PublisherCounters
 from .reports import record_errors
 from .schema import TopicPlan
 
 #: How long a new participant looks around before it takes whom it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
-_FOREVER_SECONDS: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +186,3 @@ class Publication:
                 f"topic {self._settings.topic!r}: {readers} left before everything was acknowledged, or "
                 "stopped answering, and no other reader has it; the task has to write again, or set on_no_reader=drop"
             )
-
-
-def seconds(duration: int) -> float:
-    return _FOREVER_SECONDS if duration >= INFINITE else duration / NANOSECONDS

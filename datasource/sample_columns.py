@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..transport.structure import Guid
+from ..transport.types.arrow import TIME
 from ..transport.types.cdr.lanes import gather_bytes, offsets_of
 from ..transport.types.cdr.values import binary_array, constant_offsets
 from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, NO_TIMESTAMP, UNREGISTERED, Samples
@@ -89,7 +90,7 @@ def _writers(chunk: Chunk) -> pa.Array:
 def _timestamps(ns: I64) -> pa.Array:
     absent = ns == NO_TIMESTAMP
     us = pa.array(np.floor_divide(ns, 1000), mask=absent if absent.any() else None)
-    return us.cast(pa.timestamp("us", tz="UTC"))
+    return us.cast(TIME)
 
 
 def _instance_states(chunk: Chunk) -> pa.Array:

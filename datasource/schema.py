@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from ..transport.errors import FilterError, OptionError, TypeDefinitionError, UsageError
 from ..transport.qos import DataRepresentation
-from ..transport.types.arrow import arrow_schema, legal_schema, projected, struct_from_arrow
+from ..transport.types.arrow import TIME, arrow_schema, legal_schema, projected, struct_from_arrow
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.cdr.encoder import least_representation
 from ..transport.types.model import Member as StructMember
@@ -24,14 +24,13 @@ from .type_sources import TopicType, discovered_type, given_type
 
 METADATA_COLUMN: Final = "_rtps"
 
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 #: Fields of the column that ``metadata=true`` adds.
 METADATA_SCHEMA: Final = pa.schema(
     [
         ("writer", pa.string()),
         ("sequence_number", pa.int64()),
-        ("source_timestamp", _TIMESTAMP),
-        ("reception_timestamp", _TIMESTAMP),
+        ("source_timestamp", TIME),
+        ("reception_timestamp", TIME),
         ("instance_state", pa.string()),
     ]
 )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
-from ..transport.structure import INFINITE, NANOSECONDS
 from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
 from .options import Payload, Settings
 from .type_files import struct_of_file
@@ -61,16 +60,15 @@ def discovered_type(settings: Settings) -> TopicType:
     """
     from ..transport.net.node import Node
     from ..transport.net.topic_types import await_type
-    from .participants import node_config
+    from .participants import node_config, seconds
 
-    patience = settings.type_discovery_timeout
     node = Node(replace(node_config(settings), resolve_types=True))
     node.start()
     try:
         found = await_type(
             node,
             settings.topic,
-            timeout=1e9 if patience >= INFINITE else patience / NANOSECONDS,
+            timeout=seconds(settings.type_discovery_timeout),
             type_name=settings.type_name or settings.type,
             need_struct=settings.payload is Payload.CDR,
         )

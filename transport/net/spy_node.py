@@ -19,7 +19,7 @@ from ..protocol.reading.reader import StatefulReader
 from ..protocol.spying import SpyParticipant
 from ..qos import OwnershipKind, Qos, partitions_match
 from ..structure import INFINITE, KIND_READER_NO_KEY, KIND_READER_WITH_KEY, Guid
-from ..types.idl.parser import parse_idl
+from ..types.idl.parser import parse_struct
 from ..types.model import Struct
 from ..wire.samples import U8
 from .on_host import ReadLogs
@@ -173,5 +173,4 @@ def _struct(about: Mapping[str, JSON]) -> Struct | None:
     if not isinstance(idl, list):
         return None
     text, name = idl
-    found = parse_idl(str(text), "type of a publication")[str(name)]
-    return found if isinstance(found, Struct) else None
+    return parse_struct(str(text), str(name), "type of a publication")

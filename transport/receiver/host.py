@@ -154,12 +154,9 @@ class Host:
     def _struct(self) -> Struct | None:
         if self.config.type is None or not (self.config.announces_type or self.config.tells_instances):
             return None
-        from ..types.idl.parser import parse_idl
+        from ..types.idl.parser import parse_struct
 
-        idl, name = self.config.type
-        struct = parse_idl(idl, "type of the topic")[name]
-        assert isinstance(struct, Struct)
-        return struct
+        return parse_struct(*self.config.type, "type of the topic")
 
     def _content_filter(self) -> ContentFilterProperty | None:
         if self.config.filter is None:

@@ -81,12 +81,9 @@ def _idl_of(struct: Struct) -> str | None:
 
 @lru_cache(maxsize=64)
 def _parse(idl: str, name: str) -> Struct:
-    from ..types.idl.parser import parse_idl  # most tasks need no parser
+    from ..types.idl.parser import parse_struct  # most tasks need no parser
 
-    struct = parse_idl(idl, "type of a writer")[name]
-    if not isinstance(struct, Struct):
-        raise TypeDefinitionError(f"{name} is no struct")
-    return struct
+    return parse_struct(idl, name, "type of a writer")
 
 
 def read_writer_types(directory: Path) -> dict[Guid, Struct | None]:

@@ -49,6 +49,14 @@ def parse_idl(
     return definitions.types
 
 
+def parse_struct(idl: str, name: str, file: str) -> Struct:
+    """The struct ``name`` of what :func:`~.printer.print_idl` gave. Raises TypeDefinitionError if it is none."""
+    found = parse_idl(idl, file).get(name)
+    if not isinstance(found, Struct):
+        raise TypeDefinitionError(f"{file}: {name} is no struct")
+    return found
+
+
 @dataclass(slots=True)
 class _Definition:
     """A definition and all that it depends on by its place."""
