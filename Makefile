@@ -33,7 +33,7 @@ demo: $(STAMP)
 	@$(BIN)/spark-rtps demo $(ARGS)
 
 test: $(STAMP) tshark
-	@$(WITH_SPARK) $(BIN)/python -m pytest $(ARGS)
+	@$(WITH_SPARK) $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

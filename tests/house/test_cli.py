@@ -29,7 +29,7 @@ SCHEMA = {
     ],
 }
 #: Domains of this file alone, so that tests of other files are not seen.
-DOMAIN, EMPTY_DOMAIN = 61, 62
+DOMAIN, EMPTY_DOMAIN = 71, 72
 
 
 def run(*arguments: str) -> Result:

@@ -15,7 +15,7 @@ from spark_rtps.demo import CYCLONE_ON_LOOPBACK
 from spark_rtps.java import find_java_home
 
 ROOT = Path(__file__).parents[2]
-DEMO_DOMAIN, EXAMPLE_DOMAIN = 63, 64
+DEMO_DOMAIN, EXAMPLE_DOMAIN = 73, 74
 
 
 @pytest.fixture

@@ -53,12 +53,19 @@ class CyclonePeer:
         loss_per_mille: int = 0,
         batching: bool = False,
         lease_seconds: int = 10,
+        high_watermark: str | None = None,
     ) -> None:
+        """``high_watermark``: writers wait for acknowledgments only beyond it; else Cyclone adapts it."""
         discovery = f"<LeaseDuration>{lease_seconds} s</LeaseDuration>"
         if peers:
             each = "".join(f'<Peer address="{peer}"/>' for peer in peers)
             discovery += f"<Peers>{each}</Peers>"
         internal = f"<Test><XmitLossiness>{loss_per_mille}</XmitLossiness></Test>" if loss_per_mille else ""
+        if high_watermark:
+            internal += (
+                f"<Watermarks><WhcHigh>{high_watermark}</WhcHigh><WhcHighInit>{high_watermark}</WhcHighInit>"
+                "<WhcAdaptive>false</WhcAdaptive></Watermarks>"
+            )
         internal += "<WriteBatch>true</WriteBatch>" if batching else ""
         config = _CONFIG.format(multicast=multicast, discovery=discovery, internal=internal)
         self._child = subprocess.Popen(

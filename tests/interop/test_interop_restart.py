@@ -14,20 +14,20 @@ def test_killed_and_restarted_on_its_log(
     cyclone: Callable[..., CyclonePeer], subscribe: Callable[..., Subscription]
 ) -> None:
     """Within the lease it has the same GUID and goes on behind the last sample in the log."""
-    peer = cyclone()
+    peer = cyclone(high_watermark="8MB")
     peer.writer("t", Number)
     receiver = subscribe("t", "Number")
     peer.wait_for_match("t")
     (guid,) = peer.matched("t")
     peer.call("start_stream", "t", 0.001)
-    for target in (300, 600):
-        receiver.wait_for(target)
+    for _ in range(2):
+        receiver.wait_for(receiver.rows + 300)
         receiver.kill()
         written = peer.call("streamed")
         wait_until(lambda: peer.call("streamed") > written + 50, 10, "writing while nobody listens")  # noqa: B023
         receiver.restart()
         assert peer.matched("t") == [guid]
-    receiver.wait_for(900)
+    receiver.wait_for(receiver.rows + 300)
     count = peer.call("stop_stream")
     peer.wait_for_acks("t")
     received = receiver.wait_for(count)

@@ -451,7 +451,7 @@ _CONFIG = (
     '<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo"/></Interfaces>'
     "<AllowMulticast>false</AllowMulticast></General></Domain></CycloneDDS>"
 )
-_DOMAIN = 141
+_DOMAIN = 229
 
 
 def test_cyclone_judges_alike() -> None:
