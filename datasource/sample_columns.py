@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from ..transport.structure import Guid
 from ..transport.types.arrow import TIME
+from ..transport.types.cdr.decoding.arrays import binary_array, constant_offsets
 from ..transport.types.cdr.lanes import gather_bytes, offsets_of
-from ..transport.types.cdr.values import binary_array, constant_offsets
 from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, NO_TIMESTAMP, UNREGISTERED, Samples
 from .chunks import Chunk
 

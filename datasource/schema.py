@@ -15,7 +15,7 @@ from ..transport.errors import FilterError, OptionError, TypeDefinitionError, Us
 from ..transport.qos import DataRepresentation
 from ..transport.types.arrow import TIME, arrow_schema, legal_schema, projected, struct_from_arrow
 from ..transport.types.cdr.codec import Codec
-from ..transport.types.cdr.encoder import least_representation
+from ..transport.types.cdr.encoding.encoder import least_representation
 from ..transport.types.model import Member as StructMember
 from ..transport.types.model import Primitive, PrimitiveKind, Sequence, Struct
 from .options import Mode, Payload, Settings

@@ -66,12 +66,20 @@ class Script:
         random: Random | None = None,
         no_positive_acks: bool = False,
         status_messages: bool = False,
+        preemptive_base: int = 1,
     ) -> None:
         self.reader = StatefulReader(ME, qos, resume=resume, policy=policy, random=random)
         self.now, self.count = 1_000 * MS, 0
         self._runs: list[Run] = []
         info = WriterInfo(
-            IT, WHERE, (), reliable, transient_local, no_positive_acks, status_messages=status_messages
+            IT,
+            WHERE,
+            (),
+            reliable,
+            transient_local,
+            no_positive_acks,
+            preemptive_base,
+            status_messages=status_messages,
         )
         self.reader.match_writer(info, now=self.now)
 

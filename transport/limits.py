@@ -71,6 +71,8 @@ TYPE_OBJECT_BYTES_MAX: Final = 1 << 20
 TYPE_NODES_MAX: Final = 1 << 16
 #: Words of an IDL text, of all it includes and of what its macros stand for.
 IDL_WORDS_MAX: Final = 1 << 22
+#: Pairs of types whose comparison is remembered: a thousand endpoints have few types.
+TYPE_COMPARISONS_MAX: Final = 1_024
 #: Reasons given why two types do not match.
 TYPE_REASONS_MAX: Final = 16
 #: Parameters of one content filter (DDS-SQL names them %0 to %99).
@@ -84,6 +86,9 @@ TYPE_LOOKUP_PEERS_MAX: Final = 32
 TYPE_LOOKUP_REQUEST_BYTES_MAX: Final = 128 << 10
 TYPE_LOOKUP_REPLY_BYTES_MAX: Final = 4 << 20
 TYPE_LOOKUP_REPLY_BYTES: Final = 32 << 10
+#: Types told in one reply of those that another depends on; the octets that say where the next one goes on.
+TYPE_LOOKUP_DEPENDENTS_MAX: Final = 1_024
+CONTINUATION_POINT_MAX: Final = 32
 #: What the types of one endpoint may come to: serialized bytes, and types.
 RESOLVED_TYPE_BYTES_MAX: Final = 2 << 20
 RESOLVED_TYPE_OBJECTS_MAX: Final = 2_048
@@ -102,6 +107,10 @@ UNKNOWN_ENCAPSULATIONS_MAX: Final = 16
 #: Leaves of the elements of one sample's lists, beside some for each of its bytes: absent members take none of them.
 LIST_LEAVES_MAX: Final = 1 << 19
 LIST_LEAVES_PER_BYTE_MAX: Final = 8
+#: What stepping over values may cost in one decode call, in elements stepped over by Python (about half a microsecond).
+DECODE_STEPS_MAX: Final = 1 << 22
+#: Members unknown to us that are stepped over in one struct, before it counts as malformed.
+UNKNOWN_MEMBERS_MAX: Final = 1_024
 #: Distinct types of writers that a receiver records for tasks that are given none, and writers that it records them of.
 #: Those beyond are read by the type that the given columns make.
 WRITER_TYPES_MAX: Final = 256

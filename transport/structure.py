@@ -46,7 +46,6 @@ ENTITYID_SEDP_PUBLICATIONS_READER: Final = b"\x00\x00\x03\xc7"
 ENTITYID_SEDP_SUBSCRIPTIONS_WRITER: Final = b"\x00\x00\x04\xc2"
 ENTITYID_SEDP_SUBSCRIPTIONS_READER: Final = b"\x00\x00\x04\xc7"
 ENTITYID_SPDP_WRITER: Final = b"\x00\x01\x00\xc2"
-ENTITYID_SPDP_READER: Final = b"\x00\x01\x00\xc7"
 ENTITYID_P2P_MESSAGE_WRITER: Final = b"\x00\x02\x00\xc2"
 ENTITYID_P2P_MESSAGE_READER: Final = b"\x00\x02\x00\xc7"
 ENTITYID_TYPE_LOOKUP_REQUEST_WRITER: Final = b"\x00\x03\x00\xc3"
@@ -108,10 +107,6 @@ SPDP_MULTICAST_ADDRESS: Final = "239.255.0.1"
 
 def spdp_multicast_port(domain: int) -> int:
     return PORT_BASE + DOMAIN_ID_GAIN * domain
-
-
-def user_multicast_port(domain: int) -> int:
-    return PORT_BASE + DOMAIN_ID_GAIN * domain + 1
 
 
 def metatraffic_unicast_port(domain: int, participant_index: int) -> int:

@@ -151,7 +151,7 @@ def endpoint(prefix: bytes, number: int, kind: LivelinessKind, lease: int = LEAS
 
 
 def liveliness(*tracked: EndpointData) -> Liveliness:
-    watching = Liveliness(US, {}, now=0)
+    watching = Liveliness(US, {})
     for each in tracked:
         watching.track(each, now=0)
     return watching

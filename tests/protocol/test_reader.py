@@ -64,6 +64,14 @@ def test_preemptive_acknacks_alternate_late() -> None:
     assert s.reader.get_timer() is None
 
 
+def test_preemptive_acknacks_to_who_answers_base_0_alone() -> None:
+    """Fast DDS: it has sent a HEARTBEAT at the match, which may have come before we had matched."""
+    s = Script(preemptive_base=0)
+    (said,) = s.said()
+    assert isinstance(said, AckNack)
+    assert (said.missing.base, said.missing.is_empty, said.final) == (0, True, False)
+
+
 def test_heartbeats_are_answered_at_once_unless_final() -> None:
     s = started()
     s.data(1, 5).heartbeat(1, 5)

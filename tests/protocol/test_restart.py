@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hostile_scene import EVIL, EVIL_IP, EVIL_WRITER, Scene
 from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE, Announcement
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_SEDP_PUBLICATIONS_WRITER, Guid
@@ -16,7 +19,8 @@ RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_AL
 
 def restart(network: VirtualNetwork, participant: Participant) -> Participant:
     address = network.address_of(participant)
-    again = network._hosts[address] = Participant(participant.config, now=network.now)
+    config = replace(participant.config, incarnation=participant.config.incarnation + 1)
+    again = network._hosts[address] = Participant(config, now=network.now)
     return again
 
 
@@ -72,6 +76,57 @@ def test_restarts_in_quick_succession() -> None:
         )
         network.run(SECOND)
         host = restart(network, host)
+
+
+def test_peers_that_do_not_answer_are_known_again() -> None:
+    """Cyclone DDS announces itself to whom it does not know, and every 8 seconds: a restart is no news to it."""
+    network = VirtualNetwork(seed=5)
+    peer, host = network.add(), network.add()
+    host.create_reader("a", "T", RELIABLE, keyed=False, entity_key=500, now=network.now)
+    a = peer.create_writer("a", "T", RELIABLE, keyed=False, now=network.now)
+    network.run(5 * SECOND)
+
+    announced = host.announcements
+    assert [each.prefix for each in announced] == [peer.prefix]
+    host = restart(network, host)
+    peer._spdp._answer = lambda remote, restarted: None  # type: ignore[method-assign]
+    host.recall(announced, now=network.now)
+    reader = host.create_reader("a", "T", RELIABLE, keyed=False, entity_key=500, now=network.now)
+    assert network.run(100 * MILLISECOND, until=lambda: a.guid in reader.writers)
+    network.run(30 * SECOND)
+    assert a.guid in reader.writers
+    assert not [event for event in network.events[host.prefix] if isinstance(event, events.ParticipantLost)]
+
+
+def test_peers_that_are_gone_are_not_known_for_long() -> None:
+    network = VirtualNetwork(seed=5)
+    peer, host = network.add(), network.add()
+    network.run(SECOND)
+    announced = host.announcements
+    network.unplug(peer)
+    host = restart(network, host)
+    host.recall(announced, now=network.now)
+    assert list(host.remote_participants) == [peer.prefix]
+    network.run(UNPROVEN_LEASE + SECOND)
+    assert not host.remote_participants
+
+
+@pytest.mark.parametrize("payload", [b"\x00", bytes(4), bytes.fromhex("00030000ffff")])
+def test_what_was_written_down_wrong_is_dropped(payload: bytes) -> None:
+    network = VirtualNetwork(seed=5)
+    host = network.add()
+    host.recall([Announcement(bytes(range(12)), 1, payload, "10.0.0.9")], now=network.now)
+    assert not host.remote_participants
+    assert sum(host.drops.values()) == 1
+
+
+def test_numbers_of_discovery_begin_at_one() -> None:
+    """Whatever the clock says: Fast DDS 2 counts up to a writer's first number one by one."""
+    network = VirtualNetwork()
+    network.now = 1_000 * 3600 * SECOND
+    host = network.add()
+    assert {writer.last_sn for writer in host._builtin.writers()} == {0}
+    assert {writer.last_sn for writer in restart(network, host)._builtin.writers()} == {1 << 14}
 
 
 def test_assertions_of_liveliness_after_a_restart() -> None:

@@ -119,6 +119,31 @@ def test_types_are_known_in_spite_of_loss(seed: int) -> None:
     assert pair.matched
 
 
+def test_changes_are_counted() -> None:
+    """Whoever waits for a type lists the endpoints again only when there is something new."""
+    network = VirtualNetwork(seed=3, loss=0.2)
+    one, two = network.add(resolve_types=True), network.add()
+    w = writer(two, network.now, struct("Rich"))
+    reader(two, network.now, None)
+    found: list[tuple[int, dict[Guid, object]]] = []
+
+    def look() -> bool:
+        said = {e.guid: one.type_of(e.guid) or one.type_failure(e.guid) for e in one.remote_endpoints}
+        if not found or found[-1] != (one.changes, said):
+            found.append((one.changes, said))
+        return False
+
+    network.run(5 * SECOND, look)
+    before = one.changes
+    network.run(5 * SECOND, look)
+    assert one.changes == before
+    two.delete_endpoint(w.guid, network.now)
+    network.run(5 * SECOND, look)
+    told = [said for _, said in found]
+    assert {} in told and any(said.get(w.guid) == struct("Rich") for said in told) and len(told[-1]) == 1
+    assert len({changes for changes, _ in found}) == len(found)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_many_ask_each_other_in_spite_of_loss(seed: int) -> None:
     """What goes to one is a gap to all others; nobody waits for it, and nobody misses what is its own."""

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DecodeError, DropReason
-from spark_rtps.transport.limits import TYPE_LOOKUP_IDS_MAX
+from spark_rtps.transport.limits import CONTINUATION_POINT_MAX, TYPE_LOOKUP_IDS_MAX
 from spark_rtps.transport.types.xtypes.information import SizedIdentifier
 from spark_rtps.transport.types.xtypes.lookup_messages import (
-    CONTINUATION_POINT_MAX,
     GetTypeDependencies,
     GetTypes,
     Reply,

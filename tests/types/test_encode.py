@@ -12,7 +12,7 @@ import pytest
 from spark_rtps.transport.errors import EncodeError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
-from spark_rtps.transport.types.cdr.encoder import Encoder, least_representation
+from spark_rtps.transport.types.cdr.encoding.encoder import Encoder, least_representation
 from spark_rtps.transport.types.mapping import Mapping
 from spark_rtps.transport.types.model import (
     Alias,

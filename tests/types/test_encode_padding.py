@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
-from spark_rtps.transport.types.cdr import draft
 from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.cdr.encoding import draft
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 

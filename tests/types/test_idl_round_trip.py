@@ -137,3 +137,15 @@ def test_ids_are_only_printed_where_they_do_not_follow() -> None:
         "};\n"
     )
     assert back(Struct("S", members)) == Struct("S", members)
+
+
+def test_many_literals_and_labels() -> None:
+    """What a label is called is looked up, not searched for; a literal that two enums have names its own."""
+    count = 20_000
+    color = Enum("m::Color", tuple((f"C{i}", i) for i in range(count)))
+    other = Enum("m::Other", tuple((f"C{i}", i) for i in range(0, count, 2)))
+    cases = tuple(Case(f"c{i}", LONG, i + 1, labels=(i,)) for i in range(count))
+    struct = Struct("m::S", (Member("o", other, 0), Member("u", Union("m::U", color, cases), 1)))
+    lines = [line.strip() for line in print_idl(struct).splitlines()]
+    labels = [line for line in lines if line.startswith("case ")]
+    assert labels == [f"case ::m::{'' if i % 2 else 'Color::'}C{i}:" for i in range(count)]

@@ -383,6 +383,29 @@ def test_fast_dds_types_without_others_are_read() -> None:
     )
 
 
+#: What the dynamic types of Fast DDS 2.9.1 announce of ``@final struct Number { @key unsigned long id; unsigned long
+#: seq; string name; }``: its extensibility is a custom annotation as well, of a kind of value that is for later versions.
+ANNOTATED = """
+00010000 f2510100 00000000 01000000 00000000 01000000 00000000 01000000 00000000 01000000 f21a71d3 6a8a3f19
+612d2f38 e1005d00 01000000 2063c160 50000000 0f000000 73686170 65733a3a 4e756d62 65720000 03000000 00000000
+20000700 03000000 69640000 01000000 00000000 01000000 00000000 00000000 01000000 00000700 04000000 73657100
+01000000 00000000 01000000 00000000 00000000 02000000 000070ff 05000000 6e616d65 00000000 01000000 00000000
+01000000 00000000 00000000
+"""
+
+
+def test_fast_dds_types_with_annotations_are_read() -> None:
+    assert struct_of_v1(bytes.fromhex(ANNOTATED), True) == Struct(
+        "shapes::Number",
+        (
+            Member("id", Primitive(PrimitiveKind.UINT32), 0, key=True),
+            Member("seq", Primitive(PrimitiveKind.UINT32), 1),
+            Member("name", String(), 2),
+        ),
+        Extensibility.FINAL,
+    )
+
+
 def bare(described: TypeObject) -> bytes:
     out = bytearray()
     layout_of(TypeObject, bare=True).write(out, described)

@@ -39,6 +39,7 @@ from .on_host import ReadLogs
 from .plugins import load_flow_control, load_interceptor
 from .publishing import PublishingWriter
 from .sockets import Sockets
+from .wake_pipe import WakePipe
 from .written_logs import WrittenLogs
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class NodeConfig:
     #: A longer RTPS message is dropped.
     message_size_max: int = UDP_PAYLOAD_MAX
     guid_prefix: bytes | None = None
+    #: How many participants have had this GUID before.
+    incarnation: int = 0
     #: Readers read the publication logs of our writers on this host that let them.
     ipc: bool = False
     #: Ask for the types of all endpoints of the domain.
@@ -119,13 +122,12 @@ class Node:
         self.message_size = self._message_size()
         self._read_logs = ReadLogs(self._receive_frames)
         self._written_logs = WrittenLogs(self.guid_prefix, self.config.domain)
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
+        self._wake_pipe = WakePipe()
         c = self.config
         self.participant = Participant(
             ParticipantConfig(
                 guid_prefix=self.guid_prefix,
+                incarnation=c.incarnation,
                 domain=c.domain,
                 name=c.participant_name,
                 metatraffic_unicast=self.sockets.metatraffic_unicast,
@@ -292,10 +294,10 @@ class Node:
         poll = select.poll()  # one of its own: poll objects refuse a second thread
         for s in self.sockets.receivers:
             poll.register(s, select.POLLIN)
-        poll.register(self._wake_read, select.POLLIN)
+        poll.register(self._wake_pipe, select.POLLIN)
         for fd, _ in poll.poll(self._wait_ms(timeout)):
-            if fd == self._wake_read:
-                _empty_pipe(fd)
+            if fd == self._wake_pipe.fileno():
+                self._wake_pipe.clear()
         return self.do_work()
 
     def cycle(self, timeout: float) -> None:
@@ -355,10 +357,7 @@ class Node:
 
     def wake(self) -> None:
         """Make a waiting duty cycle look again (a timer may have come nearer)."""
-        try:
-            os.write(self._wake_write, b"\0")
-        except (BlockingIOError, OSError):
-            pass  # it is awake
+        self._wake_pipe.wake()
 
     @property
     def is_closed(self) -> bool:
@@ -491,8 +490,7 @@ class Node:
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout=5)
         self.sockets.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        self._wake_pipe.close()
 
 
 def _publication_log(policy: PublicationPolicy) -> PublicationLog | None:
@@ -504,11 +502,3 @@ def _term_length(policy: PublicationPolicy) -> int:
     # What waits for tokens of a flow controller lies in the log, behind the sender.
     least = 4 * FLOW_CONTROLLER_BYTES_MAX if policy.flow_controller else 0
     return max(policy.flow_control.term_length or TERM_LENGTH, least)
-
-
-def _empty_pipe(fd: int) -> None:
-    try:
-        while os.read(fd, 4096):
-            pass
-    except BlockingIOError:
-        pass

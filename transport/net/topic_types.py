@@ -69,8 +69,12 @@ def await_type(
     """
     deadline = time.monotonic() + timeout
     settled: float | None = None
+    seen: list[ToldType] = []
+    changes = -1
     while True:
-        seen = [each for each in types_of(node, topic) if type_name in (None, each.type_name)]
+        if node.participant.changes != changes:
+            changes = node.participant.changes
+            seen = [each for each in types_of(node, topic) if type_name in (None, each.type_name)]
         told = [each for each in seen if each.struct is not None or not need_struct]
         open_still = [each for each in seen if each.struct is None and each.failure is None]
         now = time.monotonic()

@@ -79,6 +79,8 @@ class WriterInfo(EndpointInfo):
 
     #: It asks not to be sent positive acknowledgements.
     no_positive_acks: bool = False
+    #: What an ACKNACK before its first HEARTBEAT says to be missing from, for it to answer with one.
+    preemptive_base: int = 1
     #: It knows of readers that send none, and does not wait for theirs.
     needs_no_acks: bool = True
     #: It understands status messages.

@@ -190,6 +190,7 @@ class LocalEndpoints:
             qos.is_reliable,
             qos.is_transient_local,
             can.no_positive_acks,
+            preemptive_base=self._preemptive_base(guid.prefix),
             needs_no_acks=can.batches,
             status_messages=can.status_messages,
             term_window=can.term_window,
@@ -205,6 +206,10 @@ class LocalEndpoints:
             self.hears_itself = True
         else:
             self._liveliness.track(other, now=now)
+
+    def _preemptive_base(self, prefix: bytes) -> int:
+        remote = self._remotes.get(prefix)
+        return 1 if remote is None else remote.preemptive_base
 
     def _is_known_to_batch(self, writer: StatefulWriter, reader: Guid) -> bool:
         """Whether it is one of RTI Connext's readers, and the writer is told to send them batches."""

@@ -7,7 +7,7 @@ timer says when to call again, events tell what happened. It knows neither socke
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -16,16 +16,6 @@ from ..errors import DecodeError, DropReason, UsageError
 from ..limits import EVENTS_MAX, MESSAGE_SIZE_LEAST
 from ..qos import DataRepresentation, LivelinessKind, Qos
 from ..structure import (
-    ENTITYID_P2P_MESSAGE_READER,
-    ENTITYID_P2P_MESSAGE_WRITER,
-    ENTITYID_SEDP_PUBLICATIONS_READER,
-    ENTITYID_SEDP_PUBLICATIONS_WRITER,
-    ENTITYID_SEDP_SUBSCRIPTIONS_READER,
-    ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
-    ENTITYID_TYPE_LOOKUP_REPLY_READER,
-    ENTITYID_TYPE_LOOKUP_REPLY_WRITER,
-    ENTITYID_TYPE_LOOKUP_REQUEST_READER,
-    ENTITYID_TYPE_LOOKUP_REQUEST_WRITER,
     KIND_READER_NO_KEY,
     KIND_READER_WITH_KEY,
     KIND_WRITER_NO_KEY,
@@ -40,11 +30,12 @@ from ..wire.compressed import CODECS
 from ..wire.samples import U8, Run
 from . import events
 from .agenda import Agenda
+from .builtin_endpoints import BuiltinEndpoints
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
 from .discovery.participant_data import ParticipantData
 from .discovery.sedp import Sedp
-from .discovery.spdp import Change, RemoteParticipant, Spdp
+from .discovery.spdp import Announcement, Change, RemoteParticipant, Spdp
 from .discovery.type_library import KnownType, TypeLibrary
 from .discovery.type_lookup import TypeLookup
 from .discovery.type_lookup_service import TypeLookupService
@@ -97,8 +88,8 @@ class Participant:
             multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
         self._spdp = Spdp(self._data, multicast, config.peers, now=now)
         discovery_size = min(config.message_size, MESSAGE_SIZE_LEAST)
-        self._sedp = Sedp(self.prefix, message_size=discovery_size, now=now)
-        self._liveliness = Liveliness(self.prefix, self._spdp.remotes, now=now)
+        self._sedp = Sedp(self.prefix, message_size=discovery_size, incarnation=config.incarnation)
+        self._liveliness = Liveliness(self.prefix, self._spdp.remotes, incarnation=config.incarnation)
         self._library = TypeLibrary()
         self._lookup = TypeLookup(self._library, self.drops)
         self._types = TypeLookupService(
@@ -108,23 +99,9 @@ class Participant:
             self._spdp.remotes,
             self.drops,
             message_size=discovery_size,
-            now=now,
+            incarnation=config.incarnation,
         )
-        #: Built-in endpoints of ours, each with the entity id of its counterpart.
-        self._builtin_readers = (
-            (self._sedp.publications_reader, ENTITYID_SEDP_PUBLICATIONS_WRITER),
-            (self._sedp.subscriptions_reader, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER),
-            (self._liveliness.reader, ENTITYID_P2P_MESSAGE_WRITER),
-            (self._types.request_reader, ENTITYID_TYPE_LOOKUP_REQUEST_WRITER),
-            (self._types.reply_reader, ENTITYID_TYPE_LOOKUP_REPLY_WRITER),
-        )
-        self._builtin_writers = (
-            (self._sedp.publications_writer, ENTITYID_SEDP_PUBLICATIONS_READER),
-            (self._sedp.subscriptions_writer, ENTITYID_SEDP_SUBSCRIPTIONS_READER),
-            (self._liveliness.writer, ENTITYID_P2P_MESSAGE_READER),
-            (self._types.request_writer, ENTITYID_TYPE_LOOKUP_REQUEST_READER),
-            (self._types.reply_writer, ENTITYID_TYPE_LOOKUP_REPLY_READER),
-        )
+        self._builtin = BuiltinEndpoints(self._sedp, self._liveliness, self._types)
         self._endpoints = LocalEndpoints(
             self._data,
             self._spdp.remotes,
@@ -135,15 +112,17 @@ class Participant:
         )
         self._agenda = Agenda()
         self._writers: dict[bytes, StatefulWriter] = {
-            writer.guid.entity: writer for writer, _ in self._builtin_writers
+            writer.guid.entity: writer for writer in self._builtin.writers()
         }
-        for endpoint, _ in (*self._builtin_readers, *self._builtin_writers):
+        for endpoint in self._builtin:
             self._agenda.add(endpoint)
         self._flow = AsynchronousPublishing()
         #: Those whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
         self._keys: set[int] = set()
         self._events: deque[Event] = deque()
+        #: How often what is known of others, their types included, has changed.
+        self.changes = 0
         self._farewell: Outgoing | None = None
         self._closed = False
         self._receiver = MessageReceiver(
@@ -404,6 +383,19 @@ class Participant:
         """The oldest event not fetched yet."""
         return self._events.popleft() if self._events else None
 
+    def recall(self, announcements: Iterable[Announcement], *, now: int) -> None:
+        """Know again whom an earlier participant of this GUID knew (:attr:`announcements`).
+
+        To them a restart is no news: some (Cyclone DDS) announce themselves only when it is their time to.
+        """
+        for announcement in announcements:
+            self._on_announced(announcement.to_run(), announcement.source_ip, now)
+
+    @property
+    def announcements(self) -> list[Announcement]:
+        """The last one of each remote participant."""
+        return [remote.announcement for remote in self._spdp.remotes.values()]
+
     @property
     def remote_participants(self) -> Mapping[bytes, ParticipantData]:
         """By GUID prefix."""
@@ -431,6 +423,7 @@ class Participant:
         return None if data is None else data.qos
 
     def _emit(self, event: Event) -> None:
+        self.changes += 1
         if len(self._events) < EVENTS_MAX:
             self._events.append(event)
         else:
@@ -441,11 +434,14 @@ class Participant:
     def _on_announcements(self, source_ip: str, now: int) -> None:
         for run in self._receiver.announcements:
             for i in range(run.count):
-                try:
-                    self._on_announcement(run.take(i, i + 1), source_ip, now)
-                except DecodeError as error:
-                    self.drops[error.reason] += 1
+                self._on_announced(run.take(i, i + 1), source_ip, now)
         self._receiver.announcements.clear()
+
+    def _on_announced(self, run: Run, source_ip: str, now: int) -> None:
+        try:
+            self._on_announcement(run, source_ip, now)
+        except DecodeError as error:
+            self.drops[error.reason] += 1
 
     def _on_announcement(self, run: Run, source_ip: str, now: int) -> None:
         if run.writer.prefix == self.prefix:
@@ -462,10 +458,7 @@ class Participant:
         self._sedp.match(remote, now=now)
         self._liveliness.match(remote, now=now)
         self._types.match(remote, now=now)
-        for reader, writer_id in self._builtin_readers:
-            guid = Guid(remote.prefix, writer_id)
-            if guid in reader.writers:
-                self._endpoints.routes[guid] = [reader]
+        self._builtin.route(remote.prefix, self._endpoints)
         if change is Change.DISCOVERED:
             self._emit(events.ParticipantDiscovered(remote.data))
         else:
@@ -479,14 +472,7 @@ class Participant:
             self._endpoints.lose(data.guid)
             self._emit(events.EndpointLost(data))
         self._lookup.leave(remote.prefix)
-        for reader, writer_id in self._builtin_readers:
-            guid = Guid(remote.prefix, writer_id)
-            if self._endpoints.routes.pop(guid, None) is not None:
-                reader.unmatch_writer(guid)
-        for writer, reader_id in self._builtin_writers:
-            guid = Guid(remote.prefix, reader_id)
-            if guid in writer.readers:
-                writer.unmatch_reader(guid)
+        self._builtin.unmatch(remote.prefix, self._endpoints)
         self._emit(events.ParticipantLost(remote.data, expired))
         self._look_up(now)  # another may have the types it was asked for
 
@@ -509,5 +495,6 @@ class Participant:
         """Ask for types that are wanted, and match those whose type has become known, or will not be."""
         self._types.ask(now=now)
         for guid in self._lookup.take_settled():
+            self.changes += 1
             if (data := self._sedp.endpoint(guid)) is not None:
                 self._endpoints.consider(data, now=now)

@@ -29,6 +29,8 @@ class ParticipantConfig:
     peers: tuple[Locator, ...] = ()
     announce_multicast: bool = True
     lease_duration: int = 10 * NANOSECONDS
+    #: How many participants have had this GUID before.
+    incarnation: int = 0
     #: A longer RTPS message is dropped; our writers send none that is longer than ``message_size``.
     message_size_max: int = UDP_PAYLOAD_MAX
     message_size: int = MESSAGE_SIZE_MAX

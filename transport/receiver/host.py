@@ -32,7 +32,14 @@ from ..net.congestion_controls import load_congestion_control
 from ..net.node import Node, new_guid_prefix
 from ..net.spy_node import SpyNode
 from ..protocol.endpoint_info import ContentFilterProperty
-from ..protocol.events import IncompatibleQos, LivelinessLost, Matched, Unmatched
+from ..protocol.events import (
+    IncompatibleQos,
+    LivelinessLost,
+    Matched,
+    ParticipantDiscovered,
+    ParticipantLost,
+    Unmatched,
+)
 from ..protocol.reading.reader_cache import ReaderCache
 from ..protocol.reading.received_stream import NO_POSITIONS
 from ..protocol.statuses import ReaderStatuses
@@ -41,7 +48,9 @@ from ..types.model import Struct
 from ..wire.samples import Run
 from .config import ReceiverConfig
 from .consumption import Consumed, Consumption
+from .incarnation import next_incarnation
 from .keys import InstanceKeys
+from .known_participants import read_known_participants, write_known_participants
 from .writer_types import WriterTypes
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -110,7 +119,10 @@ class Host:
         if self.config.spy:
             self.node = SpyNode(self.config.node.domain, prefix)
         else:
-            self.node = Node(replace(self.config.node, guid_prefix=prefix)).open()
+            incarnation = next_incarnation(self.directory)
+            self.node = Node(replace(self.config.node, guid_prefix=prefix, incarnation=incarnation)).open()
+            known = read_known_participants(self.directory)
+            self.node.participant.recall(known, now=time.monotonic_ns())
         struct = self._struct()
         self.reader = self.node.create_reader(
             self.config.topic,
@@ -279,6 +291,7 @@ class Host:
             self.counters.counter(f"reader.{name}").set(value)
         for reason, count in self.node.participant.drops.items():
             self.counters.counter(f"drop.{reason.value}").set(count)
+        participants_changed = False
         for event in self.node.events():
             self._statuses.on_event(event)
             if isinstance(event, IncompatibleQos):
@@ -292,6 +305,10 @@ class Host:
             elif isinstance(event, LivelinessLost):
                 _log.warning("topic %r: liveliness of %s lost", self.config.topic, event.writer)
                 self.cache.writer_lost(event.writer)
+            elif isinstance(event, ParticipantDiscovered | ParticipantLost):
+                participants_changed = True
+        if participants_changed and isinstance(self.node, Node):
+            write_known_participants(self.directory, self.node.participant.announcements)
         for label, value in self._statuses.snapshot(counts, cached).items():
             self.counters.counter(label).set(value)
         self._show_streams()

@@ -19,25 +19,25 @@ BUILTIN_QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, durability=Durabi
 
 #: What we announce is never held back, and every announcement asks to be acknowledged.
 BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_max_samples=INFINITE)
-#: Sequence numbers start where the clock is, which runs faster (about 1,000 a second) than we announce: for
-#: peers that still know us from before a restart under the same GUID, what we announce then is new.
-_SN_CLOCK_SHIFT: Final = 20
+#: Sequence numbers an incarnation has for itself: to peers that still know us from before a restart under the same
+#: GUID, what we announce then is new. No more than that, for Fast DDS 2 counts up to a writer's first one by one.
+_SNS_PER_INCARNATION: Final = 1 << 14
 
 
-def first_sn(now: int) -> int:
+def first_sn(incarnation: int) -> int:
     """Of the samples of a built-in writer."""
-    return max(1, now >> _SN_CLOCK_SHIFT)
+    return 1 + incarnation * _SNS_PER_INCARNATION
 
 
 def builtin_writer(
-    prefix: bytes, entity: bytes, *, message_size: int = MESSAGE_SIZE_MAX, now: int
+    prefix: bytes, entity: bytes, *, message_size: int = MESSAGE_SIZE_MAX, incarnation: int = 0
 ) -> StatefulWriter:
     return StatefulWriter(
         Guid(prefix, entity),
         BUILTIN_QOS,
         policy=BUILTIN_POLICY,
         message_size=message_size,
-        first_sn=first_sn(now),
+        first_sn=first_sn(incarnation),
     )
 
 
@@ -55,7 +55,15 @@ def write_one(writer: StatefulWriter, payload: bytes, key_hash: bytes, *, flags:
 def match_writer(reader: StatefulReader, remote: RemoteParticipant, writer_id: bytes, *, now: int) -> None:
     """Let a built-in reader of ours hear its counterpart."""
     guid = Guid(remote.prefix, writer_id)
-    reader.match_writer(WriterInfo(guid, remote.unicast, (), reliable=True, transient_local=True), now=now)
+    info = WriterInfo(
+        guid,
+        remote.unicast,
+        (),
+        reliable=True,
+        transient_local=True,
+        preemptive_base=remote.preemptive_base,
+    )
+    reader.match_writer(info, now=now)
 
 
 def match_reader(writer: StatefulWriter, remote: RemoteParticipant, reader_id: bytes, *, now: int) -> None:

@@ -69,9 +69,11 @@ class Liveliness:
     """The ParticipantMessage endpoints, our assertions, and the writers whose liveliness is watched: matched
     remote ones, and our own MANUAL ones."""
 
-    def __init__(self, prefix: bytes, remotes: Mapping[bytes, RemoteParticipant], *, now: int) -> None:
+    def __init__(
+        self, prefix: bytes, remotes: Mapping[bytes, RemoteParticipant], *, incarnation: int = 0
+    ) -> None:
         self.reader = builtin_reader(prefix, ENTITYID_P2P_MESSAGE_READER)
-        self.writer = builtin_writer(prefix, ENTITYID_P2P_MESSAGE_WRITER, now=now)
+        self.writer = builtin_writer(prefix, ENTITYID_P2P_MESSAGE_WRITER, incarnation=incarnation)
         self._prefix = prefix
         self._remotes = remotes
         #: Leases of our AUTOMATIC and MANUAL_BY_PARTICIPANT writers, and when the next assertion of each kind is

@@ -53,13 +53,13 @@ class _Known:
 class Sedp:
     """The four SEDP endpoints and the table of remote endpoints."""
 
-    def __init__(self, prefix: bytes, *, message_size: int = MESSAGE_SIZE_MAX, now: int) -> None:
+    def __init__(self, prefix: bytes, *, message_size: int = MESSAGE_SIZE_MAX, incarnation: int = 0) -> None:
         self.publications_writer = builtin_writer(
-            prefix, ENTITYID_SEDP_PUBLICATIONS_WRITER, message_size=message_size, now=now
+            prefix, ENTITYID_SEDP_PUBLICATIONS_WRITER, message_size=message_size, incarnation=incarnation
         )
         self.publications_reader = builtin_reader(prefix, ENTITYID_SEDP_PUBLICATIONS_READER)
         self.subscriptions_writer = builtin_writer(
-            prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, message_size=message_size, now=now
+            prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, message_size=message_size, incarnation=incarnation
         )
         self.subscriptions_reader = builtin_reader(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_READER)
         self._remote: dict[bytes, dict[Guid, _Known]] = {}

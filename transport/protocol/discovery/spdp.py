@@ -14,7 +14,9 @@ import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from ...errors import DecodeError, DropReason
 from ...limits import LEASE_MAX_NS, PARTICIPANTS_MAX
@@ -23,6 +25,7 @@ from ...structure import (
     ENTITYID_SPDP_WRITER,
     ENTITYID_UNKNOWN,
     NANOSECONDS,
+    VENDOR_FAST_DDS,
     Guid,
     Locator,
 )
@@ -60,6 +63,20 @@ class Change(enum.Enum):
     DISPOSED = "disposed"
 
 
+class Announcement(NamedTuple):
+    """What a participant last announced, and from where: enough to know it again after a restart."""
+
+    prefix: bytes
+    sn: int
+    payload: bytes
+    source_ip: str
+
+    def to_run(self) -> Run:
+        data = np.frombuffer(self.payload, np.uint8)
+        size = len(data)
+        return Run(Guid(self.prefix, ENTITYID_SPDP_WRITER), self.sn, 1, data, size, payload_length=size)
+
+
 @dataclass(slots=True, eq=False)
 class RemoteParticipant:
     """A participant we heard of. ``last_heard`` is kept current by the message receiver."""
@@ -76,6 +93,16 @@ class RemoteParticipant:
     @property
     def prefix(self) -> bytes:
         return self.data.guid_prefix
+
+    @property
+    def announcement(self) -> Announcement:
+        return Announcement(self.prefix, self.announced_sn, self.payload, self.source_ip)
+
+    @property
+    def preemptive_base(self) -> int:
+        """See :class:`~..endpoint_info.WriterInfo`. Fast DDS answers 0 alone, and what it sent at the match may have
+        come before we had matched."""
+        return 0 if self.data.vendor == VENDOR_FAST_DDS else 1
 
     def prove(self, source_ip: str) -> None:
         """It spoke to us by our prefix: proof, if it did from where it says it is ("" is nowhere)."""

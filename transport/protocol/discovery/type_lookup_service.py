@@ -15,6 +15,7 @@ from ...errors import DecodeError, DropReason
 from ...limits import (
     MESSAGE_SIZE_MAX,
     TYPE_LOOKUP_BACKLOG_MAX,
+    TYPE_LOOKUP_DEPENDENTS_MAX,
     TYPE_LOOKUP_REPLY_BYTES,
     TYPE_LOOKUP_REPLY_BYTES_MAX,
     TYPE_LOOKUP_REQUEST_BYTES_MAX,
@@ -56,7 +57,6 @@ from .type_lookup import TypeLookup
 _QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 #: Who does not answer for so many HEARTBEATs, about ten seconds, is not waited for.
 _POLICY: Final = WriterPolicy(send_window_bytes=8 << 20, max_heartbeat_retries=100)
-_DEPENDENTS_PER_REPLY: Final = 1_024
 
 
 class TypeLookupService:
@@ -71,12 +71,12 @@ class TypeLookupService:
         drops: Counter[DropReason],
         *,
         message_size: int = MESSAGE_SIZE_MAX,
-        now: int,
+        incarnation: int = 0,
     ) -> None:
-        self.request_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_WRITER, message_size, now)
+        self.request_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_WRITER, message_size, incarnation)
         self.request_reader = StatefulReader(Guid(prefix, ENTITYID_TYPE_LOOKUP_REQUEST_READER), _QOS)
         self.request_reader.sample_size_max = TYPE_LOOKUP_REQUEST_BYTES_MAX
-        self.reply_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REPLY_WRITER, message_size, now)
+        self.reply_writer = _writer(prefix, ENTITYID_TYPE_LOOKUP_REPLY_WRITER, message_size, incarnation)
         self.reply_reader = StatefulReader(Guid(prefix, ENTITYID_TYPE_LOOKUP_REPLY_READER), _QOS)
         self.reply_reader.sample_size_max = TYPE_LOOKUP_REPLY_BYTES_MAX
         self._library = library
@@ -92,7 +92,15 @@ class TypeLookupService:
 
         def writer(reader: StatefulReader, writer_id: bytes) -> None:
             guid = Guid(prefix, writer_id)
-            reader.match_writer(WriterInfo(guid, unicast, (), reliable=True, transient_local=False), now=now)
+            info = WriterInfo(
+                guid,
+                unicast,
+                (),
+                reliable=True,
+                transient_local=False,
+                preemptive_base=remote.preemptive_base,
+            )
+            reader.match_writer(info, now=now)
 
         def reader(writer: StatefulWriter, reader_id: bytes) -> None:
             guid = Guid(prefix, reader_id)
@@ -156,7 +164,7 @@ class TypeLookupService:
         elif isinstance(request.call, GetTypeDependencies):
             known = self._library.own_dependencies(request.call.ids)
             start = int.from_bytes(request.call.continuation_point, "little")
-            stop = start + _DEPENDENTS_PER_REPLY
+            stop = start + TYPE_LOOKUP_DEPENDENTS_MAX
             if known or request.instance == self._our_instance:
                 more = stop.to_bytes(4, "little") if stop < len(known) else b""
                 yield TypeDependencies(tuple(known[start:stop]), more)
@@ -177,9 +185,9 @@ class TypeLookupService:
             yield Types(tuple(part))
 
 
-def _writer(prefix: bytes, entity: bytes, message_size: int, now: int) -> StatefulWriter:
+def _writer(prefix: bytes, entity: bytes, message_size: int, incarnation: int) -> StatefulWriter:
     return StatefulWriter(
-        Guid(prefix, entity), _QOS, policy=_POLICY, message_size=message_size, first_sn=first_sn(now)
+        Guid(prefix, entity), _QOS, policy=_POLICY, message_size=message_size, first_sn=first_sn(incarnation)
     )
 
 

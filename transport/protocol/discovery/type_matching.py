@@ -6,9 +6,8 @@ names do, unless the reader forces type validation.
 
 from __future__ import annotations
 
-from typing import Final
-
 from ...errors import UsageError
+from ...limits import TYPE_COMPARISONS_MAX
 from ...qos import TypeConsistency, TypeConsistencyKind
 from ...types.model import Struct
 from ...types.xtypes.assignability import incompatibilities_of_types
@@ -18,8 +17,6 @@ from .matching import mismatches_by_name
 from .type_library import KnownType, TypeLibrary
 from .type_lookup import NOT_ANNOUNCED, TypeLookup
 
-#: Comparisons that are remembered: a thousand endpoints have few types.
-_REMEMBERED_MAX: Final = 1_024
 _Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool]
 
 
@@ -55,7 +52,7 @@ class TypeMatching:
                 complete = complete and known.is_complete
         key = (written, read, reader.qos.type_consistency, complete)
         if (reasons := self._remembered.get(key)) is None:
-            if len(self._remembered) >= _REMEMBERED_MAX:
+            if len(self._remembered) >= TYPE_COMPARISONS_MAX:
                 self._remembered.clear()
             reasons = self._remembered[key] = self._compare(writer, reader, complete=complete)
         return reasons

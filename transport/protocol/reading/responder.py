@@ -428,10 +428,10 @@ class Responder:
         packer = Packer(MESSAGE_SIZE_LEAST, proxy.info.destinations, proxy.guid.prefix)
         count = proxy.acknack_count
         if proxy.wants_preemptive and not proxy.heard:
-            # Cyclone DDS answers base 1 and count >= 1, and throws base 0 away with a warning; Fast DDS answers
-            # base 0 only, but has sent a HEARTBEAT at the match: try that late.
+            # Cyclone DDS answers base 1 and count >= 1, and throws base 0 away with a warning; some answer base 0
+            # only, but have sent a HEARTBEAT at the match: try that late.
             tries = proxy.preemptive_tries
-            base = 0 if tries > 5 and tries % 2 == 0 else 1
+            base = 0 if tries > 5 and tries % 2 == 0 else proxy.info.preemptive_base
             packer.add(AckNack(me, it, SequenceNumberSet(base), count, final=False).encode())
             counters.acknacks_sent += 1
         elif proxy.synced:

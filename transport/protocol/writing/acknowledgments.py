@@ -82,6 +82,11 @@ class Acknowledgments:
         else:
             self.pacing.update()
 
+    @property
+    def keeps(self) -> bool:
+        """Whether somebody may ask again for what is written."""
+        return bool(self.activity.active) or self._history.is_for_late_joiners
+
     def unacknowledged(self, sn: int) -> dict[Guid, int]:
         """Active readers that lack something up to ``sn``, and the highest number each has acknowledged."""
         return {guid: proxy.acked for guid, proxy in self.activity.active.items() if proxy.acked < sn}

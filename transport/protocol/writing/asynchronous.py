@@ -35,7 +35,7 @@ class AsynchronousPublishing:
         """``writer`` publishes asynchronously. The first to name a controller says how it works."""
         controller = self._controllers.setdefault(policy.name, FlowController(policy))
         self._writers[writer.guid] = writer, controller, priority
-        writer.is_asynchronous = True
+        writer.sender.is_asynchronous = True
 
     def forget(self, writer: Guid) -> None:
         entry = self._writers.pop(writer, None)
@@ -62,7 +62,7 @@ class AsynchronousPublishing:
             yield from controller.release(now)
         for writer, controller, _ in self._writers.values():
             if (backlog := _backlog(controller, writer.guid)) != writer.backlog:
-                writer.backlog = backlog
+                writer.sender.backlog = backlog
                 writer.touch()
 
     def get_timer(self) -> int | None:

@@ -14,11 +14,9 @@ import numpy as np
 
 from ...wire.framing import frame
 from ...wire.samples import U8, Samples
-from ..policies import WriterCounters
-from .acknowledgments import Acknowledgments
 from .changes import overhead
-from .history import Change, WriterHistory
-from .publication import Claim, Publication
+from .history import Change
+from .publication import Claim
 from .sender import Sender
 
 
@@ -50,29 +48,25 @@ class Claims:
     def __init__(
         self,
         writer_id: bytes,
-        counters: WriterCounters,
-        history: WriterHistory,
-        publication: Publication,
-        acks: Acknowledgments,
         sender: Sender,
     ) -> None:
         self.open: deque[SampleClaim] = deque()
         self._writer_id = writer_id
-        self._counters = counters
-        self._history = history
-        self._publication = publication
-        self._acks = acks
         self._sender = sender
-        self._timeout = acks.pacing.policy.unblock_timeout
+        self._counters = sender.counters
+        self._history = sender.history
+        self._publication = sender.publication
+        self._acks = sender.acks
+        self._timeout = self._acks.pacing.policy.unblock_timeout
 
-    def make(self, size: int, *, timestamp: int, keep: bool, now: int) -> SampleClaim:
-        """Claim room for the next sample, of ``size`` bytes, a multiple of 4; ``keep``: in the history."""
+    def make(self, size: int, *, timestamp: int, now: int) -> SampleClaim:
+        """Claim room for the next sample, of ``size`` bytes, a multiple of 4."""
         history, sn = self._history, self._history.last_sn + 1
         empty = Samples.uniform(np.zeros(size, np.uint8), 1, size)
         (block,) = frame(empty, self._writer_id, sn, budget=size + overhead(0, with_key_hash=False))
         change = Change(sn, sn, timestamp, block, history.last_batch_sn, is_claimed=True)
         claim = self._publication.claim(change)
-        self._sender.published(change, keep=keep)
+        self._sender.published(change)
         self._counters.written_samples += 1
         made = SampleClaim(change, claim, block.data[block.nbytes - size :], now)
         self.open.append(made)

@@ -6,9 +6,7 @@ from ...errors import UsageError
 from ...limits import COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX
 from ...structure import INFINITE
 from ...wire.framing import frame_end_of_coherent_set
-from .acknowledgments import Acknowledgments
-from .history import Change, WriterHistory
-from .publication import Publication
+from .history import Change
 from .sender import Sender
 
 
@@ -18,18 +16,15 @@ class CoherentSets:
     def __init__(
         self,
         writer_id: bytes,
-        history: WriterHistory,
-        publication: Publication,
-        acks: Acknowledgments,
         sender: Sender,
     ) -> None:
         #: The first number of the open set; 0: none is open.
         self.begun = 0
         self._writer_id = writer_id
-        self._history = history
-        self._publication = publication
-        self._acks = acks
         self._sender = sender
+        self._history = sender.history
+        self._publication = sender.publication
+        self._acks = sender.acks
 
     def begin(self, budget: int) -> None:
         """A datagram has room for ``budget`` bytes."""
@@ -41,6 +36,16 @@ class CoherentSets:
     def check_open(self, *, is_open: bool) -> None:
         if is_open != (self.begun > 0):
             raise UsageError("no coherent set is open" if is_open else "a coherent set is open already")
+
+    def check_room(self, stopped_by: str) -> None:
+        """UsageError if nothing but the open set is in its own way, and ``stopped_by`` is reached."""
+        window = self._acks.window
+        if self.begun and window.is_full_of_one_set:
+            raise UsageError(
+                f"the coherent set begun at sample {self.begun} is too large: {stopped_by} is reached "
+                f"at {window.nbytes >> 10} KiB, and readers acknowledge nothing of a set before its end; "
+                "end it sooner (in Spark: more partitions, or presentation.coherent_access=false)"
+            )
 
     def end_marker(self, timestamp: int) -> Change | None:
         """The last change of the set, which is to be written; None: there is nothing in it. It is open no more."""

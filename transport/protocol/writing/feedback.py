@@ -9,10 +9,6 @@ from ...structure import Guid
 from ...wire.status_messages import RttMeasurement, StatusMessage
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
 from ..counts import CountFilter
-from ..policies import WriterCounters
-from .acknowledgments import Acknowledgments
-from .history import WriterHistory
-from .publication import Publication
 from .reader_proxy import Missing, ReaderProxy
 from .requests import Requests
 from .sender import Sender
@@ -24,20 +20,16 @@ class Feedback:
     def __init__(
         self,
         readers: Mapping[Guid, ReaderProxy],
-        counters: WriterCounters,
-        history: WriterHistory,
-        publication: Publication,
-        acks: Acknowledgments,
         requests: Requests,
         sender: Sender,
     ) -> None:
-        self.counters = counters
         self._readers = readers
-        self._history = history
-        self._publication = publication
-        self._acks = acks
         self._requests = requests
         self._sender = sender
+        self._counters = sender.counters
+        self._history = sender.history
+        self._publication = sender.publication
+        self._acks = sender.acks
 
     # --- what they say ---------------------------------------------------------------------------
 
@@ -53,12 +45,12 @@ class Feedback:
             self._on_acknack(proxy, missing, now, final=acknack.final)
 
     def _on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
-        self.counters.acknacks += 1
+        self._counters.acknacks += 1
         self._acks.on_acknack(proxy, missing, now, final=final)
         self.progress(now)
         proxy.requested.add(missing)
         if not missing.is_empty:
-            self.counters.nacks_received += 1
+            self._counters.nacks_received += 1
             self._lacks(proxy, missing.ranges()[-1][1], now)
         elif not final:
             self._sender.heartbeat((proxy,), now)
@@ -67,7 +59,7 @@ class Feedback:
         proxy = self._reader(reader)
         if proxy is None or not self._is_new(proxy.nack_frags, nack.count, now):
             return
-        self.counters.nack_frags += 1
+        self._counters.nack_frags += 1
         if 1 <= nack.sn <= self._history.last_sn and not nack.missing.is_empty:
             proxy.requested.add_fragments(nack.sn, nack.missing)
             self._lacks(proxy, nack.sn, now)
@@ -81,7 +73,7 @@ class Feedback:
     def on_status_message(self, reader: Guid, message: StatusMessage, now: int) -> None:
         proxy = self._reader(reader)
         if proxy is not None and self._is_new(proxy.statuses, message.count, now):
-            self.counters.status_messages_received += 1
+            self._counters.status_messages_received += 1
             self._acks.on_status(proxy, message, now)
             self.progress(now)
 
@@ -122,17 +114,17 @@ class Feedback:
     def expire(self, now: int) -> None:
         """Nobody is sent again, or waited for to have, what has outlived its LIFESPAN."""
         if over := self._history.expire(now):
-            self.counters.expired_samples += over
+            self._counters.expired_samples += over
             self._acks.window.acknowledge(self._history.first_sn - 1)
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _reader(self, guid: Guid) -> ReaderProxy | None:
         proxy = self._acks.readers.get(guid)
-        self.counters.unknown_reader += proxy is None
+        self._counters.unknown_reader += proxy is None
         return proxy
 
     def _is_new(self, counts: CountFilter, count: int, now: int) -> bool:
         accepted = counts.accept(count, now)
-        self.counters.stale_counts += not accepted
+        self._counters.stale_counts += not accepted
         return accepted

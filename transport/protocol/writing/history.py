@@ -130,7 +130,8 @@ class WriterHistory:
         #: Batches held, and the number of the newest one.
         self.batches = 0
         self.last_batch_sn = first_sn - 1
-        self._for_late_joiners = qos.is_transient_local
+        #: TRANSIENT_LOCAL: what is written is kept for readers to come.
+        self.is_for_late_joiners = qos.is_transient_local
         self._keep_last = qos.history is HistoryKind.KEEP_LAST
         self._depth = max(1, qos.history_depth)
         self._max_samples = qos.max_samples
@@ -279,7 +280,7 @@ class WriterHistory:
     def note_end_marker(self, sn: int) -> None:
         """``sn`` ends a set; it replaces the marker before, for what follows that ends its set, too."""
         self.note_hollow(sn, sn)
-        if self._for_late_joiners and self._keep_last and self._end_marker:
+        if self.is_for_late_joiners and self._keep_last and self._end_marker:
             self._replaced.add(self._end_marker, self._end_marker)
         self._end_marker = sn
 
@@ -290,7 +291,7 @@ class WriterHistory:
 
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
         """Those newest numbers are no samples."""
-        if self._for_late_joiners and self._keep_last:
+        if self.is_for_late_joiners and self._keep_last:
             self._hollow.add(first_sn, last_sn)
 
     def start_of_gap(self, sn: int) -> int:
@@ -309,7 +310,7 @@ class WriterHistory:
             for start, stop in stretches(flags[1:] != flags[:-1]):
                 self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
             return
-        if not (self._for_late_joiners and self._keep_last):
+        if not (self.is_for_late_joiners and self._keep_last):
             return
         if self._set_begun:
             self._noted.append((first_sn, key_hashes.copy(), flags))
@@ -348,7 +349,7 @@ class WriterHistory:
         """Drop what every matched reader has acknowledged (``acknowledged``) and QoS does not keep."""
         if self._skipped:
             self._skipped.remove(0, acknowledged)
-        if not self._for_late_joiners:
+        if not self.is_for_late_joiners:
             self._drop(1, acknowledged)
         elif self._keep_last and not self._keyed:
             self._drop(1, min(acknowledged, self._newest_replaced()))

@@ -41,11 +41,13 @@ class Sender:
         self.backlog = 0
         #: First and last number of the newest coherent set: it is sent whole, for nothing of it is consumed before.
         self.newest_set = (1, 0)
-        self._history = history
-        self._publication = publication
+        self.history = history
+        self.publication = publication
         self._positions = publication.positions
-        self._acks = acks
+        self.acks = acks
         self._window = acks.window
+        #: Readers that have to acknowledge what is written.
+        self._active = acks.activity.active
         self._heartbeats = heartbeats
         self._message_size = message_size
         #: The last limit that stopped it.
@@ -59,18 +61,18 @@ class Sender:
 
     # --- what is published -----------------------------------------------------------------------
 
-    def published(self, change: Change, *, keep: bool) -> None:
-        """It is to be sent; ``keep``: somebody may ask for it again."""
-        if keep:
-            self._history.append(change)
-        if self._acks.activity.active:
+    def published(self, change: Change) -> None:
+        """It is to be sent."""
+        if self.acks.keeps:
+            self.history.append(change)
+        if self._active:
             self._window.add(change)
-        self._history.last_sn = change.last_sn
+        self.history.last_sn = change.last_sn
         self.counters.written_bytes += change.nbytes
 
     def transmit(self, now: int) -> None:
         """Send what is published, as far as it may go."""
-        publication, pacing = self._publication, self._acks.pacing
+        publication, pacing = self.publication, self.acks.pacing
         unsent = publication.unsent
         while unsent and not unsent[0].is_claimed:
             change = unsent[0]
@@ -82,8 +84,8 @@ class Sender:
                     break
                 change = unsent[0]
             publication.sent(change)
-            self._acks.schedule.sent(now)
-            if not self._history.is_over(change):
+            self.acks.schedule.sent(now)
+            if not self.history.is_over(change):
                 self._send(change, now)
         publication.settle()
         publication.conduct()
@@ -98,10 +100,10 @@ class Sender:
 
     def _limit_to_show(self) -> int:
         """``snd_lmt``; without status messages it is what the send window lets in."""
-        limit = self._acks.pacing.limit
+        limit = self.acks.pacing.limit
         if limit < INFINITE:
             return limit
-        free = self.policy.send_window_bytes - self._window.nbytes if self._acks.activity.active else 0
+        free = self.policy.send_window_bytes - self._window.nbytes if self._active else 0
         return self._positions.pub_pos + max(0, free)
 
     def _is_in_newest_set(self, change: Change) -> bool:
@@ -127,7 +129,7 @@ class Sender:
             first = last + 1
 
     def _sent(self, count: int, nbytes: int, last_sn: int, now: int) -> None:
-        if self._window.sent(count, nbytes) and self._acks.readers:
+        if self._window.sent(count, nbytes) and self.acks.readers:
             self.piggyback(now, last_sn)
 
     # --- heartbeats ------------------------------------------------------------------------------
@@ -137,11 +139,11 @@ class Sender:
         count = self._heartbeats.next(now)
         self.broadcast.heartbeat(lambda form: self._heartbeats.to_all(form, count, last_sn))
         self._window.announced()
-        self._acks.schedule.all_told(self._history.sent_sn, now)
+        self.acks.schedule.all_told(self.history.sent_sn, now)
 
     def request_acknowledgment(self, now: int) -> None:
         """Ask every reader that is behind to acknowledge, now."""
-        if self._acks.schedule.waiting:
+        if self.acks.schedule.waiting:
             self.piggyback(now)
 
     def heartbeat(self, readers: Iterable[ReaderProxy], now: int) -> None:
@@ -181,5 +183,5 @@ class Sender:
     def outgoing(self) -> list[Outgoing]:
         """What to send now."""
         out, self._out = self._out, []
-        self._publication.handed_over()
+        self.publication.handed_over()
         return out + self.broadcast.take()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...limits import LIST_LEAVES_MAX, LIST_LEAVES_PER_BYTE_MAX
+from ...limits import DECODE_STEPS_MAX, LIST_LEAVES_MAX, LIST_LEAVES_PER_BYTE_MAX
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -138,9 +138,7 @@ def _copy_each(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> No
         into[at : at + length] = source[start : start + length]
 
 
-#: What stepping may cost in one decode call, in elements stepped over by Python (about half a microsecond).
-_STEPS_MAX = 1 << 22
-#: What a step of lanes costs in those; Python's own loop is faster for fewer lanes.
+#: What a step of lanes costs in elements stepped over by Python; Python's own loop is faster for fewer lanes.
 LANES_STEP = 64
 _BEYOND = 1 << 40
 #: NumPy's type codes as those of struct.
@@ -155,7 +153,7 @@ class Budget:
     __slots__ = ("_leaves", "_sizes", "_starts", "left")
 
     def __init__(self, starts: I64 | range, sizes: Position) -> None:
-        self.left = _STEPS_MAX
+        self.left = DECODE_STEPS_MAX
         self._starts, self._sizes = starts, sizes
         self._leaves: Values | None = None
 

@@ -122,8 +122,9 @@ class _Printer:
         switch = _annotated(["@key"] if t.key else [], self.spelled(t.discriminator))
         lines = [*_aggregate(t), f"union {_escape(_last(t.name))} switch ({switch}) {{"]
         following = -1  # where they begin is not the same for all compilers
+        spelled = self.labels(t)
         for case in t.cases:
-            labels = [f"  case {self.label(t.discriminator, label)}:" for label in case.labels]
+            labels = [f"  case {spelled[label]}:" for label in case.labels]
             lines += [*labels, *(["  default:"] if case.default else [])]
             words = [*_id(case, following, t.autoid_hash), *_annotations(case)]
             lines.append(f"    {_annotated(words, self.declaration(case.type, case.name))};")
@@ -167,24 +168,27 @@ class _Printer:
             return f"{'map' if key else 'sequence'}<{inner}{space}>"
         return self.names[t]
 
-    def label(self, discriminator: Type, label: int) -> str:
-        t = resolve(discriminator)
-        if isinstance(t, Enum):
-            literal = next((name for name, value in t.literals if value == label), None)
-            if literal is None:
-                return str(label)
-            # a literal's scope is that of its enum; the enum is named where two of one scope have that literal
-            scope = _scope(t)
-            others = (e for e in self.names if isinstance(e, Enum) and e != t and _scope(e) == scope)
-            if any(literal in dict(other.literals) for other in others):
-                return f"{self.names[t]}::{_escape(literal)}"
-            return f"{self.names[t].removesuffix(_escape(_last(t.name)))}{_escape(literal)}"
-        value: int | str | bool = label
-        if isinstance(t, Primitive) and t.kind is PrimitiveKind.BOOLEAN:
-            value = bool(label)
-        elif isinstance(t, Primitive) and t.kind.name in _LETTERS:
-            value = chr(label)
-        return _literal(value, t)
+    def labels(self, t: Union) -> dict[int, str]:
+        """How each label of a union is spelled."""
+        discriminator = resolve(t.discriminator)
+        labels = (label for case in t.cases for label in case.labels)
+        if not isinstance(discriminator, Enum):
+            return {label: _label(discriminator, label) for label in labels}
+        spelled = self.literals(discriminator)
+        return {label: spelled.get(label, str(label)) for label in labels}
+
+    def literals(self, t: Enum) -> dict[int, str]:
+        """How each value of an enum is spelled outside of it."""
+        # a literal's scope is that of its enum; the enum is named where two of one scope have that literal
+        name, scope = self.names[t], _scope(t)
+        outer = name.removesuffix(_escape(_last(t.name)))
+        others = (e for e in self.names if isinstance(e, Enum) and e != t and _scope(e) == scope)
+        ambiguous = {literal for other in others for literal, _ in other.literals}
+        spelled: dict[int, str] = {}
+        for literal, value in t.literals:
+            own = f"{name}::" if literal in ambiguous else outer
+            spelled.setdefault(value, own + _escape(literal))
+        return spelled
 
 
 # --- what needs no other definitions ----------------------------------------------------------------
@@ -214,6 +218,15 @@ def _bitmask(t: Bitmask) -> list[str]:
         lines.append(f"  {own}{_escape(flag)}{comma}")
         following = position + 1
     return [*lines, "};"]
+
+
+def _label(t: Type, label: int) -> str:
+    """A label of a discriminator that is no enum."""
+    if not isinstance(t, Primitive):
+        return str(label)
+    if t.kind is PrimitiveKind.BOOLEAN:
+        return _literal(bool(label), t)
+    return _literal(chr(label) if t.kind.name in _LETTERS else label, t)
 
 
 def _aggregate(t: Struct | Union) -> list[str]:

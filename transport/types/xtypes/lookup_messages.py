@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Annotated, Any, Final
 
 from ...errors import DecodeError, DropReason
-from ...limits import TYPE_LOOKUP_IDS_MAX
+from ...limits import CONTINUATION_POINT_MAX, TYPE_LOOKUP_IDS_MAX
 from ..model import hash_id
 from .information import SizedIdentifier
 from .type_identifiers import Identifier
@@ -29,8 +29,6 @@ _GET_DEPENDENCIES: Final = hash_id("getDependencies")
 _OK: Final = 0
 #: EMHEADER of members that begin with their size, which all of these do (XTypes 1.3 §7.4.3.4.2, LC 5).
 _SIZED: Final = 5 << 28
-
-CONTINUATION_POINT_MAX: Final = 32
 
 
 class _TypeObjectBytes:

@@ -31,7 +31,7 @@ from .type_identifiers import (
     TK_UNION,
     TypeIdentifier,
 )
-from .xcdr2 import I32, U8, U16, U32, Buffer, Number, Octets, Text, Text16, appendable, final, union
+from .xcdr2 import DEFAULT, I32, U8, U16, U32, Buffer, Number, Octets, Text, Text16, appendable, final, union
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -47,6 +47,11 @@ NameHash: TypeAlias = Annotated[bytes, Octets(4)]
 _CODES: Final = dict(zip(PRIMITIVES, "?BhiqHIQfd_bBBH", strict=True))
 
 
+@appendable
+class ExtendedAnnotationParameterValue:
+    """What later versions may say."""
+
+
 @union(
     {kind: Annotated[Any, Number(code)] for kind, code in _CODES.items() if code != "_"}
     | {
@@ -55,12 +60,13 @@ _CODES: Final = dict(zip(PRIMITIVES, "?BhiqHIQfd_bBBH", strict=True))
         TK_STRING8: Annotated[str, Text(128)],
         TK_STRING16: Annotated[str, Text16()],
         0x0B: Annotated[bytes, Octets(16)],
+        DEFAULT: ExtendedAnnotationParameterValue,
     }
 )
 @dataclasses.dataclass(frozen=True, slots=True)
 class AnnotationParameterValue:
     kind: int
-    value: int | float | str | bool | bytes | None
+    value: int | float | str | bool | bytes | ExtendedAnnotationParameterValue | None
 
 
 @appendable

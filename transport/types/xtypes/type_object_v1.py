@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ...errors import DecodeError, DropReason, TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX, TYPE_OBJECT_BYTES_MAX
+from ..cdr.member_headers import PID_EXTENDED, PID_LIST_END, PID_MASK
 from ..model import (
     Case,
     Enum,
@@ -73,11 +74,6 @@ _MEMBER_KEY: Final = 1
 _MEMBER_OPTIONAL: Final = 2
 _MEMBER_SHAREABLE: Final = 4
 _MEMBER_UNION_DEFAULT: Final = 8
-
-#: Parameter ids of XCDR1 (XTypes 1.3 §7.4.1.1.5.2), without the two flags.
-_PID_MASK: Final = 0x3FFF
-_PID_EXTENDED: Final = 0x3F01
-_PID_LIST_END: Final = 0x3F02
 
 _ZLIB, _BZIP2, _LZ4 = 1, 2, 4
 
@@ -188,10 +184,10 @@ class _Cursor:
         values: list[_Cursor] = []
         while True:
             self.align(4)
-            identity, size = self.u16() & _PID_MASK, self.u16()
-            if identity == _PID_EXTENDED:
+            identity, size = self.u16() & PID_MASK, self.u16()
+            if identity == PID_EXTENDED:
                 identity, size = self.u32(), self.u32()
-            if identity == _PID_LIST_END:
+            if identity == PID_LIST_END:
                 return values
             values.append(_Cursor(self.take(size), self.little_endian))
 

@@ -315,4 +315,8 @@ def _notes(
         **{name: limit.value for name, limit in limits if limit is not None},
         "unit": said.unit,
     }
-    return tuple((name, value) for name, value in notes.items() if not isinstance(value, bytes | None))
+    return tuple(
+        (name, value)
+        for name, value in notes.items()
+        if not isinstance(value, bytes | x.ExtendedAnnotationParameterValue | None)
+    )

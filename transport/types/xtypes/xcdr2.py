@@ -19,19 +19,13 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias, TypeVar, dataclas
 
 from ...errors import DecodeError, DropReason, TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX
+from ..cdr.member_headers import LENGTH_CODE, MEMBER_ID_MASK, MUST_UNDERSTAND, NEXTINT
 from ..model import Extensibility
 
 T = TypeVar("T")
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _U32: Final = Struct("<I")
-#: EMHEADER1 (XTypes 1.3 §7.4.3.4.2): must-understand, length code, member id.
-_MUST_UNDERSTAND: Final = 1 << 31
-_LENGTH_CODE: Final = 28
-_MEMBER_ID: Final = (1 << 28) - 1
-#: Length codes from here on say the size in a NEXTINT; above this one it is part of the member too, as its DHEADER
-#: or length. Of those that fit, Cyclone DDS writes this.
-_NEXTINT: Final = 4
 
 
 class Cursor:
@@ -256,7 +250,7 @@ class _Mutable:
         for name, (member_id, layout) in self.members.items():
             if (member := getattr(value, name)) is not None:
                 _align(out, 4)
-                out.extend(_U32.pack(_NEXTINT << _LENGTH_CODE | member_id))
+                out.extend(_U32.pack(NEXTINT << LENGTH_CODE | member_id))
                 _write_delimited(out, functools.partial(layout.write, out, member))
 
     def read(self, cursor: Cursor) -> Any:
@@ -266,9 +260,9 @@ class _Mutable:
         found: dict[str, Any] = dict.fromkeys(self.members)
         while cursor.stop - cursor.at >= 4:
             header = cursor.u32()
-            code, member_id = header >> _LENGTH_CODE & 7, header & _MEMBER_ID
-            size = 1 << code if code < _NEXTINT else cursor.u32() * (1, 1, 4, 8)[code - _NEXTINT]
-            if code > _NEXTINT:
+            code, member_id = header >> LENGTH_CODE & 7, header & MEMBER_ID_MASK
+            size = 1 << code if code < NEXTINT else cursor.u32() * (1, 1, 4, 8)[code - NEXTINT]
+            if code > NEXTINT:
                 cursor.at -= 4
                 size += 4
             start = cursor.at
@@ -279,7 +273,7 @@ class _Mutable:
                 outer, cursor.stop = cursor.stop, end
                 found[name] = layout.read(cursor)
                 cursor.at, cursor.stop = end, outer
-            elif header & _MUST_UNDERSTAND:
+            elif header & MUST_UNDERSTAND:
                 raise DecodeError(DropReason.BAD_PARAMETER, f"member {member_id:#x} of type information")
         return self.kind(**found)
 
@@ -293,11 +287,11 @@ class _Union:
 
     def write(self, out: bytearray, value: Any) -> None:
         out.append(value.kind)
-        self.cases[value.kind].write(out, value.value)
+        self.cases[value.kind if value.kind in self.cases else DEFAULT].write(out, value.value)
 
     def read(self, cursor: Cursor) -> Any:
         which = cursor.take(1)[0]
-        case = self.cases.get(which)
+        case = self.cases.get(which, self.cases.get(DEFAULT))
         if case is None:
             raise DecodeError(DropReason.BAD_PARAMETER, f"kind {which:#04x} in type information")
         if cursor.depth >= TYPE_DEPTH_MAX:
@@ -350,6 +344,10 @@ def _structure(kind: type[T], extensibility: Extensibility) -> type[T]:
     made = dataclasses.dataclass(frozen=True, slots=True)(kind)
     made.__extensibility__ = extensibility  # type: ignore[attr-defined]
     return made
+
+
+#: Of a union's cases the one of all kinds that no other has.
+DEFAULT: Final = -1
 
 
 def union(cases: Mapping[int, Any], *, delimited: bool = False) -> Callable[[type[T]], type[T]]:

@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...errors import TypeDefinitionError
-from ...limits import UNKNOWN_ENCAPSULATIONS_MAX
-from ...wire.samples import Samples
-from ..keys import key_holder, key_struct
-from ..mapping import Mapping
-from ..model import Extensibility, Struct, Union, walk, without_aliases
-from .decode import compile_struct
-from .lanes import I64, U8, Budget, Lanes, Mask, Position, Words, agreed, anywhere
-from .layout import Rules, is_alike_in_xcdr
-from .parameters import MutableRecord
+from ....errors import TypeDefinitionError
+from ....limits import UNKNOWN_ENCAPSULATIONS_MAX
+from ....wire.samples import Samples
+from ...keys import key_holder, key_struct
+from ...mapping import Mapping
+from ...model import Extensibility, Struct, Union, walk, without_aliases
+from ..lanes import I64, U8, Budget, Lanes, Mask, Position, Words, agreed, anywhere
+from ..layout import Rules, is_alike_in_xcdr
+from ..table import Table
+from .compiler import compile_struct
+from .members import MutableRecord
 from .records import Record
 from .targets import readable_schema
-from .values import Table
 
 # Encapsulation identifiers (XTypes 1.3 table 60): XCDR version and how the outermost struct lies. The odd
 # ones are little-endian.
@@ -59,13 +59,14 @@ class Decoded:
 
 
 class Decoder:
-    """Decodes samples of one type, vectorised over all samples of a call; see :class:`~.codec.Codec`."""
+    """Decodes samples of one type, vectorised over all samples of a call; see :class:`~..codec.Codec`."""
 
     def __init__(self, struct: Struct, arrow_schema: pa.Schema | None, mapping: Mapping) -> None:
         bare = without_aliases(struct)
         assert isinstance(bare, Struct)
         _check(bare)
         self.struct = bare
+        #: What :meth:`decode` gives.
         self.arrow_schema = readable_schema(bare, arrow_schema, mapping)
         self._target = pa.struct(list(self.arrow_schema))
         self._decoders: dict[tuple[int, Extensibility, bool], Record | MutableRecord] = {}

@@ -5,21 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ..model import Struct
-from .lanes import I64, LANES_STEP, TOO_SHORT, Lanes, Mask, Position, Stepper, agreed, align, each
+from ....limits import UNKNOWN_MEMBERS_MAX
+from ...model import Struct
+from ..lanes import I64, LANES_STEP, TOO_SHORT, Lanes, Mask, Position, Stepper, agreed, align, each
+from ..member_headers import (
+    LONG_MUST_UNDERSTAND,
+    MEMBER_ID_MASK,
+    PID_EXTENDED,
+    PID_LIST_END,
+    PID_MASK,
+    PID_MUST_UNDERSTAND,
+)
+from .arrays import struct_array
 from .nodes import Node, decode_some, skip_some
-from .scalar_arrays import find
-from .values import struct_array
-
-#: Members unknown to us that we step over in one struct, before we call it malformed.
-_UNKNOWN_MAX = 1024
-
-# Parameter headers of XCDR1 (XTypes 1.3 §7.4.1.2): 16-bit id with flags, 16-bit length
-_PID_MASK = 0x3FFF
-_PID_EXTENDED = 0x3F01  # a 32-bit id and length follow
-_PID_LIST_END = 0x3F02
-_MUST_UNDERSTAND = 0x4000
-_MEMBER_ID_MASK = 0x0FFF_FFFF
+from .scalars import find
 
 NOT_UNDERSTOOD = "must-understand member unknown"
 
@@ -74,27 +73,27 @@ def _parameter(lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:
     pos = align(pos, 4)
     head = lanes.checked("u2", pos).astype(np.int64)
     length = lanes.checked("u2", pos + 2).astype(np.int64)
-    member_id, must_understand = head & _PID_MASK, head & _MUST_UNDERSTAND != 0
+    member_id, must_understand = head & PID_MASK, head & PID_MUST_UNDERSTAND != 0
     start = pos + 4
-    extended = np.flatnonzero(member_id == _PID_EXTENDED)
+    extended = np.flatnonzero(member_id == PID_EXTENDED)
     if len(extended):
         child = lanes.pick(extended)
         long_id = child.checked("u4", start[extended]).astype(np.int64)
-        member_id[extended] = long_id & _MEMBER_ID_MASK
-        must_understand[extended] = long_id & 0x4000_0000 != 0
+        member_id[extended] = long_id & MEMBER_ID_MASK
+        must_understand[extended] = long_id & LONG_MUST_UNDERSTAND != 0
         length[extended] = child.checked("u4", start[extended] + 4)
         start[extended] += 8
         lanes.adopt(extended, child)
     # the list's end is told from a member by its short form only
-    member_id[(member_id == _PID_LIST_END) & (head & _PID_MASK == _PID_LIST_END)] = -1
+    member_id[(member_id == PID_LIST_END) & (head & PID_MASK == PID_LIST_END)] = -1
     return member_id, start, each(lanes.require(start + length), len(lanes)), must_understand
 
 
 def _step_parameter(stepper: Stepper, at: int) -> tuple[int, int]:
     """The id as it is in the short header, and the end of the value."""
     at += -at & 3
-    member_id, length = stepper.u2(at) & _PID_MASK, stepper.u2(at + 2)
-    if member_id == _PID_EXTENDED:
+    member_id, length = stepper.u2(at) & PID_MASK, stepper.u2(at + 2)
+    if member_id == PID_EXTENDED:
         at, length = at + 8, stepper.u4(at + 8)
     return member_id, at + 4 + length
 
@@ -134,7 +133,7 @@ class MemberList:
         pos = each(start, len(lanes)).copy()
         limits = each(lanes.limit, len(lanes))
         active = self._more(pos, limits, np.arange(len(lanes)))
-        for _ in range(ids.count + _UNKNOWN_MAX):
+        for _ in range(ids.count + UNKNOWN_MEMBERS_MAX):
             if not len(active):
                 break
             if lanes.budget is not None:
@@ -180,7 +179,7 @@ class MemberList:
         size = np.where(length_code < 4, unit, next_int * unit + np.where(length_code > 4, 4, 0))
         pos += np.where(length_code == 4, 4, 0)
         end = each(lanes.require(pos + size, TOO_SHORT), len(lanes))
-        return header & _MEMBER_ID_MASK, pos, end, header >> 31 != 0
+        return header & MEMBER_ID_MASK, pos, end, header >> 31 != 0
 
 
 class ParameterList(MemberList):
@@ -195,9 +194,9 @@ class ParameterList(MemberList):
         return lanes.within(max(start, 0) if isinstance(start, int) else np.maximum(start, 0), end), 0
 
     def step(self, stepper: Stepper, at: int, members: int) -> int:
-        for _ in range(members + _UNKNOWN_MAX):
+        for _ in range(members + UNKNOWN_MEMBERS_MAX):
             member_id, at = _step_parameter(stepper, at)
-            if member_id == _PID_LIST_END or at > stepper.limit or not stepper.charge(1):
+            if member_id == PID_LIST_END or at > stepper.limit or not stepper.charge(1):
                 return at
         return stepper.limit + 1
 

@@ -8,13 +8,13 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ..model import Enum, Primitive, PrimitiveKind, Union, number_code, number_size
-from ..model import Scalar as ScalarType
-from .lanes import Lanes, Position, Stepper, Values, agreed, align
+from ...model import Enum, Primitive, PrimitiveKind, Union, number_code, number_size
+from ...model import Scalar as ScalarType
+from ..lanes import Lanes, Position, Stepper, Values, agreed, align
+from .arrays import struct_array
+from .members import MemberIds, MemberList
 from .nodes import Node, decode_some, read_some, skip_some
-from .parameters import MemberIds, MemberList
-from .scalar_arrays import fault, find, scalar_converter
-from .values import struct_array
+from .scalars import fault, find, scalar_converter
 
 #: The column of the discriminator by its name, if it is wanted.
 ReadDiscriminator: TypeAlias = Callable[[Lanes, Values], dict[str, pa.Array]]

@@ -8,17 +8,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from ...errors import UsageError
-from ...qos import DataRepresentation
-from ...wire.samples import Samples
-from ..keys import key_holder, key_struct
-from ..model import Extensibility, Struct, Union, walk, without_aliases
+from ....errors import UsageError
+from ....qos import DataRepresentation
+from ....wire.samples import Samples
+from ...keys import key_holder, key_struct
+from ...model import Extensibility, Struct, Union, walk, without_aliases
+from ..lanes import I64, U8, copy_pieces
+from ..layout import Block, Rules
+from ..table import Table
 from .columns import struct_columns
+from .compiler import compile_aggregated
 from .draft import Draft, Node, blank_and_fill
-from .encode import Record, compile_aggregated
-from .lanes import I64, U8, copy_pieces
-from .layout import Block, Rules
-from .values import Table
+from .nodes import Record
 
 # Encapsulation identifiers, big-endian (XTypes 1.3 table 60), by XCDR version and the outermost struct.
 _IDENTIFIERS: Final = {
@@ -49,7 +50,7 @@ def least_representation(struct: Struct) -> DataRepresentation:
 
 
 class Encoder:
-    """Encodes record batches as samples of one type; see :class:`~.codec.Codec`."""
+    """Encodes record batches as samples of one type; see :class:`~..codec.Codec`."""
 
     def __init__(self, struct: Struct) -> None:
         plain = without_aliases(struct)

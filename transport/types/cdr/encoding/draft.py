@@ -12,10 +12,10 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ...wire.samples import Samples
+from ....wire.samples import Samples
+from ..lanes import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
+from ..table import Table
 from .columns import Column
-from .lanes import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
-from .values import Table
 
 #: Puts values into a table whose first row is the lane with that number.
 Fill: TypeAlias = Callable[[Table, int], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ..model import (
+from ...model import (
     Alias,
     Array,
     Extensibility,
@@ -17,13 +17,13 @@ from ..model import (
     Union,
     WString,
 )
-from .layout import Block, Rules, fuse
+from ..layout import Block, Rules, fuse
+from .arrays import TIME_FIELDS
 from .lists import Collection
+from .members import MemberList, MutableRecord, OptionalFlag, OptionalParameter, ParameterList
 from .nodes import FixedValue, Node, Text, Time, WideText
-from .parameters import MemberList, MutableRecord, OptionalFlag, OptionalParameter, ParameterList
 from .records import Part, Record, Single, Stretch
 from .unions import MutableUnion, PlainUnion
-from .values import TIME_FIELDS
 
 
 def compile_node(rules: Rules, t: Type, target: pa.DataType | None) -> Node:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from ...limits import LIST_LEAVES_PER_BYTE_MAX
-from ..model import Array, Map, Sequence, Struct, Type, Union, is_bytes
-from .lanes import (
+from ....limits import LIST_LEAVES_PER_BYTE_MAX
+from ...model import Array, Map, Sequence, Struct, Type, Union, is_bytes
+from ..lanes import (
     I64,
     LANES_STEP,
     Lanes,
@@ -24,9 +24,10 @@ from .lanes import (
     some,
     spread,
 )
-from .layout import Regular, Rules
+from ..layout import Regular, Rules
+from ..table import Table
+from .arrays import binary_array, fixed_reader, list_array, nested_lists, offsets_of_lengths
 from .nodes import Node
-from .values import Table, binary_array, fixed_reader, list_array, nested_lists, offsets_of_lengths
 
 #: So that a count of 32 bits times it is one of 64.
 _LEAST_MAX = 1 << 30

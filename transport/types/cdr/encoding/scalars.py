@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import EncodeError
-from ..model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
-from .lanes import I64, U8, Mask, Values, offsets_of
-from .scalar_arrays import LATIN1
+from ....errors import EncodeError
+from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
+from ..decoding.scalars import LATIN1
+from ..lanes import I64, U8, Mask, Values, offsets_of
 
 #: Arrow's units in a second.
 TICKS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -12,9 +12,9 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ...errors import EncodeError
-from ..arrow import DURATION, TIME, arrow_type, time_type
-from ..model import (
+from ....errors import EncodeError
+from ...arrow import DURATION, TIME, arrow_type, time_type
+from ...model import (
     SCALARS,
     Array,
     Map,
@@ -27,7 +27,7 @@ from ..model import (
     WString,
     is_bytes,
 )
-from .lanes import I64, U8, Values
+from ..lanes import I64, U8, Values
 from .scalars import Place, as_string, scalar_values, seconds_and_nanoseconds, utf8, utf16
 
 

@@ -10,41 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import UsageError
-from ..model import Primitive, PrimitiveKind, is_bytes, number_code
-from .lanes import I64, U8, Mask, Position, Values, offsets_of
-from .layout import Fixed, Number, Repeat
-from .scalar_arrays import fault, scalar_converter
+from ....errors import UsageError
+from ...model import Primitive, PrimitiveKind, is_bytes, number_code
+from ..lanes import I64, U8, Mask, Position, Values, offsets_of
+from ..layout import Fixed, Number, Repeat
+from ..table import Table
+from .scalars import fault, scalar_converter
 
 _OFFSET_MAX: Final = (1 << 31) - 1
-
-
-class Table:
-    """Records at a constant stride in some buffer; columns are read, or written, through strided views."""
-
-    __slots__ = ("data", "order", "owned", "rows", "start", "stride", "wrong")
-
-    def __init__(
-        self, data: U8, rows: int, start: int, stride: int, order: str, *, owned: bool = False
-    ) -> None:
-        self.data = data
-        self.rows = rows
-        self.start = start
-        self.stride = stride
-        self.order = order
-        self.owned = owned  # the buffer is ours, so that arrays may keep it
-        self.wrong: list[tuple[Mask, str]] = []  # records with values that do not exist
-
-    def column(self, code: str, offset: int, repeats: tuple[tuple[int, int], ...] = ()) -> Values:
-        """A (rows, *lengths) view; ``repeats`` holds length and stride of each array around the value."""
-        shape = (self.rows, *(length for length, _ in repeats))
-        strides = (self.stride, *(stride for _, stride in repeats))
-        if 0 in shape:
-            return np.empty(shape, self.order + code)
-        return np.ndarray(shape, self.order + code, self.data, self.start + offset, strides)
-
-    def mark(self, bad_values: Mask, reason: str) -> None:
-        self.wrong.append((np.logical_or.reduce(bad_values.reshape(self.rows, -1), axis=1), reason))
 
 
 #: Length and stride of each array around a value, the outermost first.

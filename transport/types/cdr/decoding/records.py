@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ..model import Struct
-from .lanes import Lanes, Position, Stepper, align, some
-from .layout import Block, Fixed, origin
+from ...model import Struct
+from ..lanes import Lanes, Position, Stepper, align, some
+from ..layout import Block, Fixed, origin
+from .arrays import fixed_reader, struct_array
 from .nodes import Node, read_some, records, refuse_records, skip_some
-from .values import fixed_reader, struct_array
 
 
 class Stretch:

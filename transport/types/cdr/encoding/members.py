@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from ..model import (
+from ...model import (
     SCALARS,
     Array,
     Case,
@@ -19,19 +21,24 @@ from ..model import (
     has_dheader,
     number_size,
 )
+from ..lanes import I64, align
+from ..layout import Rules
+from ..member_headers import (
+    LENGTH_CODE,
+    LONG_MUST_UNDERSTAND,
+    MUST_UNDERSTAND,
+    NEXTINT,
+    PID_EXTENDED,
+    PID_LIST_END,
+    PID_MUST_UNDERSTAND,
+)
 from .columns import Column, Fields, Maybe, Selected
 from .draft import Node, Walk
-from .lanes import I64, align
-from .layout import Rules
 
-# XCDR1 (XTypes 1.3 §7.4.1.2): the long form of a parameter's header, as Cyclone DDS always writes it: any length
-# and any member id have room there, so that a header's size does not follow from its value's.
-_PID_EXTENDED = 0x7F01  # 0x3F01, and must-understand, which here belongs to the form
-_PID_LIST_END = 0x7F02
-_LONG_MUST_UNDERSTAND = 1 << 30
-# XCDR2 (XTypes 1.3 §7.4.3.4.2): EMHEADER
-_MUST_UNDERSTAND = 1 << 31
-_NEXTINT = 4
+#: The long form of a parameter's header, as Cyclone DDS always writes it: any length and any member id have room there,
+#: so that a header's size does not follow from its value's. Must-understand here belongs to the form.
+_LONG_FORM: Final = PID_EXTENDED | PID_MUST_UNDERSTAND
+_LIST_END: Final = PID_LIST_END | PID_MUST_UNDERSTAND
 
 
 def lay_some(node: Node, walk: Walk, column: Maybe, pos: I64) -> I64:
@@ -79,7 +86,7 @@ def parameter_word(member: Member | Case) -> int:
     """Flags and member id of the long form. Keys do not get must-understand for being keys: RTI Connext refuses
     it there, and Cyclone DDS leaves it out too."""
     must_understand = isinstance(member, Member) and member.must_understand
-    return member.id | (_LONG_MUST_UNDERSTAND if must_understand else 0)
+    return member.id | (LONG_MUST_UNDERSTAND if must_understand else 0)
 
 
 def _lay_parameter(walk: Walk, pos: I64, word: int, node: Node, column: Maybe) -> I64:
@@ -91,7 +98,7 @@ def _lay_parameter(walk: Walk, pos: I64, word: int, node: Node, column: Maybe) -
 
 
 def _lay_parameter_header(walk: Walk, start: I64, word: int, size: I64) -> None:
-    walk.numbers("u2", start - 12, _PID_EXTENDED)
+    walk.numbers("u2", start - 12, _LONG_FORM)
     walk.numbers("u2", start - 10, 8)
     walk.numbers("u4", start - 8, word)
     walk.numbers("u4", start - 4, size)
@@ -116,7 +123,7 @@ class _MemberList:
             walk.numbers("u4", start - 4, pos - start)
             return pos
         pos = align(pos, 4) + 4
-        walk.numbers("u2", pos - 4, _PID_LIST_END)
+        walk.numbers("u2", pos - 4, _LIST_END)
         return pos
 
     def _lay_member(
@@ -127,12 +134,12 @@ class _MemberList:
             start = pos + 12
             size = node.lay(walk.within(start), column, np.zeros_like(start))
             size = align(size, 4) if self.pads else size
-            _lay_parameter_header(walk, start, member_id | (_LONG_MUST_UNDERSTAND if must else 0), size)
+            _lay_parameter_header(walk, start, member_id | (LONG_MUST_UNDERSTAND if must else 0), size)
             return start + size
-        walk.numbers("u4", pos, (_MUST_UNDERSTAND if must else 0) | code << 28 | member_id)
-        start = pos + (8 if code == _NEXTINT else 4)
+        walk.numbers("u4", pos, (MUST_UNDERSTAND if must else 0) | code << LENGTH_CODE | member_id)
+        start = pos + (8 if code == NEXTINT else 4)
         end = node.lay(walk, column, start)
-        if code == _NEXTINT:
+        if code == NEXTINT:
             walk.numbers("u4", start - 4, end - start)
         return end
 
@@ -168,20 +175,20 @@ class MutableUnion(_MemberList):
 
     pads = False
 
-    def __init__(self, rules: Rules, union: Union, nodes: list[Node]) -> None:
+    def __init__(self, rules: Rules, union: Union, discriminator: Node, branches: list[Node]) -> None:
         super().__init__(rules.version)
-        self.discriminator = nodes[0]
-        self.branches = list(zip(union.cases, nodes[1:], strict=True))
+        self.discriminator = discriminator
+        self.branches = list(zip(union.cases, branches, strict=True))
 
     def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
         assert isinstance(column, Selected)
         start = pos = self._open(pos)
-        pos = self._lay_member(walk, pos, 0, True, _NEXTINT, self.discriminator, column.discriminator)
+        pos = self._lay_member(walk, pos, 0, True, NEXTINT, self.discriminator, column.discriminator)
         for (case, node), branch in zip(self.branches, column.branches, strict=True):
             if len(branch.rows):
                 some, pos = walk.pick(branch.rows), pos.copy()
                 pos[branch.rows] = self._lay_member(
-                    some, pos[branch.rows], case.id, False, _NEXTINT, node, branch.values
+                    some, pos[branch.rows], case.id, False, NEXTINT, node, branch.values
                 )
         return self._close(walk, start, pos)
 
@@ -190,12 +197,12 @@ def _length_code(t: Type) -> int:
     """The EMHEADER's length code, as Cyclone DDS chooses it: 0 to 3 are sizes, 4 has a NEXTINT that counts bytes,
     and of 5, 6 and 7 the value's own first word counts bytes, or elements of 4 or 8 bytes."""
     if isinstance(t, SCALARS):
-        return {1: 0, 2: 1, 4: 2, 8: 3}.get(number_size(t), _NEXTINT)
+        return {1: 0, 2: 1, 4: 2, 8: 3}.get(number_size(t), NEXTINT)
     if isinstance(t, String | WString):
         return 5
     if isinstance(t, Sequence | Array | Map) and has_dheader(t):
         return 5
     if isinstance(t, Sequence):
         assert isinstance(t.element, SCALARS)
-        return {1: 5, 4: 6, 8: 7}.get(number_size(t.element), _NEXTINT)
-    return _NEXTINT
+        return {1: 5, 4: 6, 8: 7}.get(number_size(t.element), NEXTINT)
+    return NEXTINT

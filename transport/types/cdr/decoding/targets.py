@@ -7,10 +7,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...errors import UsageError
-from ..arrow import arrow_schema, arrow_type, time_type
-from ..mapping import Mapping
-from ..model import (
+from ....errors import UsageError
+from ...arrow import arrow_schema, arrow_type, time_type
+from ...mapping import Mapping
+from ...model import (
     Array,
     Bitmask,
     Bitset,

@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from .lanes import Lanes, Mask, Position, Stepper, align, anywhere, at, each, some
-from .layout import Fixed, origin
-from .values import (
+from ..lanes import Lanes, Mask, Position, Stepper, align, anywhere, at, each, some
+from ..layout import Fixed, origin
+from ..table import Table
+from .arrays import (
     TIME_FIELDS,
-    Table,
     fixed_reader,
     offsets_of_lengths,
     string_array,
@@ -151,7 +151,7 @@ class Text:
 
 
 class WideText:
-    """A wstring: uint32 count of bytes, UTF-16 code units (see :mod:`.layout`)."""
+    """A wstring: uint32 count of bytes, UTF-16 code units (see :mod:`..layout`)."""
 
     width = 1
 

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ..arrow import UINT64_DECIMAL
-from ..model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
-from .lanes import Mask, Values, offsets_of
+from ...arrow import UINT64_DECIMAL
+from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
+from ..lanes import Mask, Values, offsets_of
 
 #: A char is one byte of an unnamed character set; Latin-1 maps each byte to one character.
 LATIN1: Final = pa.array([chr(i) for i in range(256)], pa.string())

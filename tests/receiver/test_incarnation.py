@@ -1,0 +1,28 @@
+"""How often a receiver was started on its log."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.transport.receiver.incarnation import next_incarnation
+
+
+def test_each_is_one_more(tmp_path: Path) -> None:
+    assert [next_incarnation(tmp_path) for _ in range(3)] == [0, 1, 2]
+
+
+def test_what_is_no_number_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "incarnation").write_text("many")
+    with caplog.at_level(logging.WARNING):
+        assert next_incarnation(tmp_path) == 0
+    assert "is ignored" in caplog.text
+    assert next_incarnation(tmp_path) == 1
+
+
+def test_a_disk_that_takes_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert next_incarnation(tmp_path / "missing") == 0
+    assert "is not written" in caplog.text

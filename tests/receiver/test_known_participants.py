@@ -1,0 +1,46 @@
+"""What a receiver writes down of the participants it knows, and what it makes of a file that is not whole."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.transport.protocol.discovery.spdp import Announcement
+from spark_rtps.transport.receiver.known_participants import (
+    read_known_participants,
+    write_known_participants,
+)
+
+FOUND = [
+    Announcement(bytes(range(12)), 7, b"\x00\x03\x00\x00payload", "127.0.0.1"),
+    Announcement(bytes(12), 1 << 40, b"\x01", "10.1.2.3"),
+]
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert read_known_participants(tmp_path) == []
+    write_known_participants(tmp_path, FOUND)
+    assert read_known_participants(tmp_path) == FOUND
+    write_known_participants(tmp_path, FOUND[:1])
+    assert read_known_participants(tmp_path) == FOUND[:1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "{}x", "[1]", '[["00", 1, "00"]]', '[["xx", 1, "00", "a"]]', "\udcff"]
+)
+def test_a_file_that_cannot_be_read_is_said_and_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    write_known_participants(tmp_path, FOUND)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    assert read_known_participants(tmp_path) == []
+    assert str(file) in caplog.text
+
+
+def test_a_disk_that_takes_no_more_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        write_known_participants(tmp_path / "gone", FOUND)
+    assert "is not written" in caplog.text

@@ -1,0 +1,30 @@
+"""How often a receiver was started on its log: all of them have one GUID, and peers may still know the last one."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+_FILE: Final = "incarnation"
+
+
+def next_incarnation(directory: Path) -> int:
+    """0 for the first, and one more each time."""
+    path = directory / _FILE
+    try:
+        number = int(path.read_text(encoding="ascii")) + 1
+    except FileNotFoundError:
+        number = 0
+    except (OSError, ValueError) as error:
+        _log.warning("%s is ignored: %s", path, error)
+        number = 0
+    written = path.with_suffix(".new")
+    try:
+        written.write_text(str(number), encoding="ascii")
+        written.replace(path)
+    except OSError as error:
+        _log.warning("%s is not written: %s", path, error)
+    return max(number, 0)

@@ -1,0 +1,1 @@
+"""Serialized samples to Arrow columns."""

@@ -1,0 +1,48 @@
+"""DDS types compiled into nodes; see :mod:`.nodes`."""
+
+from __future__ import annotations
+
+from ...model import Array, Extensibility, Map, Member, Sequence, String, Struct, Type, Union, WString
+from ..layout import Block, Rules, fuse
+from .draft import Node
+from .lists import Collection, element_of
+from .members import MutableRecord, MutableUnion, OptionalFlag, OptionalParameter
+from .nodes import Choice, FixedValue, Record, Text, WideText
+
+
+def compile_node(rules: Rules, t: Type) -> Node:
+    """The node of a value that may start anywhere."""
+    alignment = rules.first_alignment(t)
+    placed = rules.place(t, 0, alignment)
+    if placed is not None:
+        return FixedValue(placed[0], alignment, placed[1])
+    if isinstance(t, String):
+        return Text()
+    if isinstance(t, WString):
+        return WideText()
+    if isinstance(t, Sequence | Array | Map):
+        return Collection(rules, t, compile_node(rules, element_of(t)))
+    assert isinstance(t, Struct | Union)  # scalars are fixed
+    return compile_aggregated(rules, t)
+
+
+def compile_aggregated(rules: Rules, t: Struct | Union, modulus: int = 1) -> Node:
+    """The node of a struct or union that starts at a position aligned to ``modulus``."""
+    mutable = t.extensibility is Extensibility.MUTABLE
+    if isinstance(t, Union):
+        discriminator = compile_node(rules, t.discriminator)
+        branches = [compile_node(rules, case.type) for case in t.cases]
+        return (MutableUnion if mutable else Choice)(rules, t, discriminator, branches)
+    if mutable:
+        return MutableRecord(rules, t, [compile_node(rules, member.type) for member in t.members])
+    steps = fuse(rules, t.members, 4 if rules.is_delimited(t) else modulus)
+    return Record(
+        rules, t, [step if isinstance(step, Block) else (step.name, _member(rules, step)) for step in steps]
+    )
+
+
+def _member(rules: Rules, member: Member) -> Node:
+    node = compile_node(rules, member.type)
+    if not member.optional:
+        return node
+    return OptionalParameter(node, member) if rules.version == 1 else OptionalFlag(node)

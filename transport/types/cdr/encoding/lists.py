@@ -1,0 +1,138 @@
+"""Sequences, maps, and arrays whose layout is not fixed: [DHEADER], [count], elements."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ...model import Array, Map, Member, Sequence, Struct, Type, number_code
+from ..lanes import I64, U8, align, offsets_of
+from ..layout import Number, Regular, Rules
+from .columns import Bytes, Column, Lists, Numbers
+from .draft import Node, Walk, as_bytes, blank_records, fill_in_parts
+from .nodes import fill, widest
+
+
+class Collection:
+    """The elements of a list are one column; ``element`` is their node."""
+
+    def __init__(self, rules: Rules, t: Sequence | Array | Map, element: Node) -> None:
+        self.is_counted = not isinstance(t, Array)
+        self.has_header = rules.starts_with_header(t)
+        self.first, self.widest = rules.first_alignment(t), widest(rules, t)
+        self.regular = rules.regular(element_of(t)) if self.is_counted or self.has_header else None
+        self.element = element
+
+    def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
+        assert isinstance(column, Bytes | Lists)
+        if self.has_header:
+            pos = align(pos, 4) + 4
+        header = pos
+        if self.is_counted:
+            pos = align(pos, 4) + 4
+            walk.numbers("u4", pos - 4, column.counts)
+        lay = self._lay_each if self.regular is None else partial(_lay_regular, self.regular)
+        end = lay(walk, column, pos)
+        if self.has_header:
+            walk.numbers("u4", header - 4, end - header)
+        return end
+
+    def _lay_each(self, walk: Walk, column: Bytes | Lists, pos: I64) -> I64:
+        assert isinstance(column, Lists)
+        counts, node = column.counts, self.element
+        owners = np.repeat(np.arange(len(counts)), counts)
+        if not len(owners):
+            return pos
+        ends = walk.ends(node, column.elements, len(owners))
+        at, end = _chain(ends, node.first, node.widest, pos, counts)
+        node.lay(walk.pick(owners), column.elements, at)
+        return end
+
+
+def element_of(t: Sequence | Array | Map) -> Type:
+    """What follows one after the other; of a map its entries, key and value."""
+    if isinstance(t, Map):
+        return Struct("", (Member("key", t.key, 0), Member("value", t.value, 1)))
+    return t.element
+
+
+def _lay_regular(regular: Regular, walk: Walk, column: Bytes | Lists, pos: I64) -> I64:
+    """Elements of one fixed layout; before no elements there is no padding either."""
+    counts, start = column.counts, align(pos, regular.alignment)
+    sizes = np.where(counts > 0, (counts - 1) * regular.stride + regular.size, 0)
+    walk.pieces(start, sizes, partial(_regular_bytes, regular, column))
+    return np.where(counts > 0, start + sizes, pos)
+
+
+def _regular_bytes(regular: Regular, column: Bytes | Lists, order: str) -> U8:
+    """The elements as they lie, ``stride`` bytes apart, without the padding behind the last of each list."""
+    if isinstance(column, Bytes):
+        return column.data
+    element = regular.element
+    if isinstance(element, Number) and isinstance(column.elements, Numbers):
+        if column.elements.values.ndim == 1:
+            return as_bytes(column.elements.values, order + number_code(element.type))
+    counts, padding = column.counts, regular.stride - regular.size
+    table = blank_records(int(counts.sum()), regular.stride, order)
+    fill_in_parts(partial(fill, element, column.elements), table)
+    if not padding:
+        return table.data
+    last = np.zeros(table.rows, np.bool_)
+    last[offsets_of(counts)[1:][counts > 0] - 1] = True
+    keep = np.ones((table.rows, regular.stride), np.bool_)
+    keep[last, regular.size :] = False
+    return table.data[keep.reshape(-1)]
+
+
+def _chain(ends: I64, first: int, modulus: int, pos: I64, counts: I64) -> tuple[I64, I64]:
+    """Where elements start that follow each other from ``pos`` on, and the end of each list.
+
+    ``ends`` says where each ends that starts at 0, ``first``, 2 * ``first`` ...: how long an element is may depend
+    on where it starts modulo ``modulus``.
+    """
+    offsets = offsets_of(counts)
+    heads = np.flatnonzero(counts > 0)
+    head, tail = offsets[heads], offsets[heads + 1] - 1
+    start = align(pos[heads], first)
+    if len(ends) == 1:
+        last = ends[0]
+        steps = align(last, first)
+    else:
+        state = _states(ends, first, modulus, (start & (modulus - 1)) // first, head, counts[heads])
+        reached = np.choose(state, ends)
+        state *= first
+        last, steps = reached - state, align(reached, first) - state
+    at = offsets_of(steps)[:-1]
+    at += np.repeat(start - at[head], counts[heads])
+    end = pos.copy()
+    end[heads] = at[tail] + last[tail]
+    return at, end
+
+
+def _states(ends: I64, first: int, modulus: int, start: I64, head: I64, counts: I64) -> I64:
+    """Each element's start modulo ``modulus``, in units of ``first``; ``start`` has those of the first ones.
+
+    An element maps the start of its own to that of the next one; such maps are composed by doubling: log2(count)
+    passes over the elements, but for those where it is known by then, whatever the start of the list.
+    """
+    total = ends.shape[1]
+    follow = (align(ends, first) & (modulus - 1)) // first
+    if (follow == follow[0]).all():
+        state = np.empty(total, np.int64)
+        state[1:] = follow[0, :-1]
+        state[head] = start
+        return state
+    index = np.arange(total) - np.repeat(head, counts)
+    # of the elements before this one in its list, as many as have been composed
+    maps = np.empty((len(ends), total), np.int64)
+    maps[:, 1:] = follow[:, :-1]
+    maps[:, head] = np.arange(len(ends))[:, None]
+    step = 1
+    later = np.flatnonzero((index > step) & (maps != maps[0]).any(axis=0))
+    while len(later):
+        maps[:, later] = composed = np.take_along_axis(maps[:, later], maps[:, later - step], axis=0)
+        step *= 2
+        later = later[(index[later] > step) & (composed != composed[0]).any(axis=0)]
+    reached: I64 = maps[np.repeat(start, counts), np.arange(total)]
+    return reached
