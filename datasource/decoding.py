@@ -69,9 +69,10 @@ def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> 
     ]
     tally = Tally(plan)
     try:
-        for frames, written in _by_type(view, start, end, plan):
+        for frames, (written, unfit) in _by_type(view, start, end, plan):
             for chunk in chunks(frames):
-                for batch in decode(chunk, written, tally):
+                batches = _unfit(chunk, unfit, plan, tally) if unfit else decode(chunk, written, tally)
+                for batch in batches:
                     if batch.num_rows:
                         yield batch
     finally:
@@ -80,29 +81,32 @@ def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> 
 
 def _by_type(
     view: LogView, start: Cursor, end: Cursor, plan: TopicPlan
-) -> Iterator[tuple[Iterator[Frame], TopicPlan]]:
-    """The frames, and how they are read: where the plan's type is a guess, by the type that their writers told."""
+) -> Iterator[tuple[Iterator[Frame], tuple[TopicPlan, str]]]:
+    """The frames, and how they are read: where the plan's type is a guess, by the type that their writers told.
+
+    Or why they cannot be.
+    """
     frames = view.frames(start, end)
     told = {} if plan.announced or plan.payload is not Payload.CDR else read_writer_types(view.directory)
     if not told:
-        yield frames, plan
+        yield frames, (plan, "")
         return
-    plans = {writer: plan if struct is None else _as_told(plan, struct) for writer, struct in told.items()}
-    for written, group in groupby(frames, key=lambda frame: plans.get(frame.run.writer, plan)):
+    plans = {writer: _as_told(plan, struct) for writer, struct in told.items() if struct is not None}
+    for written, group in groupby(frames, key=lambda frame: plans.get(frame.run.writer, (plan, ""))):
         yield group, written
 
 
 @lru_cache(maxsize=64)
-def _as_told(plan: TopicPlan, struct: Struct) -> TopicPlan:
-    """The plan with a writer's type; as it is, where that has not what it needs."""
+def _as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
+    """The plan with a writer's type, and what the plan needs that it does not have: then nothing is guessed."""
     told = replace(plan, struct=struct)
     try:
         codec_for(struct, plan.data)
         if plan.filter is not None:
             _filter_for(struct, plan.filter)
-    except (UsageError, FilterError, TypeDefinitionError):
-        return plan
-    return told
+    except (UsageError, FilterError, TypeDefinitionError) as error:
+        return told, f"its writer tells another type: {error}"
+    return told, ""
 
 
 # --- cdr ------------------------------------------------------------------------------------------
@@ -231,6 +235,17 @@ def _ends_of_instances(
 
 def _well_formed(decoded: Decoded, rows: I64) -> tuple[list[pa.Array], I64]:
     return decoded.batch.columns, rows if decoded.malformed is None else rows[~decoded.malformed]
+
+
+def _unfit(chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """All samples are malformed, for a reason that they share."""
+    tally.see(chunk, chunk.count)
+    with_data = chunk.has_data()
+    rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
+    some = Malformed.alike(rows, reason)
+    tally.malformed(chunk, some, _fate(plan))
+    if _takes_nulls(plan):
+        yield _batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some])
 
 
 # --- columns that are declared NOT NULL ---------------------------------------------------------------

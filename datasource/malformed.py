@@ -138,9 +138,9 @@ class Tally:
         for (writer, fate), (count, reasons) in told.items():
             why = "; ".join(reasons[:_REASONS_TOLD])
             _log.warning(
-                "topic %r: %d malformed samples of writer %s %s: %s",
+                "topic %r: %s of writer %s %s: %s",
                 self._plan.topic,
-                count,
+                "1 malformed sample" if count == 1 else f"{count} malformed samples",
                 writer,
                 fate,
                 why,

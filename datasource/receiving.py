@@ -44,7 +44,7 @@ class Receiver(Protocol):
     def commit(self, position: int) -> None: ...
     def counters(self) -> dict[str, int]: ...
     def check(self) -> None: ...
-    def stop(self) -> None: ...
+    def stop(self, *, goodbye: bool = True) -> None: ...
 
 
 StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
@@ -158,8 +158,14 @@ class Receiving:
     def counters(self) -> dict[str, int]:
         return self._receiver.counters()
 
-    def stop(self) -> None:
-        self._receiver.stop()
+    def stop(self, *, goodbye: bool = True) -> None:
+        """End it; without a ``goodbye`` writers still wait for who goes on with the log."""
+        self._receiver.stop(goodbye=goodbye)
+
+    def discard(self) -> None:
+        """End it, and remove its log: nobody has read of it."""
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- inside ------------------------------------------------------------------------------------
 

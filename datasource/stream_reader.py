@@ -39,6 +39,8 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 _START: Final = Cursor(0)
 _LISTEN_STEP_SECONDS: Final = 0.02
+#: A driver that is killed closes its sockets some milliseconds before its children see that it is gone.
+_DYING_SECONDS: Final = 0.5
 
 
 class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -57,6 +59,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: Trigger.AvailableNow: listen for a while, then go no further than the target.
         self._available_now = False
         self._attached_at = 0
+        self._parent = 0
         self._target: Cursor | None = None
         self._planned = _START
         self._stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
@@ -129,6 +132,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. After a restart this comes first: it finds the log again."""
         first, last = Offset.from_json(start), Offset.from_json(end)
+        if self._receiving is not None and first.log == self._receiving.log != last.log:
+            # A restart before the first batch was committed: Spark has asked for an initial offset all the same.
+            fresh, self._receiving = self._receiving, None
+            fresh.discard()
         receiving, _ = self._attach_to(last)
         if receiving.log != last.log:
             return []  # lost, and failOnDataLoss=false
@@ -162,10 +169,11 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._receiving.commit(offset.cursor)
 
     def stop(self) -> None:
-        self._stopping = True
+        """Leave the domain; writers wait for the next run of the query only if the driver was killed."""
         receiving, self._receiving = self._receiving, None
         if receiving is not None:
-            receiving.stop()
+            receiving.stop(goodbye=not self._is_orphaned())
+        self._stopping = True
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -195,10 +203,17 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _attach(self, receiving: Receiving) -> None:
         if not self._attached_at:
             atexit.register(self.stop)
-        self._receiving, self._attached_at = receiving, time.monotonic_ns()
+        self._receiving, self._attached_at, self._parent = receiving, time.monotonic_ns(), os.getppid()
         if threading.current_thread() is threading.main_thread():
             # Spark sends SIGTERM and closes the socket: without a handler we die before stop() is called
             signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _is_orphaned(self) -> bool:
+        """Whether the driver was killed: its sockets close as when the query is stopped, but no signal comes."""
+        until = time.monotonic() + _DYING_SECONDS
+        while not self._stopping and os.getppid() == self._parent and time.monotonic() < until:
+            time.sleep(_LISTEN_STEP_SECONDS)
+        return os.getppid() != self._parent
 
     def _on_new_log(self) -> Receiving:
         return Receiving.on_new_log(self._settings, self._plan, start=self._start, stopping=self._is_stopping)

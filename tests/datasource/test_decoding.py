@@ -22,15 +22,16 @@ from stream_logs import (
 )
 
 from spark_rtps.datasource.decoding import decode_range, payloads, read_log
-from spark_rtps.datasource.options import Payload
+from spark_rtps.datasource.options import Mode, Payload
 from spark_rtps.datasource.planning import LogPartition
 from spark_rtps.datasource.schema import ARROW_BATCH, BINARY_SCHEMA, METADATA_SCHEMA, TopicPlan
 from spark_rtps.datasource.writer import arrow_sample, samples_of
-from spark_rtps.transport.errors import EncodeError, LogLostError
+from spark_rtps.transport.errors import EncodeError, LogLostError, MalformedSampleError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.qos import DataRepresentation
-from spark_rtps.transport.types.arrow import arrow_schema
+from spark_rtps.transport.receiver.writer_types import WriterTypes
+from spark_rtps.transport.types.arrow import arrow_schema, struct_from_arrow
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, String, Struct
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Run, Samples
@@ -140,7 +141,7 @@ class TestCdr:
         assert table.column("id").to_pylist() == [0, 1, 2]
         assert [r["sequence_number"] for r in table.column("_rtps").to_pylist()] == [1, 2, 4]
         why = "were dropped: no value for x, declared NOT NULL"
-        assert f"1 malformed samples of writer {WRITER} {why}" in caplog.text
+        assert f"1 malformed sample of writer {WRITER} {why}" in caplog.text
 
     @pytest.mark.parametrize("metadata", [False, True])
     def test_null_in_a_column_that_is_not_null_is_malformed(self, tmp_path, caplog, metadata):
@@ -152,7 +153,7 @@ class TestCdr:
         samples = Codec(maybe).encode(batch, representation=DataRepresentation.XCDR2)
         table = decode(tmp_path, [run_of(samples, 1)], strict)
         assert table.column("x").to_pylist() == [1, 3]
-        assert "1 malformed samples" in caplog.text
+        assert "1 malformed sample" in caplog.text
 
     def test_nothing_but_malformed(self, tmp_path):
         strange = Run.single(WRITER, 1, np.array([77, 77, 0, 0], np.uint8))
@@ -167,6 +168,43 @@ class TestCdr:
         assert table.column("id").to_pylist() == [0, 1, 2]
         assert [r["sequence_number"] for r in table.column("_rtps").to_pylist()] == [1, 2, 3]
         assert f"2 malformed samples of writer {OTHER} were dropped" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("wanted", "reason"),
+        [
+            (pa.schema([("id", pa.int32()), ("y", pa.float64())]), "Point has no member 'y'"),
+            (
+                pa.schema([("id", pa.int32()), ("x", pa.string())]),
+                "member 'x' of Point is double, not string",
+            ),
+        ],
+    )
+    def test_columns_that_a_writer_told_it_has_not_are_not_guessed(self, tmp_path, caplog, wanted, reason):
+        guess = TopicPlan(
+            "T", "Point", False, Payload.CDR, struct_from_arrow(wanted, "Point"), wanted, wanted
+        )
+        guess = replace(guess, announced=False)
+        for directory in (tmp_path, tmp_path / "again", tmp_path / "more"):
+            directory.mkdir(exist_ok=True)
+            types = WriterTypes(directory, {WRITER: POINT}.get)
+            types.note(WRITER)
+            types.note(OTHER)  # has told nothing: as the columns say
+        row = pa.record_batch(
+            [pa.array([7], pa.int32()), pa.array(["3"]).cast(wanted.types[1])], schema=wanted
+        )
+        theirs = encoded(row, guess.struct)
+        runs = [run_of(encoded(points(0, 3)), 1), run_of(theirs, 1, writer=OTHER)]
+        with caplog.at_level(logging.WARNING):
+            assert decode(tmp_path, runs, guess).column("id").to_pylist() == [7]
+        assert (
+            f"3 malformed samples of writer {WRITER} were dropped: its writer tells another type"
+            in caplog.text
+        )
+        assert reason in caplog.text
+        with pytest.raises(MalformedSampleError, match=reason):
+            decode(tmp_path / "again", runs, replace(guess, mode=Mode.FAILFAST))
+        table = decode(tmp_path / "more", runs, replace(guess, mode=Mode.PERMISSIVE))
+        assert table.to_pylist()[:3] == [dict.fromkeys(wanted.names)] * 3
 
     def test_same_range_same_rows(self, tmp_path):
         runs = [run_of(encoded(points(i, 10)), i + 1) for i in range(0, 100, 10)]
@@ -270,7 +308,7 @@ class TestArrow:
     def test_a_batch_that_does_not_fit_is_malformed(self, tmp_path, caplog, batch, why):
         runs = [run_of(arrow_sample(batch), 1), run_of(arrow_sample(points(0, 1)), 2)]
         assert decode(tmp_path, runs, self.arrow_plan(metadata=True)).num_rows == 1
-        assert f"1 malformed samples of writer {WRITER} were dropped: {why}" in caplog.text
+        assert f"1 malformed sample of writer {WRITER} were dropped: {why}" in caplog.text
 
     def test_nulls_in_a_column_that_is_not_null_are_malformed(self, tmp_path, caplog):
         given = self.arrow_plan()
@@ -288,11 +326,11 @@ class TestArrow:
         at = sample.data.tobytes().index(offsets)
         sample.data[at + 4 : at + 8] = np.frombuffer(np.int32(1 << 30).tobytes(), np.uint8)
         assert decode(tmp_path, [run_of(sample, 1)], plan).num_rows == 0
-        assert "1 malformed samples" in caplog.text
+        assert "1 malformed sample" in caplog.text
 
     def test_garbage_is_malformed(self, tmp_path, caplog):
         sample = arrow_sample(points(0, 3))
         sample.data[8:40] = 0xFF
         runs = [run_of(sample, 1), run_of(arrow_sample(points(0, 1)), 2)]
         assert decode(tmp_path, runs, self.arrow_plan()).num_rows == 1
-        assert "1 malformed samples" in caplog.text
+        assert "1 malformed sample" in caplog.text

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pickle
+import shutil
 import time
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import StructType
 from stream_logs import RECEPTION, encoded, points, run_of
 
+from spark_rtps.datasource import stream_reader
 from spark_rtps.datasource.batch_reader import RtpsBatchReader
+from spark_rtps.datasource.offsets import Offset
 from spark_rtps.datasource.options import AppliesTo, parse_options
 from spark_rtps.datasource.receiving import Receiving, is_appended_to, remove_stale_logs
 from spark_rtps.datasource.schema import plan_reading
@@ -63,8 +66,8 @@ class FakeReceiver:
         if self.dead:
             raise RtpsError(self.dead)
 
-    def stop(self) -> None:
-        self.stopped = True
+    def stop(self, *, goodbye: bool = True) -> None:
+        self.stopped, self.said_goodbye = True, goodbye
         self.log.close()
 
 
@@ -95,8 +98,13 @@ class Source:
         ]
 
 
+def log_of(offset) -> str:
+    return Offset.from_json(offset).log
+
+
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream_reader, "_DYING_SECONDS", 0.0)
     made: list[Source] = []
 
     def source(**options: object) -> Source:
@@ -228,8 +236,17 @@ class TestFirstStart:
         source = make()
         source.reader.initialOffset()
         source.reader.stop()
-        assert source.receiver.stopped
+        assert source.receiver.stopped and source.receiver.said_goodbye
         source.reader.stop()
+
+    def test_a_driver_that_was_killed_says_no_goodbye(self, make, monkeypatch):
+        source = make()
+        source.reader.initialOffset()
+        monkeypatch.setattr(stream_reader, "_DYING_SECONDS", 30.0)
+        parents = iter([os.getppid()] * 3)
+        monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))  # it is gone soon
+        source.reader.stop()
+        assert source.receiver.stopped and not source.receiver.said_goodbye
 
 
 class TestBatch:
@@ -284,6 +301,44 @@ class TestAvailableNow:
 
 
 class TestRestart:
+    def test_the_first_batch_was_not_committed(self, make, tmp_path):
+        """Then Spark asks for an initial offset again, and for the batch from there to the end it had planned."""
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        end = first.reader.latestOffset(zero, ALL)
+        first.reader.stop()
+
+        again = make()
+        fresh = again.reader.initialOffset()
+        assert fresh != zero
+        assert again.ids(fresh, end) == list(range(10))
+        assert again.receivers[0].stopped
+        assert [each.name for each in (tmp_path / "logs").iterdir()] == [log_of(end)], (
+            "and no other log is left"
+        )
+        again.reader.commit(end)
+        again.receiver.receive(10, 3)
+        assert again.ids(end, again.reader.latestOffset(end, ALL)) == [10, 11, 12]
+
+    def test_the_first_batch_was_not_committed_and_its_log_is_lost(self, make, tmp_path):
+        first = make()
+        zero = first.reader.initialOffset()
+        first.receiver.receive(0, 10)
+        end = first.reader.latestOffset(zero, ALL)
+        first.reader.stop()
+        shutil.rmtree(tmp_path / "logs" / log_of(end))
+
+        again = make()
+        fresh = again.reader.initialOffset()
+        with pytest.raises(LogLostError, match="failOnDataLoss"):
+            again.reader.partitions(fresh, end)
+        careless = make(failOnDataLoss=False)
+        fresh = careless.reader.initialOffset()
+        assert careless.ids(fresh, end) == []
+        careless.receiver.receive(10, 3)
+        assert careless.ids(end, careless.reader.latestOffset(end, ALL)) == [10, 11, 12]
+
     def test_planned_range_is_read_again(self, make):
         first = make()
         zero = first.reader.initialOffset()
@@ -410,7 +465,7 @@ class TestDeadReceiver:
         source = make()
         zero = source.reader.initialOffset()
         source.receiver.dead = "killed"  # its log is still locked
-        source.receiver.stop = lambda: None
+        source.receiver.stop = lambda **_: None
         source.reader._on_sigterm(15, None)
         began = time.monotonic()
         with pytest.raises(RtpsError, match="is appending to the log"):

@@ -77,6 +77,20 @@ def test_a_wrong_duration_says_how_to_write_one(text: str) -> None:
     assert "200ms" in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["ls", "--wait"], "--wait"),
+        (["type", "T", "-w"], "--wait"),
+        (["echo", "T", "-t"], "--timeout"),
+        (["stat", "-w"], "--watch"),
+    ],
+)
+def test_a_wrong_duration_names_its_option(arguments: list[str], option: str) -> None:
+    said = run(*arguments, "3parsecs").output
+    assert f"Invalid value for {option}: '3parsecs' is no duration" in " ".join(said.split())
+
+
 def test_an_error_of_ours_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,9 +24,24 @@ def start(topic: str, log_dir: Path, tmp_path: Path) -> subprocess.Popen[bytes]:
 
 
 def kill(driver: subprocess.Popen[bytes]) -> None:
-    """The whole group at once: the driver's Python, its JVM, the source's process."""
-    os.killpg(driver.pid, signal.SIGKILL)
+    """The driver's JVM and its Python. Spark's Python processes see that their sockets are closed, and end."""
+    jvm = next(pid for pid in group_of(driver) if "java" in Path(f"/proc/{pid}/cmdline").read_text())
+    os.kill(jvm, signal.SIGKILL)
+    os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
+    wait_until(lambda: not group_of(driver), "the rest of it to end")
+
+
+def group_of(driver: subprocess.Popen[bytes]) -> list[int]:
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if _group(pid) == driver.pid]
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1
 
 
 def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log_dir, tmp_path):

@@ -198,6 +198,31 @@ class TestFaults:
             found = wait_for_rows(spark, query, 200)
             assert_df_equality(found, expected(spark, 200), ignore_row_order=True)
 
+    def test_a_first_batch_that_failed_is_read_again(self, spark, publisher, topic, log_dir, tmp_path):
+        def fail(batch, number):
+            raise RuntimeError(f"batch {number} has {batch.count()} rows")
+
+        def start(function):
+            rows = source(spark, topic, log_dir, **{"participant.lease_duration": "60s"})
+            return (
+                rows.writeStream.foreachBatch(function).option("checkpointLocation", tmp_path / "c").start()
+            )
+
+        query = start(fail)
+        publisher.wait_for_readers()
+        publisher.write(points(0, 100))
+        with pytest.raises(StreamingQueryException, match="batch 0 has"):
+            query.awaitTermination(60)
+        (log,) = log_dir.iterdir()
+        found: list[int] = []
+        query = start(lambda batch, number: found.extend(row.id for row in batch.collect()))
+        try:
+            wait_until(lambda: len(found) >= 100, "the rows of the batch that failed, and those behind it")
+        finally:
+            query.stop()
+        assert sorted(found) == list(range(100))
+        assert list(log_dir.iterdir()) == [log]
+
     def test_receiver_ends_with_the_query(self, spark, publisher, topic, log_dir, tmp_path):
         with running(source(spark, topic, log_dir), tmp_path / "c"):
             publisher.wait_for_readers()

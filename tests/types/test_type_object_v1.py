@@ -384,7 +384,7 @@ def test_fast_dds_types_without_others_are_read() -> None:
 
 
 #: What the dynamic types of Fast DDS 2.9.1 announce of ``@final struct Number { @key unsigned long id; unsigned long
-#: seq; string name; }``: its extensibility is a custom annotation as well, of a kind of value that is for later versions.
+#: seq; string name; }``: its extensibility is a custom annotation as well, of a kind of value for later versions.
 ANNOTATED = """
 00010000 f2510100 00000000 01000000 00000000 01000000 00000000 01000000 00000000 01000000 f21a71d3 6a8a3f19
 612d2f38 e1005d00 01000000 2063c160 50000000 0f000000 73686170 65733a3a 4e756d62 65720000 03000000 00000000

@@ -87,12 +87,16 @@ class ReceiverProcess:
         reason = error.read_text() if error.exists() else f"exit status {status}"
         raise RtpsError(f"the receiver process {self.pid} ended: {reason}")
 
-    def stop(self) -> None:
-        """End the receiver in good order; kill it if it does not end within five seconds."""
+    def stop(self, *, goodbye: bool = True) -> None:
+        """End the receiver in good order; kill it if it does not end within five seconds.
+
+        Without a ``goodbye`` writers still wait for its successor on the log.
+        """
         if self._child.poll() is None:
             assert self._child.stdin is not None
             try:
-                self._child.stdin.write(b"stop\n")
+                if goodbye:
+                    self._child.stdin.write(b"stop\n")
                 self._child.stdin.close()
             except OSError:
                 pass  # it is ending already
