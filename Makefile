@@ -2,6 +2,7 @@
 #
 #   make demo    a foreign DDS publisher -> Spark -> a foreign DDS subscriber
 #   make test    all tests            (ARGS="-k idl -x" is handed to pytest)
+#   make test-fastdds  against a live Fast DDS (Debian's); the tests above need none
 #   make lint    ruff, mypy --strict, import rules
 #   make bench   the speed table      (ARGS="--json bench.json")
 #   make simulate  the reliable protocol under loss, delay and many readers (ARGS="loss late": some sections)
@@ -13,7 +14,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench simulate plots clean tshark
+.PHONY: demo test test-fastdds lint bench simulate plots clean tshark fastdds
 .DEFAULT_GOAL := test
 
 # One rule builds the environment; it runs again when the dependencies may have changed.
@@ -34,6 +35,9 @@ demo: $(STAMP)
 
 test: $(STAMP) tshark
 	@$(WITH_SPARK) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-fastdds: $(STAMP) fastdds
+	@$(BIN)/python -m pytest -p no:xdist tests/fastdds $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -59,6 +63,17 @@ tshark:
 	        apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends tshark; \
 	    else \
 	        echo "tshark is not installed and only root can install it: apt-get install tshark" >&2; exit 1; \
+	    fi; }
+
+# A compiler and the library of the peer in tests/fastdds.
+fastdds:
+	@test -e /usr/include/fastrtps/types/DynamicData.h && command -v g++ >/dev/null || { \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends \
+	            g++ libfastrtps-dev libfastcdr-dev; \
+	    else \
+	        echo "Fast DDS is not installed and only root can install it: apt-get install g++ libfastrtps-dev" >&2; \
+	        exit 1; \
 	    fi; }
 
 clean:

@@ -67,6 +67,7 @@ class Script:
         no_positive_acks: bool = False,
         status_messages: bool = False,
         preemptive_base: int = 1,
+        filters: bool = False,
     ) -> None:
         self.reader = StatefulReader(ME, qos, resume=resume, policy=policy, random=random)
         self.now, self.count = 1_000 * MS, 0
@@ -79,6 +80,7 @@ class Script:
             transient_local,
             no_positive_acks,
             preemptive_base,
+            filters,
             status_messages=status_messages,
         )
         self.reader.match_writer(info, now=self.now)

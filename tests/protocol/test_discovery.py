@@ -33,6 +33,7 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     encode_participant_key,
 )
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.reading.reader import StatefulReader, WriterInfo
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -364,6 +365,23 @@ def impersonate(capture: Path) -> tuple[Participant, list[Run]]:
             participant.handle_timer(now)
         participant.datagrams_to_send(now)
     return participant, runs
+
+
+@pytest.mark.parametrize(("stem", "base"), [("f02_rich_notypeinfo", 0), ("c01_py_rich_final_xcdr1", 1)])
+def test_what_a_writer_answers_before_it_is_heard(
+    stem: str, base: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all its writers, built-in ones too: Fast DDS answers ACKNACKs of base 0, Cyclone DDS those of base 1."""
+    bases = set()
+    match = StatefulReader.match_writer
+
+    def noted(reader: StatefulReader, info: WriterInfo, *, now: int) -> None:
+        bases.add(info.preemptive_base)
+        match(reader, info, now=now)
+
+    monkeypatch.setattr(StatefulReader, "match_writer", noted)
+    impersonate(next(each for each in ALL if each.stem == stem))
+    assert bases == {base}
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,16 @@ def test_preemptive_acknacks_to_who_answers_base_0_alone() -> None:
     assert (said.missing.base, said.missing.is_empty, said.final) == (0, True, False)
 
 
+@pytest.mark.parametrize("filters", [False, True])
+def test_what_a_writer_that_filters_no_longer_has(filters: bool) -> None:
+    """Fast DDS 3 forgets what does not pass before it has told that it is irrelevant."""
+    s = Script(filters=filters)
+    s.heartbeat(1, 0).data(1).heartbeat(5, 5).data(5)
+    assert s.taken() == [1, 5]
+    counters = s.reader.counters
+    assert (counters.lost_samples, counters.irrelevant_samples) == ((0, 3) if filters else (3, 0))
+
+
 def test_heartbeats_are_answered_at_once_unless_final() -> None:
     s = started()
     s.data(1, 5).heartbeat(1, 5)

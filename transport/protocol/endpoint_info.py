@@ -81,6 +81,8 @@ class WriterInfo(EndpointInfo):
     no_positive_acks: bool = False
     #: What an ACKNACK before its first HEARTBEAT says to be missing from, for it to answer with one.
     preemptive_base: int = 1
+    #: It filters for the reader: what it no longer has may have been none of the reader's.
+    filters: bool = False
     #: It knows of readers that send none, and does not wait for theirs.
     needs_no_acks: bool = True
     #: It understands status messages.

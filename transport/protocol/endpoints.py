@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..structure import VENDOR_RTI, Guid, Locator
+from ..structure import VENDOR_FAST_DDS, VENDOR_RTI, Guid, Locator
 from . import events
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
@@ -191,6 +191,7 @@ class LocalEndpoints:
             qos.is_transient_local,
             can.no_positive_acks,
             preemptive_base=self._preemptive_base(guid.prefix),
+            filters=local.data.content_filter is not None and self._filters(guid.prefix),
             needs_no_acks=can.batches,
             status_messages=can.status_messages,
             term_window=can.term_window,
@@ -210,6 +211,11 @@ class LocalEndpoints:
     def _preemptive_base(self, prefix: bytes) -> int:
         remote = self._remotes.get(prefix)
         return 1 if remote is None else remote.preemptive_base
+
+    def _filters(self, prefix: bytes) -> bool:
+        """Whether writers of a participant evaluate the filters of readers; Cyclone DDS has none that do."""
+        remote = self._remotes.get(prefix)
+        return remote is not None and remote.data.vendor in (VENDOR_FAST_DDS, VENDOR_RTI)
 
     def _is_known_to_batch(self, writer: StatefulWriter, reader: Guid) -> bool:
         """Whether it is one of RTI Connext's readers, and the writer is told to send them batches."""

@@ -10,6 +10,7 @@ from ...errors import DecodeError, DropReason
 from ...limits import TYPE_OBJECTS_BYTES_MAX
 from ...types.model import Struct
 from ...types.xtypes.information import SizedIdentifier, TypeInformation
+from ...types.xtypes.structures import normalized
 from ...types.xtypes.type_objects import (
     TypeObjects,
     dependencies_of,
@@ -108,6 +109,8 @@ class TypeLibrary(Mapping[bytes, bytes]):
 
     def add(self, identifier: bytes, data: bytes) -> None:
         """Keep a TypeObject that a peer says has this identifier. Raises DecodeError if that is not so."""
+        if identifier_of(data) != identifier:
+            data = normalized(data)
         if identifier_of(data) != identifier:
             raise DecodeError(DropReason.BAD_PARAMETER, "a TypeObject that has another identifier")
         if identifier in self:

@@ -251,7 +251,9 @@ class Delivery:
                     break
                 # The writer no longer has what is missing before first_sn (RTPS 2.5 §8.4.12.2.6).
                 skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
-                if proxy.counts_losses:
+                if proxy.info.filters:
+                    counters.irrelevant_samples += skipped_to - proxy.expected
+                elif proxy.counts_losses:
                     self.lose(proxy, skipped_to - proxy.expected)
                 if proxy.sets is not None:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)

@@ -31,7 +31,23 @@ from .type_identifiers import (
     TK_UNION,
     TypeIdentifier,
 )
-from .xcdr2 import DEFAULT, I32, U8, U16, U32, Buffer, Number, Octets, Text, Text16, appendable, final, union
+from .xcdr2 import (
+    DEFAULT,
+    I32,
+    U8,
+    U16,
+    U32,
+    Buffer,
+    Number,
+    Octets,
+    Text,
+    Text16,
+    appendable,
+    decode,
+    encode,
+    final,
+    union,
+)
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -426,6 +442,14 @@ class TypeObject:
 
 #: Where a serialized TypeObject says its form: after its DHEADER.
 _FORM_AT: Final = 4
+
+
+def normalized(type_object: Buffer) -> bytes:
+    """A serialized TypeObject as its identifier is computed from it: padding is zero. Raises DecodeError.
+
+    Fast DDS 3 hashes it so, and sends padding that is whatever was in its memory.
+    """
+    return encode(TypeObject, decode(TypeObject, type_object))
 
 
 def identifier_of(type_object: Buffer) -> bytes:

@@ -263,7 +263,9 @@ def _enum(description: x.EnumeratedType[Any, Any], name: str) -> Part:
     default = None
     for literal in description.literal_seq:
         value = literal.common.value
-        literals.append((_name(literal.detail, f"v{value}" if value >= 0 else f"v_{-value}"), value))
+        said = _name(literal.detail, f"v{value}" if value >= 0 else f"v_{-value}")
+        # those that Fast DDS 3 reads from IDL are qualified
+        literals.append((said.rpartition("::")[2], value))
         # the first one is the default anyway
         if literal.common.flags & IS_DEFAULT and len(literals) > 1:
             default = literals[-1][0]

@@ -1,0 +1,69 @@
+"""A reader of ours on any struct, as the tests see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from interop.subscription import LocalReader, qos
+
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.endpoint_info import ContentFilterProperty
+from spark_rtps.transport.qos import DataRepresentation, Qos
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.model import Struct
+
+Row = dict[str, Any]
+
+
+class OurReader(LocalReader):
+    """``told``: peers are told its type."""
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        struct: Struct,
+        requested: Qos | None = None,
+        *,
+        told: bool = False,
+        expression: str = "",
+        parameters: tuple[str, ...] = (),
+    ) -> None:
+        self.node = node
+        self.codec = Codec(struct)
+        self._runs = []
+        content_filter = None
+        if expression:
+            content_filter = ContentFilterProperty(
+                f"{topic} filtered", topic, "DDSSQL", expression, parameters
+            )
+        with node.lock:
+            self.reader = node.create_reader(
+                topic,
+                struct.name,
+                requested or qos(),
+                keyed=struct.is_keyed,
+                type=struct if told else None,
+                content_filter=content_filter,
+            )
+            self._others, node.on_received = node.on_received, self._collect
+
+    def rows(self, count: int) -> list[Row | None]:
+        return [sample.row for sample in self.wait_for(count)]
+
+
+def write(
+    writer: PublishingWriter,
+    struct: Struct,
+    rows: list[Row],
+    *,
+    flags: int = 0,
+    representation: DataRepresentation = DataRepresentation.XCDR1,
+) -> None:
+    codec = Codec(struct)
+    batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
+    samples = codec.encode(batch, representation=representation)
+    hashes = codec.key_hashes(batch) if struct.is_keyed else None
+    writer.write(samples, flags=flags, key_hashes=hashes)

@@ -1,0 +1,34 @@
+"""Types and values, both ways: what Fast DDS wrote in our columns, ours as its dynamic types read it."""
+
+from __future__ import annotations
+
+import pytest
+from fastdds.fast_peer import FastPeer, Taken
+from fastdds.our_reader import OurReader, write
+from fastdds.shapes import NOT_ANNOUNCED, ROWS, struct
+from interop.subscription import qos
+
+from spark_rtps.transport.net.node import Node
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_from_fast_dds(kind: str, peer: FastPeer, node: Node, topic: str) -> None:
+    peer.writer(topic, struct(kind), announced=kind not in NOT_ANNOUNCED)
+    reader = OurReader(node, topic, struct(kind))
+    peer.wait_for_match(topic)
+    reader.wait_for_match()
+    peer.write(topic, ROWS[kind])
+    rows = reader.rows(len(ROWS[kind]))
+    assert rows == ROWS[kind]
+    assert repr(rows) == repr(ROWS[kind])
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_to_fast_dds(kind: str, peer: FastPeer, node: Node, topic: str) -> None:
+    peer.reader(topic, struct(kind), announced=kind not in NOT_ANNOUNCED)
+    writer = node.create_writer(topic, struct(kind).name, qos(), keyed=struct(kind).is_keyed)
+    assert writer.wait_for_readers(20)
+    peer.wait_for_match(topic)
+    write(writer, struct(kind), ROWS[kind])
+    assert writer.wait_for_acknowledgments(20) == {}
+    assert peer.take(topic, len(ROWS[kind])) == [Taken("ALIVE", row) for row in ROWS[kind]]
