@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from ..transport.errors import FilterError, OptionError, TypeDefinitionError, UsageError
@@ -154,6 +155,12 @@ def plan_reading(settings: Settings, schema: StructType, found: TopicType | None
         found = found or given_type(settings)
     announced = found is not None and found.certain
     if found is None or found.struct is None:
+        if not data.names:
+            fix = (
+                f".schema(...) has none of the type's members, only {listed(columns.names)}: add some; or leave it "
+                "out, and peers tell the type; or give the type"
+            )
+            raise OptionError("type.file", None, fix)
         struct = derived(settings, data, optional=False)
         found = TopicType(settings.type_name or struct.name, struct.is_keyed, struct)
     assert found.struct is not None
@@ -189,8 +196,6 @@ def _corrupt_column(settings: Settings, columns: pa.Schema) -> str | None:
 def _content_filter(settings: Settings, struct: Struct) -> ContentFilter | None:
     if settings.filter is None:
         return None
-    if settings.payload is not Payload.CDR:
-        raise OptionError("filter", settings.filter, "needs payload=cdr: it looks at the type's members")
     from ..transport.types.filter.content_filter import parse_filter
 
     try:
@@ -307,22 +312,34 @@ def to_arrow(schema: StructType) -> pa.Schema:
     Raises TypeDefinitionError naming a column that Spark has no Arrow type for.
     """
     for field in schema:
-        if _holds_variant(field.dataType):  # which Spark hands out as a struct of two binaries
-            raise TypeDefinitionError(f"column {field.name!r}: VARIANT has no DDS type; cast it")
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except PySparkTypeError as error:
-        raise TypeDefinitionError(f"a column has no DDS type; cast it, or leave it out: {error}") from None
+        for path, t in _leaves(field.dataType, field.name):
+            if isinstance(t, VariantType) or not _has_arrow_type(t):
+                fix = f"{t.simpleString().upper()} has no DDS type; cast it, or leave it out"
+                raise TypeDefinitionError(f"column {path!r}: {fix}")
+    return to_arrow_schema(schema, timezone="UTC")
 
 
-def _holds_variant(t: DataType) -> bool:
+def _leaves(t: DataType, path: str) -> Iterator[tuple[str, DataType]]:
+    """What is not made of other types, and where it is."""
     if isinstance(t, StructType):
-        return any(_holds_variant(field.dataType) for field in t)
-    if isinstance(t, ArrayType):
-        return _holds_variant(t.elementType)
-    if isinstance(t, MapType):
-        return _holds_variant(t.keyType) or _holds_variant(t.valueType)
-    return isinstance(t, VariantType)
+        for field in t:
+            yield from _leaves(field.dataType, f"{path}.{field.name}")
+    elif isinstance(t, ArrayType):
+        yield from _leaves(t.elementType, f"{path}[]")
+    elif isinstance(t, MapType):
+        yield from _leaves(t.keyType, f"{path}[].key")
+        yield from _leaves(t.valueType, f"{path}[].value")
+    else:
+        yield path, t
+
+
+def _has_arrow_type(t: DataType) -> bool:
+    """Whether Spark hands it out; VARIANT it does, as a struct of two binaries."""
+    try:
+        to_arrow_type(t, timezone="UTC")
+    except PySparkTypeError:
+        return False
+    return True
 
 
 def to_spark(schema: pa.Schema) -> StructType:

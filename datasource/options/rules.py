@@ -48,6 +48,8 @@ GROUPING: Final = ("min", "tagged")
 _OF_BATCHES: Final = tuple(
     spec.name for spec in OPTIONS if spec.name.startswith("batch.") and spec.name != "batch.enable"
 )
+#: What is about the members of a type.
+_OF_MEMBERS: Final = ("columns", "uint64", "enum", "bitmask", "time", "filter", "filter.parameters")
 _OF_COMPRESSION: Final = ("batch.compression_level", "batch.compression_threshold")
 _LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
 
@@ -106,6 +108,13 @@ def _check_payload(values: Values) -> None:
     payload = values.word("payload")
     if payload == "binary" and values.boolean("metadata"):
         raise OptionError("metadata", "true", "payload=binary has these columns already; remove the option")
+    for name in _OF_MEMBERS:
+        if values.has(name) and payload != "cdr":
+            fix = "needs payload=cdr: it looks at the type's members; remove it"
+            raise OptionError(name, values.given(name), fix)
+    if payload == "binary" and values.word("mode") == "permissive":
+        fix = "has no effect with payload=binary, which decodes nothing; remove it"
+        raise OptionError("mode", values.given("mode"), fix)
     if values.has("key") and values.has("type.file"):
         raise OptionError("key", values.given("key"), "type.file says what the key is; remove one of the two")
     if values.has("key") and payload != "cdr":
@@ -117,6 +126,10 @@ def _check_payload(values: Values) -> None:
     if values.has("type.extensibility") and not values.has("type.file"):
         fix = "says what structs of type.file are; remove it, or give type.file"
         raise OptionError("type.extensibility", values.given("type.extensibility"), fix)
+    type_name = values.text("type")
+    if type_name is not None and "{" in type_name:
+        fix = "is no name; write IDL to a file, and set type.file to it"
+        raise OptionError("type", f"{type_name[:16]}...", fix)
 
 
 def _check_peers(values: Values) -> None:
@@ -151,6 +164,8 @@ def _check_needed(values: Values) -> None:
     compressed = values.word("batch.compression") != Compression.NONE.value
     codecs = " or ".join(sorted(_LEVELS))
     _need(values, _OF_COMPRESSION, compressed, f"batch.compression={codecs}")
+    _need(values, ("filter.parameters",), values.has("filter"), "filter")
+    _need(values, ("columnNameOfCorruptRecord",), values.has("mode"), "mode=permissive")
 
 
 def _need(values: Values, names: tuple[str, ...], there: bool, needed: str) -> None:

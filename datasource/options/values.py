@@ -69,7 +69,7 @@ class Values:
                 )
         for spec in OPTIONS:
             if spec.name in given:
-                self._parsed[spec.name] = parse_value(spec, given[spec.name])
+                self._parsed[spec.name] = _of_user(spec, given[spec.name], role)
             elif spec.name in self._profile:
                 self._parsed[spec.name] = _of_profile(spec, self._profile[spec.name], profile)
             elif spec.default is not None:
@@ -111,6 +111,17 @@ class Values:
 
     def octets(self, name: str) -> bytes:
         return cast(bytes, self._parsed.get(name, b""))
+
+
+def _of_user(spec: OptionSpec, text: str, role: AppliesTo) -> object:
+    try:
+        return parse_value(spec, text)
+    except OptionError as error:
+        if role is not AppliesTo.BOTH or spec.applies_to is AppliesTo.BOTH:
+            raise
+        # nobody knows yet whether this reads or writes
+        fix = f"{error.fix}; it applies only to {_DOING[spec.applies_to]}"
+        raise OptionError(spec.name, text, fix) from None
 
 
 def _of_profile(spec: OptionSpec, text: str, profile: Profile) -> object:

@@ -68,7 +68,7 @@ def echo(
 
     Asks for what the first writer it finds offers: reliability, history for late joiners, partition.
     """
-    deadline = None if timeout is None else time.monotonic() + seconds(timeout)
+    deadline = None if timeout is None else time.monotonic() + seconds(timeout, "--timeout")
     if type_name is not None and type_file is None:
         raise UsageError("--type names a type of an IDL file; give the file too: --type-file FILE")
     types = None if type_file is None else _structs(type_file, extensibility)

@@ -39,7 +39,7 @@ def ls(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the participants, topics, types and QoS seen on a domain."""
-    patience = seconds(wait)
+    patience = seconds(wait, "--wait")
     with joined(domain, interface, peers, name="spark-rtps ls") as node:
         time.sleep(patience)
         participants = sorted(seen_participants(node), key=lambda p: p.guid_prefix)

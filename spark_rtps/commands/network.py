@@ -19,11 +19,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 
 
-def seconds(text: str) -> float:
-    """``200ms``, ``3s``, ``2m`` or a plain number of seconds."""
+def seconds(text: str, option: str | None = None) -> float:
+    """``200ms``, ``3s``, ``2m`` or a plain number of seconds; ``option`` has it, for the message."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no duration; write it as 200ms, 3s or 2m")
+        raise typer.BadParameter(f"{text!r} is no duration; write it as 200ms, 3s or 2m", param_hint=option)
     return float(match[1]) * _SECONDS[match[2]]
 
 

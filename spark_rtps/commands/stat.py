@@ -39,9 +39,9 @@ def stat(
     ] = False,
 ) -> None:
     """Show the sources and sinks on this host: samples, rates, backlog, positions, losses, repairs, statuses."""
-    period = None if watch is None else seconds(watch)
+    period = None if watch is None else seconds(watch, "--watch")
     if period == 0:
-        raise typer.BadParameter("--watch needs a time to wait between two looks, as in 2s")
+        raise typer.BadParameter("there must be some time between two looks, as in 2s", param_hint="--watch")
     with contextlib.suppress(KeyboardInterrupt):
         looks = _looks(directories(log_dir), period)
         if as_json:

@@ -39,9 +39,10 @@ def show_type(
     from ..transport.net.topic_types import await_type
     from ..transport.types.model import Extensibility
 
+    patience = seconds(wait, "--wait")
     mine = None if against is None else struct_of_file(str(against), type_name, Extensibility.APPENDABLE)
     with joined(domain, interface, peers, name="spark-rtps type", resolve_types=True) as node:
-        found = await_type(node, topic, timeout=seconds(wait))
+        found = await_type(node, topic, timeout=patience)
     if found.struct is None:
         raise UnknownTypeError(f"topic {topic!r}: {found.failure}")
     said = _said(found, found.struct, mine)

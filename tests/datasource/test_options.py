@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from spark_rtps.datasource.options import OnNoReader, Payload, Settings, parse_options
+from spark_rtps.datasource.options import Mode, OnNoReader, Payload, Settings, parse_options
 from spark_rtps.datasource.options.spec import AppliesTo, Kind
 from spark_rtps.datasource.options.table import OPTIONS, options_table_markdown
 from spark_rtps.transport.errors import OptionError
@@ -152,6 +152,14 @@ class TestValues:
         error = refusal(reliability="sometimes")
         assert str(error) == "option 'reliability' = 'sometimes': must be one of reliable, best_effort"
 
+    def test_wrong_value_where_nobody_knows_the_role(self):
+        assert str(refusal(AppliesTo.BOTH, mode="x")) == (
+            "option 'mode' = 'x': must be one of dropmalformed, permissive, failfast; it applies only to reading"
+        )
+        assert "applies only to writing" in str(refusal(AppliesTo.BOTH, lifespan="soon"))
+        assert "applies" not in str(refusal(AppliesTo.BOTH, reliability="sometimes"))
+        assert "applies" not in str(refusal(mode="x"))
+
     def test_bounds(self):
         assert "must be between 0 and 232" in str(refusal(domain="233"))
         assert "must be at least 1" in str(refusal(maxRowsPerTrigger="0"))
@@ -223,6 +231,41 @@ class TestMeaning:
 
     def test_binary_has_its_metadata(self):
         assert "has these columns already" in str(refusal(payload="binary", metadata="true"))
+
+    @pytest.mark.parametrize("payload", ["binary", "arrow"])
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"filter": "x > 1"},
+            {"columns": "x"},
+            {"uint64": "long"},
+            {"enum": "int"},
+            {"bitmask": "long"},
+            {"time": "timestamp"},
+        ],
+        ids=lambda given: next(iter(given)),
+    )
+    def test_what_looks_at_members_needs_them(self, payload, given):
+        error = refusal(payload=payload, **given)
+        assert "needs payload=cdr: it looks at the type's members" in str(error)
+        assert error.option in given
+
+    def test_binary_has_nothing_malformed(self):
+        assert "no effect with payload=binary" in str(refusal(payload="binary", mode="permissive"))
+        assert read(payload="arrow", mode="permissive").mode is Mode.PERMISSIVE
+        assert read(payload="binary", mode="failfast").mode is Mode.FAILFAST
+
+    def test_what_needs_a_reading_option(self):
+        assert "no effect without filter" in str(refusal(filter__parameters="1"))
+        error = refusal(columnNameOfCorruptRecord="bad")
+        assert "no effect without mode=permissive" in str(error)
+        assert read(columnNameOfCorruptRecord="bad", mode="dropmalformed").corrupt_record == "bad"
+
+    def test_a_type_is_a_name(self):
+        error = refusal(type="struct Fin { long a; };")
+        assert str(error) == (
+            "option 'type' = 'struct Fin { lon...': is no name; write IDL to a file, and set type.file to it"
+        )
 
     def test_key_or_idl(self):
         assert read(key="a,b").key == ("a", "b")

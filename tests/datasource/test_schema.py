@@ -4,13 +4,17 @@ import pickle
 
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DoubleType,
     IntegerType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampType,
+    VariantType,
+    YearMonthIntervalType,
 )
 
 from spark_rtps.datasource.options import AppliesTo, parse_options
@@ -213,6 +217,12 @@ class TestReading:
         with pytest.raises(OptionError, match="needs the name of the topic's type"):
             plan_reading(settings(payload="binary"), to_spark(BINARY_SCHEMA))
 
+    def test_no_member_among_the_columns(self, idl):
+        alone = StructType([StructField("_rtps", to_spark(METADATA_SCHEMA))])
+        with pytest.raises(OptionError, match=r"only '_rtps': add some; or leave it out"):
+            plan_reading(settings(), alone)
+        assert plan_reading(settings(type__file=idl, type="Pose"), alone).data.names == []
+
     def test_arrow(self):
         plan = plan_reading(settings(payload="arrow"), POSE)
         assert (plan.type_name, plan.keyed) == ("spark_rtps::ArrowBatch", False)
@@ -294,3 +304,16 @@ class TestWriting:
     def test_column_without_dds_type(self):
         with pytest.raises(TypeDefinitionError, match="decimal128"):
             plan_writing(settings(AppliesTo.WRITE), StructType().add("d", "decimal(10,2)"))
+
+    @pytest.mark.parametrize(
+        ("t", "path", "name"),
+        [
+            (YearMonthIntervalType(), "x", "INTERVAL YEAR TO MONTH"),
+            (MapType(StringType(), YearMonthIntervalType()), "x[].value", "INTERVAL YEAR TO MONTH"),
+            (StructType().add("v", ArrayType(VariantType())), "x.v[]", "VARIANT"),
+        ],
+    )
+    def test_column_that_spark_does_not_hand_out(self, t, path, name):
+        with pytest.raises(TypeDefinitionError) as caught:
+            plan_writing(settings(AppliesTo.WRITE), StructType().add("a", "integer").add("x", t))
+        assert str(caught.value) == f"column {path!r}: {name} has no DDS type; cast it, or leave it out"

@@ -99,6 +99,11 @@ def test_type_from_a_schema() -> None:
     ("schema", "message"),
     [
         (pa.schema([("a", pa.decimal128(10, 2))]), "cast it to string or double"),
+        (
+            pa.schema([("items", pa.list_(pa.struct([("p", pa.decimal128(10, 2))])))]),
+            r"column 'items\[\]\.p': decimal128\(10, 2\) has no DDS type.*; decimal\(20, 0\) is uint64",
+        ),
+        (pa.schema([("m", pa.map_(pa.string(), pa.time64("us")))]), r"column 'm\[\]\.value': "),
         (pa.schema([("a", pa.time64("us"))]), "has no DDS type"),
         (pa.schema([("a b", pa.int32())]), "no IDL identifier"),
         (pa.schema([("a", pa.struct([]))]), "at least one column"),

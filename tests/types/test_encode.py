@@ -256,6 +256,36 @@ def test_maps() -> None:
         body(t, pa.array([1]))
 
 
+@pytest.mark.parametrize(
+    ("t", "value", "said"),
+    [
+        (INT32, None, r"'x', row 0: null, but the member is not @optional; .* nullable=optional"),
+        (Sequence(INT32), [1, None], r"'x\[\]', row 0: null, but an element .*\(filter\).*\(transform\)"),
+        (Array(INT32, (2,)), [1, None], r"'x\[\]', row 0: null, but an element "),
+        (
+            Map(String(), INT32),
+            [("a", None)],
+            r"'x\[\]\.value', row 0: null, but a value of a map .*\(transform_values\)",
+        ),
+        (
+            Sequence(Struct("K", (Member("key", INT32, 0),))),
+            [{"key": None}],
+            r"'x\[\]\.key', row 0: null, but the member",
+        ),
+    ],
+)
+def test_a_null_says_what_to_do(t: Type, value: object, said: str) -> None:
+    kind = arrow_schema(Struct("S", (Member("x", t, 0),))).field("x").type
+    with pytest.raises(EncodeError, match=said):
+        body(t, pa.array([value], kind))
+
+
+def test_a_key_is_never_optional() -> None:
+    struct = Struct("S", (Member("id", INT32, 0, key=True),))
+    with pytest.raises(EncodeError, match="column 'id', row 0: null, but a key is never optional"):
+        Encoder(struct).encode(pa.RecordBatch.from_pylist([{"id": None}], arrow_schema(struct)))
+
+
 def test_optional_columns() -> None:
     encoder = one(Sequence(INT32), optional=True)
     rows = pa.array([None, [1, 2], [], None], pa.list_(pa.int32()))

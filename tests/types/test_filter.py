@@ -398,6 +398,7 @@ def test_columns_of_the_wider_types_that_spark_may_want() -> None:
 
 
 FIELDS = "id, b, o, i8, i64, u64, f, d, ..."
+NOT_LIKE = "expected BETWEEN; write NOT (field LIKE pattern)"
 OPERAND = "expected a field or a number or a 'text' or a parameter (%0)"
 
 
@@ -445,6 +446,7 @@ OPERAND = "expected a field or a number or a 'text' or a parameter (%0)"
         ("(id = 1", (), "character 8, the end: it cannot stand here; expected ')'"),
         ("id = 1)", (), "character 7, ): it cannot stand here; expected the end"),
         ("id = 'a", (), "character 6, 'a: it cannot stand here; expected a closing quote"),
+        ("s NOT LIKE 'k%'", (), f"character 7, LIKE: it cannot stand here; {NOT_LIKE}"),
         ("id 1", (), "character 4, 1: it cannot stand here; expected a comparison or LIKE or BETWEEN or NOT"),
     ],
 )  # fmt: skip

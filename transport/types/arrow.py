@@ -244,7 +244,7 @@ class _Derivation:
         self.optional = optional
         self.taken: set[str] = set()
 
-    def struct(self, fields: list[pa.Field], name: str, key: tuple[str, ...] = ()) -> Struct:
+    def struct(self, fields: list[pa.Field], name: str, key: tuple[str, ...] = (), outer: str = "") -> Struct:
         unique, n = name, 1
         while unique in self.taken:
             n += 1
@@ -257,7 +257,7 @@ class _Derivation:
         for i, field in enumerate(fields):
             if not (field.name.isascii() and field.name.isidentifier()):
                 raise TypeDefinitionError(f"{name}: column {field.name!r} is no IDL identifier; rename it")
-            t = self.type(field.type, f"{name}_{field.name}", field.name)
+            t = self.type(field.type, f"{name}_{field.name}", f"{outer}{field.name}")
             is_key = field.name in key
             absent = self.optional and field.nullable and not is_key
             members.append(Member(field.name, t, i, is_key, absent))
@@ -266,6 +266,7 @@ class _Derivation:
         return Struct(name, tuple(members))
 
     def type(self, t: pa.DataType, struct_name: str, column: str) -> Type:
+        """``column`` is its path, for messages."""
         kind = _FROM_ARROW.get(t)
         if kind is not None:
             return Primitive(kind)
@@ -276,16 +277,17 @@ class _Derivation:
         if pa.types.is_binary(t) or pa.types.is_large_binary(t):
             return Sequence(Primitive(PrimitiveKind.BYTE))
         if pa.types.is_list(t) or pa.types.is_large_list(t):
-            return Sequence(self.type(t.value_type, struct_name, column))
+            return Sequence(self.type(t.value_type, struct_name, f"{column}[]"))
         if pa.types.is_fixed_size_list(t):
-            return Array(self.type(t.value_type, struct_name, column), (t.list_size,))
+            return Array(self.type(t.value_type, struct_name, f"{column}[]"), (t.list_size,))
         if pa.types.is_map(t):
-            key = self.type(t.key_type, f"{struct_name}_key", column)
+            key = self.type(t.key_type, f"{struct_name}_key", f"{column}[].key")
             if not is_map_key(key):
                 raise TypeDefinitionError(f"column {column!r}: maps have no keys of {t.key_type}; cast them")
-            return Map(key, self.type(t.item_type, struct_name, column))
+            return Map(key, self.type(t.item_type, struct_name, f"{column}[].value"))
         if pa.types.is_struct(t):
-            return self.struct([t.field(i) for i in range(t.num_fields)], struct_name)
+            return self.struct([t.field(i) for i in range(t.num_fields)], struct_name, outer=f"{column}.")
         if pa.types.is_decimal(t):
-            raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; cast it to string or double")
+            fix = "cast it to string or double; decimal(20, 0) is uint64"
+            raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; {fix}")
         raise TypeDefinitionError(f"column {column!r}: {t} has no DDS type; leave it out, or cast it")

@@ -109,6 +109,8 @@ def _parsed(expression: str, start: str = "start") -> Node:
         wanted = " or ".join(said for name, said in _EXPECTED.items() if name in accepted)
         if found[0] in "'`":
             wanted = "a closing quote"
+        if accepted == {"_BETWEEN"} and found.upper() == "LIKE":
+            wanted += "; write NOT (field LIKE pattern)"
         message = f"filter: character {at + 1}, {found}: it cannot stand here"
         raise FilterError(f"{message}; expected {wanted}" if wanted else message) from None
     return tree

@@ -7,7 +7,7 @@ Arrow arrays had, and holds nothing that is not written: so nodes need no row nu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +86,20 @@ class Selected:
 Column: TypeAlias = Numbers | Bytes | Wide | Lists | Fields | Maybe | Selected
 
 
+#: What to do about a null in what is not @optional.
+_OF_MEMBER: Final = (
+    "null, but the member is not @optional; fill it (coalesce), use an IDL with @optional, or set "
+    "nullable=optional, not required"
+)
+_OF_KEY: Final = "null, but a key is never optional; fill it (coalesce), or leave the row out"
+_OF_DISCRIMINATOR: Final = "null, but a discriminator is never optional; fill it (coalesce)"
+_OF_ELEMENT: Final = "null, but an element is never optional; leave it out (filter), or fill it (transform)"
+_OF_MAP_KEY: Final = "null, but a key is never optional; leave it out (map_filter)"
+_OF_MAP_VALUE: Final = (
+    "null, but a value of a map is never optional; leave it out (map_filter), or fill it (transform_values)"
+)
+
+
 def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
     """The columns of a batch that a struct asks for, by name."""
     columns, schema = [], batch.schema
@@ -105,23 +119,21 @@ def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
 
 def _member_column(array: pa.Array, member: Member, place: Place) -> Column:
     if not member.optional:
-        return column_of(array, member.type, place)
+        return column_of(array, member.type, place, _OF_KEY if member.key else _OF_MEMBER)
     rows = np.flatnonzero(np.asarray(array.is_valid()))
     if len(rows) < len(array):
         array, place = array.drop_null(), place.at(rows)
     return Maybe(rows, column_of(array, member.type, place))
 
 
-def column_of(array: pa.Array, t: Type, place: Place) -> Column:
+def column_of(array: pa.Array, t: Type, place: Place, null: str = _OF_MEMBER) -> Column:
+    """``null`` is what to say of one."""
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if array.null_count:
-        place.refuse(
-            np.asarray(array.is_null()),
-            "null, but the member is not @optional; fill it (coalesce), or use an IDL with @optional",
-        )
+        place.refuse(np.asarray(array.is_null()), null)
     if array.type == pa.null():
         array = pa.nulls(0, arrow_type(t))
     if isinstance(t, SCALARS):
@@ -185,7 +197,8 @@ def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
         raise EncodeError(
             f"column {place.path!r} has no field {t.discriminator_name!r}, which {t.name} needs"
         )
-    column = column_of(children[t.discriminator_name], t.discriminator, place.inner(t.discriminator_name))
+    inner = place.inner(t.discriminator_name)
+    column = column_of(children[t.discriminator_name], t.discriminator, inner, _OF_DISCRIMINATOR)
     assert isinstance(column, Numbers)
     which = column.values
     untold = np.ones(len(which), np.bool_)
@@ -216,8 +229,9 @@ def _map(array: pa.Array, t: Map, place: Place) -> Lists:
     counts, first, size = np.diff(offsets), int(offsets[0]), int(offsets[-1] - offsets[0])
     if t.bound:
         place.refuse(counts > t.bound, f"more than the map's bound of {t.bound}")
-    keys = column_of(array.keys.slice(first, size), t.key, place.element(counts, ".key"))
-    items = column_of(array.items.slice(first, size), t.value, place.element(counts, ".value"))
+    keys = column_of(array.keys.slice(first, size), t.key, place.element(counts, ".key"), _OF_MAP_KEY)
+    items = array.items.slice(first, size)
+    items = column_of(items, t.value, place.element(counts, ".value"), _OF_MAP_VALUE)
     return Lists(counts, Fields((keys, items)))
 
 
@@ -231,7 +245,7 @@ def _elements(array: pa.Array, element: Type, place: Place) -> Bytes | Lists:
     offsets = np.asarray(array.offsets).astype(np.int64)
     counts = np.diff(offsets)
     inner = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    elements = column_of(inner, element, place.element(counts))
+    elements = column_of(inner, element, place.element(counts), _OF_ELEMENT)
     if is_bytes(element) and isinstance(elements, Numbers):
         return Bytes(elements.values, counts)
     return Lists(counts, elements)
