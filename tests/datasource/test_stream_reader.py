@@ -102,6 +102,16 @@ def log_of(offset) -> str:
     return Offset.from_json(offset).log
 
 
+def planned(make) -> tuple:
+    """Where a batch of ten samples starts and ends that a run planned before it was stopped."""
+    first = make()
+    zero = first.reader.initialOffset()
+    first.receiver.receive(0, 10)
+    end = first.reader.latestOffset(zero, ALL)
+    first.reader.stop()
+    return zero, end
+
+
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     monkeypatch.setattr(stream_reader, "_DYING_SECONDS", 0.0)
@@ -303,11 +313,7 @@ class TestAvailableNow:
 class TestRestart:
     def test_the_first_batch_was_not_committed(self, make, tmp_path):
         """Then Spark asks for an initial offset again, and for the batch from there to the end it had planned."""
-        first = make()
-        zero = first.reader.initialOffset()
-        first.receiver.receive(0, 10)
-        end = first.reader.latestOffset(zero, ALL)
-        first.reader.stop()
+        zero, end = planned(make)
 
         again = make()
         fresh = again.reader.initialOffset()
@@ -322,11 +328,7 @@ class TestRestart:
         assert again.ids(end, again.reader.latestOffset(end, ALL)) == [10, 11, 12]
 
     def test_the_first_batch_was_not_committed_and_its_log_is_lost(self, make, tmp_path):
-        first = make()
-        zero = first.reader.initialOffset()
-        first.receiver.receive(0, 10)
-        end = first.reader.latestOffset(zero, ALL)
-        first.reader.stop()
+        _, end = planned(make)
         shutil.rmtree(tmp_path / "logs" / log_of(end))
 
         again = make()
@@ -340,11 +342,7 @@ class TestRestart:
         assert careless.ids(end, careless.reader.latestOffset(end, ALL)) == [10, 11, 12]
 
     def test_planned_range_is_read_again(self, make):
-        first = make()
-        zero = first.reader.initialOffset()
-        first.receiver.receive(0, 10)
-        end = first.reader.latestOffset(zero, ALL)
-        first.reader.stop()
+        zero, end = planned(make)
 
         again = make()
         assert again.ids(zero, end) == list(range(10))  # partitions() comes first

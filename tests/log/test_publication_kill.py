@@ -56,7 +56,8 @@ def publish(path: Path, life: int) -> None:
     positions = PublicationPositions(TERM)
     for name in ("pub_pos", "pub_lmt", "snd_pos", "snd_lmt", "clean_pos"):
         setattr(positions, name, told[name])
-    publication = Publication(log, positions, unblock_timeout=2_000_000)
+    # longer than a busy machine keeps a thread from going on: who is unblocked while it lives writes where others do
+    publication = Publication(log, positions, unblock_timeout=100_000_000)
     publication.on_limit(ANY)
 
     def produce(number: int) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import LogError
-from .segment import UNFINISHED, allocate, refusal
+from .segment import allocate, refusal
+from .small_file import UNFINISHED
 
 _T = TypeVar("_T")
 

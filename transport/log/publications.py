@@ -22,7 +22,8 @@ from typing import Final, NamedTuple
 
 from ..errors import LogError
 from .publication_log import PublicationLog
-from .segment import JSON, UNFINISHED, refusal
+from .segment import JSON, refusal
+from .small_file import UNFINISHED
 
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _SUFFIX: Final = ".publication"

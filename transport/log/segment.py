@@ -32,12 +32,12 @@ from ..limits import WRITERS_MAX
 from ..structure import Guid
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_pad
+from .small_file import UNFINISHED, replace_text
 
 JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
 
 PAGE: Final = mmap.PAGESIZE
 SUFFIX: Final = ".segment"
-UNFINISHED: Final = ".new"
 METADATA: Final = "metadata.json"
 LOCK: Final = "lock"
 WRITERS: Final = "writers"
@@ -116,7 +116,6 @@ class Metadata:
 
 
 def write_metadata(directory: Path, metadata: Metadata) -> None:
-    unfinished = directory / (METADATA + UNFINISHED)
     content = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -124,8 +123,7 @@ def write_metadata(directory: Path, metadata: Metadata) -> None:
         "segment_bytes": metadata.segment_bytes,
         "metadata": metadata.given,
     }
-    unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    os.replace(unfinished, directory / METADATA)
+    replace_text(directory / METADATA, json.dumps(content, indent=1))
 
 
 def read_metadata(directory: Path) -> Metadata:

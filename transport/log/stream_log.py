@@ -42,7 +42,6 @@ from .segment import (
     JSON,
     METADATA,
     PAGE,
-    UNFINISHED,
     Checkpoint,
     Metadata,
     Segment,
@@ -60,6 +59,7 @@ from .segment import (
     write_checkpoint,
     write_metadata,
 )
+from .small_file import UNFINISHED
 
 SEGMENT_BYTES: Final = 64 << 20
 _SEGMENTS_MIN: Final = 4

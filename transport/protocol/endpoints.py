@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..structure import VENDOR_FAST_DDS, VENDOR_RTI, Guid, Locator
+from ..structure import VENDOR_RTI, Guid, Locator
 from . import events
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
@@ -183,6 +183,7 @@ class LocalEndpoints:
                 local.endpoint.match_reader(reader, now=now)
             local.matched[guid] = reader
             return
+        remote = self._remotes.get(guid.prefix)
         writer = WriterInfo(
             guid,
             unicast,
@@ -190,8 +191,8 @@ class LocalEndpoints:
             qos.is_reliable,
             qos.is_transient_local,
             can.no_positive_acks,
-            preemptive_base=self._preemptive_base(guid.prefix),
-            filters=local.data.content_filter is not None and self._filters(guid.prefix),
+            preemptive_base=1 if remote is None else remote.preemptive_base,
+            filters=local.data.content_filter is not None and remote is not None and remote.filters,
             needs_no_acks=can.batches,
             status_messages=can.status_messages,
             term_window=can.term_window,
@@ -207,15 +208,6 @@ class LocalEndpoints:
             self.hears_itself = True
         else:
             self._liveliness.track(other, now=now)
-
-    def _preemptive_base(self, prefix: bytes) -> int:
-        remote = self._remotes.get(prefix)
-        return 1 if remote is None else remote.preemptive_base
-
-    def _filters(self, prefix: bytes) -> bool:
-        """Whether writers of a participant evaluate the filters of readers; Cyclone DDS has none that do."""
-        remote = self._remotes.get(prefix)
-        return remote is not None and remote.data.vendor in (VENDOR_FAST_DDS, VENDOR_RTI)
 
     def _is_known_to_batch(self, writer: StatefulWriter, reader: Guid) -> bool:
         """Whether it is one of RTI Connext's readers, and the writer is told to send them batches."""

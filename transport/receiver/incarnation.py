@@ -6,6 +6,8 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from ..log.small_file import replace_text
+
 _log = logging.getLogger("spark_rtps.receiver")
 
 _FILE: Final = "incarnation"
@@ -21,10 +23,8 @@ def next_incarnation(directory: Path) -> int:
     except (OSError, ValueError) as error:
         _log.warning("%s is ignored: %s", path, error)
         number = 0
-    written = path.with_suffix(".new")
     try:
-        written.write_text(str(number), encoding="ascii")
-        written.replace(path)
+        replace_text(path, str(number))
     except OSError as error:
         _log.warning("%s is not written: %s", path, error)
     return max(number, 0)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from ..log.small_file import replace_text
 from ..protocol.discovery.spdp import Announcement
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -23,10 +24,8 @@ def write_known_participants(directory: Path, announcements: Iterable[Announceme
     """Replace the file; a disk that takes no more costs a later restart some seconds, no samples."""
     entries = [[each.prefix.hex(), each.sn, each.payload.hex(), each.source_ip] for each in announcements]
     path = directory / _FILE
-    written = path.with_suffix(".new")
     try:
-        written.write_text(json.dumps(entries), encoding="utf-8")
-        written.replace(path)
+        replace_text(path, json.dumps(entries))
     except OSError as error:
         _log.warning("%s is not written: %s", path, error)
 

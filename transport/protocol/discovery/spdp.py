@@ -26,6 +26,7 @@ from ...structure import (
     ENTITYID_UNKNOWN,
     NANOSECONDS,
     VENDOR_FAST_DDS,
+    VENDOR_RTI,
     Guid,
     Locator,
 )
@@ -103,6 +104,11 @@ class RemoteParticipant:
         """See :class:`~..endpoint_info.WriterInfo`. Fast DDS answers 0 alone, and what it sent at the match may have
         come before we had matched."""
         return 0 if self.data.vendor == VENDOR_FAST_DDS else 1
+
+    @property
+    def filters(self) -> bool:
+        """Whether its writers evaluate the filters of readers; Cyclone DDS has none that do."""
+        return self.data.vendor in (VENDOR_FAST_DDS, VENDOR_RTI)
 
     def prove(self, source_ip: str) -> None:
         """It spoke to us by our prefix: proof, if it did from where it says it is ("" is nowhere)."""
