@@ -17,6 +17,15 @@ from spark_rtps.java import find_java_home
 ROOT = Path(__file__).parents[2]
 DEMO_DOMAIN, EXAMPLE_DOMAIN = 73, 74
 
+#: What a worker of Spark's says when Spark ends it while it is idle (after a minute, and as Spark stops): its last
+#: reply finds the unix domain socket closed, if it comes to that before it is killed.
+IDLE_WORKER_ENDED = re.compile(
+    r"Traceback \(most recent call last\):\n"
+    r'  File "\S+/pyspark/daemon\.py", line \d+, in manager\n(?:    .*\n)*'
+    r'  File "\S+/pyspark/daemon\.py", line \d+, in worker\n(?:    .*\n)*'
+    r"BrokenPipeError: \[Errno 32\] Broken pipe\n"
+)
+
 
 @pytest.fixture
 def environment() -> dict[str, str]:
@@ -54,7 +63,7 @@ def test_the_demo_brings_every_square_through_spark(environment: dict[str, str])
     assert counts["squares published by Cyclone DDS"] == counts["rows read by Spark"] > 1000
     assert counts["alerts received by Cyclone DDS"] >= 4
     assert "ERROR" not in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in IDLE_WORKER_ENDED.sub("", done.stderr)
     assert not children_of(f"--domain {DEMO_DOMAIN}")
 
 
