@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from interop.cyclone_peer import wait_until
+from peer_process import PeerProcess
 
 from spark_rtps.transport.types.model import Struct
 
@@ -23,34 +23,17 @@ class Taken(NamedTuple):
     row: dict[str, Any] | None
 
 
-class FastPeer:
-    """The test's end. ``with`` it; the process is killed at the end. A topic has one writer or one reader."""
+class FastPeer(PeerProcess):
+    """The test's end. A topic has one writer or one reader."""
 
     def __init__(self, program: Path, domain: int) -> None:
-        self._child = subprocess.Popen(
-            [str(program), str(domain)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        super().__init__([str(program), str(domain)], text=True)
         self._types: dict[str, Struct] = {}
         self._topics: dict[str, Struct] = {}
 
-    def __enter__(self) -> FastPeer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def kill(self) -> None:
-        """End it without a goodbye."""
-        self._child.kill()
-        self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout):
-            with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
-
     def ask(self, *words: str) -> str:
         """A command, and the answer to it."""
-        pipe_in, pipe_out = self._child.stdin, self._child.stdout
-        assert pipe_in is not None and pipe_out is not None
+        pipe_in, pipe_out = self._pipes
         with suppress(BrokenPipeError):
             pipe_in.write(" ".join(words) + "\n")
             pipe_in.flush()

@@ -10,18 +10,19 @@ import ctypes
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import Enum
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from peer_process import PeerProcess
 
 from .cyclone_qos import cyclone_qos, plain_qos
 
@@ -41,8 +42,8 @@ class Taken(NamedTuple):
     instance_state: str  # ALIVE, DISPOSED, NO_WRITERS
 
 
-class CyclonePeer:
-    """The test's end. ``with`` it; the process is killed at the end."""
+class CyclonePeer(PeerProcess):
+    """The test's end."""
 
     def __init__(
         self,
@@ -68,26 +69,10 @@ class CyclonePeer:
             )
         internal += "<WriteBatch>true</WriteBatch>" if batching else ""
         config = _CONFIG.format(multicast=multicast, discovery=discovery, internal=internal)
-        self._child = subprocess.Popen(
+        super().__init__(
             [sys.executable, "-m", "interop.cyclone_peer", str(domain)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "CYCLONEDDS_URI": config, "PYTHONPATH": str(TESTS)},
+            environment={**os.environ, "CYCLONEDDS_URI": config, "PYTHONPATH": str(TESTS)},
         )
-
-    def __enter__(self) -> CyclonePeer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def kill(self) -> None:
-        """End it without a goodbye."""
-        self._child.kill()
-        self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout):
-            with suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -100,8 +85,7 @@ class CyclonePeer:
 
     def call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call a method of the peer's :class:`Endpoints`."""
-        pipe_in, pipe_out = self._child.stdin, self._child.stdout
-        assert pipe_in is not None and pipe_out is not None
+        pipe_in, pipe_out = self._pipes
         pickle.dump((method, arguments, keywords), pipe_in)
         pipe_in.flush()
         done, answer = pickle.load(pipe_out)
