@@ -25,7 +25,7 @@ RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_AL
 BEST_EFFORT = Qos()
 DATA, DATA_FRAG, DATA_BATCH, COMPRESSED = 0x15, 0x16, 0x18, 0xB0
 #: Longer than anything takes, unless it is broken.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Clock:

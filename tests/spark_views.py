@@ -37,4 +37,4 @@ class Stderr:
             return file.read().decode(errors="replace")
 
     def wait_for(self, pattern: str) -> None:
-        wait_until(lambda: re.search(pattern, self.text()) is not None, f"{pattern!r} on stderr", 30)
+        wait_until(lambda: re.search(pattern, self.text()) is not None, f"{pattern!r} on stderr")

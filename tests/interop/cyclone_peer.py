@@ -99,7 +99,7 @@ class CyclonePeer(PeerProcess):
     def reader(self, topic: str, kind: type, **qos: Any) -> None:
         self.call("reader", topic, kind, **qos)
 
-    def reader_without_idl(self, topic: str, timeout: float = 20.0, **qos: Any) -> dict[str, str]:
+    def reader_without_idl(self, topic: str, timeout: float = 60.0, **qos: Any) -> dict[str, str]:
         """A reader of the type that the one writer of a topic announces; returns the type's members."""
         wait_until(lambda: self.call("is_announced", topic), timeout, f"a typed writer of {topic}")
         members: dict[str, str] = self.call("reader_without_idl", topic, **qos)
@@ -120,7 +120,7 @@ class CyclonePeer(PeerProcess):
         found: dict[str, int] = self.call("status", topic, name)
         return found
 
-    def discovered(self, kind: str, topic: str, timeout: float = 20.0) -> dict[str, Any]:
+    def discovered(self, kind: str, topic: str, timeout: float = 60.0) -> dict[str, Any]:
         """QoS of the one ``publication`` or ``subscription`` of a topic, once discovery found it."""
         found: list[dict[str, Any]] = []
 
@@ -137,13 +137,13 @@ class CyclonePeer(PeerProcess):
         found: list[str] = self.call("matched", topic)
         return found
 
-    def wait_for_match(self, topic: str, count: int = 1, timeout: float = 20.0) -> None:
+    def wait_for_match(self, topic: str, count: int = 1, timeout: float = 60.0) -> None:
         wait_until(lambda: len(self.matched(topic)) == count, timeout, f"{count} matched on {topic}")
 
-    def wait_for_acks(self, topic: str, timeout: float = 30.0) -> None:
+    def wait_for_acks(self, topic: str, timeout: float = 60.0) -> None:
         assert self.call("wait_for_acks", topic, timeout), "not acknowledged by all readers"
 
-    def take(self, topic: str, count: int, timeout: float = 30.0) -> list[Taken]:
+    def take(self, topic: str, count: int, timeout: float = 60.0) -> list[Taken]:
         """Samples until there are ``count`` (and what else was there then), in order of arrival."""
         found: list[Taken] = []
 

@@ -100,7 +100,7 @@ class Subscription:
         """Another receiver on the same log."""
         self.process = ReceiverProcess.start(self.config)
 
-    def wait_for_match(self, count: int = 1, timeout: float = 20.0) -> None:
+    def wait_for_match(self, count: int = 1, timeout: float = 60.0) -> None:
         wait_until(
             lambda: self.process.counters().get("reader.matched_writers") == count,
             timeout,
@@ -111,7 +111,7 @@ class Subscription:
     def rows(self) -> int:
         return self.process.counters()["log.rows"]
 
-    def wait_for(self, count: int, timeout: float = 30.0) -> list[Received]:
+    def wait_for(self, count: int, timeout: float = 60.0) -> list[Received]:
         """Everything in the log, once there are ``count`` samples."""
 
         def what() -> str:
@@ -129,7 +129,7 @@ class Subscription:
         )
         return self.process.counters()
 
-    def wait_for_counter(self, name: str, count: int, timeout: float = 20.0) -> None:
+    def wait_for_counter(self, name: str, count: int, timeout: float = 60.0) -> None:
         """Until a counter is at least so high."""
         wait_until(
             lambda: self.process.counters().get(name, 0) >= count,
@@ -178,7 +178,7 @@ class LocalReader:
         with self.node.lock:
             return list(self._runs)
 
-    def wait_for(self, count: int, timeout: float = 30.0) -> list[Received]:
+    def wait_for(self, count: int, timeout: float = 60.0) -> list[Received]:
         """Everything, once there are ``count`` samples."""
 
         def there() -> int:
@@ -187,7 +187,7 @@ class LocalReader:
         wait_until(lambda: there() >= count, timeout, lambda: f"{count} samples; {self.reader.counters}")
         return self.received()
 
-    def wait_for_match(self, count: int = 1, timeout: float = 20.0) -> None:
+    def wait_for_match(self, count: int = 1, timeout: float = 60.0) -> None:
         wait_until(lambda: len(self.reader.writers) == count, timeout, f"{count} writers matched")
 
 

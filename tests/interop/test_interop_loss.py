@@ -39,9 +39,9 @@ def test_lossy_writer(
     kind, row, count = CASES[flow]
     peer.writer("t", getattr(cyclone_types, kind))
     receiver = subscribe("t", kind)
-    peer.wait_for_match("t", timeout=40)
+    peer.wait_for_match("t")
     peer.call("write_numbers", "t", 0, count)
-    peer.wait_for_acks("t", 40)
+    peer.wait_for_acks("t")
     received = receiver.wait_for(count)
     assert [sample.row for sample in received] == [row(n) for n in range(count)]
     assert [sample.sn for sample in received] == list(range(1, count + 1))

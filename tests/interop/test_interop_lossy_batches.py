@@ -58,7 +58,7 @@ def test_batches_of_a_cyclone_writer(
     monkeypatch.setattr(node.sockets, "drain", drain_and_measure)
     peer.writer("t", Number, batching=True)
     reader = LocalReader(node, "t", "Number", qos())
-    peer.wait_for_match("t", timeout=40)
+    peer.wait_for_match("t")
     peer.call("write_numbers", "t", 0, COUNT)
     peer.wait_for_acks("t")
     received = reader.wait_for(COUNT)
@@ -75,7 +75,7 @@ def test_batches_of_a_keyed_cyclone_writer(
     peer, node = cyclone(loss_per_mille=per_mille, batching=True), lossy(per_mille)
     peer.writer("t", Vehicle)
     reader = LocalReader(node, "t", "Vehicle", qos())
-    peer.wait_for_match("t", timeout=40)
+    peer.wait_for_match("t")
     expected: list[Row] = []
     for block in range(BLOCKS):
         peer.write("t", vehicles(block))
@@ -119,7 +119,7 @@ def test_late_joiner_of_cyclones_batches(
     peer.call("write_numbers", "t", 0, HISTORY)
     receiver = subscribe("t", "Number", subscribe=qos(transient_local=True))
     peer.call("write_numbers", "t", HISTORY, HISTORY)
-    peer.wait_for_match("t", timeout=40)
+    peer.wait_for_match("t")
     peer.wait_for_acks("t")
     received = receiver.wait_for(2 * HISTORY)
     assert [sample.row for sample in received] == numbers(2 * HISTORY)

@@ -204,8 +204,8 @@ def test_both_readers_with_loss(
     reader = LocalReader(lossy(LOSS), topic, kind, qos())
     lossy_peer.reader(topic, getattr(cyclone_types, kind))
     writer = create_writer(lossy(LOSS + 1), topic, kind, POLICIES[name])
-    lossy_peer.wait_for_match(topic, timeout=40)
-    reader.wait_for_match(timeout=40)
+    lossy_peer.wait_for_match(topic)
+    reader.wait_for_match()
     wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 40, "two ready readers")
     written = write_all(writer, kind)
     assert writer.wait_for_acknowledgments(40) == {}

@@ -123,8 +123,8 @@ def test_wireshark_finds_nothing_wrong(
     node.on_received = take
     peer.writer("theirs", Blob)
     peer.writer("small", Number, transient_local=True)
-    peer.wait_for_match("theirs", timeout=40)
-    peer.wait_for_match("small", timeout=40)
+    peer.wait_for_match("theirs")
+    peer.wait_for_match("small")
     assert blobs.wait_for_readers(40)
     large = codec("Blob").encode(batch_of(codec("Blob"), [blob_row(n) for n in range(20)]))
     blobs.write(large)
@@ -133,8 +133,8 @@ def test_wireshark_finds_nothing_wrong(
     for writer in (numbers, blobs, vehicles):
         assert writer.wait_for_readers(40)
         assert writer.wait_for_acknowledgments(40) == {}
-    peer.wait_for_acks("theirs", 40)
-    peer.wait_for_acks("small", 40)
+    peer.wait_for_acks("theirs")
+    peer.wait_for_acks("small")
     assert [taken.row for taken in peer.take("numbers", 1500)] == [number_row(n) for n in range(500, 2000)]
     wait_until(lambda: reader.counters.received_samples == 20, 10, "their blobs")
     node.delete_endpoint(small.guid)

@@ -40,7 +40,7 @@ from spark_rtps.transport.structure import NANOSECONDS
 from spark_rtps.transport.wire.samples import Samples
 
 DOMAIN = 144
-PATIENCE = 30.0
+PATIENCE = 60.0
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 PUBLISHED = FlowControlPolicy(spies_simulate_connection=True, term_length=1 << 20)
 NODE = NodeConfig(domain=DOMAIN, interface="lo")
@@ -313,6 +313,29 @@ def test_nobody_to_spy_on_is_said(
     with caplog.at_level(logging.WARNING):
         spying()
         wait_for(lambda: "no publication log of type 'T'" in caplog.text)
+
+
+def test_a_type_that_nobody_named_is_the_first_writers_to_name(
+    node: Node,
+    spying: Callable[..., Spy],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("spark_rtps.transport.receiver.host._NOBODY_NS", 100_000_000)
+    writer_of(node, "u")
+    partition = replace(RELIABLE, partition=("elsewhere",))
+    node.create_writer("t", "Other", partition, policy=PublicationPolicy(flow_control=PUBLISHED))
+    spy = spying(type_name=None, keyed=None)
+    wait_for(lambda: f"no publication log on domain {DOMAIN}" in caplog.text)
+    writer = writer_of(node)
+    wait_for(lambda: are_seen(node, writer))
+    writer.write(numbered(0, 100))
+    wait_for(lambda: spy.rows == 100)
+    assert spy.samples() == list(range(100))
+    assert spy.host.log.metadata["type"] == "T"
+    spy.stop(keep_log=True)
+    spy = spying(type_name=None, keyed=None)
+    wait_for(lambda: are_seen(node, writer))
 
 
 def test_a_directory_that_is_not_ours_is_said(

@@ -228,7 +228,7 @@ def wait_for_half(subscriber: Subscriber, saving: Future[None]) -> None:
             saving.result()
         return subscriber.receiver.counters()["log.rows"] >= 10
 
-    wait_until(there, "the first rows", 30)
+    wait_until(there, "the first rows")
 
 
 @pytest.mark.usefixtures("small_chunks")

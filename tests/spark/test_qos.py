@@ -93,7 +93,7 @@ class Watched:
         return stream.counters.get(label, 0)
 
     def wait_for_counter(self, label: str, at_least: int) -> None:
-        wait_until(lambda: self.counter(label) >= at_least, f"{label} >= {at_least}", 20)
+        wait_until(lambda: self.counter(label) >= at_least, f"{label} >= {at_least}")
 
     def wait_for_status(self, name: str, **fields: int) -> None:
         """Until the last progress has a status with fields at least so high."""
@@ -102,7 +102,7 @@ class Watched:
             (status,) = statuses(self.query) or [{}]
             return all(status.get(name, {}).get(field, 0) >= n for field, n in fields.items())
 
-        wait_until(there, f"{name} {fields}", 20)
+        wait_until(there, f"{name} {fields}")
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ class TestSource:
                 "SAMPLE_REJECTED.by_instances_limit=5",
                 "SAMPLE_REJECTED.by_samples_per_instance_limit=8",
             }
-            wait_until(lambda: seen() == expected, "the statuses", 20)
+            wait_until(lambda: seen() == expected, "the statuses")
             assert {(s["lost"], s["rejected"]) for s in statuses(query)} == {(4, 0), (0, 6), (0, 5), (0, 8)}
 
     def test_deadline_and_liveliness(self, node, topic, watch, stderr):

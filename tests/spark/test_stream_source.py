@@ -227,7 +227,7 @@ class TestFaults:
         with running(source(spark, topic, log_dir), tmp_path / "c"):
             publisher.wait_for_readers()
             pid = counters(log_dir)["receiver.pid"]
-        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the receiver's end", 10)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the receiver's end")
 
     def test_task_retry_reads_the_same(self, spark, publisher, topic, log_dir, tmp_path):
         @F.udf("int", useArrow=False)
