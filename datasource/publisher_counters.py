@@ -72,7 +72,7 @@ class PublisherCounters:
             about = {"topic": writer.topic, "type": type_name, "domain": domain}
             about["guid_prefix"] = writer.guid.prefix.hex()
             (directory / (name + METADATA_SUFFIX)).write_text(json.dumps(about), encoding="utf-8")
-            file = _WriterFile(Counters.create(directory / (name + COUNTERS_SUFFIX)), writer.writer)
+            file = _WriterFile(directory / name, writer.writer)
         except (RtpsError, OSError) as error:
             self._given_up = True
             _log.warning("%s; `spark-rtps stat` will not show what this process writes", error)
@@ -80,6 +80,14 @@ class PublisherCounters:
         with writer.node.lock:
             self._files.setdefault(writer.node, []).append(file)
         self.update(writer.node)
+
+    def remove(self, writer: PublishingWriter) -> None:
+        """A writer is let go, and its files with it."""
+        with writer.node.lock:
+            files = self._files.get(writer.node, [])
+            for file in [file for file in files if file.writer is writer.writer]:
+                files.remove(file)
+                file.remove()
 
     def update(self, node: Driver) -> None:
         """Copy the numbers of the writers of ``node``, now."""
@@ -97,12 +105,13 @@ class PublisherCounters:
 
 
 class _WriterFile:
-    """One writer's counters."""
+    """One writer's counters; ``path`` is that of both its files, but for what they end with."""
 
-    def __init__(self, counters: Counters, writer: StatefulWriter) -> None:
+    def __init__(self, path: Path, writer: StatefulWriter) -> None:
         self.due = 0
-        self._counters = counters
-        self._writer = writer
+        self.writer = writer
+        self._path = path
+        self._counters = Counters.create(path.with_name(path.name + COUNTERS_SUFFIX))
         self._statuses = WriterStatuses(writer.guid)
         self._shown = 0
         self._refused: set[str] = set()
@@ -111,18 +120,22 @@ class _WriterFile:
         self.due = now + _PERIOD_NS
         for event in events:
             self._statuses.on_event(event)
-        counts = self._writer.counters.snapshot()
-        for label, value in (*_counts(self._writer, counts), *of_node.items()):
+        counts = self.writer.counters.snapshot()
+        for label, value in (*_counts(self.writer, counts), *of_node.items()):
             self._set(label, value)
         for label, value in self._statuses.snapshot(counts).items():
             self._set(label, value)
-        readers = list(itertools.islice(self._writer.readers.values(), READERS_SHOWN_MAX))
+        readers = list(itertools.islice(self.writer.readers.values(), READERS_SHOWN_MAX))
         for i, reader in enumerate(readers):
             self._show(i, reader.guid, reader)
         for i in range(len(readers), self._shown):
             self._show(i, Guid(bytes(12), bytes(4)), None)
         self._shown = len(readers)
         self._set("writer.updated_ns", now)
+
+    def remove(self) -> None:
+        for suffix in (COUNTERS_SUFFIX, METADATA_SUFFIX):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def _show(self, i: int, guid: Guid, reader: ReaderProxy | None) -> None:
         raw = guid.to_bytes()

@@ -30,6 +30,8 @@ from .schema import TopicPlan
 
 #: How long a new participant looks around before it takes whom it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
+#: Writers of one process; of more, the one used longest ago is let go.
+_WRITERS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +72,25 @@ class Publishers:
             if key.node not in self._nodes:
                 self._nodes[key.node] = self._start(key.node), time.monotonic_ns()
             node, started = self._nodes[key.node]
-            writer = self._writers.get(key)
+            writer = self._writers.pop(key, None)
             if writer is None:
-                writer = node.create_writer(
-                    plan.topic, plan.type_name, qos, keyed=plan.keyed, policy=policy, type=struct
-                )
-                self._writers[key] = writer
-                self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)
+                self._make_room()
+                with node.lock:  # its first events are told once, and so not before it has its counters
+                    writer = node.create_writer(
+                        plan.topic, plan.type_name, qos, keyed=plan.keyed, policy=policy, type=struct
+                    )
+                    self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)
+            self._writers[key] = writer  # the one used last comes last
         until = started + _LOOK_AROUND_NS
         return Publication(writer, settings, look_around_until=until, counters=self._counters)
+
+    def _make_room(self) -> None:
+        """A ``foreachBatch`` may write to ever new topics."""
+        while len(self._writers) >= _WRITERS_MAX:
+            oldest = next(iter(self._writers))
+            writer = self._writers.pop(oldest)
+            self._counters.remove(writer)
+            self._nodes[oldest.node][0].delete_endpoint(writer.guid)
 
     def _start(self, config: NodeConfig) -> Node:
         node, counters = Node(config), self._counters

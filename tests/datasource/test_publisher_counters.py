@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StructType
 from stream_logs import encoded, points
 
-from spark_rtps.datasource import publisher_counters
+from spark_rtps.datasource import publisher_counters, publishing
 from spark_rtps.datasource.options import AppliesTo, parse_options
 from spark_rtps.datasource.publisher_counters import PublisherCounters, process_start, remove_stale
 from spark_rtps.datasource.publishing import Publication, Publishers
@@ -25,6 +26,7 @@ from spark_rtps.datasource.schema import plan_writing
 from spark_rtps.datasource.stream_counters import Kind, State, Stream, read_streams
 from spark_rtps.transport.limits import READERS_SHOWN_MAX
 from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.net import node as net_node
 from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.events import Event, Matched
 from spark_rtps.transport.protocol.writing.writer import ReaderInfo, StatefulWriter
@@ -278,18 +280,53 @@ class TestWhen:
         task.wait_for_acknowledgments()
         assert (only(root).samples, only(root).behind_samples) == (20, 0)
 
-    def test_publishers_have_them(self, root):
-        settings = parse_options({"topic": "T", "interface": "lo", "domain": "63"}, AppliesTo.WRITE)
-        plan = plan_writing(settings, StructType().add("id", "integer"))
+
+class TestPublishers:
+    """The writers of a process, on a real participant."""
+
+    @pytest.fixture
+    def publishers(self, root: Path) -> Iterator[Publishers]:
         publishers = Publishers()
-        publishers.publication(settings, plan)
-        publishers.publication(settings, plan)
-        try:
-            stream = only(root)
-            assert (stream.topic, stream.domain, stream.type) == ("T", 63, plan.type_name)
-        finally:
-            for node, _ in publishers._nodes.values():
-                node.close()
+        yield publishers
+        for node, _ in publishers._nodes.values():
+            node.close()
+
+    @staticmethod
+    def publish(publishers: Publishers, topic: str) -> Publication:
+        options = {"topic": topic, "interface": "lo", "domain": "63", "on_no_reader": "drop"}
+        settings = parse_options(options, AppliesTo.WRITE)
+        return publishers.publication(settings, plan_writing(settings, StructType().add("id", "integer")))
+
+    def test_a_writer_and_its_files_are_made_once(self, root, publishers):
+        for _ in range(2):
+            self.publish(publishers, "T")
+        stream = only(root)
+        assert (stream.topic, stream.domain, stream.type) == ("T", 63, "T")
+
+    def test_what_happens_before_a_writer_has_its_files_is_told(self, root, publishers, monkeypatch):
+        add = PublisherCounters.add
+
+        def slowly(counters: PublisherCounters, writer: PublishingWriter, **about: Any) -> None:
+            # what the participant's own thread does between its datagrams
+            thread = threading.Thread(target=counters.update, args=[writer.node])
+            thread.start()
+            thread.join(0.2)  # it waits for the lock, for as long as the writer has no files
+            add(counters, writer, **about)
+
+        monkeypatch.setattr(PublisherCounters, "add", slowly)
+        with contextlib.closing(net_node.Node(net_node.NodeConfig(domain=63, interface="lo"))) as node:
+            node.start().create_reader("T", "T", Qos(reliability=ReliabilityKind.RELIABLE), keyed=False)
+            self.publish(publishers, "first").wait_for_reader()  # so it has seen the reader of T
+            self.publish(publishers, "T")
+        (stream,) = [stream for stream in streams(root) if stream.topic == "T"]
+        assert stream.counters["status.publication_matched.total_count"] == 1
+
+    def test_the_writer_used_longest_ago_is_let_go(self, root, publishers, monkeypatch):
+        monkeypatch.setattr(publishing, "_WRITERS_MAX", 2)
+        a, b, _, _ = (self.publish(publishers, topic)._writer for topic in ("A", "B", "A", "C"))
+        assert {stream.topic for stream in streams(root)} == {"A", "C"}
+        assert a.node.participant.qos_of(a.guid) is not None
+        assert b.node.participant.qos_of(b.guid) is None
 
 
 class TestStale:

@@ -32,6 +32,7 @@ class Network:
         self.lock = threading.RLock()
         self.sleeps_until = 0
         self.send_errors = 0
+        self.is_closed = False
         self.writer = StatefulWriter(Guid(bytes(12), b"\0\0\1\3"), settings.qos)
         self.publishing = PublishingWriter(self, self.writer, settings.topic)
         self.script: list[Callable[[], None]] = []

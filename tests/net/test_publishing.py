@@ -17,7 +17,7 @@ from spark_rtps.transport.errors import OptionError, TransportError
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.plugins import load_interceptor
 from spark_rtps.transport.net.publishing import PublishingWriter
-from spark_rtps.transport.protocol.policies import BatchPolicy
+from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy
 from spark_rtps.transport.qos import LivelinessKind
 
 SECOND = 1_000_000_000
@@ -253,6 +253,26 @@ def test_a_failure_is_told_to_those_whose_reader_it_was(scene):
     scene.wait(lambda: got.numbers == [0])
     later = scene.writer(here, BEST_EFFORT, topic="far")
     later.flush()  # what failed before it was there is not its own
+
+
+@pytest.mark.parametrize(
+    "flow_controller", [None, FlowControllerPolicy()], ids=["synchronous", "asynchronous"]
+)
+def test_a_call_that_waits_on_a_node_that_is_closed_raises(scene, flow_controller):
+    node = scene.node()
+    writer = scene.writer(node, flow_controller=flow_controller, readers=0)
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            writer.wait_for_readers(PATIENCE)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    thread = started(wait)
+    node.close()
+    assert joined([thread])
+    assert [type(error) for error in errors] == [TransportError]
 
 
 def test_reliable_failures_are_counted_and_repaired(scene):

@@ -15,12 +15,12 @@ import os
 import select
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..limits import FLOW_CONTROLLER_BYTES_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
+from ..errors import DropReason
+from ..limits import EVENTS_MAX, FLOW_CONTROLLER_BYTES_MAX, MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..log.image import Span
 from ..log.publication_log import PublicationLog
 from ..log.publications import remove
@@ -48,7 +48,6 @@ _log = logging.getLogger(__name__)
 _NAP_SECONDS: Final = 0.0002
 _SMALL_BYTES: Final = 4096
 _IDLE_SECONDS_MAX: Final = 1.0
-_EVENTS_KEPT: Final = 10_000
 #: Senders of too large messages that are named in the log, each once.
 _SENDERS_NAMED_MAX: Final = 256
 
@@ -93,7 +92,7 @@ class Node:
         self.on_received: Callable[[], None] | None = None
         #: Called under the lock before each drain is handed to the protocol.
         self.before_receive: Callable[[], None] | None = None
-        self._events: deque[Event] = deque(maxlen=_EVENTS_KEPT)
+        self._events: list[Event] = []
         self._thread: threading.Thread | None = None
         #: When the duty cycle looks at the clock again, if nothing wakes it.
         self.sleeps_until = 0
@@ -292,9 +291,12 @@ class Node:
     def run_once(self, timeout: float) -> int:
         """Wait up to ``timeout`` seconds for something to do, then do it; returns datagrams received."""
         poll = select.poll()  # one of its own: poll objects refuse a second thread
-        for s in self.sockets.receivers:
-            poll.register(s, select.POLLIN)
-        poll.register(self._wake_pipe, select.POLLIN)
+        with self.lock:
+            if self._closing:
+                return 0
+            for s in self.sockets.receivers:
+                poll.register(s, select.POLLIN)
+            poll.register(self._wake_pipe, select.POLLIN)
         for fd, _ in poll.poll(self._wait_ms(timeout)):
             if fd == self._wake_pipe.fileno():
                 self._wake_pipe.clear()
@@ -386,11 +388,10 @@ class Node:
         self.wake()
 
     def events(self) -> list[Event]:
-        """Events since the last call, oldest first; at most 10,000 are kept."""
+        """Events since the last call, oldest first; what is more than EVENTS_MAX is counted (``drop.over_limit``)."""
         with self.lock:
             self._collect_events()
-            taken = list(self._events)
-            self._events.clear()
+            taken, self._events = self._events, []
         return taken
 
     # --- inside ------------------------------------------------------------------------------------
@@ -443,7 +444,10 @@ class Node:
 
     def _collect_events(self) -> None:
         while (event := self.participant.next_event()) is not None:
-            self._events.append(event)
+            if len(self._events) < EVENTS_MAX:
+                self._events.append(event)
+            else:
+                self.participant.drops[DropReason.OVER_LIMIT] += 1
             self._read_logs.on_event(event, now=time.monotonic_ns())
             if isinstance(event, MessageTooLarge) and len(self._too_large_from) < _SENDERS_NAMED_MAX:
                 if event.sender not in self._too_large_from:

@@ -325,6 +325,8 @@ class PublishingWriter:
             return {p.guid: p.acked for p in gone if p.acked + 1 < served_from}
 
     def _wait(self) -> None:
+        if self.node.is_closed:
+            raise TransportError(f"topic {self.topic!r}: its writer was closed")
         if self._asynchronous:
             time.sleep(_ASYNCHRONOUS_SECONDS)
         else:

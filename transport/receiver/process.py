@@ -17,8 +17,9 @@ from ..log.log_view import Cursor
 from .config import ReceiverConfig
 from .host import COUNTERS_FILE, ERROR_FILE
 
-_START_SECONDS: Final = 20.0
-_STOP_SECONDS: Final = 5.0
+#: Long enough for a machine that is busy: what a child that failed leaves is the end of its pipe, which is seen at once.
+_START_SECONDS: Final = 120.0
+_STOP_SECONDS: Final = 30.0
 
 
 class ReceiverProcess:
