@@ -217,8 +217,25 @@ def _end_to_end(parts: list[U8]) -> tuple[U8, I64]:
     return np.concatenate(parts), np.cumsum(padded) - padded
 
 
+def halves(chunk: Chunk) -> Iterator[Chunk]:
+    """The chunk's samples in two chunks; no copy of payloads."""
+    ends = np.cumsum(chunk.counts).tolist()
+    for first, last in ((0, chunk.count // 2), (chunk.count // 2, chunk.count)):
+        frames = []
+        for frame, end in zip(chunk.frames, ends, strict=True):
+            before = end - frame.run.count
+            if first < end and before < last:
+                frames.append(_part(frame, max(0, first - before), min(last, end) - before))
+        index = None if chunk.index is None else chunk.index[first:last]
+        yield Chunk(frames, chunk.samples.take(first, last), index)
+
+
 def _cut(frame: Frame, rows: int) -> Iterator[Frame]:
     count = frame.run.count
     for first in range(0, count, rows):
-        run = frame.run.take(first, min(first + rows, count))
-        yield Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run)
+        yield _part(frame, first, min(first + rows, count))
+
+
+def _part(frame: Frame, first: int, last: int) -> Frame:
+    run = frame.run.take(first, last)
+    return Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run)

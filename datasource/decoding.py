@@ -14,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..transport.errors import FilterError, LogLostError, TypeDefinitionError, UsageError
+from ..transport.errors import (
+    FilterError,
+    LogLostError,
+    TooManySamplesError,
+    TypeDefinitionError,
+    UsageError,
+)
+from ..transport.limits import DECODE_LEAVES_MAX
 from ..transport.log.frame import Cursor, Frame
 from ..transport.log.log_view import LogView
 from ..transport.receiver.writer_types import read_writer_types
@@ -22,7 +29,8 @@ from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
 from ..transport.types.model import Struct
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY
-from .chunks import Chunk, chunks
+from .chunks import ROWS, Chunk, chunks, halves
+from .ipc_batches import leaves, read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
 from .options import Mode, Payload
 from .planning import LogPartition
@@ -70,13 +78,18 @@ def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> 
     tally = Tally(plan)
     try:
         for frames, (written, unfit) in _by_type(view, start, end, plan):
-            for chunk in chunks(frames):
+            for chunk in chunks(frames, rows=min(ROWS, _rows_at_once(plan))):
                 batches = _unfit(chunk, unfit, plan, tally) if unfit else decode(chunk, written, tally)
                 for batch in batches:
                     if batch.num_rows:
                         yield batch
     finally:
         tally.close(view.directory)
+
+
+def _rows_at_once(plan: TopicPlan) -> int:
+    """So many that they are not much memory, be they but nulls of a few bytes of the log."""
+    return max(1, DECODE_LEAVES_MAX // max(1, sum(map(leaves, plan.columns.types))))
 
 
 def _by_type(
@@ -128,17 +141,30 @@ def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
 
 
 def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+    try:
+        batches = [_rows_of(chunk, plan, tally)]
+    except TooManySamplesError:
+        batches = []
+    # not while the error is handled: it holds on to what was found until then
+    yield from batches
+    if not batches:
+        for half in halves(chunk):
+            yield from _decode_cdr(half, plan, tally)
+
+
+def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally) -> pa.RecordBatch:
+    """The rows of a chunk. Raises TooManySamplesError, before anything is counted, if they are too many at once."""
     assert plan.struct is not None
-    tally.see(chunk, chunk.count)
     codec = codec_for(plan.struct, plan.data)
     with_data = chunk.has_data()
     rows = None if with_data is None else np.flatnonzero(with_data)
     corrupt: list[Malformed] = []
+    filtered: I64 | None = None
     if plan.filter is not None:
-        rows = _passing(chunk, rows, plan, tally, corrupt)
+        rows, filtered = _passing(chunk, rows, plan, corrupt)
     decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
     if decoded.malformed is not None:
-        rows = _without_malformed(chunk, rows, decoded, plan, tally, corrupt)
+        rows = _without_malformed(chunk, rows, decoded, corrupt)
     columns = decoded.batch.columns
     ends = with_data is not None and plan.has_metadata
     if ends or (corrupt and _takes_nulls(plan)):
@@ -148,42 +174,37 @@ def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.Reco
         if _takes_nulls(plan):
             parts += [(_nulls(plan.data, len(some.rows)), some.rows) for some in corrupt]
         columns, rows = _in_order(parts)
+    tally.see(chunk, chunk.count)
+    for some in corrupt:
+        tally.malformed(chunk, some, _fate(plan))
+    if filtered is not None:
+        tally.filtered(chunk, filtered)
     columns, rows = _without_nulls(columns, rows, chunk, with_data, plan, tally)
-    yield _batch(columns, rows, chunk, plan, corrupt)
+    return _batch(columns, rows, chunk, plan, corrupt)
 
 
 def _passing(
-    chunk: Chunk, rows: I64 | None, plan: TopicPlan, tally: Tally, corrupt: list[Malformed]
-) -> I64 | None:
-    """Which of these samples pass the filter; None: all there are."""
+    chunk: Chunk, rows: I64 | None, plan: TopicPlan, corrupt: list[Malformed]
+) -> tuple[I64 | None, I64 | None]:
+    """Which of these samples pass the filter, and which do not; None: all there are, and none."""
     assert plan.struct is not None and plan.filter is not None
     compiled, codec = _filter_for(plan.struct, plan.filter)
     decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
     if decoded.malformed is not None:
-        rows = _without_malformed(chunk, rows, decoded, plan, tally, corrupt)
+        rows = _without_malformed(chunk, rows, decoded, corrupt)
     passes = compiled.evaluate(decoded.batch)
     if passes.all():
-        return rows
+        return rows, None
     rows = np.arange(chunk.count) if rows is None else rows
-    tally.filtered(chunk, rows[~passes])
-    return rows[passes]
+    return rows[passes], rows[~passes]
 
 
-def _without_malformed(
-    chunk: Chunk,
-    rows: I64 | None,
-    decoded: Decoded,
-    plan: TopicPlan,
-    tally: Tally,
-    corrupt: list[Malformed],
-) -> I64:
-    """Which samples are left. The others are counted, and in ``corrupt``."""
+def _without_malformed(chunk: Chunk, rows: I64 | None, decoded: Decoded, corrupt: list[Malformed]) -> I64:
+    """Which samples are left. The others are in ``corrupt``."""
     bad, codes = decoded.malformed, decoded.codes
     rows = np.arange(chunk.count) if rows is None else rows
     assert bad is not None and codes is not None
-    some = Malformed(rows[bad], codes[bad] - 1, decoded.words)
-    corrupt.append(some)
-    tally.malformed(chunk, some, _fate(plan))
+    corrupt.append(Malformed(rows[bad], codes[bad] - 1, decoded.words))
     return rows[~bad]
 
 
@@ -355,13 +376,14 @@ def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.Re
         chunk.samples if with_data is None else select(chunk.samples, rows)
     )
     streams = iter(decoded.batch.column(0))
+    at_once = _rows_at_once(plan)
     for i, row in enumerate(rows.tolist()):
         tally.see(chunk, row + 1)
         batches: list[pa.RecordBatch] = []
         if decoded.malformed is not None and decoded.malformed[i]:
             reason = decoded.reason(i)
         else:
-            batches, reason = _open_ipc(next(streams).as_buffer(), plan.data)
+            batches, reason = read_batches(next(streams).as_buffer(), plan.data)
         corrupt = []
         if reason:
             corrupt = [Malformed.alike(np.array([row]), reason)]
@@ -369,42 +391,9 @@ def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.Re
             if _takes_nulls(plan):
                 batches = [pa.RecordBatch.from_arrays(_nulls(plan.data, 1), schema=plan.data)]
         for batch in batches:
-            yield _batch(batch.columns, np.full(batch.num_rows, row), chunk, plan, corrupt)
-
-
-def _open_ipc(ipc: pa.Buffer, schema: pa.Schema) -> tuple[list[pa.RecordBatch], str]:
-    """The batches of a peer's IPC stream, or why it is malformed."""
-    try:
-        return [conform(batch, schema) for batch in pa.ipc.open_stream(ipc)], ""
-    except (pa.ArrowException, OSError, MemoryError, UsageError) as error:
-        # whatever it is, it comes from a peer: a task that failed of it would fail at every restart
-        return [], str(error) or type(error).__name__
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of ``schema`` out of a peer's ``batch``, by name, cast where types differ.
-
-    Raises UsageError when a column is missing or a value does not fit, ArrowException when the batch is not
-    sound.
-    """
-    batch.validate(full=True)  # offsets too: the JVM follows them without a look
-    columns = []
-    for field in schema:
-        at = batch.schema.get_field_index(field.name)
-        if at < 0:
-            raise UsageError(f"there is no column {field.name!r} among {batch.schema.names}")
-        column = batch.column(at)
-        if column.type != field.type:
-            try:
-                column = column.cast(field.type)
-            except pa.ArrowException as error:
-                raise UsageError(
-                    f"column {field.name!r} is {column.type} and does not fit {field.type}: {error}"
-                ) from None
-        if not field.nullable and column.null_count:
-            raise UsageError(f"column {field.name!r} is declared NOT NULL and has nulls")
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+            for first in range(0, batch.num_rows, at_once):
+                part = batch.slice(first, at_once)
+                yield _batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt)
 
 
 # --- what Spark wants -----------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 
     RtpsError
     ├── UsageError                 our caller did something the API does not allow
-    │   └── OptionError            an option's key or value is wrong: names it, and the fix
+    │   ├── OptionError            an option's key or value is wrong: names it, and the fix
+    │   └── TooManySamplesError    samples that would take too much memory together: decode fewer at once
     ├── TypeDefinitionError        IDL or schema that makes no DDS type (file, line, column)
     ├── UnknownTypeError           no peer told the type of a topic, or they told different ones; says what was seen
     ├── FilterError                a content filter is wrong: where, and what would be right
@@ -44,6 +45,10 @@ class OptionError(UsageError):
 
     def __reduce__(self) -> tuple[type[OptionError], tuple[str, object, str]]:
         return OptionError, (self.option, self.value, self.fix)
+
+
+class TooManySamplesError(UsageError):
+    """Samples would take too much memory together; decode fewer of them at once."""
 
 
 class TypeDefinitionError(RtpsError):

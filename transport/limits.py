@@ -107,6 +107,14 @@ UNKNOWN_ENCAPSULATIONS_MAX: Final = 16
 #: Leaves of the elements of one sample's lists, beside some for each of its bytes: absent members take none of them.
 LIST_LEAVES_MAX: Final = 1 << 19
 LIST_LEAVES_PER_BYTE_MAX: Final = 8
+#: Leaves of some 8 bytes that the samples of one decode call may make, as many as a chunk of the log has bytes; names
+#: of literals count as what they hold. More are decoded in several calls; a sample that alone makes more than the
+#: second bound is malformed.
+DECODE_LEAVES_MAX: Final = 1 << 23
+SAMPLE_LEAVES_MAX: Final = 1 << 29
+#: What the Arrow batches of one sample may take in memory, beside some bytes for each of its own.
+ARROW_BATCH_BYTES_MAX: Final = 256 << 20
+ARROW_BATCH_BYTES_PER_BYTE_MAX: Final = 16
 #: What stepping over values may cost in one decode call, in elements stepped over by Python (about half a microsecond).
 DECODE_STEPS_MAX: Final = 1 << 22
 #: Members unknown to us that are stepped over in one struct, before it counts as malformed.
@@ -117,3 +125,5 @@ WRITER_TYPES_MAX: Final = 256
 TYPED_WRITERS_MAX: Final = 1 << 16
 #: Members, branches, literals or flags of one type that a peer tells.
 TYPE_MEMBERS_MAX: Final = 4_096
+#: Characters that the macros of one IDL text stand for, all together.
+IDL_EXPANSION_MAX: Final = 1 << 19

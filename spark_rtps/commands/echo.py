@@ -202,11 +202,13 @@ def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
             for i in range(samples.count):
                 yield json.dumps({**note, "_hex": samples.payload(i).hex()})
             continue
-        decoded = codec.decode(samples, keys_only=bool(flag & KEY_ONLY))
-        for row in decoded.batch.to_pylist():
-            yield json.dumps(_plain({**note, **row}), ensure_ascii=False, allow_nan=False)
-        if decoded.malformed is not None:
-            bad = int(decoded.malformed.sum())
+        bad = 0
+        for decoded in codec.parts(samples, keys_only=bool(flag & KEY_ONLY)):
+            for row in decoded.batch.to_pylist():
+                yield json.dumps(_plain({**note, **row}), ensure_ascii=False, allow_nan=False)
+            if decoded.malformed is not None:
+                bad += int(decoded.malformed.sum())
+        if bad:
             sys.stderr.write(f"{bad} of {samples.count} samples are not what the type says\n")
 
 

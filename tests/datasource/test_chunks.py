@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from stream_logs import NOTE, OTHER, POINT, WRITER, encoded, notes, points, run_of, write_log
 
-from spark_rtps.datasource.chunks import Chunk, chunks, gather
+from spark_rtps.datasource.chunks import Chunk, chunks, gather, halves
 from spark_rtps.transport.log.frame import Cursor, Frame
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.types.cdr.codec import Codec
@@ -167,3 +167,23 @@ def test_big_samples_outlive_their_segment(tmp_path):
         file.unlink()
     gc.collect()
     assert payloads_of(parts) == [r.data.tobytes() for r in runs]
+
+
+def test_halves_keep_what_is_known_of_each():
+    """Of uniform and indexed frames, cut in between or not."""
+    uniform = [frame(run_of(encoded(points(i, 7)), 1 + i), i) for i in (0, 7, 14)]
+    indexed = [frame(run_of(encoded(notes(i, 5), NOTE), 1 + i, writer=OTHER, timestamp=i), i) for i in (0, 5)]
+    for frames in (uniform, indexed, [*uniform, *indexed], indexed[:1]):
+        chunk = gather(frames)
+        low, high = halves(chunk)
+        assert (low.count, high.count) == (chunk.count // 2, -(-chunk.count // 2))
+        assert (low.index is None) == (high.index is None) == (chunk.index is None)
+        for of in (
+            Chunk.sequence_numbers,
+            Chunk.source_timestamps,
+            Chunk.flags,
+            lambda c: np.array([str(c.frames[i].run.writer) for i in c.frame_index().tolist()]),
+            lambda c: np.array([bytes(c.samples.payload(i)).hex() for i in range(c.count)]),
+        ):
+            assert (np.concatenate([of(low), of(high)]) == of(chunk)).all()
+        assert high.frames[0].rows_before == chunk.frames[0].rows_before + low.count or len(frames) > 3

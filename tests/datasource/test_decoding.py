@@ -21,10 +21,18 @@ from stream_logs import (
     write_log,
 )
 
+from spark_rtps.datasource import decoding
 from spark_rtps.datasource.decoding import decode_range, payloads, read_log
+from spark_rtps.datasource.decoding_report import DECODING_REPORT, read_decoding_report
 from spark_rtps.datasource.options import Mode, Payload
 from spark_rtps.datasource.planning import LogPartition
-from spark_rtps.datasource.schema import ARROW_BATCH, BINARY_SCHEMA, METADATA_SCHEMA, TopicPlan
+from spark_rtps.datasource.schema import (
+    ARROW_BATCH,
+    BINARY_SCHEMA,
+    METADATA_SCHEMA,
+    ContentFilter,
+    TopicPlan,
+)
 from spark_rtps.datasource.writer import arrow_sample, samples_of
 from spark_rtps.transport.errors import EncodeError, LogLostError, MalformedSampleError
 from spark_rtps.transport.log.frame import Cursor
@@ -32,6 +40,7 @@ from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.receiver.writer_types import WriterTypes
 from spark_rtps.transport.types.arrow import arrow_schema, struct_from_arrow
+from spark_rtps.transport.types.cdr import lanes
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, String, Struct
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Run, Samples
@@ -218,6 +227,59 @@ class TestCdr:
         part = LogPartition(str(tmp_path / "none"), "elsewhere", 0, 0, 32, 0)
         with pytest.raises(LogLostError, match="it lies on host elsewhere"):
             list(read_log(part, plan()))
+
+
+class TestParts:
+    """Chunks that would take too much memory at once."""
+
+    def mixed(self) -> list[Run]:
+        runs = []
+        for i in range(0, 40, 4):
+            strange = Run.single(OTHER, i + 1, np.array([77, 77, 0, 0, 1, 1, 1, 1], np.uint8))
+            ended = key_run(100 + i, i % 7, DISPOSED)
+            runs += [run_of(encoded(points(i, 3)), i + 1), strange, ended]
+        return runs
+
+    @pytest.mark.parametrize("mode", [Mode.DROPMALFORMED, Mode.PERMISSIVE])
+    @pytest.mark.parametrize("expression", [None, "id < 21"])
+    def test_same_rows_and_counts(self, tmp_path, caplog, monkeypatch, mode, expression):
+        given = replace(plan(metadata=True), mode=mode)
+        if expression is not None:
+            given = replace(given, filter=ContentFilter(expression, ()))
+        end = write_log(tmp_path, self.mixed())
+        found = []
+        for most in (1000, 20):
+            monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", most)
+            caplog.clear()
+            (tmp_path / DECODING_REPORT).unlink(missing_ok=True)
+            batches = list(decode_range(LogView(tmp_path), Cursor(0), end, given))
+            report = read_decoding_report(tmp_path)
+            counted = report.malformed, report.filtered, list(report.counted)
+            found.append((pa.Table.from_batches(batches).to_pylist(), list(caplog.messages), counted))
+            # 10 with data, and as many that end an instance
+            assert len(batches) == 1 if most == 1000 else all(batch.num_rows <= 20 for batch in batches)
+        assert found[0] == found[1]
+        assert "10 malformed samples" in caplog.text
+
+    def test_failfast_names_the_first(self, tmp_path, monkeypatch):
+        end = write_log(tmp_path, self.mixed())
+        monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", 20)
+        batches = decode_range(LogView(tmp_path), Cursor(0), end, replace(plan(), mode=Mode.FAILFAST))
+        with pytest.raises(MalformedSampleError, match=f"sample 1 of writer {OTHER}"):
+            list(batches)
+
+    @pytest.mark.parametrize("mode", [Mode.DROPMALFORMED, Mode.PERMISSIVE])
+    def test_rows_of_many_columns(self, tmp_path, monkeypatch, mode):
+        """Be they rows of nulls, of samples that have no columns at all."""
+        wide = Struct("Wide", tuple(Member(f"m{i}", Primitive(PrimitiveKind.INT32), i) for i in range(100)))
+        monkeypatch.setattr(decoding, "DECODE_LEAVES_MAX", 1000)
+        strange = np.tile(np.array([77, 77, 0, 0], np.uint8), 500)
+        runs = [run_of(Samples.uniform(strange, 500, 4), 1)]
+        end = write_log(tmp_path, runs)
+        given = replace(plan(wide), mode=mode)
+        batches = list(decode_range(LogView(tmp_path), Cursor(0), end, given))
+        assert sum(batch.num_rows for batch in batches) == (500 if mode is Mode.PERMISSIVE else 0)
+        assert all(batch.num_rows <= 20 for batch in batches)
 
 
 class TestBinary:

@@ -9,6 +9,7 @@ import pytest
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.receiver.keys import InstanceKeys
 from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.types.cdr import lanes
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
@@ -56,6 +57,15 @@ def test_what_cannot_be_read_is_of_no_instance() -> None:
     hashes = InstanceKeys(codec().struct)(run_of(samples))
     assert not hashes[0].any()
     assert hashes[1:].any(axis=1).all()
+
+
+def test_keys_that_take_much_memory_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "DECODE_LEAVES_MAX", 1)
+    samples = codec().encode(CARS)
+    samples.data[4:8] = 255
+    hashes = InstanceKeys(codec().struct)(run_of(samples))
+    assert not hashes[0].any()
+    assert (hashes[1:] == codec().key_hashes(CARS, representation=DataRepresentation.XCDR1)[1:]).all()
 
 
 def test_without_a_type_only_what_was_sent_tells_instances_apart() -> None:

@@ -52,10 +52,11 @@ class InstanceKeys:
             part = Samples.ragged(samples.data, samples.all_offsets()[rows], samples.all_lengths()[rows])
         else:
             part = samples
-        decoded = self._codec.decode(part, keys_only=keys_only)
-        if decoded.malformed is not None:  # they are of no instance; whoever decodes them says so
-            rows = rows[~decoded.malformed]
-        if len(rows):
-            xcdr2 = part.payload(0)[1] >= _CDR2_BE
-            representation = DataRepresentation.XCDR2 if xcdr2 else DataRepresentation.XCDR1
-            hashes[rows] = self._codec.key_hashes(decoded.batch, representation=representation)
+        xcdr2 = part.payload(0)[1] >= _CDR2_BE
+        representation = DataRepresentation.XCDR2 if xcdr2 else DataRepresentation.XCDR1
+        for decoded in self._codec.parts(part, keys_only=keys_only):
+            known, rows = rows[: decoded.count], rows[decoded.count :]
+            if decoded.malformed is not None:  # they are of no instance; whoever decodes them says so
+                known = known[~decoded.malformed]
+            if len(known):
+                hashes[known] = self._codec.key_hashes(decoded.batch, representation=representation)

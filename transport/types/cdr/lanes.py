@@ -15,7 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...limits import DECODE_STEPS_MAX, LIST_LEAVES_MAX, LIST_LEAVES_PER_BYTE_MAX
+from ...errors import TooManySamplesError
+from ...limits import (
+    DECODE_LEAVES_MAX,
+    DECODE_STEPS_MAX,
+    LIST_LEAVES_MAX,
+    LIST_LEAVES_PER_BYTE_MAX,
+    SAMPLE_LEAVES_MAX,
+)
+from ...wire.samples import Samples
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -144,29 +152,39 @@ _BEYOND = 1 << 40
 #: NumPy's type codes as those of struct.
 _FORMATS = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q"}
 TOO_SHORT = "length beyond the sample"
+#: The encapsulation header before a sample's body.
+HEADER = 4
 
 
 class Budget:
-    """Steps that are left for values that can only be found one after the other, shared by all lanes, and leaves that
-    are left for the lists of each sample. ``starts`` and ``sizes`` are those of the samples' bodies."""
+    """What one call may cost: steps that are left for values that can only be found one after the other, and leaves,
+    both shared by all samples; and leaves that are left for the lists of each sample."""
 
-    __slots__ = ("_leaves", "_sizes", "_starts", "left")
+    __slots__ = ("_leaves", "_of_samples", "_samples", "_starts", "left")
 
-    def __init__(self, starts: I64 | range, sizes: Position) -> None:
+    def __init__(self, samples: Samples) -> None:
         self.left = DECODE_STEPS_MAX
-        self._starts, self._sizes = starts, sizes
-        self._leaves: Values | None = None
+        self._leaves = DECODE_LEAVES_MAX if samples.count > 1 else SAMPLE_LEAVES_MAX
+        self._samples = samples
+        self._starts: I64 | None = None
+        self._of_samples: I64 | None = None
+
+    def charge(self, leaves: int) -> None:
+        """Take leaves from those of the call. Raises TooManySamplesError if they are used up."""
+        self._leaves -= leaves
+        if self._leaves < 0:
+            raise TooManySamplesError(f"{self._samples.count} samples are too many for one call")
 
     def take_leaves(self, where: I64, leaves: I64) -> Mask:
         """Take leaves from the samples that hold the bytes ``where``; which of them have used up theirs."""
-        if self._leaves is None:
-            starts = np.asarray(self._starts, np.int64)
+        if self._of_samples is None or self._starts is None:
+            starts = self._samples.all_offsets() + HEADER
             order = np.argsort(starts, kind="stable")
-            sizes = each(self._sizes, len(starts))[order]
-            self._starts, self._leaves = starts[order], LIST_LEAVES_MAX + LIST_LEAVES_PER_BYTE_MAX * sizes
+            sizes = (self._samples.all_lengths() - HEADER)[order]
+            self._starts, self._of_samples = starts[order], LIST_LEAVES_MAX + LIST_LEAVES_PER_BYTE_MAX * sizes
         owners = np.maximum(np.searchsorted(self._starts, where, "right") - 1, 0)
-        np.subtract.at(self._leaves, owners, leaves)
-        used_up: Mask = (leaves > 0) & (self._leaves[owners] < 0)
+        np.subtract.at(self._of_samples, owners, leaves)
+        used_up: Mask = (leaves > 0) & (self._of_samples[owners] < 0)
         return used_up
 
 

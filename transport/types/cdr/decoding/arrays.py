@@ -10,15 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....errors import UsageError
+from ....errors import TooManySamplesError
 from ...model import Primitive, PrimitiveKind, is_bytes, number_code
 from ..lanes import I64, U8, Mask, Position, Values, offsets_of
 from ..layout import Fixed, Number, Repeat
 from ..table import Table
-from .scalars import fault, scalar_converter
-
-_OFFSET_MAX: Final = (1 << 31) - 1
-
+from .scalars import COLUMN_BYTES_MAX, fault, scalar_converter
 
 #: Length and stride of each array around a value, the outermost first.
 Repeats: TypeAlias = tuple[tuple[int, int], ...]
@@ -105,8 +102,10 @@ def offsets_of_lengths(lengths: Position, rows: int) -> I64:
 
 
 def arrow_offsets(offsets: I64) -> pa.Buffer:
-    if int(offsets[-1]) > _OFFSET_MAX:
-        raise UsageError("a column would hold more than 2 GiB in one batch; decode fewer samples at once")
+    if int(offsets[-1]) > COLUMN_BYTES_MAX:
+        raise TooManySamplesError(
+            "a column would hold more than 2 GiB in one batch; decode fewer samples at once"
+        )
     return pa.py_buffer(offsets.astype(np.int32))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -11,16 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ....errors import TypeDefinitionError
+from ....errors import TooManySamplesError, TypeDefinitionError
 from ....limits import UNKNOWN_ENCAPSULATIONS_MAX
 from ....wire.samples import Samples
 from ...keys import key_holder, key_struct
 from ...mapping import Mapping
 from ...model import Extensibility, Struct, Union, walk, without_aliases
-from ..lanes import I64, U8, Budget, Lanes, Mask, Position, Words, agreed, anywhere
+from ..lanes import HEADER, I64, U8, Budget, Lanes, Mask, Position, Words, agreed, anywhere
 from ..layout import Rules, is_alike_in_xcdr
 from ..table import Table
 from .compiler import compile_struct
+from .leaves import leaves
 from .members import MutableRecord
 from .records import Record
 from .targets import readable_schema
@@ -34,7 +35,7 @@ _FORMATS: Final = {
     0x0008: (2, Extensibility.APPENDABLE),  # DELIMITED_CDR2
     0x000A: (2, Extensibility.MUTABLE),  # PL_CDR2
 }
-_HEADER: Final = 4
+_TOO_LARGE: Final = "it would become more than a row can hold"
 
 #: Codes of the reasons why samples are malformed, 0: they are not.
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -51,6 +52,11 @@ class Decoded:
     malformed: Mask | None
     codes: Codes | None = None
     words: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Of how many samples it tells."""
+        return self.batch.num_rows if self.malformed is None else len(self.malformed)
 
     def reason(self, i: int) -> str:
         """Why sample i is malformed, "" if it is not."""
@@ -69,28 +75,53 @@ class Decoder:
         #: What :meth:`decode` gives.
         self.arrow_schema = readable_schema(bare, arrow_schema, mapping)
         self._target = pa.struct(list(self.arrow_schema))
+        self._leaves = leaves(bare, self._target)
         self._decoders: dict[tuple[int, Extensibility, bool], Record | MutableRecord] = {}
         self._key_struct = key_struct(bare)
         self._key_holder = key_holder(bare)
 
+    def parts(self, samples: Samples, *, keys_only: bool = False) -> Iterator[Decoded]:
+        """The samples one after the other as :meth:`decode` has them, in as many parts as memory asks for."""
+        try:
+            whole = [self.decode(samples, keys_only=keys_only)]
+        except TooManySamplesError:
+            whole = []
+        # not while the error is handled: it holds on to what was found until then
+        yield from whole
+        if not whole:
+            middle = samples.count // 2
+            yield from self.parts(samples.take(0, middle), keys_only=keys_only)
+            yield from self.parts(samples.take(middle, samples.count), keys_only=keys_only)
+
     def decode(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
         """The samples as columns; ``keys_only``: payloads hold the serialized key, other columns are null.
 
-        Never raises for what a payload holds, and reads nothing outside of it.
+        Reads nothing outside of the payloads. Raises TooManySamplesError where few bytes become so much that fewer
+        samples must be decoded at once, never for one sample, and nothing else for what a payload holds.
         """
         words = Words()
         if keys_only and self._key_struct is None:
             return self._none(samples, words, "the type has no key")
+        try:
+            return self._decode(samples, keys_only, words)
+        except TooManySamplesError:
+            if samples.count > 1:
+                raise
+        return self._none(samples, words, _TOO_LARGE)
+
+    def _decode(self, samples: Samples, keys_only: bool, words: Words) -> Decoded:
+        budget = Budget(samples)
+        budget.charge(samples.count * self._leaves)
         groups = list(_by_encapsulation(samples))
         if len(groups) == 1 and groups[0][1] is None:
-            batch, codes = self._decode_alike(samples, groups[0][0], keys_only, words)
+            batch, codes = self._decode_alike(samples, groups[0][0], keys_only, words, budget)
             return _decoded(batch, codes, words)
         batches, rows = [], []
         codes = _unknown(samples, words)
         for encapsulation, index in groups:
             assert index is not None
             part = Samples.ragged(samples.data, samples.all_offsets()[index], samples.all_lengths()[index])
-            batch, why = self._decode_alike(part, encapsulation, keys_only, words)
+            batch, why = self._decode_alike(part, encapsulation, keys_only, words, budget)
             codes[index] = 0 if why is None else why
             batches.append(batch)
             rows.append(index if why is None else index[why == 0])
@@ -102,18 +133,18 @@ class Decoder:
         return _decoded(whole, codes, words)
 
     def _decode_alike(
-        self, samples: Samples, encapsulation: int, keys_only: bool, words: Words
+        self, samples: Samples, encapsulation: int, keys_only: bool, words: Words, budget: Budget
     ) -> tuple[pa.RecordBatch, Codes | None]:
         """Decode samples of one encapsulation; they all have at least its header."""
         node = self._decoder(encapsulation & ~1, keys_only)
         if node is None:
             return self._empty(), _unknown(samples, words)
-        return self._decode_lanes(node, samples, "<" if encapsulation & 1 else ">", words)
+        lanes = _lanes(samples, "<" if encapsulation & 1 else ">", words, budget)
+        return self._decode_lanes(node, lanes)
 
     def _decode_lanes(
-        self, node: Record | MutableRecord, samples: Samples, order: str, words: Words
+        self, node: Record | MutableRecord, lanes: Lanes
     ) -> tuple[pa.RecordBatch, Codes | None]:
-        lanes = _lanes(samples, order, words)
         if node.is_open_ended:
             # the padding the header announces is no member's
             lanes.limit = lanes.limit - agreed(lanes.read("u1", -1) & 3)
@@ -172,11 +203,12 @@ class Decoder:
         rows = len(hashes)
         if not rows:
             return Decoded(self._empty(), None)
-        data = np.zeros((rows, _HEADER + 16), np.uint8)
-        data[:, _HEADER:] = hashes
-        samples = Samples.uniform(data.reshape(-1), rows, _HEADER + 16)
+        data = np.zeros((rows, HEADER + 16), np.uint8)
+        data[:, HEADER:] = hashes
+        samples = Samples.uniform(data.reshape(-1), rows, HEADER + 16)
         words = Words()
-        return _decoded(*self._decode_lanes(node, samples, ">", words), words)
+        lanes = _lanes(samples, ">", words, Budget(samples))
+        return _decoded(*self._decode_lanes(node, lanes), words)
 
     @cached_property
     def _of_key_hashes(self) -> Record | MutableRecord | None:
@@ -210,31 +242,29 @@ def _decoded(batch: pa.RecordBatch, codes: Codes | None, words: Words) -> Decode
     return Decoded(batch, malformed, codes, words.all())
 
 
-def _lanes(samples: Samples, order: str, words: Words) -> Lanes:
+def _lanes(samples: Samples, order: str, words: Words, budget: Budget) -> Lanes:
     count = samples.count
     if samples.is_uniform:
-        start, stride = samples.start + _HEADER, samples.stride
-        limit: Position = samples.size - _HEADER
+        start, stride = samples.start + HEADER, samples.stride
+        limit: Position = samples.size - HEADER
     else:
-        starts, limit = samples.all_offsets() + _HEADER, agreed(samples.all_lengths() - _HEADER)
+        starts, limit = samples.all_offsets() + HEADER, agreed(samples.all_lengths() - HEADER)
         steps = starts[1:] - starts[:-1]
         start, stride = int(starts[0]), 1 if not len(steps) else int(steps[0])
         # mostly consecutive samples of the log
         if stride <= 0 or bool((steps != stride).any()):
-            budget = Budget(starts, limit)
             return Lanes(samples.data, starts, limit, order, budget=budget, words=words)
-    budget = Budget(range(start, start + stride * count, stride), limit)
     return Lanes.strided(samples.data, count, start, stride, limit, order, budget, words)
 
 
 def _ids(samples: Samples) -> tuple[npt.NDArray[Any], I64 | None]:
     """Encapsulation ids, and of which samples (None: all); the others are too short for one."""
     if samples.is_uniform:
-        if samples.size < _HEADER:
+        if samples.size < HEADER:
             return np.empty(0, ">u2"), np.empty(0, np.int64)
         return Table(samples.data, samples.count, samples.start, samples.stride, ">").column("u2", 0), None
     offsets, lengths = samples.all_offsets(), samples.all_lengths()
-    long = None if (lengths >= _HEADER).all() else np.flatnonzero(lengths >= _HEADER)
+    long = None if (lengths >= HEADER).all() else np.flatnonzero(lengths >= HEADER)
     return anywhere(samples.data, ">u2")[offsets if long is None else offsets[long]], long
 
 

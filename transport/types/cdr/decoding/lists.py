@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ....limits import LIST_LEAVES_PER_BYTE_MAX
-from ...model import Array, Map, Sequence, Struct, Type, Union, is_bytes
+from ...model import Array, Map, Sequence, Type, is_bytes
 from ..lanes import (
     I64,
     LANES_STEP,
@@ -27,6 +27,7 @@ from ..lanes import (
 from ..layout import Regular, Rules
 from ..table import Table
 from .arrays import binary_array, fixed_reader, list_array, nested_lists, offsets_of_lengths
+from .leaves import absent_leaves, leaves
 from .nodes import Node
 
 #: So that a count of 32 bits times it is one of 64.
@@ -34,13 +35,6 @@ _LEAST_MAX = 1 << 30
 TOO_MANY = "more elements than the sample has room for"
 TOO_WIDE = "more absent members than its size allows"
 TOO_LONG_TO_WALK = "too many elements of varying size"
-
-
-def leaves(t: Type) -> int:
-    """How many columns a value becomes, be its members absent or not; lists inside it count as one."""
-    if isinstance(t, Struct):
-        return sum(leaves(member.type) for member in t.members)
-    return 1 + sum(leaves(case.type) for case in t.cases) if isinstance(t, Union) else 1
 
 
 class Collection:
@@ -65,9 +59,10 @@ class Collection:
             self.read = fixed_reader(self.regular.element, element.target)
         self.is_blob = is_bytes(element_type)
         self.least = min(max(1, rules.least_size(element_type)), _LEAST_MAX)
-        columns = leaves(element_type)
-        #: 0: the sample's bytes bound them anyway
-        self.leaves = columns if columns > LIST_LEAVES_PER_BYTE_MAX * self.least else 0
+        absent, most = absent_leaves(element_type), leaves(element_type, element.target)
+        #: Of an element, for its sample and for the call; 0: the sample's bytes bound them anyway
+        self.absent_leaves = absent if absent > LIST_LEAVES_PER_BYTE_MAX * self.least else 0
+        self.leaves = most if most > self.least else 0
         self.width = 1
         self.kinds = []  # of the lists around the elements of an array
         if target is not None:
@@ -84,12 +79,15 @@ class Collection:
         pos, counts = self._counts(pos, inner.checked_counts)
         if some(over := counts * self.least > inner.limit - pos):
             inner.fail(over, TOO_MANY)
-        if self.leaves and inner.budget is not None:
-            made = np.where(inner.bad, 0, each(counts, len(inner)) * self.leaves)
+        if self.absent_leaves and inner.budget is not None:
+            made = np.where(inner.bad, 0, each(counts, len(inner)) * self.absent_leaves)
             if some(over := inner.budget.take_leaves(inner.base + pos, made)):
                 inner.fail(over, TOO_WIDE)
         if inner.any_bad:
             counts = np.where(inner.bad, 0, counts)
+        if self.leaves and inner.budget is not None:
+            elements = counts * len(inner) if isinstance(counts, int) else int(counts.sum())
+            inner.budget.charge(elements * self.leaves)
         if self.regular is not None:
             pos = inner.require(_regular_end(self.regular, pos, counts))
         else:

@@ -8,10 +8,13 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from ....errors import TooManySamplesError
 from ...arrow import UINT64_DECIMAL
-from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
+from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code, number_size
 from ..lanes import Mask, Values, offsets_of
 
+#: What 32-bit offsets reach.
+COLUMN_BYTES_MAX: Final = (1 << 31) - 1
 #: A char is one byte of an unnamed character set; Latin-1 maps each byte to one character.
 LATIN1: Final = pa.array([chr(i) for i in range(256)], pa.string())
 
@@ -22,13 +25,30 @@ _NUMPY: Final[dict[pa.DataType, str]] = {pa.float32(): "f4", pa.float64(): "f8"}
 Convert: TypeAlias = Callable[[Values, bool], tuple[pa.Array, Mask | None]]
 
 
+class _Names:
+    """Of literals or flags."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.array = pa.array(names, pa.string())
+        self.lengths = np.array([len(name.encode()) for name in names], np.int64)
+        self.longest = int(self.lengths.max(initial=0))
+
+    def take(self, index: Values, target: pa.DataType) -> pa.Array:
+        """Those at these indices. Raises TooManySamplesError if they are more than a column holds."""
+        if len(index) * self.longest > COLUMN_BYTES_MAX:
+            counts = np.bincount(index, minlength=len(self.lengths))
+            if int(counts @ self.lengths) > COLUMN_BYTES_MAX:
+                raise TooManySamplesError("a column would hold names of more than 2 GiB")
+        return _typed(self.array.take(pa.array(index)), target)
+
+
 def scalar_converter(t: Scalar, target: pa.DataType) -> Convert:
     """How values of a scalar type become arrays of the wanted one, with memory of their own."""
     if isinstance(t, Enum):
         known, names = _literals(t)
         return lambda values, owned: _enum_array(known, names, values.reshape(-1), target)
     if isinstance(t, Bitmask):
-        return lambda values, owned: (_bitmask_array(t, values.reshape(-1), target), None)
+        return _bitmask_converter(t, target)
     if isinstance(t, Bitset):
         return lambda values, owned: _bitset_array(t, values.reshape(-1), target)
     if t.kind is PrimitiveKind.BOOLEAN:
@@ -78,22 +98,22 @@ def _uint64_array(values: Values, target: pa.DataType) -> tuple[pa.Array, Mask |
     return _numbers(native.view("i8"), target, "i8", True), bad if bad.any() else None
 
 
-def _literals(t: Enum) -> tuple[Values, pa.Array]:
+def _literals(t: Enum) -> tuple[Values, _Names]:
     """Values in order, and the names they have; of two names for a value the first."""
     names = {value: name for name, value in reversed(t.literals)}
     known = np.array(sorted(names), np.int64)
-    return known, pa.array([names[value] for value in known.tolist()], pa.string())
+    return known, _Names([names[value] for value in known.tolist()])
 
 
 def _enum_array(
-    known: Values, names: pa.Array, values: Values, target: pa.DataType
+    known: Values, names: _Names, values: Values, target: pa.DataType
 ) -> tuple[pa.Array, Mask | None]:
     numbers = values.astype(np.int64)
     index, bad = find(known, numbers)
     if pa.types.is_integer(target):
         array = _numbers(numbers, target, _code(target), True)
     else:
-        array = _typed(names.take(pa.array(index)), target)
+        array = names.take(index, target)
     return array, bad if bad.any() else None
 
 
@@ -109,20 +129,25 @@ def find(known: Values, numbers: Values) -> tuple[Values, Mask]:
     return index, bad
 
 
-def _bitmask_array(t: Bitmask, values: Values, target: pa.DataType) -> pa.Array:
+def _bitmask_converter(t: Bitmask, target: pa.DataType) -> Convert:
     """Bits without a name are kept in an integer (of 64 of them the last is its sign) and left out of a list."""
     if pa.types.is_integer(target):
-        native = values.astype("u8").view("i8")
-        return _numbers(native, target, _code(target), True)
+        code = _code(target)
+        return lambda values, owned: (_numbers(values.astype("u8").view("i8"), target, code, True), None)
     flags = sorted(t.flags, key=lambda flag: flag[1])
-    names = pa.array([name for name, _ in flags], pa.string())
-    positions = np.array([position for _, position in flags], np.uint64)
-    is_set = (values.astype(np.uint64)[:, None] >> positions) & np.uint64(1)
-    rows, which = np.nonzero(is_set)
-    offsets = offsets_of(np.bincount(rows, minlength=len(values)).astype(np.int64))
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32))]
-    inner = _typed(names.take(pa.array(which)), target.value_type)
-    return pa.Array.from_buffers(target, len(values), buffers, children=[inner])
+    names, size = _Names([name for name, _ in flags]), number_size(t)
+    positions = np.array([position for _, position in flags], np.int64)
+
+    def convert(values: Values, owned: bool) -> tuple[pa.Array, None]:
+        octets = values.reshape(-1).astype(f"<u{size}").view(np.uint8).reshape(-1, size)
+        # a byte for each bit of the type, however wide it is
+        is_set = np.unpackbits(octets, axis=1, bitorder="little")[:, positions]
+        offsets = offsets_of(is_set.sum(axis=1, dtype=np.int64))
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32))]
+        inner = names.take(np.flatnonzero(is_set) % max(1, len(flags)), target.value_type)
+        return pa.Array.from_buffers(target, len(octets), buffers, children=[inner]), None
+
+    return convert
 
 
 def _bitset_array(t: Bitset, values: Values, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
