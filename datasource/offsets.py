@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from ..transport.errors import UsageError
 from ..transport.log.frame import Cursor
@@ -33,22 +33,28 @@ class Offset:
         return {"v": VERSION, "receivers": {EMBEDDED: place}}
 
     @classmethod
-    def from_json(cls, raw: dict[str, Json]) -> Offset:
+    def from_json(cls, raw: object) -> Offset:
         """Raises UsageError for what no version of this source has written, or a newer one has."""
-        version = raw.get("v")
+        # a checkpoint can be edited: JSON of any kind comes here
+        version = raw.get("v") if isinstance(raw, dict) else VERSION
         if version != VERSION:
             raise UsageError(
                 f"the checkpoint holds an offset of version {version!r}; this spark-rtps reads version "
                 f"{VERSION}: upgrade it, or start with a new checkpoint"
             )
         match raw:
-            case {"receivers": {"embedded": {"log": str(log), "position": int(position), **rest}}} if (
-                _is_uuid(log)
+            case {"receivers": {"embedded": {"log": str(log), "position": position, **rest}}} if _is_uuid(
+                log
             ):
                 row = rest.get("row", 0)
-                if isinstance(row, int):
+                if _is_count(position) and _is_count(row):
                     return cls(log, Cursor(position, row))
         raise UsageError(f"the checkpoint holds no offset of the rtps source: {raw!r}")
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    """Whether it is what a log counts bytes and rows with."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _is_uuid(text: str) -> bool:

@@ -70,6 +70,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "Cut a micro-batch into at least so many tasks, as far as it has frames; big ones are cut anyway.",
         _READ,
         minimum=1,
+        maximum=1 << 20,
     ),
     OptionSpec(
         "failOnDataLoss",

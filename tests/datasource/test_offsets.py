@@ -38,6 +38,14 @@ def test_newer_version():
         {"v": 1, "receivers": {"embedded": {"log": LOG, "position": "1"}}},
         {"v": 1, "receivers": {"embedded": {"log": LOG, "position": 1, "row": "2"}}},
         {"v": 1, "receivers": {"embedded": 5}},
+        {"v": 1, "receivers": {"embedded": {"log": LOG, "position": True}}},
+        {"v": 1, "receivers": {"embedded": {"log": LOG, "position": -32}}},
+        {"v": 1, "receivers": {"embedded": {"log": LOG, "position": 1 << 63}}},
+        {"v": 1, "receivers": {"embedded": {"log": LOG, "position": 32, "row": -1}}},
+        {"v": 1, "receivers": {"embedded": {"log": LOG, "position": 32, "row": 1 << 63}}},
+        [],
+        "offset",
+        None,
     ],
 )
 def test_not_ours(raw):

@@ -297,3 +297,57 @@ def test_a_reader_process_beside_an_appender_that_trims(tmp_path: Path) -> None:
             assert int(reader.stdout.readline()) == rows
         assert reader.returncode == 0
         assert refused > 0 and log.base > 0
+
+
+# --- what was damaged on disk ---------------------------------------------------------------------
+
+
+def damaged(directory: Path, at: int, value: int) -> LogView:
+    """A log whose first frame has another number in its header."""
+    Filled(directory)
+    path = segment.segment_path(directory, 0)
+    raw = bytearray(path.read_bytes())
+    raw[at : at + 4] = value.to_bytes(4, "little", signed=True)
+    path.write_bytes(raw)
+    return LogView(directory)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(0, 97), (0, PAGE + 1), (0, (1 << 31) - 1), (24, 0), (24, 1 << 20), (24, -1), (28, 1 << 20), (28, -1)],
+    ids=["short", "beyond its segment", "long", "none", "many", "most", "wide", "widest"],
+)
+def test_a_header_that_cannot_be(tmp_path: Path, at: int, value: int) -> None:
+    view = damaged(tmp_path / "log", at, value)
+    start, end = Cursor(0), Cursor(PAGE)
+    for read_it in (
+        lambda: list(view.frames(start, end)),
+        lambda: view.advance(start, max_rows=100, tail=PAGE),
+        lambda: view.split(start, end, 4),
+    ):
+        with pytest.raises(LogLostError, match="is damaged at position 0"):
+            read_it()
+
+
+@pytest.mark.parametrize("size", [8, 31])
+def test_a_segment_that_is_cut(tmp_path: Path, size: int) -> None:
+    directory = tmp_path / "log"
+    Filled(directory)
+    os.truncate(segment.segment_path(directory, 0), size)
+    with pytest.raises(LogLostError):
+        LogView(directory).advance(Cursor(0), max_rows=5, tail=size)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"max_bytes"', '"max_byte"'), ('"metadata": {}', '"metadata": []'), (f": {PAGE}", f": {PAGE + 2}")],
+)
+def test_metadata_that_was_damaged(tmp_path: Path, old: str, new: str) -> None:
+    directory = tmp_path / "log"
+    Filled(directory)
+    path = directory / segment.METADATA
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(LogLostError, match="is damaged"):
+        StreamLog.open(directory)

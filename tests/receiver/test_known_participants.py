@@ -28,7 +28,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[", "{}x", "[1]", '[["00", 1, "00"]]', '[["xx", 1, "00", "a"]]', "\udcff"]
+    "text",
+    [
+        *("", "[", "{}x", "[1]", "[" * 100_000, "\udcff", '[["00", 1, "00"]]', '[["xx", 1, "00", "a"]]'),
+        *('[["00", 1, "00", "a"]]', f'[["{"00" * 12}", 1, "", "a"]]', f'[["{"00" * 12}", 1e400, "00", "a"]]'),
+        *(f'[["{"00" * 12}", {sn}, "00", "a"]]' for sn in (-1, 0, 1 << 63, 1.5, '"1"')),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_said_and_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str

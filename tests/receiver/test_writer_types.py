@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from spark_rtps.transport import limits
+from spark_rtps.transport.errors import LogLostError
 from spark_rtps.transport.receiver import writer_types
 from spark_rtps.transport.receiver.writer_types import WriterTypes, read_writer_types
 from spark_rtps.transport.structure import Guid
@@ -56,6 +58,33 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
         assert read_writer_types(tmp_path).items() <= EXPECTED.items()
         noted(tmp_path)
         assert read_writer_types(tmp_path) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "",
+            "{",
+            "[]",
+            "{}",
+            "\udcff",
+            "[" * 100_000,
+            '{"type": "A", "idl": "struct"}',
+            '{"idl": "struct A { long x; };"}',
+        ),
+        *(
+            '{"writer": "00", "is": null}',
+            f'{{"writer": "{"00" * 16}", "is": 7}}',
+            f'{{"writer": "{"00" * 16}", "is": "a"}}',
+        ),
+    ],
+)
+def test_a_line_that_is_damaged(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "writer_types.jsonl"
+    file.write_bytes(line.encode(errors="surrogateescape") + b"\n")
+    with pytest.raises(LogLostError, match=f"{re.escape(str(file))} is damaged in line 1"):
+        read_writer_types(tmp_path)
 
 
 def test_what_is_not_told_at_first_never_is(tmp_path: Path) -> None:

@@ -484,3 +484,15 @@ def test_hostile_sizes(expression: str, message: str | None) -> None:
 def test_too_many_parameters() -> None:
     with pytest.raises(FilterError, match="it has 101 parameters, more than 100"):
         parse_filter("id = %0", ("1",) * 101, ALL)
+
+
+@pytest.mark.parametrize("index", [(1 << 31) - 1, 1 << 63, 10**30])
+def test_an_index_that_no_sequence_has(index: int) -> None:
+    with pytest.raises(FilterError, match="has at most 2147483647 elements"):
+        parse_filter(f"points[{index}].x = 1", (), LINE)
+
+
+def test_half_a_character_is_no_filter() -> None:
+    for expression, parameters in (("name = '\ud800'", ()), ("name = %0", ("'\ud800'",))):
+        with pytest.raises(FilterError, match="half a character"):
+            parse_filter(expression, parameters, LINE)

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from ..errors import LogLostError, UsageError
-from ..wire.samples import U8
-from .frame import ALIGNMENT, RUN, WALK, Cursor, Frame, align, read_run
+from ..wire.samples import SAMPLE_INDEX, U8
+from .frame import ALIGNMENT, HEADER_BYTES, RUN, WALK, Cursor, Frame, align, read_run
 from .segment import JSON, SegmentFile, list_segments, read_metadata, segment_path
 
 __all__ = ["Cursor", "Frame", "LogView"]
@@ -153,13 +153,18 @@ class LogView:
             segment = self._map(position)
             data, base, here = segment.data, segment.base, min(stop, segment.end)
             while position < here:
-                if position % ALIGNMENT:
+                room = segment.end - position
+                if position % ALIGNMENT or room < ALIGNMENT:
                     raise self._lost(position)
-                length, kind, _, found, rows_before, count, _ = unpack(data, position - base)
+                length, kind, _, found, rows_before, count, stride = unpack(data, position - base)
                 if length <= 0 or found != position:
                     raise self._lost(position)
                 step = align(length)
+                if step > room:
+                    raise self._damaged(position)
                 if kind == RUN:
+                    if not 0 < count * (stride or SAMPLE_INDEX.itemsize) <= length - HEADER_BYTES:
+                        raise self._damaged(position)
                     yield _Header(segment, position, step, rows_before, count)
                 position += step
         if position != end.position and not end.row:
@@ -219,6 +224,9 @@ class LogView:
             if file.base <= position < file.end:
                 return file
         raise self._lost(position)
+
+    def _damaged(self, position: int) -> LogLostError:
+        return LogLostError(f"the log in {self.directory} is damaged at position {position}")
 
     def _lost(self, position: int) -> LogLostError:
         read_metadata(self.directory)  # no log at all is said by its own error

@@ -140,7 +140,11 @@ def read_metadata(directory: Path) -> Metadata:
         raise lost(f"{path} is not a stream log's")
     if content.get("version") != _VERSION:
         raise lost(f"{path} is not of version {_VERSION}, the one known here")
-    return Metadata(content["max_bytes"], content["segment_bytes"], content["metadata"])
+    match content:
+        case {"max_bytes": int(max_bytes), "segment_bytes": int(segment_bytes), "metadata": dict(given)}:
+            if segment_bytes > 0 and segment_bytes % ALIGNMENT == 0:
+                return Metadata(max_bytes, segment_bytes, given)
+    raise lost(f"{path} is damaged")
 
 
 def lock(directory: Path) -> int:

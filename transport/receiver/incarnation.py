@@ -11,6 +11,8 @@ from ..log.small_file import replace_text
 _log = logging.getLogger("spark_rtps.receiver")
 
 _FILE: Final = "incarnation"
+#: Beyond it there are no sequence numbers for an incarnation's announcements.
+_MAX: Final = 1 << 32
 
 
 def next_incarnation(directory: Path) -> int:
@@ -18,6 +20,8 @@ def next_incarnation(directory: Path) -> int:
     path = directory / _FILE
     try:
         number = int(path.read_text(encoding="ascii")) + 1
+        if not 0 < number < _MAX:
+            raise ValueError(f"{number - 1} is no number of starts")
     except FileNotFoundError:
         number = 0
     except (OSError, ValueError) as error:
@@ -27,4 +31,4 @@ def next_incarnation(directory: Path) -> int:
         replace_text(path, str(number))
     except OSError as error:
         _log.warning("%s is not written: %s", path, error)
-    return max(number, 0)
+    return number

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..log.small_file import replace_text
 from ..protocol.discovery.spdp import Announcement
@@ -18,6 +18,7 @@ from ..protocol.discovery.spdp import Announcement
 _log = logging.getLogger("spark_rtps.receiver")
 
 _FILE: Final = "participants.json"
+_PREFIX_BYTES: Final = 12
 
 
 def write_known_participants(directory: Path, announcements: Iterable[Announcement]) -> None:
@@ -35,12 +36,19 @@ def read_known_participants(directory: Path) -> list[Announcement]:
     path = directory / _FILE
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-        return [
-            Announcement(bytes.fromhex(prefix), int(sn), bytes.fromhex(payload), str(source_ip))
-            for prefix, sn, payload, source_ip in entries
-        ]
+        return [_announcement(*entry) for entry in entries]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         _log.warning("%s is ignored: %s", path, error)
         return []
+
+
+def _announcement(prefix: str, sn: Any, payload: str, source_ip: str) -> Announcement:
+    """Raises ValueError or TypeError for what no participant announces."""
+    found = Announcement(bytes.fromhex(prefix), sn, bytes.fromhex(payload), str(source_ip))
+    if len(found.prefix) != _PREFIX_BYTES or not found.payload:
+        raise ValueError(f"{prefix!r} is no GUID prefix, or has announced nothing")
+    if not isinstance(sn, int) or not 0 < sn < 1 << 63:
+        raise ValueError(f"{sn!r} is no sequence number")
+    return found

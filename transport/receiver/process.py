@@ -17,7 +17,7 @@ from ..log.log_view import Cursor
 from .config import ReceiverConfig
 from .host import COUNTERS_FILE, ERROR_FILE
 
-#: Long enough for a machine that is busy: what a child that failed leaves is the end of its pipe, which is seen at once.
+#: Long enough for a busy machine: of a child that fails the end of its pipe tells, at once.
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
 

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from ..errors import TypeDefinitionError
 from ..limits import TYPED_WRITERS_MAX, WRITER_TYPES_MAX
+from ..log.segment import lost
 from ..structure import Guid
 from ..types.idl.printer import print_idl
 from ..types.model import Struct
@@ -23,6 +24,7 @@ from ..types.model import Struct
 _log = logging.getLogger("spark_rtps.receiver")
 
 _FILE: Final = "writer_types.jsonl"
+_GUID_BYTES: Final = 16
 
 #: Distinct types, and which of them is each writer's.
 _Contents: TypeAlias = tuple[list[Struct], dict[Guid, Struct | None]]
@@ -87,7 +89,7 @@ def _parse(idl: str, name: str) -> Struct:
 
 
 def read_writer_types(directory: Path) -> dict[Guid, Struct | None]:
-    """The types of a log's writers; None: it told none."""
+    """The types of a log's writers; None: it told none. Raises LogLostError for a damaged file."""
     return _contents(directory)[1]
 
 
@@ -107,11 +109,21 @@ def _read(path: Path, inode: int, size: int) -> _Contents:
         lines = file.read(size).split(b"\n")
     types: list[Struct] = []
     found: dict[Guid, Struct | None] = {}
-    for line in lines[:-1]:  # the last one is empty, or not complete
-        entry = json.loads(line)
-        if "idl" in entry:
-            types.append(_parse(entry["idl"], entry["type"]))
-        else:
-            number = entry["is"]
-            found[Guid.from_bytes(bytes.fromhex(entry["writer"]))] = None if number is None else types[number]
+    for number, line in enumerate(lines[:-1], 1):  # the last one is empty, or not complete
+        try:
+            entry = json.loads(line)
+            if "idl" in entry:
+                types.append(_parse(entry["idl"], entry["type"]))
+            else:
+                place = entry["is"]
+                found[_guid(entry["writer"])] = None if place is None else types[place]
+        except (ValueError, LookupError, TypeError, RecursionError, TypeDefinitionError) as error:
+            raise lost(f"{path} is damaged in line {number} ({error!r})") from None
     return types, found
+
+
+def _guid(text: str) -> Guid:
+    raw = bytes.fromhex(text)
+    if len(raw) != _GUID_BYTES:
+        raise ValueError(f"{text!r} is no GUID")
+    return Guid.from_bytes(raw)

@@ -32,6 +32,7 @@ from .model import (
 )
 from .ros_names import dds_type_name, ros_type_name
 from .ros_values import check_value, default_note
+from .type_size import TOO_LARGE, TypeSizes
 
 if TYPE_CHECKING:
     from rosbags.typesys.store import Typestore
@@ -215,6 +216,7 @@ class _Reader:
         self.definitions = definitions
         #: None while it is being read.
         self.structs: dict[str, Struct | None] = {}
+        self.sizes = TypeSizes()
 
     def struct(self, name: str, where: str) -> Struct:
         """The message called ``name``, which is asked for at ``where``."""
@@ -227,6 +229,8 @@ class _Reader:
         text = self.definitions(name)
         if text is not None:
             struct = Struct(dds_type_name(name), self.members(text, name))
+            if self.sizes.is_too_large(struct):
+                raise TypeDefinitionError(f"{name} is too large a type: {TOO_LARGE}")
         else:
             try:
                 struct = _stored(name, "jazzy")

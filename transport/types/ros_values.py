@@ -11,10 +11,11 @@ from .model import INTEGER_RANGES, Array, Primitive, PrimitiveKind, Sequence, St
 Value = int | float | str | bool
 
 _WORDS: Final = {"true": True, "1": True, "false": False, "0": False}
-_QUOTED: Final = r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-#: A value that begins with a quote or a bracket, up to a comment; # may be inside of quotes.
-_DELIMITED: Final = re.compile(rf"(?:{_QUOTED}|[^#])*?(?=#|$)")
-_ELEMENT: Final = re.compile(rf"""\s*({_QUOTED}|(?!['"])[^,]*?)\s*(,|$)""")
+_QUOTED: Final = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
+#: A value that begins with a quote or a bracket, up to a comment; # may be inside of quotes. What a quote without its
+#: end begins is no text, and is not looked through again.
+_DELIMITED: Final = re.compile(rf"""(?:[^#'"]++|{_QUOTED}|['"][^#]*+)*+""")
+_ELEMENT: Final = re.compile(rf"""\s*+({_QUOTED}\s*+|(?!['"])[^,]*+)(,|$)""")
 
 
 def default_note(t: Type, text: str, where: str) -> Value | None:
@@ -50,7 +51,7 @@ def _check_values(t: Sequence | Array, text: str, where: str) -> None:
         found = _ELEMENT.match(inner, at)
         if found is None:
             raise TypeDefinitionError(f"{where}: default {text} is no list of values")
-        values.append(_value(t.element, found[1], where))
+        values.append(_value(t.element, found[1].rstrip(), where))
         at = found.end()
     most = t.length if isinstance(t, Array) else t.bound or len(values)
     if len(values) > most or (isinstance(t, Array) and len(values) != most):

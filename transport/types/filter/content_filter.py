@@ -71,6 +71,10 @@ def parse_filter(expression: str, parameters: tuple[str, ...], struct: Struct) -
         raise FilterError(f"filter: it has {len(parameters)} parameters, more than {FILTER_PARAMETERS_MAX}")
     if not expression.strip():
         raise FilterError("filter: it is empty; leave it out to have all samples")
+    try:
+        "".join((expression, *parameters)).encode()
+    except UnicodeEncodeError:
+        raise FilterError("filter: it is no Unicode: it has half a character") from None
     reading = _Reading(parameters, struct)
     try:
         predicate = reading.predicate(_parsed(expression), 0)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...errors import FilterError, UsageError
 from ..arrow import time_type
 from ..model import (
+    LENGTH_MAX,
     Array,
     Bitmask,
     Bitset,
@@ -147,8 +148,9 @@ def _indexed(t: Type, index: int, before: str) -> Type:
             raise FilterError(f"{before!r} has {t.dimensions[0]} elements: no [{index}]")
         return Array(t.element, t.dimensions[1:]) if len(t.dimensions) > 1 else t.element
     if isinstance(t, Sequence):
-        if 0 < t.bound <= index:
-            raise FilterError(f"{before!r} has at most {t.bound} elements: no [{index}]")
+        most = t.bound or LENGTH_MAX
+        if index >= most:
+            raise FilterError(f"{before!r} has at most {most} elements: no [{index}]")
         return t.element
     raise FilterError(f"{before!r} is no sequence or array: it has no [{index}]")
 

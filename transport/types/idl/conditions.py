@@ -24,14 +24,15 @@ def holds(at: Word, words: list[Word], defined: Container[str]) -> bool:
     condition = _Condition(at, [str(each) for each in words], defined)
     value = condition.binary(0)
     if condition.words:
-        raise condition.error(condition.words[0])
+        raise condition.error(condition.words[-1])
     return bool(value)
 
 
 class _Condition:
     def __init__(self, at: Word, words: list[str], defined: Container[str]) -> None:
         self.at = at
-        self.words = words
+        #: Those to come, the next one last.
+        self.words = words[::-1]
         self.defined = defined
 
     def error(self, found: str) -> IdlError:
@@ -40,14 +41,14 @@ class _Condition:
     def next(self) -> str:
         if not self.words:
             raise self.error("end")
-        return self.words.pop(0)
+        return self.words.pop()
 
     def binary(self, level: int) -> int:
         if level == len(_LEVELS):
             return self.unary()
         value = self.binary(level + 1)
-        while self.words and self.words[0] in _LEVELS[level]:
-            calculate = _LEVELS[level][self.words.pop(0)]
+        while self.words and self.words[-1] in _LEVELS[level]:
+            calculate = _LEVELS[level][self.words.pop()]
             value = calculate(value, self.binary(level + 1))
         return value
 
@@ -62,7 +63,7 @@ class _Condition:
             self.close()
             return value
         if found == "defined":
-            in_parentheses = bool(self.words) and self.words[0] == "("
+            in_parentheses = bool(self.words) and self.words[-1] == "("
             if in_parentheses:
                 self.next()
             name = self.next()

@@ -33,6 +33,8 @@ _BINARY: Final[dict[str, Callable[[Any, Any], int | float]]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
+#: Digits that a message shows of a number.
+_SHOWN: Final = 40
 _ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|(.))", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "v": "\v", "b": "\b", "r": "\r", "f": "\f", "a": "\a"}
 
@@ -93,14 +95,26 @@ def literal(tokens: list[Token]) -> Constant:
     if at.type == "INTEGER":
         octal = len(text) > 1 and text[0] == "0" and text.isdigit()
         try:
-            return int(text, 8 if octal else 0)
+            number = int(text, 8 if octal else 0)
         except ValueError:
-            raise IdlError(at, f"{text} is no number: one that starts with 0 is octal") from None
+            raise IdlError(at, f"{text[:_SHOWN]} is no number: one that starts with 0 is octal") from None
+        if number.bit_length() > 64:
+            raise IdlError(at, f"{text[:_SHOWN]} has more than 64 bits")
+        return number
     if at.type == "REAL":
         return float(text.rstrip("fFdDlL"))
     if at.type in ("TRUE", "FALSE"):
         return at.type == "TRUE"
-    return "".join(_unescape(str(part).removeprefix("L")[1:-1]) for part in tokens)
+    value = "".join(_unescape(str(part).removeprefix("L")[1:-1]) for part in tokens)
+    return value if at.type == "CHARACTER" else _joined(value, at)
+
+
+def _joined(text: str, at: Token) -> str:
+    """A text with the two halves of each character beyond 16 bits as that character."""
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise IdlError(at, "a text has half a character: a surrogate comes with its other half") from None
 
 
 def _unescape(text: str) -> str:

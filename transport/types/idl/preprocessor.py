@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...errors import TypeDefinitionError
-from ...limits import IDL_WORDS_MAX
+from ...limits import IDL_EXPANSION_MAX, IDL_WORDS_MAX
 from .conditions import holds
 from .tokens import END, IdlError, Word, directive_of, word, words_at, words_of
 
@@ -51,9 +51,9 @@ class _Preprocessor:
         self.open: list[str] = []
         self.read: set[str] = set()
         self.count = 0
+        self.expansion = 0
 
     def counted(self, at: Word) -> Word:
-        # macros that double each other make any number of words
         self.count += 1
         if self.count > IDL_WORDS_MAX:
             raise IdlError(at, f"more than {IDL_WORDS_MAX} words")
@@ -130,6 +130,10 @@ class _Preprocessor:
         text = self.macros[at]
         if text is None:
             raise IdlError(at, f"the macro {at} has parameters, which is not supported: write out its text")
+        # macros that double each other stand for any text, or for none after any time
+        self.expansion += 1 + len(text)
+        if self.expansion > IDL_EXPANSION_MAX:
+            raise IdlError(at, f"macros that stand for more than {IDL_EXPANSION_MAX} characters")
         hidden |= {str(at)}
         for each in words_at(at, text):
             if each.type == "NAME" and each in self.macros and each not in hidden:

@@ -28,6 +28,7 @@ from ..model import (
     is_map_key,
     resolve,
 )
+from ..type_size import TOO_LARGE, TypeSizes
 from .annotations import Annotations
 from .expressions import Constant, EnumLiteral, constant_of, evaluate, spoken
 from .scopes import Meaning, Names, Scope
@@ -76,6 +77,7 @@ class Reader:
         self.names = Names(self.define_later, self.note)
         self.types: dict[str, Type] = {}
         self._notes = notes
+        self._sizes = TypeSizes()
         self._noted: set[str] = set()
 
     def define_later(self, _name: str, _declared: bool) -> bool:
@@ -88,6 +90,8 @@ class Reader:
             self._notes.append(f"{place_of(at)}: {text}")
 
     def define(self, scope: Scope, at: Token, t: Type) -> None:
+        if self._sizes.is_too_large(t):
+            raise IdlError(at, f"{identifier(at)} is too large a type: {TOO_LARGE}")
         if at.lower() in keywords():
             self.note(at, f"{at} is a keyword but for its case, which IDL refuses: write _{at}")
         self.types[self.names.declare(scope, at, t)] = t
@@ -162,8 +166,9 @@ class Reader:
         def lookup(scoped: Node) -> Constant:
             if isinstance(t, Enum) and len(scoped.children) == 1:
                 name = identifier(token(scoped.children[0]))
-                if name in dict(t.literals):
-                    return EnumLiteral(dict(t.literals)[name], name, t.name)
+                code = dict(t.literals).get(name)
+                if code is not None:
+                    return EnumLiteral(code, name, t.name)
             found: Meaning = self.names.find(scoped, scope)
             if isinstance(found, int | float | str):
                 return found

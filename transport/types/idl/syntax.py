@@ -89,10 +89,8 @@ def _without_annotation_definitions(words: Iterator[Word]) -> Iterator[Word]:
 
 
 def _bad(at: Word) -> str:
-    if at == "/*":
-        return "this comment has no end: write */"
     if at.type == "BAD":
-        return f"this text has no end: write {at} in the same line"
+        return f"this text has no end: write {at[0]} in the same line"
     return f"unexpected character {str(at)!r}"
 
 

@@ -11,19 +11,22 @@ from lark import Token
 
 from ...errors import TypeDefinitionError
 
+#: Quantifiers are possessive where a text may be long: it is read once, and nothing is kept to go back to.
 _WORDS: Final = re.compile(
     r"""
       (?P<NEWLINE>\n)
     | (?P<SPACE>[^\S\n]+)
     | (?P<CHARACTER>L?'(?:\\.[0-9A-Fa-f]*|[^'\\\n])')
-    | (?P<TEXT>L?"(?:\\.|[^"\\\n])*")
+    | (?P<TEXT>L?"(?:[^"\\\n]++|\\.)*+")
     | (?P<NAME>[A-Za-z_][A-Za-z0-9_]*)
-    | (?P<COMMENT>//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)
-    | (?P<BAD>/\*|['"])
+    | (?P<COMMENT>//[^\n]*|/\*.*?\*/)
+    | (?P<BAD>/\*|['"][^\n]*)
     | (?P<ANNOTATION>@\s*[A-Za-z_]\w*(?:::\w+)*)
     | (?P<REAL>(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdDlL]?|\d+[eE][+-]?\d+[fFdDlL]?)
     | (?P<INTEGER>0[xX][0-9A-Fa-f]+|\d+)
-    | (?P<DIRECTIVE>\#(?:/\*(?:[^*]|\*(?!/))*\*/|\\\r?\n|[^\n])*)
+    | (?P<DIRECTIVE>\#(?:
+          [^\n"/\\]++ | "(?:\\\r?\n|\\.|[^"\\\n])*+"? | //(?:\\\r?\n|[^\n])*+ | /\*.*?\*/ | \\\r?\n | (?!/\*)[^\n]
+      )*+)
     | (?P<SIGN>::|<<|&&|\|\||[=!<>]=|.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -31,7 +34,7 @@ _WORDS: Final = re.compile(
 #: The kind of the word that ends a text, as lark has it.
 END: Final = "$END"
 _NAME_CHARACTERS: Final = string.ascii_letters + string.digits + "_"
-_COMMENTS: Final = re.compile(r'("(?:\\.|[^"\\])*")|\\\r?\n|/\*.*?\*/|//[^\n]*', re.DOTALL)
+_COMMENTS: Final = re.compile(r'("(?:\\.|[^"\\])*+"?)|\\\r?\n|/\*.*?\*/|//(?:\\\r?\n|[^\n])*+', re.DOTALL)
 
 
 class Word(Token):
@@ -63,7 +66,8 @@ def place_of(at: Token) -> str:
 
 def words_of(text: str, file: str) -> Iterator[Word]:
     """The words of a text: those of the grammar, and DIRECTIVE, COMMENT (one that begins ``//@``), SIGN (of several
-    kinds, for the grammar to know), BAD (what is never closed) and an END.
+    kinds, for the grammar to know), BAD (a quote that is never closed, and the rest of its line) and an END.
+    Raises IdlError for a comment that is never closed.
     """
     line, line_start = 1, 0
     first = True
@@ -77,6 +81,8 @@ def words_of(text: str, file: str) -> Iterator[Word]:
         found = match.group()
         if kind != "COMMENT" or found.startswith("//@"):
             at = word(kind, found, file, line, match.start() - line_start + 1)
+            if found == "/*":  # nothing after it is a word
+                raise IdlError(at, "this comment has no end: write */")
             if kind == "DIRECTIVE" and not first:
                 raise IdlError(at, "# is only known at the beginning of a line")
             yield at

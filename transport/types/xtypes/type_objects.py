@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...errors import TypeDefinitionError
+from ...limits import TYPE_OBJECT_BYTES_MAX
 from ..model import (
     Alias,
     Array,
@@ -107,7 +108,8 @@ class TypeObjects:
 def type_objects_of(struct: Struct) -> TypeObjects:
     """The type objects of a struct and of all it is made of.
 
-    Raises TypeDefinitionError for what XTypes cannot say: names beyond 256 bytes, labels beyond 32 bits.
+    Raises TypeDefinitionError for what XTypes cannot say: names beyond 256 bytes, labels beyond 32 bits, more members
+    than fit into a TypeObject.
     """
     minimal, complete = _Builder(EK_MINIMAL), _Builder(EK_COMPLETE)
     information = TypeInformation(minimal.dependencies(struct), complete.dependencies(struct))
@@ -177,6 +179,10 @@ class _Builder:
             kind, description = self.description(t)
             inner = x.CompleteTypeObject if self.is_complete else x.MinimalTypeObject
             raw = encode(x.TypeObject, x.TypeObject(self.form, inner(kind, description)))
+            if len(raw) > TYPE_OBJECT_BYTES_MAX:
+                raise TypeDefinitionError(
+                    f"{t.name} has a TypeObject of {len(raw)} bytes, which nobody reads"
+                )
             key = identifier_of(raw)
             self.objects[key] = raw
             self.known[t] = identifier = TypeIdentifier(key[0], key[1:])
