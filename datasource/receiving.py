@@ -17,10 +17,10 @@ from ..transport.errors import LogLostError, OptionError, RtpsError
 from ..transport.log.frame import Cursor
 from ..transport.log.segment import LOCK
 from ..transport.log.stream_log import StreamLog
-from ..transport.qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
+from ..transport.qos import Qos
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
-from ..transport.structure import INFINITE, NANOSECONDS
+from ..transport.structure import NANOSECONDS
 from ..transport.types.idl.printer import print_idl
 from .options import Payload, Settings, default_log_dir
 from .participants import node_config
@@ -50,18 +50,9 @@ class Receiver(Protocol):
 StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
 
 
-def _tells_instances(qos: Qos, plan: TopicPlan) -> bool:
-    """Whether a policy makes the receiver tell instances apart."""
-    looks = (
-        qos.ownership is OwnershipKind.EXCLUSIVE
-        or qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
-        or qos.time_based_filter > 0
-        or qos.deadline < INFINITE
-        or qos.history is HistoryKind.KEEP_LAST
-        or qos.max_instances != LENGTH_UNLIMITED
-        or qos.max_samples_per_instance != LENGTH_UNLIMITED
-    )
-    return plan.struct is not None and plan.keyed and looks
+def _keyed(qos: Qos, plan: TopicPlan) -> bool | None:
+    """None: as the first writer has it. Who tells instances apart needs to know by what."""
+    return plan.keyed if plan.named or plan.keyed or qos.tells_instances else None
 
 
 class Receiving:
@@ -84,14 +75,14 @@ class Receiving:
         self._config = ReceiverConfig(
             log_directory=str(self.directory),
             topic=plan.topic,
-            type_name=plan.type_name,
-            keyed=plan.keyed,
+            type_name=plan.type_name if plan.named else None,
+            keyed=_keyed(settings.qos, plan),
             qos=settings.qos,
             policy=settings.reader_policy,
             type=None if plan.struct is None else (print_idl(plan.struct), plan.struct.name),
             announces_type=plan.announced and plan.struct is not None,
             records_writer_types=plan.payload is Payload.CDR and not plan.announced,
-            tells_instances=_tells_instances(settings.qos, plan),
+            tells_instances=plan.struct is not None and plan.keyed and settings.qos.tells_instances,
             filter=None if plan.filter is None else (plan.filter.expression, plan.filter.parameters),
             accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
             node=node_config(settings),

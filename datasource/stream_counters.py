@@ -125,7 +125,8 @@ class Stream:
     kind: Kind
     path: Path
     topic: str
-    type: str
+    #: Of a source that takes its first writer's name for the type: None until there is one.
+    type: str | None
     domain: int | None
     #: Of its participant, as ``spark-rtps ls`` shows it.
     guid_prefix: str
@@ -290,12 +291,12 @@ def _source(directory: Path, now: int) -> Stream | None:
         counters = Counters.open(directory / COUNTERS_FILE).snapshot()
         counters |= read_decoding_report(directory).counters()
         metadata = LogView(directory).metadata
-        about = [str(metadata[name]) for name in ("topic", "type", "guid_prefix")]
+        topic, prefix = (str(metadata[name]) for name in ("topic", "guid_prefix"))
+        type_name = None if metadata["type"] is None else str(metadata["type"])
     except (RtpsError, OSError, ValueError, LookupError, TypeError):
         return None
     pid = counters.get("receiver.pid", 0)
     state = _receiver_state(pid, counters.get("receiver.heartbeat_ns", 0), now)
-    topic, type_name, prefix = about
     domain = counters.get("receiver.domain")
     return Stream(Kind.SOURCE, directory, topic, type_name, domain, prefix, pid, state, counters)
 

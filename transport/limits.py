@@ -53,6 +53,8 @@ FRAGMENTED_SAMPLES_MAX: Final = 64
 #: What one asynchronous writer may have waiting for tokens: bytes, each datagram counted with its overhead.
 FLOW_CONTROLLER_BYTES_MAX: Final = 4 << 20
 
+#: Reasons of mismatches that one process says, each once.
+MISMATCHES_SAID_MAX: Final = 256
 #: Events nobody has fetched yet.
 EVENTS_MAX: Final = 65_536
 #: Instances a reader or writer keeps track of, where a policy needs to know them.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import fnmatch
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from .structure import INFINITE
@@ -124,6 +124,26 @@ class Qos:
     def is_transient_local(self) -> bool:
         """Whether history is kept for late joiners (we keep it in the writer, whatever is stronger)."""
         return self.durability >= DurabilityKind.TRANSIENT_LOCAL
+
+    @property
+    def tells_instances(self) -> bool:
+        """Whether a policy makes a reader tell instances apart."""
+        return (
+            self.ownership is OwnershipKind.EXCLUSIVE
+            or self.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
+            or self.time_based_filter > 0
+            or self.deadline < INFINITE
+            or self.history is HistoryKind.KEEP_LAST
+            or self.max_instances != LENGTH_UNLIMITED
+            or self.max_samples_per_instance != LENGTH_UNLIMITED
+        )
+
+
+def requested_by_reader(qos: Qos) -> Qos:
+    """What a reader of ours with this QoS requests: without a word on DATA_REPRESENTATION, either."""
+    if qos.data_representation:
+        return qos
+    return replace(qos, data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2))
 
 
 def incompatibilities(offered: Qos, requested: Qos) -> list[str]:

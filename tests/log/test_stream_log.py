@@ -70,6 +70,23 @@ def test_metadata_is_kept(tmp_path: Path) -> None:
     assert LogView(tmp_path / "log").metadata == {"topic": "T"}
 
 
+def test_metadata_is_amended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(uniform(W1, 1, 2), reception=0)
+        log.amend(type="X")
+        assert log.metadata == LogView(log.directory).metadata == {"topic": "T", "type": "X"}
+        end = log.position
+    with StreamLog.open(tmp_path / "log") as log:
+        assert (log.metadata, log.position) == ({"topic": "T", "type": "X"}, end)
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+        monkeypatch.setattr("spark_rtps.transport.log.segment.replace_text", refuse)
+        with pytest.raises(LogFullError, match="write the metadata of the stream log"):
+            log.amend(type="Y")
+
+
 def test_segments_are_named_by_base_and_end_in_a_pad(log: StreamLog) -> None:
     sn = 1
     while log.position <= 2 * PAGE:

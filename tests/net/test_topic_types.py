@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 from spark_rtps.transport.errors import UnknownTypeError
 from spark_rtps.transport.net import topic_types
-from spark_rtps.transport.net.topic_types import await_type
+from spark_rtps.transport.net.topic_types import await_type, first_writer
 from spark_rtps.transport.protocol.participant import RemoteEndpoint
-from spark_rtps.transport.qos import Qos
+from spark_rtps.transport.qos import DataRepresentation, Qos, ReliabilityKind
 from spark_rtps.transport.structure import KIND_WRITER_NO_KEY, Guid
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
 
@@ -67,6 +68,27 @@ def test_endpoints_are_listed_when_something_changed(node: Any) -> None:
 
     assert await_type(node, "t", timeout=60, stopping=stopping).struct == STRUCT
     assert (looks, participant.listed) == (6, 3)
+
+
+def test_the_first_writer_is_one_that_can_be_matched_if_there_is_any(node: Any) -> None:
+    def endpoint(number: int, kind: str, topic: str, type_name: str, qos: Qos) -> RemoteEndpoint:
+        guid = Guid(b"w" * 12, bytes((0, 0, number, KIND_WRITER_NO_KEY)))
+        return RemoteEndpoint(guid, kind, topic, type_name, qos, "", b"")
+
+    best_effort, reliable = Qos(), Qos(reliability=ReliabilityKind.RELIABLE)
+    xcdr2 = replace(reliable, data_representation=(DataRepresentation.XCDR2,))
+    node.participant.endpoints += [
+        endpoint(1, "reader", "t", "A", reliable),
+        endpoint(2, "writer", "u", "B", reliable),
+    ]
+    assert first_writer(node, "t", reliable) is None
+    for number, (type_name, qos, first) in enumerate(
+        [("C", best_effort, "C"), ("D", best_effort, "C"), ("E", xcdr2, "E"), ("F", reliable, "E")], start=3
+    ):
+        node.participant.endpoints.append(endpoint(number, "writer", "t", type_name, qos))
+        found = first_writer(node, "t", reliable)
+        assert found is not None
+        assert found.type_name == first
 
 
 def test_nothing_to_wait_for(node: Any) -> None:

@@ -18,7 +18,7 @@ from ..protocol.policies import ReaderPolicy
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.spying import SpyParticipant
 from ..qos import OwnershipKind, Qos, partitions_match
-from ..structure import INFINITE, KIND_READER_NO_KEY, KIND_READER_WITH_KEY, Guid
+from ..structure import INFINITE, KIND_READER_NO_KEY, KIND_READER_WITH_KEY, NANOSECONDS, Guid, is_keyed
 from ..types.idl.parser import parse_struct
 from ..types.model import Struct
 from ..wire.samples import U8
@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 #: How often it looks for logs.
 _LOOK_NS: Final = 100_000_000
+_LOOK_SECONDS: Final = _LOOK_NS / NANOSECONDS
 #: How long it sleeps when there is nothing to read: nobody wakes it.
 _SLEEP_MIN: Final = 0.0005
 _SLEEP_MAX: Final = 0.01
@@ -75,8 +76,23 @@ class SpyNode:
         self.participant = SpyParticipant(guid, topic, qos, policy=policy, resume=resume)
         return self.participant.reader
 
+    def first_writer(self, topic: str, qos: Qos) -> tuple[str, bool] | None:
+        """What a writer that a reader with this QoS can look at calls the topic's type, and whether it has a key."""
+        for published in self._listing() or ():
+            about = published.about
+            writer, type_name = _guid(about.get("guid")), about.get("type")
+            if writer is None or not isinstance(type_name, str):
+                continue
+            is_there = (about.get("domain"), about.get("topic")) == (self.domain, topic)
+            if is_there and partitions_match(_qos(about).partition, qos.partition):
+                return type_name, is_keyed(writer.entity)
+        return None
+
     def cycle(self, timeout: float) -> None:
         """One duty cycle: look for writers, read what is there; sleep if there is nothing."""
+        if not self._topic:  # there is no reader yet
+            time.sleep(min(timeout, _LOOK_SECONDS))
+            return
         now = time.monotonic_ns()
         if now >= self._look_at:
             self._look_at = now + _LOOK_NS
@@ -95,7 +111,7 @@ class SpyNode:
 
     def events(self) -> list[Event]:
         found: list[Event] = []
-        while (event := self.participant.next_event()) is not None:
+        while self._topic and (event := self.participant.next_event()) is not None:
             found.append(event)
         return found
 
@@ -118,16 +134,22 @@ class SpyNode:
         for gone in self._joined.difference(self._logs.writers):
             self._joined.discard(gone)
             self.participant.leave(gone)
-        try:
-            listing = self._publications.listing()
-        except LogError as error:
-            _log.warning("%s: there is nothing to spy on", error)
+        listing = self._listing()
+        if listing is None:
             return
         self._passed.intersection_update(each.path.name for each in listing)
         for published in listing:
             if published.path.name not in self._passed:
                 self._passed.add(published.path.name)
                 self._join(published, now)
+
+    def _listing(self) -> list[Published] | None:
+        """None: what there is cannot be known now."""
+        try:
+            return self._publications.listing()
+        except LogError as error:
+            _log.warning("%s: there is nothing to spy on", error)
+            return None
 
     def _join(self, published: Published, now: int) -> None:
         about = published.about

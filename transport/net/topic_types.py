@@ -10,7 +10,7 @@ from typing import Final
 
 from ..errors import UnknownTypeError
 from ..protocol.participant import RemoteEndpoint
-from ..qos import TypeConsistency
+from ..qos import Qos, TypeConsistency, incompatibilities, requested_by_reader
 from ..structure import is_keyed
 from ..types.model import Struct
 from ..types.xtypes.assignability import incompatibilities_of_types
@@ -50,6 +50,15 @@ def types_of(node: Node, topic: str) -> list[ToldType]:
         endpoints = [e for e in participant.remote_endpoints if e.topic == topic]
         endpoints.sort(key=lambda e: (e.kind != "writer", e.guid))
         return [ToldType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints]
+
+
+def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
+    """The writer that was found first, of those that a reader with this QoS can match if there are any."""
+    with node.lock:
+        endpoints = node.participant.remote_endpoints
+    requested = requested_by_reader(qos)
+    writers = [each for each in endpoints if each.kind == "writer" and each.topic == topic]
+    return min(writers, key=lambda each: bool(incompatibilities(each.qos, requested)), default=None)
 
 
 def await_type(

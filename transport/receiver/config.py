@@ -41,8 +41,9 @@ class ReceiverConfig:
 
     log_directory: str
     topic: str
-    type_name: str
-    keyed: bool
+    #: What the topic's type is called, and whether it has a key; None: as the first writer of the topic has it.
+    type_name: str | None
+    keyed: bool | None
     qos: Qos = field(default_factory=Qos)
     policy: ReaderPolicy = field(default_factory=ReaderPolicy)
     #: IDL of the topic's struct and its name, where it is known.

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import LogError, LogFullError, OptionError, RtpsError, UsageError
-from ..limits import WRITERS_SHOWN_MAX
+from ..limits import MISMATCHES_SAID_MAX, WRITERS_SHOWN_MAX
 from ..log.counters import Counters
 from ..log.error_log import ERROR_LOG, log_errors
 from ..log.loss_report import LOSS_REPORT, LossReport
@@ -31,6 +31,8 @@ from ..log.stream_log import StreamLog
 from ..net.congestion_controls import load_congestion_control
 from ..net.node import Node, new_guid_prefix
 from ..net.spy_node import SpyNode
+from ..net.topic_types import first_writer
+from ..protocol.discovery.mismatch_fixes import READER_FIXES, explained
 from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.events import (
     IncompatibleQos,
@@ -40,10 +42,11 @@ from ..protocol.events import (
     ParticipantLost,
     Unmatched,
 )
+from ..protocol.reading.reader import StatefulReader
 from ..protocol.reading.reader_cache import ReaderCache
 from ..protocol.reading.received_stream import NO_POSITIONS
 from ..protocol.statuses import ReaderStatuses
-from ..structure import INFINITE
+from ..structure import INFINITE, is_keyed
 from ..types.model import Struct
 from ..wire.samples import Run
 from .config import ReceiverConfig
@@ -59,23 +62,6 @@ _log = logging.getLogger("spark_rtps.receiver")
 READER_ENTITY_KEY: Final = 1
 COUNTERS_FILE: Final = "counters"
 ERROR_FILE: Final = "error"
-#: Reasons of mismatches written to the log, each once; peers can make up any number of them.
-_MISMATCHES_SAID_MAX: Final = 256
-#: How each kind of mismatch is mended on this side.
-_FIXES: Final = {
-    "TYPE": "set the option type (or type.name) to the writer's",
-    "KEY": "name the key columns in the option key (keyed=true for payload=binary), or use an IDL with @key",
-    "RELIABILITY": "set reliability=best_effort",
-    "DURABILITY": "set durability=volatile (startingOffsets=latest)",
-    "PARTITION": "set the option partition",
-    "PRESENTATION": "set presentation.access_scope, .coherent_access and .ordered_access to what the writer offers",
-    "DEADLINE": "set deadline=infinite",
-    "LATENCY_BUDGET": "set latency_budget=infinite",
-    "LIVELINESS": "set liveliness=automatic, or to what the writer offers",
-    "LIVELINESS lease_duration": "set liveliness.lease_duration=infinite",
-    "OWNERSHIP": "set ownership to the writer's",
-    "DESTINATION_ORDER": "set destination_order=by_reception_timestamp",
-}
 #: A topic without a writer for so long is worth a word; less than a batch read listens by default.
 _NOBODY_NS: Final = 4_000_000_000
 _IDLE_SECONDS: Final = 0.1
@@ -88,7 +74,11 @@ _SAMPLE_PART: Final = 4
 
 
 class Host:
-    """One subscription, from sockets to log; :meth:`run` returns when told to stop."""
+    """One subscription, from sockets to log; :meth:`run` returns when told to stop.
+
+    A reader is matched by the name of its type. Where nobody said that name, there is a reader from when the topic's
+    first writer is found, whose name for the type it takes; the log keeps it for a successor.
+    """
 
     def __init__(self, config: ReceiverConfig) -> None:
         self.config = config
@@ -101,6 +91,10 @@ class Host:
         #: Of what is consumed only once Spark has committed it; None: it is when it is in the log.
         self._consumption = Consumption() if config.consumption == "committed" else None
         self._writer_types: WriterTypes | None = None
+        #: There is a reader, and what belongs to it.
+        self._is_subscribed = False
+        self._changes_seen = -1
+        self._statuses = ReaderStatuses()  # the participant has no other reader
         self._streams_shown = 0
         self._said_disk_full = False
         self._housekeeping_at = 0
@@ -110,8 +104,8 @@ class Host:
         self._nobody_at = 0
 
     def open(self) -> None:
-        """Open log, sockets and reader; raises LogError, TransportError or OptionError."""
-        congestion_control = load_congestion_control(self.config.policy.congestion_control.kind)
+        """Open log, sockets and, if its type has a name, the reader; raises LogError, TransportError or OptionError."""
+        self._congestion_control = load_congestion_control(self.config.policy.congestion_control.kind)
         self.log = self._open_log()
         (self.directory / ERROR_FILE).unlink(missing_ok=True)
         prefix = bytes.fromhex(str(self.log.metadata["guid_prefix"]))
@@ -123,32 +117,6 @@ class Host:
             self.node = Node(replace(self.config.node, guid_prefix=prefix, incarnation=incarnation)).open()
             known = read_known_participants(self.directory)
             self.node.participant.recall(known, now=time.monotonic_ns())
-        struct = self._struct()
-        self.reader = self.node.create_reader(
-            self.config.topic,
-            self.config.type_name,
-            self.config.qos,
-            keyed=self.config.keyed,
-            entity_key=READER_ENTITY_KEY,
-            resume=dict(self.log.writers),
-            policy=self.config.policy,
-            type=struct if self.config.announces_type else None,
-            awaits_types=self.config.records_writer_types,
-            content_filter=self._content_filter(),
-        )
-        self.reader.congestion_control = congestion_control
-        self.reader.consumption_held = self._consumption is not None
-        self.cache = ReaderCache(
-            self.config.qos,
-            keys=InstanceKeys(struct if self.config.tells_instances else None) if self.config.keyed else None,
-            writer_qos=self.node.participant.qos_of,
-            accept_writer_removed_batch_samples=self.config.accept_writer_removed_batch_samples,
-        )
-        # Half a log may wait for Spark to commit it; a sample must find room in the other half.
-        self.reader.sample_size_max = min(self.reader.sample_size_max, self.log.max_bytes // _SAMPLE_PART)
-        if self.config.records_writer_types:
-            self._writer_types = WriterTypes(self.directory, self.node.participant.type_of)
-        self._statuses = ReaderStatuses(self.reader.guid)
         self.counters = Counters.create(self.directory / COUNTERS_FILE)
         c = self.counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
@@ -160,8 +128,41 @@ class Host:
         self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
         self._publish_position()
         self._nobody_at = time.monotonic_ns() + _NOBODY_NS
+        type_name, keyed = self.log.metadata["type"], self.log.metadata.get("keyed")
+        if type_name is not None:
+            self._subscribe(str(type_name), keyed=bool(keyed))
+
+    def _subscribe(self, type_name: str, *, keyed: bool) -> None:
+        """Make the reader; where the configuration says whether there is a key, that counts."""
+        keyed = keyed if self.config.keyed is None else self.config.keyed
+        struct = self._struct()
+        self.reader: StatefulReader = self.node.create_reader(
+            self.config.topic,
+            type_name,
+            self.config.qos,
+            keyed=keyed,
+            entity_key=READER_ENTITY_KEY,
+            resume=dict(self.log.writers),
+            policy=self.config.policy,
+            type=struct if self.config.announces_type else None,
+            awaits_types=self.config.records_writer_types,
+            content_filter=self._content_filter(),
+        )
+        self.reader.congestion_control = self._congestion_control
+        self.reader.consumption_held = self._consumption is not None
+        self.cache = ReaderCache(
+            self.config.qos,
+            keys=InstanceKeys(struct if self.config.tells_instances else None) if keyed else None,
+            writer_qos=self.node.participant.qos_of,
+            accept_writer_removed_batch_samples=self.config.accept_writer_removed_batch_samples,
+        )
+        # Half a log may wait for Spark to commit it; a sample must find room in the other half.
+        self.reader.sample_size_max = min(self.reader.sample_size_max, self.log.max_bytes // _SAMPLE_PART)
+        if self.config.records_writer_types:
+            self._writer_types = WriterTypes(self.directory, self.node.participant.type_of)
         self.node.before_receive = self._set_window
         self.node.on_received = self._append_delivered
+        self._is_subscribed = True
 
     def _struct(self) -> Struct | None:
         if self.config.type is None or not (self.config.announces_type or self.config.tells_instances):
@@ -181,6 +182,8 @@ class Host:
         """The duty cycle, until :meth:`stop`."""
         while not self._stopping:
             self.node.cycle(_IDLE_SECONDS)
+            if not self._is_subscribed:
+                self._follow_first_writer()
             now = time.monotonic_ns()
             if now >= self._housekeeping_at:
                 self._housekeeping_at = now + _HOUSEKEEPING_NS
@@ -217,18 +220,45 @@ class Host:
                 metadata={
                     "topic": config.topic,
                     "type": config.type_name,
+                    "keyed": config.keyed,
                     "guid_prefix": new_guid_prefix().hex(),
                 },
             )
         log = StreamLog.open(self.directory, max_bytes=config.log_max_bytes)
         topic, type_name = log.metadata["topic"], log.metadata["type"]
-        if (topic, type_name) != (config.topic, config.type_name):
+        wanted = config.type_name or type_name
+        if topic != config.topic or (log.rows and type_name not in (None, wanted)):
             log.close()
             raise LogError(
                 f"the log in {self.directory} is of topic {topic!r}, type {type_name!r}, not of topic "
-                f"{config.topic!r}, type {config.type_name!r}: start the query with a new checkpoint location"
+                f"{config.topic!r}, type {wanted!r}: start the query with a new checkpoint location"
             )
+        if type_name != wanted:
+            log.amend(type=wanted, keyed=config.keyed)  # nothing was received under another name
         return log
+
+    def _follow_first_writer(self) -> None:
+        """Subscribe under the name that the topic's first writer has for its type, once there is one."""
+        found = self._first_writer()
+        if found is None:
+            return
+        type_name, keyed = found
+        _log.info("topic %r: its first writer calls the type %r", self.config.topic, type_name)
+        try:
+            self.log.amend(type=type_name, keyed=keyed)
+        except LogError as error:
+            _log.warning("%s; a successor will ask the topic's writers again", error)
+        self._subscribe(type_name, keyed=keyed)
+
+    def _first_writer(self) -> tuple[str, bool] | None:
+        """Its name for the type, and whether that has a key."""
+        topic, qos = self.config.topic, self.config.qos
+        if isinstance(self.node, SpyNode):
+            return self.node.first_writer(topic, qos)
+        changes, seen = self.node.participant.changes, self._changes_seen
+        self._changes_seen = changes
+        writer = None if changes == seen else first_writer(self.node, topic, qos)
+        return None if writer is None else (writer.type_name, is_keyed(writer.guid.entity))
 
     def _set_window(self) -> None:
         free = self.log.free_bytes - self.log.max_bytes // _RESERVED_PART
@@ -270,6 +300,19 @@ class Host:
         self._position.set(self.log.position)
 
     def _keep_house(self, now: int) -> None:
+        self._heartbeat.set(now)
+        if self._is_subscribed:
+            self._keep_log(now)
+        self._take_events()
+        if self._is_subscribed:
+            self._show()
+        if self._nobody_at and now >= self._nobody_at:
+            self._nobody_at = 0
+            if not self._statuses.matched and not self._mismatches_said:
+                self._say_nobody()
+
+    def _keep_log(self, now: int) -> None:
+        """Make room for what waits, and do what is due."""
         consumer = self._consumer.get()
         if consumer > self.log.base:
             self.log.trim(min(consumer, self.log.position))
@@ -281,16 +324,11 @@ class Host:
         self._append_delivered()
         self._set_window()
         self._append_delivered()
-        self._heartbeat.set(now)
-        self._matched.set(len(self.reader.writers))
         timer = self.cache.get_timer()
         if timer is not None and timer <= now:
             self.cache.handle_timer(now)
-        counts, cached = self.reader.counters.snapshot(), self.cache.counters.snapshot()
-        for name, value in counts.items():
-            self.counters.counter(f"reader.{name}").set(value)
-        for reason, count in self.node.participant.drops.items():
-            self.counters.counter(f"drop.{reason.value}").set(count)
+
+    def _take_events(self) -> None:
         participants_changed = False
         for event in self.node.events():
             self._statuses.on_event(event)
@@ -309,6 +347,15 @@ class Host:
                 participants_changed = True
         if participants_changed and isinstance(self.node, Node):
             write_known_participants(self.directory, self.node.participant.announcements)
+
+    def _show(self) -> None:
+        """Put into the counters file, and say, what the reader counts."""
+        self._matched.set(len(self.reader.writers))
+        counts, cached = self.reader.counters.snapshot(), self.cache.counters.snapshot()
+        for name, value in counts.items():
+            self.counters.counter(f"reader.{name}").set(value)
+        for reason, count in self.node.participant.drops.items():
+            self.counters.counter(f"drop.{reason.value}").set(count)
         for label, value in self._statuses.snapshot(counts, cached).items():
             self.counters.counter(label).set(value)
         self._show_streams()
@@ -316,16 +363,12 @@ class Host:
         lost = self.reader.counters.lost_samples
         if lost > self._lost_said:
             _log.warning(
-                "topic %r: %d samples lost that their writers no longer had; if this was a restart, raise "
-                "participant.lease_duration above the time it takes",
+                "topic %r: %d samples lost that their writers no longer had (`spark-rtps loss` counts all); if this "
+                "was a restart, raise participant.lease_duration to twice the time it takes",
                 self.config.topic,
                 lost - self._lost_said,
             )
             self._lost_said = lost
-        if self._nobody_at and now >= self._nobody_at:
-            self._nobody_at = 0
-            if not self.reader.writers and not self._mismatches_said:
-                self._say_nobody()
 
     def _show_streams(self) -> None:
         """The positions of the first writers; zeros where there is none any more."""
@@ -347,21 +390,20 @@ class Host:
             self._losses.observe(writer, self.config.topic, count, now=time.time_ns(), sample_bytes=size)
 
     def _say_mismatch(self, event: IncompatibleQos) -> None:
-        reasons = "; ".join(event.reasons)
-        if reasons in self._mismatches_said or len(self._mismatches_said) >= _MISMATCHES_SAID_MAX:
+        reasons = explained(event.reasons, READER_FIXES)
+        if reasons in self._mismatches_said or len(self._mismatches_said) >= MISMATCHES_SAID_MAX:
             return
         self._mismatches_said.add(reasons)
-        fixes = [_FIXES[kind] for kind in (r.partition(":")[0] for r in event.reasons) if kind in _FIXES]
-        fix = f" ({', '.join(fixes)})" if fixes else ""
-        _log.warning("topic %r: no match with %s: %s%s", event.topic, event.remote, reasons, fix)
+        _log.warning("topic %r: no match with %s: %s", event.topic, event.remote, reasons)
 
     def _say_nobody(self) -> None:
         if isinstance(self.node, SpyNode):
+            type_name = self.log.metadata["type"]
             _log.warning(
-                "topic %r: no publication log of type %r on domain %d so far on this host; sinks have one with "
-                "ipc=true or spies_simulate_connection=true",
+                "topic %r: no publication log%s on domain %d so far on this host; sinks have one with ipc=true or "
+                "spies_simulate_connection=true",
                 self.config.topic,
-                self.config.type_name,
+                "" if type_name is None else f" of type {type_name!r}",
                 self.config.node.domain,
             )
             return
@@ -394,7 +436,7 @@ def main() -> int:
         _answer({"error": str(error), "kind": kind.__name__})
         host.close()
         return 1
-    _answer({"ready": True, "guid": str(host.reader.guid)})
+    _answer({"ready": True})
     threading.Thread(target=_watch_parent, args=(host,), name="rtps-parent", daemon=True).start()
     try:
         host.run()
