@@ -22,11 +22,14 @@ from .schema import TopicPlan
 _log = logging.getLogger("spark_rtps.datasource")
 
 #: What becomes of them.
-DROPPED: Final = "were dropped"
-NULLS: Final = "became rows of nulls"
+DROPPED: Final = "dropped"
+NULLS: Final = "read as nulls"
 FAILED: Final = "ended the task"
 #: Reasons in one warning.
 _REASONS_TOLD: Final = 3
+#: Warned of in this process, by topic, writer, fate and reasons: samples told, and not told since.
+_TOLD: Final[dict[tuple[str, Guid, str, str], tuple[int, int]]] = {}
+_TOLD_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,9 @@ class Tally:
             told[writer, fate] = count + alike.count, [*reasons, reason]
         for (writer, fate), (count, reasons) in told.items():
             why = "; ".join(reasons[:_REASONS_TOLD])
+            count = _worth_telling((self._plan.topic, writer, fate, why), count)
+            if not count:
+                continue
             _log.warning(
                 "topic %r: %s of writer %s %s: %s",
                 self._plan.topic,
@@ -164,6 +170,16 @@ class Tally:
             return 0
         numbers = np.unique(np.concatenate(some))
         return report.uncounted(numbers[(numbers <= self._last) | (numbers == self._failed)])
+
+
+def _worth_telling(key: tuple[str, Guid, str, str], count: int) -> int:
+    """How many samples to warn of now: the first ones, then each time that as many more have come as were told."""
+    told, untold = _TOLD.pop(key, (0, 0))
+    if len(_TOLD) >= _TOLD_MAX:
+        _TOLD.pop(next(iter(_TOLD)))
+    untold += count
+    _TOLD[key] = (told, untold) if untold < told else (told + untold, 0)
+    return 0 if untold < told else untold
 
 
 def _number(chunk: Chunk) -> int:

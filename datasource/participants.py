@@ -1,14 +1,9 @@
-"""Where the participants of sources and sinks sit on the network, and how long they are waited for."""
+"""Where the participants of sources and sinks sit on the network."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from ..transport.net.node import NodeConfig
-from ..transport.structure import INFINITE, NANOSECONDS
 from .options import Settings
-
-_FOREVER_SECONDS: Final = 1e9
 
 
 def node_config(settings: Settings) -> NodeConfig:
@@ -25,8 +20,3 @@ def node_config(settings: Settings) -> NodeConfig:
         message_size_max=settings.message_size_max,
         ipc=settings.ipc,
     )
-
-
-def seconds(duration: int) -> float:
-    """A duration of the settings, ns, as time-outs are given."""
-    return _FOREVER_SECONDS if duration >= INFINITE else duration / NANOSECONDS

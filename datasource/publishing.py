@@ -7,6 +7,7 @@ participant's lease runs out.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,8 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..transport.errors import AcknowledgmentError, NoReaderError
+from ..transport.limits import MISMATCHES_SAID_MAX
 from ..transport.net.node import Node, NodeConfig
 from ..transport.net.publishing import PublishingWriter
+from ..transport.protocol.discovery.mismatch_fixes import WRITER_FIXES, explained
 from ..transport.protocol.policies import PublicationPolicy
 from ..transport.protocol.writing.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
@@ -23,15 +26,22 @@ from ..transport.structure import NANOSECONDS
 from ..transport.types.model import Struct
 from ..transport.wire.samples import U8, Samples
 from .options import OnNoReader, Settings, default_log_dir
-from .participants import node_config, seconds
+from .participants import node_config
 from .publisher_counters import PublisherCounters
+from .quantities import seconds
 from .reports import record_errors
 from .schema import TopicPlan
+
+_log = logging.getLogger("spark_rtps.datasource")
 
 #: How long a new participant looks around before it takes whom it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
 #: Writers of one process; of more, the one used longest ago is let go.
 _WRITERS_MAX: Final = 256
+#: Readers that an error names.
+_MISMATCHES_NAMED_MAX: Final = 3
+#: Topics and what was said of readers that do not match.
+_MISMATCHES_SAID: Final[set[tuple[str, str]]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +151,35 @@ class Publication:
         """
         settings = self._settings
         if self._must_have_readers and not self._writer.wait_for_readers(seconds(settings.connect_timeout)):
+            refused = self._say_mismatches()
+            why = "; ".join(refused[:_MISMATCHES_NAMED_MAX])
             raise NoReaderError(
                 f"no reader of topic {settings.topic!r} matched on domain {settings.domain} within "
-                f"{seconds(settings.connect_timeout):g} s (`spark-rtps ls` shows who is there, and with "
-                "which type and QoS); raise connect_timeout, or set on_no_reader=drop to write all the same"
+                f"{seconds(settings.connect_timeout):g} s"
+                + (
+                    f": {why}. Else"
+                    if why
+                    else " (`spark-rtps ls` shows who is there, and with which type and QoS);"
+                )
+                + " raise connect_timeout, or set on_no_reader=drop to write all the same"
             )
         ahead = self._look_around_until - time.monotonic_ns()
         if ahead > 0:
             time.sleep(ahead / NANOSECONDS)
         self._seen.update(self._writer.ready_reliable_readers())
+        self._say_mismatches()
+
+    def _say_mismatches(self) -> list[str]:
+        """The readers that do not match, each with the reasons and what mends them; said once in a process."""
+        refused = []
+        for reader, reasons in self._writer.node.incompatible(self._writer.guid).items():
+            why = explained(reasons, WRITER_FIXES)
+            refused.append(f"no match with {reader}: {why}")
+            said = self._settings.topic, why
+            if said not in _MISMATCHES_SAID and len(_MISMATCHES_SAID) < MISMATCHES_SAID_MAX:
+                _MISMATCHES_SAID.add(said)
+                _log.warning("topic %r: %s", self._settings.topic, refused[-1])
+        return refused
 
     def write(self, samples: Samples, key_hashes: U8 | None = None) -> None:
         """Write all samples; AcknowledgmentError if readers hold it up for ``offer_timeout``."""

@@ -135,7 +135,7 @@ class TestModes:
         rows = decode(tmp_path, self.runs(of, bad), plan(of, Mode.DROPMALFORMED))
         assert [row["_rtps"]["sequence_number"] for row in rows] == [1, 3]
         assert {row["id"] for row in rows} == {7}
-        assert f"1 malformed sample of writer {OTHER} were dropped: " in caplog.text
+        assert f"1 malformed sample of writer {OTHER} dropped: " in caplog.text
         (found,) = read_decoding_report(tmp_path).malformed.values()
         assert (found.writer, found.count) == (str(OTHER), 1)
         assert found.reason in caplog.text and word in found.reason
@@ -151,7 +151,7 @@ class TestModes:
         for row in (rows[0], rows[2]):
             assert row["id"] == 7
             assert row[names[1]] == VALUES[of.name]
-        assert f"1 malformed sample of writer {OTHER} became rows of nulls: " in caplog.text
+        assert f"1 malformed sample of writer {OTHER} read as nulls: " in caplog.text
         assert malformed(read_decoding_report(tmp_path).counters()) == 1
 
     def test_permissive_shows_the_reason(self, tmp_path, of, bad, word):
@@ -187,7 +187,7 @@ class TestPermissive:
             tmp_path, [run_of(encoded(points(0, 1)), 1), bad, run_of(encoded(points(1, 1)), 3)], strict
         )
         assert [row["id"] for row in rows] == [0, 1]
-        assert "1 malformed sample of writer" in caplog.text and "were dropped" in caplog.text
+        assert "1 malformed sample of writer" in caplog.text and "dropped" in caplog.text
 
     def test_the_column_stands_where_the_schema_has_it(self, tmp_path):
         given = plan(POINT, Mode.PERMISSIVE, CORRUPT)
@@ -438,6 +438,13 @@ class TestCounting:
         assert {m.count for m in report.malformed.values()} == {2}
         assert (len(report.malformed), report.overflow) == (MALFORMED_REASONS_MAX, 40)
         assert "40 more malformed samples" in caplog.text
+
+    def test_what_goes_on_is_warned_of_less_and_less(self, tmp_path, caplog):
+        end = write_log(tmp_path, [single(self.BAD, sn) for sn in range(1, 20)])
+        for _ in range(9):
+            read(tmp_path, Cursor(0), end, plan(POINT, Mode.DROPMALFORMED))
+        told = [record.getMessage().split(" malformed")[0] for record in caplog.records]
+        assert told == [f"topic 'T': {19 * times}" for times in (1, 1, 2, 4)]
 
     def test_first_and_last(self):
         report = DecodingReport()

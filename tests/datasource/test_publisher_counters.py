@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 from stream_logs import encoded, points
+from waiting import wait_until
 
 from spark_rtps.datasource import publisher_counters, publishing
 from spark_rtps.datasource.options import AppliesTo, parse_options
@@ -24,6 +25,7 @@ from spark_rtps.datasource.publisher_counters import PublisherCounters, process_
 from spark_rtps.datasource.publishing import Publication, Publishers
 from spark_rtps.datasource.schema import plan_writing
 from spark_rtps.datasource.stream_counters import Kind, State, Stream, read_streams
+from spark_rtps.transport.errors import NoReaderError
 from spark_rtps.transport.limits import READERS_SHOWN_MAX
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.net import node as net_node
@@ -68,6 +70,9 @@ class Node:
 
     def flush(self) -> int:
         return 0
+
+    def incompatible(self, guid: Guid) -> dict[Guid, tuple[str, ...]]:
+        return {}
 
     def wake(self) -> None:
         pass
@@ -292,8 +297,8 @@ class TestPublishers:
             node.close()
 
     @staticmethod
-    def publish(publishers: Publishers, topic: str) -> Publication:
-        options = {"topic": topic, "interface": "lo", "domain": "63", "on_no_reader": "drop"}
+    def publish(publishers: Publishers, topic: str, **more: str) -> Publication:
+        options = {"topic": topic, "interface": "lo", "domain": "63", "on_no_reader": "drop", **more}
         settings = parse_options(options, AppliesTo.WRITE)
         return publishers.publication(settings, plan_writing(settings, StructType().add("id", "integer")))
 
@@ -320,6 +325,15 @@ class TestPublishers:
             self.publish(publishers, "T")
         (stream,) = [stream for stream in streams(root) if stream.topic == "T"]
         assert stream.counters["status.publication_matched.total_count"] == 1
+
+    def test_why_a_reader_does_not_match_is_said(self, root, publishers):
+        with contextlib.closing(net_node.Node(net_node.NodeConfig(domain=63, interface="lo"))) as node:
+            node.start().create_reader("T", "Other", Qos(), keyed=False)
+            publication = self.publish(publishers, "T", on_no_reader="wait", connect_timeout="10ms")
+            of_sink = publication._writer.node
+            wait_until(lambda: bool(of_sink.incompatible(publication._writer.guid)), "the reader")
+            with pytest.raises(NoReaderError, match="TYPE: the writer's is 'T', the reader's is 'Other'"):
+                publication.wait_for_reader()
 
     def test_the_writer_used_longest_ago_is_let_go(self, root, publishers, monkeypatch):
         monkeypatch.setattr(publishing, "_WRITERS_MAX", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Container, Iterator
@@ -33,6 +34,7 @@ class Network:
         self.sleeps_until = 0
         self.send_errors = 0
         self.is_closed = False
+        self.refused: dict[Guid, tuple[str, ...]] = {}
         self.writer = StatefulWriter(Guid(bytes(12), b"\0\0\1\3"), settings.qos)
         self.publishing = PublishingWriter(self, self.writer, settings.topic)
         self.script: list[Callable[[], None]] = []
@@ -54,6 +56,9 @@ class Network:
 
     def flush(self) -> int:
         return 0
+
+    def incompatible(self, guid: Guid) -> dict[Guid, tuple[str, ...]]:
+        return self.refused
 
     def wake(self) -> None:
         pass
@@ -122,6 +127,22 @@ class TestReadersThatLeave:
         network.leave(1)
         with pytest.raises(NoReaderError, match=r"within 0\.05 s"):
             task.wait_for_reader()
+
+    def test_and_others_do_not_match(self, network, caplog):
+        reason = "TYPE: the writer's is 'A', the reader's is 'B'"
+        network.refused = {guid(number): (reason,) for number in range(5)}
+        mended = re.escape(f"{reason} (set the option type (or type.name) to the reader's)")
+        for _ in range(2):
+            with pytest.raises(NoReaderError, match=f"(no match with .*: {mended}.*){{3}}. Else raise"):
+                publication(network).wait_for_reader()
+        assert re.search(mended, "\n".join(r.getMessage() for r in caplog.records))
+        assert len(caplog.records) == 1
+
+    def test_and_one_of_two_matches(self, network, caplog):
+        network.join(1)
+        network.refused = {guid(2): ("PARTITION: the writer's are [], the reader's are ['a']",)}
+        publication(network).wait_for_reader()
+        assert "no match" in caplog.text and "set the option partition" in caplog.text
 
     def test_with_all_they_were_sent(self, network):
         network.join(1)

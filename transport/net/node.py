@@ -394,6 +394,11 @@ class Node:
             taken, self._events = self._events, []
         return taken
 
+    def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
+        """The endpoints on the topic of one of ours that do not match it, with the reasons."""
+        with self.lock:
+            return self.participant.incompatible(guid)
+
     # --- inside ------------------------------------------------------------------------------------
 
     def _receive(self, data: U8, spans: Sequence[Span]) -> None:

@@ -120,6 +120,11 @@ class LocalEndpoints:
         local = self._locals.get(guid)
         return None if local is None else local.data
 
+    def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
+        """The endpoints on the topic of one of ours that do not match it, with the reasons."""
+        local = self._locals.get(guid)
+        return {} if local is None else dict(local.incompatible)
+
     def has_topic(self, topic: str) -> bool:
         """Whether one of ours is on that topic."""
         return self._topics[topic] > 0

@@ -14,7 +14,7 @@ from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import EVENTS_MAX, MESSAGE_SIZE_LEAST
-from ..qos import DataRepresentation, LivelinessKind, Qos
+from ..qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
 from ..structure import (
     KIND_READER_NO_KEY,
     KIND_READER_WITH_KEY,
@@ -58,7 +58,6 @@ from .writing.writer import StatefulWriter
 __all__ = ["Participant", "ParticipantConfig", "RemoteEndpoint"]
 
 _ENTITY_KEY_MAX: Final = (1 << 24) - 1
-_READER_REPRESENTATIONS: Final = (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
 
 
 class Participant:
@@ -153,8 +152,7 @@ class Participant:
         ``resume``: the highest sequence number already had from each writer; ``type`` is announced, and told to who
         asks for it; ``awaits_types``: without one, match a writer only when its type is known, or will never be;
         ``content_filter``: what the reader would drop, writers need not send. Raises UsageError."""
-        if not qos.data_representation:
-            qos = replace(qos, data_representation=_READER_REPRESENTATIONS)
+        qos = requested_by_reader(qos)
         guid = self._new_guid(KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY, entity_key)
         information = None if type is None else self._library.offer(type)
         policy = policy or ReaderPolicy()
@@ -421,6 +419,10 @@ class Participant:
         """The QoS of an endpoint, remote or ours; None if it is unknown."""
         data = self._sedp.endpoint(guid) or self._endpoints.own(guid)
         return None if data is None else data.qos
+
+    def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
+        """The remote endpoints on the topic of one of ours that do not match it, with the reasons."""
+        return self._endpoints.incompatible(guid)
 
     def _emit(self, event: Event) -> None:
         self.changes += 1

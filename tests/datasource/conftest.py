@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+
+from spark_rtps.datasource import malformed, publishing
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process says once, each test hears."""
+    monkeypatch.setattr(malformed, "_TOLD", {})
+    monkeypatch.setattr(publishing, "_MISMATCHES_SAID", set())
