@@ -9,12 +9,9 @@ spark-rtps idl --type Alert "color string, squares bigint, avg_x double, avg_y d
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-
-IDL = Path(__file__).parents[1] / "conf" / "ShapeType.idl"
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
@@ -32,8 +29,6 @@ squares = (
     spark.readStream.format("rtps")
     .options(**network)
     .option("topic", "Square")
-    .option("type.file", str(IDL))
-    .option("type", "ShapeType")
     .option("metadata", True)
     .load()
 )

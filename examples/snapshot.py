@@ -1,6 +1,8 @@
 """Listen to the topic Square for a few seconds and get a DataFrame of what came.
 
 spark-submit --properties-file conf/spark-defaults.conf examples/snapshot.py --timeout 5s
+
+With its type given nobody is asked for it: it also works, and shows nothing, when nobody is there.
 """
 
 from __future__ import annotations

@@ -6,12 +6,9 @@ spark-submit --properties-file conf/spark-defaults.conf examples/square_counts.p
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-
-IDL = Path(__file__).parents[1] / "conf" / "ShapeType.idl"
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
@@ -27,8 +24,6 @@ squares = (
     spark.readStream.format("rtps")
     .options(**network)
     .option("topic", "Square")
-    .option("type.file", str(IDL))
-    .option("type", "ShapeType")
     .option("metadata", True)
     .load()
 )

@@ -12,34 +12,19 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 from batch_writer import BatchWriter
 
-from spark_rtps.transport.errors import DecodeError
+from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.packing import pack
 from spark_rtps.transport.protocol.reading.reader import StatefulReader, WriterInfo
 from spark_rtps.transport.protocol.writing.writer import ReaderInfo, StatefulWriter
-from spark_rtps.transport.structure import ENTITYID_UNKNOWN, Guid, Locator
-from spark_rtps.transport.wire.batch import DATA_BATCH, scan_batch
-from spark_rtps.transport.wire.message import Header, iter_submessages
-from spark_rtps.transport.wire.runs import scan
-from spark_rtps.transport.wire.samples import NO_TIMESTAMP, Run
-from spark_rtps.transport.wire.submessages import (
-    AckNack,
-    AckNackBatch,
-    Data,
-    DataFrag,
-    Gap,
-    Heartbeat,
-    HeartbeatBatch,
-    HeartbeatFrag,
-    InfoDestination,
-    InfoTimestamp,
-    NackFrag,
-    decode_submessage,
-)
+from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.wire.samples import Run
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -54,8 +39,7 @@ class Node:
     writers: list[StatefulWriter | BatchWriter] = field(default_factory=list)
     readers: list[StatefulReader] = field(default_factory=list)
     taken: dict[Guid, list[Run]] = field(default_factory=dict)
-    sent: Counter[str] = field(default_factory=Counter)
-    errors: list[DecodeError] = field(default_factory=list)
+    drops: Counter[DropReason] = field(default_factory=Counter)
 
     def outgoing(self) -> Iterable[Outgoing]:
         for endpoint in (*self.writers, *self.readers):
@@ -72,72 +56,19 @@ class Node:
                 endpoint.handle_timer(now)
 
     def receive(self, data: np.ndarray, size: int, now: int) -> None:
-        """Take a message apart as a participant does."""
-        view = memoryview(data)[:size]
-        source = Header.decode(view).prefix
-        timestamp, for_us, skip_to = NO_TIMESTAMP, True, 0
-        for kind, flags, start, stop in iter_submessages(view):
-            if start < skip_to:
-                continue
-            try:
-                if kind == Data.KIND:
-                    if for_us:
-                        runs, skip_to, timestamp = scan(data, start - 4, size, source, timestamp)
-                        for run in runs:
-                            for reader in self._addressed(run.writer, run.reader_id):
-                                reader.on_run(run, now=now)
-                    continue
-                if kind == DATA_BATCH:
-                    if for_us:
-                        batch = scan_batch(data, start - 4, stop, source, timestamp)
-                        for reader in self._addressed(batch.writer, batch.reader_id):
-                            reader.on_batch(batch, now=now)
-                    continue
-                submessage = decode_submessage(kind, flags, view[start:stop])
-                if isinstance(submessage, InfoTimestamp):
-                    timestamp = NO_TIMESTAMP if submessage.timestamp is None else submessage.timestamp
-                elif isinstance(submessage, InfoDestination):
-                    for_us = submessage.prefix == self.prefix
-                elif for_us:
-                    self._route(source, submessage, timestamp, now)
-            except DecodeError as error:
-                self.errors.append(error)
+        endpoints: object = SimpleNamespace(routes=self._routes(), hears_itself=True)
+        writers = {writer.guid.entity: writer for writer in self.writers}
+        receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops)  # type: ignore[arg-type]
+        receiver.receive(data, memoryview(data), 0, size, "", now=now)
         for reader in self.readers:
             self.taken.setdefault(reader.guid, []).extend(run.copy() for run in reader.take())
 
-    def _addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
-        return [
-            reader
-            for reader in self.readers
-            if writer in reader.writers and reader_id in (ENTITYID_UNKNOWN, reader.guid.entity)
-        ]
-
-    def _route(self, source: bytes, submessage: object, timestamp: int, now: int) -> None:
-        if isinstance(submessage, AckNack | AckNackBatch | NackFrag):
-            reader = Guid(source, submessage.reader_id)
-            for writer in self.writers:
-                if writer.guid.entity == submessage.writer_id:
-                    if isinstance(submessage, AckNack):
-                        writer.on_acknack(reader, submessage, now=now)
-                    elif isinstance(submessage, AckNackBatch):
-                        writer.on_acknack_batch(reader, submessage, now=now)
-                    else:
-                        writer.on_nack_frag(reader, submessage, now=now)
-            return
-        if not isinstance(submessage, DataFrag | Heartbeat | HeartbeatBatch | HeartbeatFrag | Gap):
-            return
-        guid = Guid(source, submessage.writer_id)
-        for reader in self._addressed(guid, submessage.reader_id):
-            if isinstance(submessage, DataFrag):
-                reader.on_data_frag(guid, submessage, timestamp, now=now)
-            elif isinstance(submessage, Heartbeat):
-                reader.on_heartbeat(guid, submessage, now=now)
-            elif isinstance(submessage, HeartbeatBatch):
-                reader.on_heartbeat_batch(guid, submessage, now=now)
-            elif isinstance(submessage, HeartbeatFrag):
-                reader.on_heartbeat_frag(guid, submessage, now=now)
-            else:
-                reader.on_gap(guid, submessage, now=now)
+    def _routes(self) -> dict[Guid, list[StatefulReader]]:
+        routes: dict[Guid, list[StatefulReader]] = {}
+        for reader in self.readers:
+            for writer in reader.writers:
+                routes.setdefault(writer, []).append(reader)
+        return routes
 
 
 class LossyLink:

@@ -11,6 +11,7 @@ from spark_rtps.transport.protocol.outgoing import HEADER_ROOM, Outgoing
 from spark_rtps.transport.protocol.writing.writer import ReaderInfo, ReaderProxy, StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.wire.message import submessage_at
 from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.status_messages import StatusMessage
@@ -44,9 +45,9 @@ def _submessages(raw: memoryview) -> list[object]:
     found: list[object] = []
     at = 0
     while at < len(raw):
-        length = raw[at + 2] | raw[at + 3] << 8
-        found.append(decode_submessage(raw[at], raw[at + 1], raw[at + 4 : at + 4 + length]))
-        at += 4 + length
+        kind, flags, stop = submessage_at(raw, at, len(raw))
+        found.append(decode_submessage(kind, flags, raw[at + 4 : stop]))
+        at = stop
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,16 +14,16 @@ if TYPE_CHECKING:
     from ..transport.protocol.discovery.participant_data import ParticipantData
     from ..transport.protocol.participant import RemoteEndpoint
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?", re.ASCII)
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
-
 
 def seconds(text: str, option: str | None = None) -> float:
-    """``200ms``, ``3s``, ``2m`` or a plain number of seconds; ``option`` has it, for the message."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise typer.BadParameter(f"{text!r} is no duration; write it as 200ms, 3s or 2m", param_hint=option)
-    return float(match[1]) * _SECONDS[match[2]]
+    """A duration as options have it, or a plain number of seconds; ``option`` has it, for the message."""
+    from ..datasource import quantities
+
+    try:
+        return quantities.seconds(quantities.duration(text.strip(), unit="s"))
+    except ValueError:
+        message = f"{text!r} is no duration; write it as 200ms, 3s or 5min"
+        raise typer.BadParameter(message, param_hint=option) from None
 
 
 Domain = Annotated[int, typer.Option("--domain", "-d", min=0, max=232, help="The DDS domain to join.")]

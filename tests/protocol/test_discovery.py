@@ -53,7 +53,7 @@ from spark_rtps.transport.structure import (
     Locator,
 )
 from spark_rtps.transport.wire import parameters as p
-from spark_rtps.transport.wire.message import Header, iter_submessages
+from spark_rtps.transport.wire.message import header_at, iter_submessages
 from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import Data, decode_submessage
 
@@ -267,7 +267,7 @@ def builtin_samples(capture: Path) -> list[tuple[bytes, Data]]:
         view = memoryview(datagram.payload)
         if bytes(view[:4]) != b"RTPS":
             continue
-        source = Header.decode(view).prefix
+        _, _, source = header_at(view, 0, len(view))
         for kind, flags, start, stop in iter_submessages(view):
             submessage = decode_submessage(kind, flags, view[start:stop])
             if isinstance(submessage, Data) and submessage.writer_id in wanted:

@@ -171,7 +171,12 @@ def test_number_sets_that_are_none(scene: Scene, kind: int, base: int, bits: int
 def test_a_gap_over_everything_costs_nothing(scene: Scene) -> None:
     tracemalloc.start()
     for start, base in ((1, (1 << 62)), (1 << 40, (1 << 63) - 300), (5, 6)):
-        gap = Gap(ENTITYID_UNKNOWN, EVIL_WRITER, start, SequenceNumberSet.from_range(base, base, base + 255))
+        gap = Gap(
+            ENTITYID_UNKNOWN,
+            EVIL_WRITER,
+            start,
+            SequenceNumberSet.from_numbers(base, range(base, base + 256)),
+        )
         scene.attack(scene.to_us(heartbeat(1, 1 << 62, start & 0xFFFF), gap.encode()))
         scene.network.run(100 * MILLISECOND)
     assert tracemalloc.get_traced_memory()[1] < 4 << 20
@@ -344,7 +349,7 @@ def test_an_acknack_storm_is_not_amplified(scene: Scene) -> None:
     scene.network.run(10 * MILLISECOND)
     before = scene.network.sent_bytes.get((EVIL_IP, 7410), 0)
     for count in range(1, 2_000):
-        missing = SequenceNumberSet.from_range(1, 1, 200)
+        missing = SequenceNumberSet.from_numbers(1, range(1, 201))
         storm = AckNack(EVIL_READER, scene.one_writer.guid.entity, missing, count).encode()
         scene.attack(scene.to_us(storm))
     scene.network.run(MILLISECOND)

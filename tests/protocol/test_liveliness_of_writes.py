@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from net_scene import numbered
+from numbered_samples import numbered
 from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.protocol import events

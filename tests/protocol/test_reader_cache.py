@@ -28,7 +28,6 @@ def at(*times: float | None, key: int = 0) -> Sequence[Sample]:
 
 def test_transparent_gives_back_the_very_run() -> None:
     scene = Scene(keyed=False)
-    assert scene.cache.is_transparent
     for batch_sn in (0, 7):
         run = uniform_run(1, 1, 100, batch_sn=batch_sn)
         assert scene.cache.accept(run, reception=WALL, now=0) is run
@@ -55,8 +54,10 @@ def test_transparent_does_not_ask_for_keys() -> None:
         {"max_instances": 5},
     ],
 )
-def test_not_transparent_with(policy: dict[str, Any]) -> None:
-    assert not Scene(**policy).cache.is_transparent
+def test_instances_are_known_with(policy: dict[str, Any]) -> None:
+    scene = Scene(**policy)
+    scene.write(1, Sample())
+    assert scene.cache.counters.alive_instance_count == 1
 
 
 # --- removed samples -------------------------------------------------------------------------------
@@ -351,7 +352,7 @@ def test_history_keep_last_of_a_batch() -> None:
     assert scene.write(1, *batch, batch_sn=1) == [1, 2, 3, 4, 5]
     assert scene.write(1, *batch, batch_sn=2) == [1, 2, 3, 4, 5]
     assert scene.counted() == {"lost_by_history": 2}
-    assert scene.cache.is_transparent
+    assert scene.cache.counters.alive_instance_count == 0, "unbatched samples are not looked at"
 
 
 def test_history_keep_last_loses_nothing_unbatched() -> None:
@@ -407,7 +408,9 @@ def test_resource_limits_max_instances_an_instance_that_is_back_stays() -> None:
 
 def test_resource_limits_max_instances_does_not_bind_without_a_key() -> None:
     scene = Scene(keyed=False, max_instances=1)
-    assert scene.cache.is_transparent
+    run = uniform_run(1, 1, 5)
+    assert scene.cache.accept(run, reception=WALL, now=0) is run
+    assert scene.cache.counters.alive_instance_count == 0
 
 
 def test_resource_limits_max_samples_per_instance_of_a_batch() -> None:

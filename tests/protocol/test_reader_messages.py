@@ -249,3 +249,13 @@ def test_whatever_becomes_of_batches_nothing_is_raised(seed: int, monkeypatch: p
         s.reader.take()
         s.network.run(10_000_000)
     assert sum(s.one.drops.values()) > 0
+
+
+def test_a_submessage_ends_unaligned_only_at_the_end_of_its_message() -> None:
+    s = Scene()
+    whole = Data(ANY, s.writer.entity, 1, b"\0\1\0\0\7\0\0\0").encode()
+    cut = whole[:2] + (len(whole) - 5).to_bytes(2, "little") + whole[4:-1]
+    s.deliver(cut, Heartbeat(ANY, s.writer.entity, 1, 1, 1).encode())
+    assert (s.taken(), s.one.drops) == ([], {DropReason.TRUNCATED_SUBMESSAGE: 1})
+    s.deliver(cut)
+    assert (s.taken(), s.one.drops) == ([7], {DropReason.TRUNCATED_SUBMESSAGE: 1})

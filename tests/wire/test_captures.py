@@ -13,7 +13,7 @@ from pcap import captures, read_pcap
 from spark_rtps.transport.errors import DecodeError, DropReason
 from spark_rtps.transport.structure import Guid, is_builtin
 from spark_rtps.transport.wire import parameters as p
-from spark_rtps.transport.wire.message import Header, iter_submessages
+from spark_rtps.transport.wire.message import Header, header_at, iter_submessages
 from spark_rtps.transport.wire.submessages import Data, DataFrag, Submessage, decode_submessage
 
 EACH_CAPTURE = pytest.mark.parametrize("path", captures(), ids=lambda path: path.stem)
@@ -35,10 +35,11 @@ def messages(path: Path) -> Iterator[tuple[int, Header, memoryview]]:
     for datagram in read_pcap(path):
         data = memoryview(datagram.payload)
         if len(data) == 16:
-            with pytest.raises(DecodeError, match=DropReason.NOT_RTPS.value):
-                Header.decode(data)
+            with pytest.raises(DecodeError, match=DropReason.SHORT_MESSAGE.value):
+                header_at(data, 0, 16)
         else:
-            yield datagram.frame, Header.decode(data), data
+            minor, vendor, prefix = header_at(data, 0, len(data))
+            yield datagram.frame, Header((2, minor), vendor, prefix), data
 
 
 def submessages(path: Path) -> Iterator[tuple[int, Header, int, bytes, Submessage | None]]:
@@ -142,7 +143,7 @@ def user_samples(path: Path) -> Iterator[dict[str, Any]]:
             sample, fragments = parts.setdefault(at, (bytearray(message.sample_size), set()))
             sample[message.offset : message.offset + len(message.payload)] = message.payload
             fragments.update(range(message.first_fragment, message.first_fragment + message.fragments))
-            if fragments != set(range(1, message.fragment_count + 1)):
+            if fragments != set(range(1, -(-message.sample_size // message.fragment_size) + 1)):
                 continue
             del parts[at]
             payload = bytes(sample)

@@ -94,7 +94,7 @@ def every_submessage(little_endian: bool) -> list[Submessage]:
         Heartbeat(READER, WRITER, 1, 4_294_967_301, 7, final=True, liveliness=True),
         HeartbeatFrag(READER, WRITER, 8, 4, 2),
         AckNack(READER, WRITER, SequenceNumberSet.from_numbers(1234, [1236, 1237, 1270]), 3, final=True),
-        AckNack(READER, WRITER, SequenceNumberSet.from_range(5, 5, 1000), 4),
+        AckNack(READER, WRITER, SequenceNumberSet.from_numbers(5, range(5, 261)), 4),
         AckNack(READER, WRITER, SequenceNumberSet(9), 5),
         NackFrag(READER, WRITER, 8, FragmentNumberSet.from_numbers(3, [3, 4, 40]), 6),
         HeartbeatBatch(READER, WRITER, 3, 9, 100, 4_294_967_301, 8, final=True, liveliness=True),
@@ -122,7 +122,7 @@ def test_nothing_is_malformed(little_endian: bool) -> None:
 def test_this_judge_can_condemn() -> None:
     """The filter finds what is wrong: here an ACKNACK cut in its bitmap, and bytes that are no RTPS."""
     header = Header(prefix=PREFIX).encode()
-    acknack = AckNack(READER, WRITER, SequenceNumberSet.from_range(5, 5, 1000), 4).encode()
+    acknack = AckNack(READER, WRITER, SequenceNumberSet.from_numbers(5, range(5, 261)), 4).encode()
     broken = header + acknack[:2] + b"\x18\x00" + acknack[4:28]
     found = tshark(write_pcap([broken, b"\x00" * 40]), "-Y", "!rtps || _ws.malformed || _ws.expert")
     assert len(found.splitlines()) == 2

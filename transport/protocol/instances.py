@@ -18,8 +18,6 @@ from ..wire.samples import I64, U8
 Bools = npt.NDArray[np.bool_]
 
 _FIRST_ROWS: Final = 16
-#: The one instance of a topic without a key.
-NO_KEY: Final = bytes(16)
 
 
 @dataclass(slots=True)
@@ -110,9 +108,6 @@ class InstanceTable:
                 self._released.pop(row, None)
             found = [self._add(name) if row < 0 else row for name, row in zip(names, found, strict=True)]
         return np.array(found, np.int64)
-
-    def key_of(self, row: int) -> bytes:
-        return self._keys[row]
 
     def release(self, rows: Iterable[int]) -> None:
         """These instances may be forgotten when there is no room for others."""

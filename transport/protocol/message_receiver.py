@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, 
 from ..wire.batch import DATA_BATCH, Batch, scan_batch
 from ..wire.compressed import COMPRESSED, decompress
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
-from ..wire.message import FLAG_E, HEADER_SIZE, MAGIC
+from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
 from ..wire.status_messages import RttMeasurement, StatusMessage
@@ -45,7 +45,6 @@ from .discovery.spdp import RemoteParticipant
 from .reading.reader import StatefulReader
 from .writing.writer import StatefulWriter
 
-_PAD: Final = 0x01
 _INFO_TS_SIZE: Final = 12
 _LOOKAHEAD_MIN: Final = 1024
 _HEARTBEAT_SIZE: Final = 32
@@ -58,6 +57,20 @@ _DATA: Final = Data.KIND
 _INFO_TS: Final = InfoTimestamp.KIND
 _INFO_DST: Final = InfoDestination.KIND
 _INFO_SRC: Final = InfoSource.KIND
+#: Where readers, and writers, take what is sent to them.
+_TO_READER: Final[dict[int, Callable[[StatefulReader], Callable[..., None]]]] = {
+    Heartbeat.KIND: lambda reader: reader.on_heartbeat,
+    HeartbeatBatch.KIND: lambda reader: reader.on_heartbeat_batch,
+    HeartbeatFrag.KIND: lambda reader: reader.on_heartbeat_frag,
+    Gap.KIND: lambda reader: reader.on_gap,
+}
+_TO_WRITER: Final[dict[int, Callable[[StatefulWriter], Callable[..., None]]]] = {
+    AckNack.KIND: lambda writer: writer.on_acknack,
+    AckNackBatch.KIND: lambda writer: writer.on_acknack_batch,
+    NackFrag.KIND: lambda writer: writer.on_nack_frag,
+    StatusMessage.KIND: lambda writer: writer.on_status_message,
+}
+_ASSERT_LIVELINESS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
 
 
 #: Where a datagram lies in the buffer, and where it came from ("" when nobody asked).
@@ -133,7 +146,7 @@ class MessageReceiver:
                 body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + _HEARTBEAT_SIZE]
                 try:
                     heartbeat = Heartbeat.decode(int(data[heartbeat_at + 1]), body)
-                    self._on_heartbeat(run.writer.prefix, heartbeat, now)
+                    self._on_other(Heartbeat.KIND, heartbeat, run.writer.prefix, NO_TIMESTAMP, now)
                 except DecodeError as error:
                     self._drops[error.reason] += 1
         yield from (spans[i] for i in rest[handed:])
@@ -154,106 +167,79 @@ class MessageReceiver:
     def receive(self, data: U8, view: memoryview, start: int, stop: int, source_ip: str, *, now: int) -> None:
         """Take in the datagram ``data[start:stop]``, one of those :meth:`receive_runs` left; ``view`` is a
         memoryview of all of ``data``."""
-        if stop - start < HEADER_SIZE:  # RTI's keep-alives are 16 bytes
-            self._drops[DropReason.SHORT_MESSAGE] += 1
-            return
-        if bytes(view[start : start + 4]) != MAGIC:
-            self._drops[DropReason.NOT_RTPS] += 1
-            return
-        if view[start + 4] != 2:
-            self._drops[DropReason.UNSUPPORTED_VERSION] += 1
-            return
-        source = bytes(view[start + 8 : start + 20])
-        remote = self._remotes.get(source)
-        if remote is not None:
-            if source_ip in remote.addresses:
-                remote.last_heard = now
-        elif source == self._prefix and not self._endpoints.hears_itself:
-            return  # our own multicast
         try:
-            self._submessages(data, view, start + HEADER_SIZE, stop, source, source_ip, now)
+            _, vendor, source = header_at(view, start, stop)
+            remote = self._remotes.get(source)
+            if remote is not None:
+                if source_ip in remote.addresses:
+                    remote.last_heard = now
+            elif source == self._prefix and not self._endpoints.hears_itself:
+                return  # our own multicast
+            self._submessages(data, view, start + HEADER_SIZE, stop, source, vendor, source_ip, now)
         except DecodeError as error:  # of the framing: the rest of the message cannot be found
             self._drops[error.reason] += 1
 
     def _submessages(
-        self, data: U8, view: memoryview, pos: int, stop: int, source: bytes, source_ip: str, now: int
+        self,
+        data: U8,
+        view: memoryview,
+        pos: int,
+        stop: int,
+        source: bytes,
+        vendor: bytes,
+        source_ip: str,
+        now: int,
     ) -> None:
         for_us = True
         timestamp = NO_TIMESTAMP
         stamped = -1  # where an INFO_TS ended
         lookahead = UDP_PAYLOAD_MAX
-        header = pos - HEADER_SIZE
-        vendor: bytes | None = None  # of INFO_SRC; else the header's
         room = _INFLATED_MAX
         while pos < stop:
-            body = pos + 4
-            if body > stop:
-                raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "submessage header")
-            kind, flags = view[pos], view[pos + 1]
-            if flags & 1:
-                length = view[pos + 2] | view[pos + 3] << 8
-            else:
-                length = view[pos + 2] << 8 | view[pos + 3]
-            # RTPS 2.5 §9.4.5.1.3: zero means "to the end of the message", but for PAD and INFO_TS
-            end = stop if length == 0 and kind not in (_PAD, _INFO_TS) else body + length
-            if end > stop:
-                raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "submessage longer than its message")
+            kind, flags, end = submessage_at(view, pos, stop)
+            body = pos + SUBMESSAGE_HEADER_SIZE
             try:
                 if kind == _DATA:
                     if for_us:
+                        after_ts = pos == stamped
                         runs, end, timestamp = scan(
-                            data,
-                            pos,
-                            stop,
-                            source,
-                            timestamp,
-                            after_info_ts=pos == stamped,
-                            lookahead=lookahead,
+                            data, pos, stop, source, timestamp, after_info_ts=after_ts, lookahead=lookahead
                         )
                         # Where runs turn out short, little is looked at for the next: else a message of
                         # many short ones would be compared over and over.
                         lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
                         for run in runs:
                             self._on_run(run, now)
+                elif kind == _INFO_TS:
+                    stamp = InfoTimestamp.decode(flags, view[body:end]).timestamp
+                    timestamp = NO_TIMESTAMP if stamp is None else stamp
+                    stamped = end if end - pos == _INFO_TS_SIZE else -1
+                elif kind == _INFO_DST:
+                    destination = InfoDestination.decode(flags, view[body:end]).prefix
+                    for_us = destination in (self._prefix, PREFIX_UNKNOWN)
+                    if destination == self._prefix and source in self._remotes:
+                        self._remotes[source].prove(source_ip)
+                elif kind == _INFO_SRC:
+                    # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
+                    info = InfoSource.decode(flags, view[body:end])
+                    source, vendor, timestamp = info.prefix, info.vendor, NO_TIMESTAMP
+                elif not for_us:
+                    pass
                 elif kind == DATA_BATCH:
-                    if for_us:
-                        self._on_batch(scan_batch(data, pos, end, source, timestamp), now)
+                    self._on_batch(scan_batch(data, pos, end, source, timestamp), now)
                 elif kind == COMPRESSED:
-                    ours = (vendor or bytes(view[header + 6 : header + 8])) == VENDOR_ID
-                    if for_us and ours:
+                    if vendor == VENDOR_ID:
                         order: Literal["little", "big"] = "little" if flags & FLAG_E else "big"
                         room -= int.from_bytes(view[body + 4 : body + 8], order)
                         if room < 0:
                             raise DecodeError(DropReason.OVER_LIMIT, "a message that grows too large")
                         self._on_compressed(flags, view[body:end], source, timestamp, now)
-                elif for_us or kind in (_INFO_DST, _INFO_SRC, _INFO_TS):
-                    submessage = decode_submessage(kind, flags, view[body:end])
-                    if isinstance(submessage, InfoTimestamp):
-                        stamp = submessage.timestamp
-                        timestamp = NO_TIMESTAMP if stamp is None else stamp
-                        stamped = end if end - pos == _INFO_TS_SIZE else -1
-                    elif isinstance(submessage, InfoDestination):
-                        for_us = submessage.prefix in (self._prefix, PREFIX_UNKNOWN)
-                        if submessage.prefix == self._prefix and source in self._remotes:
-                            self._remotes[source].prove(source_ip)
-                    elif isinstance(submessage, InfoSource):
-                        # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
-                        source, timestamp = submessage.prefix, NO_TIMESTAMP
-                        vendor = submessage.vendor
-                    elif isinstance(submessage, Heartbeat):
-                        self._on_heartbeat(source, submessage, now)
-                    elif isinstance(submessage, AckNack):
-                        writer = self._writers.get(submessage.writer_id)
-                        if writer is not None:
-                            writer.on_acknack(Guid(source, submessage.reader_id), submessage, now=now)
-                    elif submessage is not None:
-                        self._on_other(source, submessage, timestamp, now)
-                    # INFO_REPLY is not followed: replies go to the locators of discovery, never to an
-                    # address that a single message names.
+                else:
+                    self._on_other(
+                        kind, decode_submessage(kind, flags, view[body:end]), source, timestamp, now
+                    )
             except DecodeError as error:
                 self._drops[error.reason] += 1
-            if end % 4 != pos % 4 and end != stop:
-                raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "submessage ends unaligned")
             pos = end
 
     def _on_run(self, run: Run, now: int) -> None:
@@ -291,8 +277,7 @@ class MessageReceiver:
             for run in scan(data, 0, size, source, timestamp).runs:
                 self._on_run(run, now)
         elif kind == DataFrag.KIND:
-            submessage = decode_submessage(kind, flags, memoryview(inner)[4:])
-            self._on_other(source, submessage, timestamp, now)
+            self._on_data_frag(DataFrag.decode(flags, memoryview(inner)[4:]), source, timestamp, now)
         else:  # nobody compresses the small ones
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
 
@@ -306,52 +291,37 @@ class MessageReceiver:
             return readers
         return [reader for reader in readers if reader.guid.entity == reader_id]
 
-    def _on_heartbeat(self, source: bytes, heartbeat: Heartbeat, now: int) -> None:
-        writer = Guid(source, heartbeat.writer_id)
-        if heartbeat.liveliness:
-            self.on_alive(writer, now)
-        for reader in self._addressed(writer, heartbeat.reader_id):
-            reader.on_heartbeat(writer, heartbeat, now=now)
-
-    def _on_other(self, source: bytes, submessage: object, timestamp: int, now: int) -> None:
-        if isinstance(submessage, DataFrag):
+    def _on_other(self, kind: int, submessage: Any, source: bytes, timestamp: int, now: int) -> None:
+        if (to_reader := _TO_READER.get(kind)) is not None:
             writer = Guid(source, submessage.writer_id)
-            readers = self._addressed(writer, submessage.reader_id)
-            if not readers:
-                self._drops[DropReason.UNKNOWN_WRITER] += 1
-            self.on_alive(writer, now)
-            for reader in readers:
-                reader.on_data_frag(writer, submessage, timestamp, now=now)
-        elif isinstance(submessage, HeartbeatFrag):
-            writer = Guid(source, submessage.writer_id)
-            for reader in self._addressed(writer, submessage.reader_id):
-                reader.on_heartbeat_frag(writer, submessage, now=now)
-        elif isinstance(submessage, Gap):
-            writer = Guid(source, submessage.writer_id)
-            for reader in self._addressed(writer, submessage.reader_id):
-                reader.on_gap(writer, submessage, now=now)
-        elif isinstance(submessage, HeartbeatBatch):
-            writer = Guid(source, submessage.writer_id)
-            if submessage.liveliness:
+            if kind in _ASSERT_LIVELINESS and submessage.liveliness:
                 self.on_alive(writer, now)
             for reader in self._addressed(writer, submessage.reader_id):
-                reader.on_heartbeat_batch(writer, submessage, now=now)
-        elif isinstance(submessage, AckNackBatch):
+                to_reader(reader)(writer, submessage, now=now)
+        elif (to_writer := _TO_WRITER.get(kind)) is not None:
             local = self._writers.get(submessage.writer_id)
             if local is not None:
-                local.on_acknack_batch(Guid(source, submessage.reader_id), submessage, now=now)
-        elif isinstance(submessage, NackFrag):
-            local = self._writers.get(submessage.writer_id)
-            if local is not None:
-                local.on_nack_frag(Guid(source, submessage.reader_id), submessage, now=now)
-        elif isinstance(submessage, StatusMessage):
-            local = self._writers.get(submessage.writer_id)
-            if local is not None:
-                local.on_status_message(Guid(source, submessage.reader_id), submessage, now=now)
-        elif isinstance(submessage, RttMeasurement):
-            if submessage.reply:
-                writer = Guid(source, submessage.writer_id)
-                for reader in self._addressed(writer, submessage.reader_id):
-                    reader.on_rtt_measurement(writer, submessage, now=now)
-            elif (local := self._writers.get(submessage.writer_id)) is not None:
-                local.on_rtt_measurement(Guid(source, submessage.reader_id), submessage)
+                to_writer(local)(Guid(source, submessage.reader_id), submessage, now=now)
+        elif kind == DataFrag.KIND:
+            self._on_data_frag(submessage, source, timestamp, now)
+        elif kind == RttMeasurement.KIND:
+            self._on_rtt_measurement(submessage, source, now)
+        # INFO_REPLY is not followed: replies go to the locators of discovery, never to an address that a single
+        # message names.
+
+    def _on_data_frag(self, fragments: DataFrag, source: bytes, timestamp: int, now: int) -> None:
+        writer = Guid(source, fragments.writer_id)
+        readers = self._addressed(writer, fragments.reader_id)
+        if not readers:
+            self._drops[DropReason.UNKNOWN_WRITER] += 1
+        self.on_alive(writer, now)
+        for reader in readers:
+            reader.on_data_frag(writer, fragments, timestamp, now=now)
+
+    def _on_rtt_measurement(self, measurement: RttMeasurement, source: bytes, now: int) -> None:
+        if measurement.reply:
+            writer = Guid(source, measurement.writer_id)
+            for reader in self._addressed(writer, measurement.reader_id):
+                reader.on_rtt_measurement(writer, measurement, now=now)
+        elif (local := self._writers.get(measurement.writer_id)) is not None:
+            local.on_rtt_measurement(Guid(source, measurement.reader_id), measurement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final, Self
+from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
 from ..structure import PROTOCOL_VERSION, VENDOR_ID
@@ -27,7 +27,7 @@ _EMPTY_IF_ZERO: Final = (0x01, 0x09)
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """RTPS message header: 20 bytes, free of byte order."""
+    """RTPS message header as it is sent: 20 bytes, free of byte order."""
 
     version: tuple[int, int] = PROTOCOL_VERSION
     vendor: bytes = VENDOR_ID
@@ -36,43 +36,46 @@ class Header:
     def encode(self) -> bytes:
         return _HEADER.pack(MAGIC, *self.version, self.vendor, self.prefix)
 
-    @classmethod
-    def decode(cls, data: memoryview) -> Self:
-        """The header a message starts with; any minor version of RTPS 2 will do (RTPS 2.5 §8.6.1)."""
-        if bytes(data[:4]) != MAGIC:
-            raise DecodeError(DropReason.NOT_RTPS)
-        if len(data) < HEADER_SIZE:
-            raise DecodeError(DropReason.SHORT_MESSAGE, f"{len(data)} bytes")
-        _, major, minor, vendor, prefix = _HEADER.unpack_from(data)
-        if major != 2:
-            raise DecodeError(DropReason.UNSUPPORTED_VERSION, f"{major}.{minor}")
-        return cls((major, minor), vendor, prefix)
+
+def header_at(data: memoryview, at: int, end: int) -> tuple[int, bytes, bytes]:
+    """(minor version, vendor, GUID prefix) of the message ``data[at:end]``; any minor version of RTPS 2 will do
+    (RTPS 2.5 §8.6.1)."""
+    if end - at < HEADER_SIZE:  # RTI's keep-alives are 16 bytes
+        raise DecodeError(DropReason.SHORT_MESSAGE, f"{end - at} bytes")
+    magic, major, minor, vendor, prefix = _HEADER.unpack_from(data, at)
+    if magic != MAGIC:
+        raise DecodeError(DropReason.NOT_RTPS)
+    if major != 2:
+        raise DecodeError(DropReason.UNSUPPORTED_VERSION, f"{major}.{minor}")
+    return minor, vendor, prefix
+
+
+def submessage_at(data: memoryview, at: int, end: int) -> tuple[int, int, int]:
+    """(kind, flags, stop) of the submessage at ``data[at]``, in a message that ends at ``end``; its body begins 4
+    bytes behind ``at``. After a DecodeError, the rest of the message cannot be found (RTPS 2.5 §8.3.4.1)."""
+    start = at + SUBMESSAGE_HEADER_SIZE
+    if start > end:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{end - at} bytes left at {at}")
+    kind, flags = data[at], data[at + 1]
+    length = data[at + 2] | data[at + 3] << 8 if flags & FLAG_E else data[at + 2] << 8 | data[at + 3]
+    # RTPS 2.5 §9.4.5.1.3: zero octetsToNextHeader
+    stop = end if length == 0 and kind not in _EMPTY_IF_ZERO else start + length
+    if stop > end:
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{kind:#04x}: {length} bytes, {end - start} left")
+    if length % 4 and stop != end:
+        # RTPS 2.5 §9.4.1: submessages are 4-aligned in the message; only the last may end anywhere.
+        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{kind:#04x} ends unaligned at {stop}")
+    return kind, flags, stop
 
 
 def iter_submessages(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """(kind, flags, body start, body stop) of each submessage of a message, in order.
-
-    Those before a malformed one are yielded before the DecodeError: a receiver stops there and keeps what it
-    has (RTPS 2.5 §8.3.4.1).
-    """
-    end = len(data)
-    at = HEADER_SIZE
+    """(kind, flags, body start, body stop) of each submessage of a message, in order; those before a malformed one
+    are yielded before the DecodeError."""
+    at, end = HEADER_SIZE, len(data)
     while at < end:
-        start = at + SUBMESSAGE_HEADER_SIZE
-        if start > end:
-            raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{end - at} bytes left at {at}")
-        kind, flags = data[at], data[at + 1]
-        length = data[at + 2] | data[at + 3] << 8 if flags & FLAG_E else data[at + 2] << 8 | data[at + 3]
-        # RTPS 2.5 §9.4.5.1.3: zero octetsToNextHeader
-        at = end if length == 0 and kind not in _EMPTY_IF_ZERO else start + length
-        if at > end:
-            raise DecodeError(
-                DropReason.TRUNCATED_SUBMESSAGE, f"{kind:#04x}: {length} bytes, {end - start} left"
-            )
-        if at % 4 and at != end:
-            # RTPS 2.5 §9.4.1: submessages are 4-aligned in the message; only the last may end anywhere.
-            raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{kind:#04x} ends unaligned at {at}")
-        yield kind, flags, start, at
+        kind, flags, stop = submessage_at(data, at, end)
+        yield kind, flags, at + SUBMESSAGE_HEADER_SIZE, stop
+        at = stop
 
 
 def encode_submessage(kind: int, flags: int, little_endian: bool, *parts: Buffer) -> bytes:

@@ -49,19 +49,6 @@ class _NumberSet:
         for number in numbers:
             if 0 <= number - base < NUMBER_SET_BITS:
                 bits |= 1 << (NUMBER_SET_BITS - 1 - (number - base))
-        return cls._from_bits(base, bits)
-
-    @classmethod
-    def from_range(cls, base: int, first: int, last: int) -> Self:
-        """first..last, both included, as far as a set with this base can hold them."""
-        low = max(first - base, 0)
-        high = min(last - base, NUMBER_SET_BITS - 1)
-        if low > high:
-            return cls(base)
-        return cls._from_bits(base, ((1 << (high - low + 1)) - 1) << (NUMBER_SET_BITS - 1 - high))
-
-    @classmethod
-    def _from_bits(cls, base: int, bits: int) -> Self:
         # The set ends at its highest number: bits beyond a writer's last SN make Fast DDS ignore an ACKNACK.
         num_bits = NUMBER_SET_BITS - ((bits & -bits).bit_length() - 1) if bits else 0
         count = (num_bits + 31) >> 5

@@ -218,10 +218,6 @@ def decode_bool(value: bytes) -> bool:
     return value[0] != 0
 
 
-def encode_bool(flag: bool) -> bytes:
-    return b"\x01\x00\x00\x00" if flag else b"\x00\x00\x00\x00"
-
-
 def decode_u32(value: bytes, little_endian: bool) -> int:
     _need(value, 4, "unsigned long")
     return int.from_bytes(value[:4], "little" if little_endian else "big")
@@ -238,13 +234,6 @@ def decode_i32(value: bytes, little_endian: bool) -> int:
 
 def encode_i32(number: int, little_endian: bool = True) -> bytes:
     return _U32[little_endian].pack(number & 0xFFFFFFFF)
-
-
-def decode_sequence_number(value: bytes, little_endian: bool) -> int:
-    _need(value, 8, "sequence number")
-    high, low = _SEQUENCE_NUMBER[little_endian].unpack_from(value)
-    number: int = high << 32 | low
-    return number
 
 
 def encode_sequence_number(number: int, little_endian: bool = True) -> bytes:

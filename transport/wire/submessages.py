@@ -138,11 +138,6 @@ class DataFrag:
         """Where the payload belongs in the sample."""
         return (self.first_fragment - 1) * self.fragment_size
 
-    @property
-    def fragment_count(self) -> int:
-        """How many fragments the whole sample has."""
-        return -(-self.sample_size // self.fragment_size)
-
     def encode(self, little_endian: bool = True) -> bytes:
         flags = self.FLAG_K if self.key else 0
         if self.inline_qos is not None:

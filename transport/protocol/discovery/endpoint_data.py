@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from ...errors import DecodeError, DropReason
 from ...limits import MESSAGE_SIZE_LEAST, TERM_WINDOW_LEAST, UDP_PAYLOAD_MAX
-from ...qos import (
-    DestinationOrderKind,
-    DurabilityKind,
-    HistoryKind,
-    LivelinessKind,
-    OwnershipKind,
-    PresentationScope,
-    Qos,
-    ReliabilityKind,
-    TypeConsistency,
-    TypeConsistencyKind,
-)
+from ...qos import Qos
 from ...structure import (
     ENTITYID_PARTICIPANT,
     PROTOCOL_VERSION,
@@ -35,6 +23,7 @@ from ...types.xtypes.type_object_v1 import decompress_type_object, struct_of_v1
 from ...wire import parameters as p
 from ..endpoint_info import NO_ABILITIES, Abilities, ContentFilterProperty
 from .participant_data import locators_of, refuse_not_understood, required
+from .qos_parameters import QOS_PIDS, decode_qos, encode_qos
 
 #: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max, u32 term window. Other vendors skip it.
 _PID_ABILITIES: Final = 0x8A01
@@ -45,7 +34,7 @@ _PID_PUBLICATION_LOG: Final = 0x8A02
 _DEPENDENTS_ANNOUNCED: Final = 8
 _CODECS: Final = {0x2: "lz4", 0x4: "zstd"}
 
-_UNDERSTOOD: Final = frozenset(
+_UNDERSTOOD: Final = QOS_PIDS | frozenset(
     {
         p.PID_ENDPOINT_GUID,
         p.PID_PARTICIPANT_GUID,
@@ -56,28 +45,9 @@ _UNDERSTOOD: Final = frozenset(
         p.PID_UNICAST_LOCATOR,
         p.PID_MULTICAST_LOCATOR,
         p.PID_EXPECTS_INLINE_QOS,
-        p.PID_RELIABILITY,
-        p.PID_DURABILITY,
         p.PID_DURABILITY_SERVICE,
-        p.PID_HISTORY,
-        p.PID_RESOURCE_LIMITS,
-        p.PID_DEADLINE,
-        p.PID_LATENCY_BUDGET,
-        p.PID_LIFESPAN,
-        p.PID_LIVELINESS,
-        p.PID_OWNERSHIP,
-        p.PID_OWNERSHIP_STRENGTH,
-        p.PID_DESTINATION_ORDER,
-        p.PID_PRESENTATION,
-        p.PID_PARTITION,
-        p.PID_TIME_BASED_FILTER,
         p.PID_TRANSPORT_PRIORITY,
-        p.PID_DATA_REPRESENTATION,
-        p.PID_TYPE_CONSISTENCY_ENFORCEMENT,
         p.PID_TYPE_MAX_SIZE_SERIALIZED,
-        p.PID_USER_DATA,
-        p.PID_TOPIC_DATA,
-        p.PID_GROUP_DATA,
         p.PID_GROUP_GUID,
         p.PID_GROUP_ENTITY_ID,
         p.PID_ENTITY_NAME,
@@ -136,11 +106,9 @@ class EndpointData:
 def encode_endpoint(data: EndpointData) -> bytes:
     """The payload of an SEDP sample, encapsulation header included.
 
-    All policies are always sent: what an absent one stands for is not agreed upon. Fast DDS 2.9 takes an
-    absent DURABILITY for TRANSIENT_LOCAL. Type information only of a type that TypeLookup answers for: Cyclone DDS
-    drops an endpoint whose type it cannot resolve, and compares the names when there is none.
+    All policies are always sent, type information only of a type that TypeLookup answers for: Cyclone DDS drops an
+    endpoint whose type it cannot resolve, and compares the names when there is none.
     """
-    qos, write = data.qos, p.encode_u32
     parameters: list[tuple[int, bytes]] = [
         (p.PID_ENDPOINT_GUID, p.encode_guid(data.guid)),
         (p.PID_PARTICIPANT_GUID, data.guid.prefix + ENTITYID_PARTICIPANT),
@@ -150,43 +118,11 @@ def encode_endpoint(data: EndpointData) -> bytes:
         (p.PID_VENDOR_ID, VENDOR_ID + bytes(2)),
         *((p.PID_UNICAST_LOCATOR, p.encode_locator(locator)) for locator in data.unicast),
         *((p.PID_MULTICAST_LOCATOR, p.encode_locator(locator)) for locator in data.multicast),
-        (p.PID_RELIABILITY, write(qos.reliability) + p.encode_duration(qos.max_blocking_time)),
-        (p.PID_DURABILITY, write(qos.durability)),
-        (p.PID_HISTORY, write(qos.history) + p.encode_i32(qos.history_depth)),
-        (
-            p.PID_RESOURCE_LIMITS,
-            p.encode_i32(qos.max_samples)
-            + p.encode_i32(qos.max_instances)
-            + p.encode_i32(qos.max_samples_per_instance),
-        ),
-        (p.PID_DEADLINE, p.encode_duration(qos.deadline)),
-        (p.PID_LATENCY_BUDGET, p.encode_duration(qos.latency_budget)),
-        (p.PID_LIVELINESS, write(qos.liveliness) + p.encode_duration(qos.liveliness_lease_duration)),
-        (p.PID_OWNERSHIP, write(qos.ownership)),
-        (p.PID_DESTINATION_ORDER, write(qos.destination_order)),
-        (
-            p.PID_PRESENTATION,
-            write(qos.presentation_scope) + bytes((qos.coherent_access, qos.ordered_access, 0, 0)),
-        ),
-        (p.PID_PARTITION, p.encode_strings(qos.partition)),
-        (p.PID_DATA_REPRESENTATION, p.encode_i16_sequence(qos.data_representation)),
-        (p.PID_USER_DATA, p.encode_octets(qos.user_data)),
-        (p.PID_TOPIC_DATA, p.encode_octets(qos.topic_data)),
-        (p.PID_GROUP_DATA, p.encode_octets(qos.group_data)),
+        *encode_qos(data.qos, writer=data.is_writer),
     ]
-    if data.is_writer:
-        parameters.append((p.PID_LIFESPAN, p.encode_duration(qos.lifespan)))
-        parameters.append((p.PID_OWNERSHIP_STRENGTH, p.encode_i32(qos.ownership_strength)))
-    else:
-        parameters.append((p.PID_TIME_BASED_FILTER, p.encode_duration(qos.time_based_filter)))
-        parameters.append(
-            (p.PID_TYPE_CONSISTENCY_ENFORCEMENT, _encode_type_consistency(qos.type_consistency))
-        )
-        if (given := data.content_filter) is not None:
-            texts = (given.name, given.related_topic, given.filter_class, given.expression)
-            parameters.append(
-                (p.PID_CONTENT_FILTER_PROPERTY, p.encode_content_filter(texts, given.parameters))
-            )
+    if not data.is_writer and (given := data.content_filter) is not None:
+        texts = (given.name, given.related_topic, given.filter_class, given.expression)
+        parameters.append((p.PID_CONTENT_FILTER_PROPERTY, p.encode_content_filter(texts, given.parameters)))
     if data.type_information is not None:
         parameters.append((p.PID_TYPE_INFORMATION, _encode_type_information(data.type_information)))
     if data.abilities != NO_ABILITIES:
@@ -210,7 +146,7 @@ def decode_endpoint(payload: bytes | memoryview, *, writer: bool) -> EndpointDat
         guid,
         p.decode_string(required(parameters, p.PID_TOPIC_NAME), little),
         p.decode_string(required(parameters, p.PID_TYPE_NAME), little),
-        _decode_qos(parameters, writer),
+        decode_qos(parameters, writer=writer),
         locators_of(parameters, p.PID_UNICAST_LOCATOR),
         locators_of(parameters, p.PID_MULTICAST_LOCATOR),
         _decode_abilities(parameters),
@@ -308,99 +244,3 @@ def _decode_content_filter(parameters: p.ParameterList) -> ContentFilterProperty
     except DecodeError:
         return None
     return ContentFilterProperty(*texts, arguments)
-
-
-def _encode_type_consistency(policy: TypeConsistency) -> bytes:
-    flags = (
-        policy.ignore_sequence_bounds,
-        policy.ignore_string_bounds,
-        policy.ignore_member_names,
-        policy.prevent_type_widening,
-        policy.force_type_validation,
-    )
-    return p.encode_type_consistency(policy.kind, flags)
-
-
-def _decode_type_consistency(value: bytes, little: bool) -> TypeConsistency:
-    """Kinds that vendors add (RTI: AUTO_TYPE_COERCION) are taken as the default one."""
-    number, flags = p.decode_type_consistency(value, little)
-    disallowed = number == TypeConsistencyKind.DISALLOW_TYPE_COERCION
-    return TypeConsistency(TypeConsistencyKind(not disallowed), *flags)
-
-
-# --- QoS ------------------------------------------------------------------------------------------
-
-_E = TypeVar("_E", bound=enum.IntEnum)
-
-
-def _decode_qos(parameters: p.ParameterList, writer: bool) -> Qos:
-    """The policies that are there; an absent one has its DDS default (RTPS 2.5 §9.6.2.2.1)."""
-    little, get = parameters.little_endian, parameters.get
-    qos = Qos(reliability=ReliabilityKind.RELIABLE if writer else ReliabilityKind.BEST_EFFORT)
-
-    def kind(value: bytes, of: type[_E]) -> _E:
-        number = p.decode_u32(value, little)
-        try:
-            return of(number)
-        except ValueError:
-            raise DecodeError(DropReason.BAD_PARAMETER, f"{of.__name__} {number}") from None
-
-    def duration(pid: int, default: int) -> int:
-        value = get(pid)
-        return default if value is None else p.decode_duration(value, little)
-
-    def octets(pid: int) -> bytes:
-        value = get(pid)
-        return b"" if value is None else p.decode_octets(value, little)
-
-    qos = replace(
-        qos,
-        deadline=duration(p.PID_DEADLINE, qos.deadline),
-        latency_budget=duration(p.PID_LATENCY_BUDGET, qos.latency_budget),
-        lifespan=duration(p.PID_LIFESPAN, qos.lifespan),
-        time_based_filter=duration(p.PID_TIME_BASED_FILTER, qos.time_based_filter),
-        user_data=octets(p.PID_USER_DATA),
-        topic_data=octets(p.PID_TOPIC_DATA),
-        group_data=octets(p.PID_GROUP_DATA),
-    )
-    if (value := get(p.PID_RELIABILITY)) is not None:
-        qos = replace(
-            qos,
-            reliability=kind(value, ReliabilityKind),
-            max_blocking_time=p.decode_duration(value[4:], little),
-        )
-    if (value := get(p.PID_DURABILITY)) is not None:
-        qos = replace(qos, durability=kind(value, DurabilityKind))
-    if (value := get(p.PID_HISTORY)) is not None:
-        qos = replace(qos, history=kind(value, HistoryKind), history_depth=p.decode_i32(value[4:], little))
-    if (value := get(p.PID_RESOURCE_LIMITS)) is not None:
-        samples, instances, per_instance = (p.decode_i32(value[i : i + 4], little) for i in (0, 4, 8))
-        qos = replace(
-            qos, max_samples=samples, max_instances=instances, max_samples_per_instance=per_instance
-        )
-    if (value := get(p.PID_LIVELINESS)) is not None:
-        qos = replace(
-            qos,
-            liveliness=kind(value, LivelinessKind),
-            liveliness_lease_duration=p.decode_duration(value[4:], little),
-        )
-    if (value := get(p.PID_OWNERSHIP)) is not None:
-        qos = replace(qos, ownership=kind(value, OwnershipKind))
-    if (value := get(p.PID_OWNERSHIP_STRENGTH)) is not None:
-        qos = replace(qos, ownership_strength=p.decode_i32(value, little))
-    if (value := get(p.PID_DESTINATION_ORDER)) is not None:
-        qos = replace(qos, destination_order=kind(value, DestinationOrderKind))
-    if (value := get(p.PID_PRESENTATION)) is not None:
-        qos = replace(
-            qos,
-            presentation_scope=kind(value, PresentationScope),
-            coherent_access=p.decode_bool(value[4:5]),
-            ordered_access=p.decode_bool(value[5:6]),
-        )
-    if (value := get(p.PID_PARTITION)) is not None:
-        qos = replace(qos, partition=p.decode_strings(value, little))
-    if (value := get(p.PID_DATA_REPRESENTATION)) is not None:
-        qos = replace(qos, data_representation=p.decode_i16_sequence(value, little))
-    if (value := get(p.PID_TYPE_CONSISTENCY_ENFORCEMENT)) is not None:
-        qos = replace(qos, type_consistency=_decode_type_consistency(value, little))
-    return qos

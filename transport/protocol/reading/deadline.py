@@ -12,7 +12,7 @@ import numpy as np
 
 from ...structure import INFINITE
 from ...wire.samples import I64
-from ..instances import NO_KEY, InstanceTable
+from ..instances import InstanceTable
 
 
 class Deadlines:
@@ -20,9 +20,8 @@ class Deadlines:
 
     def __init__(self, period: int, instances: InstanceTable) -> None:
         self.period = max(period, 1)
-        #: Misses so far, and the key hash of the instance of the last one.
+        #: Misses so far.
         self.missed = 0
-        self.last_instance = NO_KEY
         self._instances = instances
         self._next_check: int | None = None
 
@@ -46,8 +45,6 @@ class Deadlines:
         deadlines = self._instances.used["deadline"]
         late = np.flatnonzero(deadlines <= now)
         if len(late):
-            last = int(late[np.argmax(deadlines[late])])
-            self.last_instance = self._instances.key_of(last)
             periods = 1 + (now - deadlines[late]) // self.period
             deadlines[late] += periods * self.period
             self.missed += int(periods.sum())

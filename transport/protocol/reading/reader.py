@@ -45,6 +45,7 @@ from ..agenda import untouched
 from ..endpoint_info import WriterInfo
 from ..outgoing import Outgoing
 from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
+from .announcements import Announcements
 from .batch_numbers import BatchNumbers
 from .coherent import sets_of
 from .congestion_control import CongestionControlFactory
@@ -98,6 +99,7 @@ class StatefulReader:
             random or Random(guid.to_bytes()),
             self._status,
         )
+        self._announcements = Announcements(self.counters, self._delivery, self._responder)
         #: What becomes of writers that it is too slow for.
         self.untethered = Untethered(policy, self.writers, self._delivery, self._status, self._responder)
 
@@ -384,32 +386,12 @@ class StatefulReader:
         elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
             self._responder.on_fragment(proxy, frag.sn, now)
 
-    def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:
-        """The writer says how much of a fragmented sample it has sent (RTPS 2.5 §8.3.8.7)."""
-        self.touch()
-        proxy = self.writers.get(writer)
-        if proxy is None or not proxy.reliable:
-            return
-        if not proxy.heartbeat_frags.accept(heartbeat.count, now):
-            self.counters.stale_counts += 1
-            return
-        if not proxy.synced or heartbeat.sn < proxy.expected or heartbeat.sn in proxy.held:
-            return
-        sample = proxy.fragments.get(heartbeat.sn)
-        if sample is None:
-            self._responder.on_hole(proxy, heartbeat.sn, now)
-            proxy.last_sn = max(proxy.last_sn, heartbeat.sn)
-        else:
-            sample.announced = max(sample.announced, min(heartbeat.last_fragment, sample.fragments))
-            self._responder.on_hole(proxy, heartbeat.sn, now, announced=True)
-
     # --- what the writer says about its history --------------------------------------------------
 
     def on_heartbeat(self, writer: Guid, heartbeat: Heartbeat, *, now: int) -> None:
         """The writer says what it has (RTPS 2.5 §8.3.8.6)."""
-        self.touch()
-        proxy = self.writers.get(writer)
-        if proxy is None or not proxy.reliable:
+        proxy = self._reliable(writer)
+        if proxy is None:
             return
         if heartbeat.first_sn < 1 or heartbeat.last_sn < heartbeat.first_sn - 1:
             self.counters.bad_heartbeats += 1
@@ -423,58 +405,28 @@ class StatefulReader:
             self.match_writer(proxy.info, now=now)
             proxy = self.writers[writer]
             proxy.heartbeats.accept(heartbeat.count, now)
-        self._on_heartbeat(proxy, heartbeat.first_sn, heartbeat.last_sn, now, final=heartbeat.final)
+        self._announcements.on_heartbeat(proxy, heartbeat, now)
 
     def on_heartbeat_batch(self, writer: Guid, heartbeat: HeartbeatBatch, *, now: int) -> None:
-        """The same of a writer of batches, which tells their numbers, too."""
-        self.touch()
-        proxy = self.writers.get(writer)
-        if proxy is None or not proxy.reliable:
-            return
-        if not proxy.heartbeat_batches.accept(heartbeat.count, now):
-            self.counters.stale_counts += 1
-            return
-        if proxy.batches is None:
-            proxy.batches = BatchNumbers()
-        first, last = heartbeat.first_sn, heartbeat.last_sn
-        proxy.batches.on_heartbeat(heartbeat.first_batch_sn, heartbeat.last_batch_sn, first, last)
-        self._on_heartbeat(proxy, first, last, now, final=heartbeat.final)
+        """The same of a writer of batches."""
+        if (proxy := self._reliable(writer)) is not None:
+            self._announcements.on_heartbeat_batch(proxy, heartbeat, now)
 
-    def _on_heartbeat(
-        self, proxy: WriterProxy, first_sn: int, last_sn: int, now: int, *, final: bool
-    ) -> None:
-        self.counters.heartbeats += 1
-        # Not the maximum: what a forged HEARTBEAT announced is taken back by the next true one.
-        proxy.last_sn = last_sn
-        if not proxy.synced:
-            self._delivery.sync(proxy, last_sn + 1 if proxy.info.transient_local else first_sn)
-        if first_sn > proxy.first_sn:
-            proxy.first_sn = first_sn
-        if proxy.resting:
-            self._delivery.pass_by(proxy, last_sn)
-        if proxy.expected < proxy.first_sn or proxy.held:
-            self._delivery.drain(proxy)
-        proxy.counts_losses = True
-        self._responder.on_heartbeat(proxy, final=final, now=now)
+    def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:
+        """The writer says how much of a fragmented sample it has sent (RTPS 2.5 §8.3.8.7)."""
+        if (proxy := self._reliable(writer)) is not None:
+            self._announcements.on_heartbeat_frag(proxy, heartbeat, now)
 
     def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
         """Some sequence numbers will never come (RTPS 2.5 §8.3.8.4)."""
         self.touch()
+        if (proxy := self.writers.get(writer)) is not None:
+            self._announcements.on_gap(proxy, gap, now)
+
+    def _reliable(self, writer: Guid) -> WriterProxy | None:
+        self.touch()
         proxy = self.writers.get(writer)
-        if proxy is None or gap.start_sn < 1 or gap.irrelevant.base < gap.start_sn:
-            return
-        self.counters.gaps += 1
-        ranges = gap.irrelevant.ranges()
-        if gap.start_sn < gap.irrelevant.base:
-            ranges.insert(0, (gap.start_sn, gap.irrelevant.base - 1))
-        for first, last in ranges:
-            self._delivery.give_up_sets(proxy, first, last)
-            self._delivery.skip(proxy, first, last)
-        if proxy.synced:
-            self._delivery.drain(proxy)
-            self._responder.after_repair(proxy, now)
-            if proxy.info.status_messages:
-                self._responder.on_passed(proxy, now)
+        return proxy if proxy is not None and proxy.reliable else None
 
     def on_rtt_measurement(self, writer: Guid, message: RttMeasurement, *, now: int) -> None:
         """The writer answers how long a round trip takes."""

@@ -34,7 +34,7 @@ from ...limits import INSTANCES_MAX
 from ...qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from ...structure import INFINITE, Guid
 from ...wire.samples import DISPOSED, I64, NO_TIMESTAMP, REMOVED, U8, UNREGISTERED, Run
-from ..instances import NO_KEY, Bools, Groups, InstanceTable, running_maximum, separated
+from ..instances import Bools, Groups, InstanceTable, running_maximum, separated
 from .deadline import Deadlines
 from .ownership import NOBODY, Ownership
 
@@ -108,23 +108,12 @@ class ReaderCache:
         self._depth = qos.history_depth if qos.history is HistoryKind.KEEP_LAST else LENGTH_UNLIMITED
 
     @property
-    def is_transparent(self) -> bool:
-        """No policy of the reader's own looks at unbatched samples. Writers may still have a LIFESPAN, and batches
-        removed samples: :meth:`accept` is to be called all the same, and then gives most runs back at once."""
-        return not self._knows_instances
-
-    @property
     def counters(self) -> ReaderCacheCounters:
         """As they are now."""
         self._counters.alive_instance_count = self._instances.alive
         if self._deadlines is not None:
             self._counters.requested_deadline_missed = self._deadlines.missed
         return self._counters
-
-    @property
-    def last_deadline_missed(self) -> bytes:
-        """Key hash of the instance that missed its deadline last: REQUESTED_DEADLINE_MISSED last_instance_handle."""
-        return NO_KEY if self._deadlines is None else self._deadlines.last_instance
 
     # --- writers and time ------------------------------------------------------------------------
 

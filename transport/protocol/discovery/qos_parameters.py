@@ -1,0 +1,140 @@
+"""QoS policies as parameters of discovery data: one table, read two ways (RTPS 2.5 table 9.14)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from ...errors import DecodeError, DropReason
+from ...qos import (
+    DestinationOrderKind,
+    DurabilityKind,
+    HistoryKind,
+    LivelinessKind,
+    OwnershipKind,
+    PresentationScope,
+    Qos,
+    ReliabilityKind,
+    TypeConsistency,
+    TypeConsistencyKind,
+)
+from ...wire import parameters as p
+
+
+class _Codec(NamedTuple):
+    """How one value is written, and read with the byte order ``little``."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes, bool], Any]
+    #: Bytes, where another value may follow.
+    size: int = 0
+
+
+class _Policy(NamedTuple):
+    """A parameter, and the fields of Qos that it holds one behind the other."""
+
+    pid: int
+    fields: tuple[tuple[str, _Codec], ...]
+
+
+def _kind(of: type[enum.IntEnum]) -> _Codec:
+    def decode(value: bytes, little: bool) -> enum.IntEnum:
+        number = p.decode_u32(value, little)
+        try:
+            return of(number)
+        except ValueError:
+            raise DecodeError(DropReason.BAD_PARAMETER, f"{of.__name__} {number}") from None
+
+    return _Codec(p.encode_u32, decode, 4)
+
+
+def _encode_type_consistency(policy: TypeConsistency) -> bytes:
+    flags = (
+        policy.ignore_sequence_bounds,
+        policy.ignore_string_bounds,
+        policy.ignore_member_names,
+        policy.prevent_type_widening,
+        policy.force_type_validation,
+    )
+    return p.encode_type_consistency(policy.kind, flags)
+
+
+def _decode_type_consistency(value: bytes, little: bool) -> TypeConsistency:
+    """Kinds that vendors add (RTI: AUTO_TYPE_COERCION) are taken as the default one."""
+    number, flags = p.decode_type_consistency(value, little)
+    disallowed = number == TypeConsistencyKind.DISALLOW_TYPE_COERCION
+    return TypeConsistency(TypeConsistencyKind(not disallowed), *flags)
+
+
+_BOOLEAN: Final = _Codec(lambda flag: bytes((flag,)), lambda value, little: p.decode_bool(value), 1)
+_LONG: Final = _Codec(p.encode_i32, p.decode_i32, 4)
+_DURATION: Final = _Codec(p.encode_duration, p.decode_duration, 8)
+_OCTETS: Final = _Codec(p.encode_octets, p.decode_octets)
+_SHORTS: Final = _Codec(p.encode_i16_sequence, p.decode_i16_sequence)
+_STRINGS: Final = _Codec(p.encode_strings, p.decode_strings)
+_TYPE_CONSISTENCY: Final = _Codec(_encode_type_consistency, _decode_type_consistency)
+
+_OF_BOTH: Final = (
+    _Policy(p.PID_RELIABILITY, (("reliability", _kind(ReliabilityKind)), ("max_blocking_time", _DURATION))),
+    _Policy(p.PID_DURABILITY, (("durability", _kind(DurabilityKind)),)),
+    _Policy(p.PID_HISTORY, (("history", _kind(HistoryKind)), ("history_depth", _LONG))),
+    _Policy(
+        p.PID_RESOURCE_LIMITS,
+        (("max_samples", _LONG), ("max_instances", _LONG), ("max_samples_per_instance", _LONG)),
+    ),
+    _Policy(p.PID_DEADLINE, (("deadline", _DURATION),)),
+    _Policy(p.PID_LATENCY_BUDGET, (("latency_budget", _DURATION),)),
+    _Policy(
+        p.PID_LIVELINESS, (("liveliness", _kind(LivelinessKind)), ("liveliness_lease_duration", _DURATION))
+    ),
+    _Policy(p.PID_OWNERSHIP, (("ownership", _kind(OwnershipKind)),)),
+    _Policy(p.PID_DESTINATION_ORDER, (("destination_order", _kind(DestinationOrderKind)),)),
+    _Policy(
+        p.PID_PRESENTATION,
+        (
+            ("presentation_scope", _kind(PresentationScope)),
+            ("coherent_access", _BOOLEAN),
+            ("ordered_access", _BOOLEAN),
+        ),
+    ),
+    _Policy(p.PID_PARTITION, (("partition", _STRINGS),)),
+    _Policy(p.PID_DATA_REPRESENTATION, (("data_representation", _SHORTS),)),
+    _Policy(p.PID_USER_DATA, (("user_data", _OCTETS),)),
+    _Policy(p.PID_TOPIC_DATA, (("topic_data", _OCTETS),)),
+    _Policy(p.PID_GROUP_DATA, (("group_data", _OCTETS),)),
+)
+_OF_WRITERS: Final = (
+    _Policy(p.PID_LIFESPAN, (("lifespan", _DURATION),)),
+    _Policy(p.PID_OWNERSHIP_STRENGTH, (("ownership_strength", _LONG),)),
+)
+_OF_READERS: Final = (
+    _Policy(p.PID_TIME_BASED_FILTER, (("time_based_filter", _DURATION),)),
+    _Policy(p.PID_TYPE_CONSISTENCY_ENFORCEMENT, (("type_consistency", _TYPE_CONSISTENCY),)),
+)
+_ALL: Final = (*_OF_BOTH, *_OF_WRITERS, *_OF_READERS)
+
+QOS_PIDS: Final = frozenset(policy.pid for policy in _ALL)
+
+
+def encode_qos(qos: Qos, *, writer: bool) -> list[tuple[int, bytes]]:
+    """The parameters of all policies: what an absent one stands for is not agreed upon. Fast DDS 2.9 takes an
+    absent DURABILITY for TRANSIENT_LOCAL."""
+    return [
+        (pid, b"".join(codec.encode(getattr(qos, name)) for name, codec in fields))
+        for pid, fields in (*_OF_BOTH, *(_OF_WRITERS if writer else _OF_READERS))
+    ]
+
+
+def decode_qos(parameters: p.ParameterList, *, writer: bool) -> Qos:
+    """The policies that are there; an absent one has its DDS default (RTPS 2.5 §9.6.2.2.1). Raises DecodeError."""
+    said: dict[str, Any] = {}
+    for pid, fields in _ALL:
+        value = parameters.get(pid)
+        if value is not None:
+            for name, codec in fields:
+                said[name] = codec.decode(value, parameters.little_endian)
+                value = value[codec.size :]
+    default = Qos(reliability=ReliabilityKind.RELIABLE if writer else ReliabilityKind.BEST_EFFORT)
+    return replace(default, **said)
