@@ -34,6 +34,7 @@ from .ipc_batches import leaves, read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
 from .options import Mode, Payload
 from .planning import LogPartition
+from .relabelling import relabelled
 from .sample_columns import encapsulations, key_hashes, metadata_columns, payloads, select
 from .schema import ARROW_BATCH, METADATA_COLUMN, METADATA_SCHEMA, ContentFilter, TopicPlan
 from .workers import settle
@@ -411,6 +412,8 @@ def _batch(
             added[plan.corrupt] = _corrupt_records(chunk, rows, plan, corrupt)
         data = iter(columns)
         columns = [added[name] if name in added else next(data) for name in plan.columns.names]
+    if [column.type for column in columns] != plan.columns.types:  # structs have the members' names inside
+        columns = relabelled(pa.RecordBatch.from_arrays(columns, plan.columns.names), plan.columns).columns
     return pa.RecordBatch.from_arrays(columns, schema=plan.columns)
 
 

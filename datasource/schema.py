@@ -68,7 +68,8 @@ class TopicPlan:
     """How samples and columns of one topic become each other; planned on the driver, used in tasks.
 
     ``data`` are the columns that hold the samples' values, under the members' names; ``columns`` is exactly what Spark
-    wants or gives. ``corrupt`` is the column for samples that do not decode, if there is one.
+    wants or gives, under names that IDL may not allow. ``corrupt`` is the column for samples that do not decode, if
+    there is one.
     """
 
     topic: str
@@ -78,6 +79,8 @@ class TopicPlan:
     struct: Struct | None
     data: pa.Schema
     columns: pa.Schema
+    #: Whether somebody said ``type_name``; if not, a reader takes its first writer's for the type, and for its key.
+    named: bool = True
     #: Whether peers are told the type, and not its name alone.
     announced: bool = True
     mode: Mode = Mode.DROPMALFORMED
@@ -94,18 +97,34 @@ class TopicPlan:
 def topic_type(settings: Settings) -> TopicType | None:
     """The topic's type for a source whose user gave no schema: from the options, else from the topic's peers.
 
-    None where it is not needed. Raises OptionError saying what was seen on the domain, if nobody tells it.
+    None where a name is all that is needed. Raises OptionError saying what was seen on the domain, if nobody tells it.
     """
     if settings.payload is Payload.ARROW:
         return None
     given = given_type(settings)
-    if given is None and not (settings.payload is Payload.BINARY and (settings.type_name or settings.type)):
+    if given is None and (settings.payload is Payload.CDR or _looks_into_payloads(settings)):
         return discovered_type(settings)
     return given
 
 
+def _looks_into_payloads(settings: Settings) -> bool:
+    """Whether a policy does, though the source does not: then its type had better be known."""
+    forced = settings.qos.type_consistency.force_type_validation
+    return not _is_named(settings) and (settings.qos.tells_instances or forced)
+
+
+def _is_named(settings: Settings) -> bool:
+    return bool(settings.type_name or settings.type)
+
+
 def source_schema(settings: Settings, found: TopicType | None) -> StructType:
-    """The schema of a source whose user gave none."""
+    """The schema of a source whose user gave none; whatever is wrong with reading it is said now."""
+    schema = _schema_to_read(settings, found)
+    plan_reading(settings, schema, found)
+    return schema
+
+
+def _schema_to_read(settings: Settings, found: TopicType | None) -> StructType:
     if settings.payload is Payload.BINARY:
         return to_spark(BINARY_SCHEMA)
     if settings.payload is Payload.ARROW:
@@ -140,9 +159,10 @@ def plan_reading(settings: Settings, schema: StructType, found: TopicType | None
             raise OptionError("payload", "binary", "has a schema of its own; leave out .schema(...)")
         found = found or given_type(settings)
         keyed = settings.keyed if found is None else found.keyed
-        name = _name_of_opaque(settings, found)
+        named = found is not None or _is_named(settings)
+        name = _name_of_opaque(settings, found) if named else _identifier(settings.topic)
         struct = None if found is None else found.struct
-        return TopicPlan(settings.topic, name, keyed, settings.payload, struct, columns, columns)
+        return TopicPlan(settings.topic, name, keyed, settings.payload, struct, columns, columns, named=named)
     apart = {METADATA_COLUMN, settings.corrupt_record}
     data = pa.schema([field for field in columns if field.name not in apart])
     if METADATA_COLUMN in columns.names:
@@ -153,7 +173,7 @@ def plan_reading(settings: Settings, schema: StructType, found: TopicType | None
         found = TopicType(settings.type_name or ARROW_BATCH.name, False, ARROW_BATCH)
     else:
         found = found or given_type(settings)
-    announced = found is not None and found.certain
+    announced, named = found is not None and found.certain, True
     if found is None or found.struct is None:
         if not data.names:
             fix = (
@@ -162,7 +182,9 @@ def plan_reading(settings: Settings, schema: StructType, found: TopicType | None
             )
             raise OptionError("type.file", None, fix)
         struct = derived(settings, data, optional=False)
+        data = legal_schema(data)
         found = TopicType(settings.type_name or struct.name, struct.is_keyed, struct)
+        named = _is_named(settings)
     assert found.struct is not None
     if settings.payload is Payload.CDR:
         Codec(found.struct, arrow_schema=data)  # says now which column does not fit
@@ -174,6 +196,7 @@ def plan_reading(settings: Settings, schema: StructType, found: TopicType | None
         found.struct,
         data,
         columns,
+        named=named,
         # what columns make, and IDL that leaves things open, is a guess at the writers' type
         announced=announced,
         mode=settings.mode,
@@ -235,7 +258,7 @@ def plan_writing(settings: Settings, schema: StructType) -> TopicPlan:
         _check_columns(columns, struct, settings)
     else:
         data = legal_schema(columns)
-        struct = derived(settings, data, optional=settings.nullable_is_optional)
+        struct = derived(settings, columns, optional=settings.nullable_is_optional)
     representation = settings.representation or least_representation(struct)
     if settings.payload is Payload.CDR:
         Codec(struct).uniform_size(representation)  # says now what cannot be written
@@ -256,12 +279,15 @@ def plan_writing(settings: Settings, schema: StructType) -> TopicPlan:
 
 
 def derived(settings: Settings, columns: pa.Schema, *, optional: bool) -> Struct:
-    """The struct that columns make; named by ``type``, else after the topic; keys by ``key``."""
-    for key in settings.key:
-        if key not in columns.names:
+    """The struct that columns make, under legal names; named by ``type``, else after the topic; keys by ``key``."""
+    legal = legal_schema(columns)
+    members = dict(zip(columns.names, legal.names, strict=True))
+    keys = tuple(members.get(key, key) for key in settings.key)
+    for key, member in zip(settings.key, keys, strict=True):
+        if member not in legal.names:
             raise OptionError("key", key, f"is no column; columns are {listed(columns.names)}")
     name = _identifier(settings.type or settings.topic)
-    return struct_from_arrow(columns, name, key=settings.key, optional=optional)
+    return struct_from_arrow(legal, name, key=keys, optional=optional)
 
 
 def _identifier(name: str) -> str:

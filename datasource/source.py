@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..transport.errors import UsageError
+from ..transport.errors import RtpsError, UsageError
 from . import shipping
 from .options import AppliesTo, Settings, parse_options
 
 if TYPE_CHECKING:
     from .batch_reader import RtpsBatchReader
-    from .stream_reader import RtpsStreamReader
     from .type_sources import TopicType
     from .writer import RtpsArrowWriter, RtpsStreamArrowWriter
 
@@ -56,6 +55,8 @@ class RtpsDataSource(DataSource):
       NOT_ALIVE_NO_WRITERS): their keys are filled where the writer sent them, everything else is null. With
       ``.schema(...)`` the column must be declared there too.
     - ``payload=binary`` gives one row a sample with its serialized payload, whatever its type.
+    - Writers match by the name of the type. With columns alone, or ``payload=binary``, the first writer that is found
+      says it, and whether there is a key; ``type`` and ``key`` (``keyed``) say them beforehand.
     - A join of a stream with itself is two readers to Spark, thus to DDS; a union with itself is one.
     - ``columns=a,b.c`` decodes only those members. ``filter`` is a content filter in DDS's SQL, which writers that
       filter are told. ``uint64``, ``enum``, ``bitmask`` and ``time`` choose between two column types.
@@ -130,12 +131,16 @@ class RtpsDataSource(DataSource):
         _warn(settings)
         return RtpsBatchReader(settings, plan_reading(settings, schema, self._topic_type))
 
-    def streamReader(self, schema: StructType) -> RtpsStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from .schema import plan_reading
         from .stream_reader import RtpsStreamReader
 
-        settings = parse_options(self.options, AppliesTo.READ)
-        return RtpsStreamReader(settings, plan_reading(settings, schema, self._topic_type))
+        try:
+            settings = parse_options(self.options, AppliesTo.READ)
+            plan = plan_reading(settings, schema, self._topic_type)
+        except RtpsError as error:
+            return _RefusingReader(error)
+        return RtpsStreamReader(settings, plan)
 
     def writer(self, schema: StructType, overwrite: bool) -> RtpsArrowWriter:
         from .schema import plan_writing
@@ -159,6 +164,26 @@ class RtpsDataSource(DataSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return shipping.reduce(self)
+
+
+class _RefusingReader(DataSourceStreamReader):
+    """Raises what is wrong at the first call. Were it raised by ``streamReader``, Spark 4.2 would stop the reader that
+    it does not have, and tell of that."""
+
+    def __init__(self, error: RtpsError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        raise self._error
+
+    def latestOffset(self, start: object, limit: object) -> NoReturn:  # noqa: N802
+        raise self._error
+
+    def partitions(self, start: object, end: object) -> NoReturn:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise self._error
 
 
 def _warn(settings: Settings) -> None:

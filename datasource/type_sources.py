@@ -31,26 +31,31 @@ class TopicType:
 def given_type(settings: Settings) -> TopicType | None:
     """The type that ``type.file`` or a ROS 2 name in ``type`` says; None if neither is there."""
     if settings.type_file is not None:
-        return _type_of_file(settings.type_file, settings)
+        return type_of_file(
+            settings.type_file, settings.type, settings.type_extensibility, settings.type_name
+        )
     if settings.type is None or not _ROS_NAME.fullmatch(settings.type):
         return None
     from ..transport.types.ros import ros_type
 
-    return _named(ros_type(settings.type, settings.ros_distribution), settings)
+    return _named(ros_type(settings.type, settings.ros_distribution), settings.type_name)
 
 
-def _type_of_file(file: str, settings: Settings) -> TopicType:
-    said = settings.type_extensibility
-    struct = struct_of_file(file, settings.type, said or Extensibility.APPENDABLE)
-    certain = said is not None or struct == struct_of_file(file, settings.type, Extensibility.FINAL)
-    return _named(struct, settings, certain=certain)
+def type_of_file(
+    file: str, wanted: str | None, said: Extensibility | None = None, type_name: str | None = None
+) -> TopicType:
+    """The struct ``wanted`` of a file. ``said`` is what its types are that leave it open; if nobody says it, they are
+    taken as appendable, and the type is not certain."""
+    struct = struct_of_file(file, wanted, said or Extensibility.APPENDABLE)
+    certain = said is not None or struct == struct_of_file(file, wanted, Extensibility.FINAL)
+    return _named(struct, type_name, certain=certain)
 
 
-def _named(struct: Struct, settings: Settings, *, certain: bool = True) -> TopicType:
+def _named(struct: Struct, type_name: str | None, *, certain: bool = True) -> TopicType:
     if "::dds_::" in struct.name:
         # rosidl has `byte` as octet, and rmw_cyclonedds tells uint8: such types match by name
         certain = not any(isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE for t in walk(struct))
-    return TopicType(settings.type_name or struct.name, struct.is_keyed, struct, certain)
+    return TopicType(type_name or struct.name, struct.is_keyed, struct, certain)
 
 
 def discovered_type(settings: Settings) -> TopicType:
@@ -60,7 +65,8 @@ def discovered_type(settings: Settings) -> TopicType:
     """
     from ..transport.net.node import Node
     from ..transport.net.topic_types import await_type
-    from .participants import node_config, seconds
+    from .participants import node_config
+    from .quantities import seconds
 
     node = Node(replace(node_config(settings), resolve_types=True))
     node.start()

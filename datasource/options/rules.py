@@ -68,6 +68,7 @@ def check_options(values: Values, role: AppliesTo) -> None:
     _check_flow_controller(values)
     _check_flow_control(values)
     _check_publication(values)
+    _check_end(values)
 
 
 def durability(values: Values) -> DurabilityKind:
@@ -150,6 +151,14 @@ def _check_partitions(values: Values) -> None:
     if sum(len(name.encode()) + 8 for name in values.names("partition")) > _PARTITIONS_BYTES_MAX:
         fix = f"must be at most {_PARTITIONS_BYTES_MAX} bytes in all: peers are told in one parameter"
         raise OptionError("partition", f"{values.names('partition')[0][:16]}...", fix)
+
+
+def _check_end(values: Values) -> None:
+    """What a batch read ends with. Spark says only later whether it reads a batch; a stream has no use for it."""
+    name, rows = "read.timeout", "read.max_rows"
+    if values.integer(name) == INFINITE and not values.has(rows):
+        fix = f"without {rows} a batch read would never end; set that too, or a time"
+        raise OptionError(name, values.given(name), fix)
 
 
 # --- options that need another ----------------------------------------------------------------------

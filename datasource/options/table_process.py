@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import Final
 
 from ...transport.limits import MESSAGE_SIZE_LEAST, STRING_MAX, UDP_PAYLOAD_MAX
 from .spec import AppliesTo, Kind, OptionSpec
 
 _READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
+
+#: We announce ourselves several times in a lease: a shorter one is a flood.
+_LEASE_MIN: Final = 100_000_000
 
 PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- network --------------------------------------------------------------------------------------
@@ -34,7 +38,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "How long peers keep us after our last announcement: a query that is killed and back by then misses "
         "nothing of a volatile reliable topic. A sink's writers, too, stay so long after Spark has ended "
         "their worker.",
-        minimum=1,
+        minimum=_LEASE_MIN,
     ),
     OptionSpec(
         "receive_buffer",
@@ -86,7 +90,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "64MiB",
         "Size of one file of the log. Holds for new logs: a restart goes on with the size its log began with.",
         _READ,
-        minimum=1,
+        minimum=mmap.PAGESIZE,  # of which a segment is made
     ),
     OptionSpec(
         "log.retention",

@@ -87,8 +87,8 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "read.timeout",
         Kind.DURATION,
         "5s",
-        "A batch read ends after listening for so long. `Trigger.AvailableNow` listens for so long and "
-        "then takes what came by then.",
+        "A batch read ends after listening for so long; `infinite` needs `read.max_rows`. `Trigger.AvailableNow` "
+        "listens for so long and then takes what came by then.",
         _READ,
     ),
 )

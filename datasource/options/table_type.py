@@ -21,8 +21,9 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.TEXT,
         None,
         "The topic's type: a struct of `type.file`, by its qualified name or the end of it; or a ROS 2 message "
-        "(`sensor_msgs/msg/Imu`; `pip install 'spark-rtps[ros]'`). When writing columns without either: the name of "
-        "the type they make; default is the topic's name. A source without it asks the topic's peers.",
+        "(`sensor_msgs/msg/Imu`; `pip install 'spark-rtps[ros]'`). Of columns without either: the name of the type "
+        "they make; default is the topic's name in a sink, and in a source, as with `payload=binary`, the first "
+        "writer's, whenever that comes. A source without columns asks the topic's peers for the type.",
         maximum=_NAME_MAX,
     ),
     OptionSpec(
@@ -66,13 +67,14 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "key",
         Kind.LIST,
         None,
-        "Columns that are the key (`@key`) of a type made from columns (`payload=cdr`). Otherwise the type says it.",
+        "Columns that are the key (`@key`) of a type made from columns (`payload=cdr`). Otherwise the type says it; "
+        "of a source without `type` the first writer.",
     ),
     OptionSpec(
         "keyed",
         Kind.BOOLEAN,
         None,
-        "Whether the topic's type has a key, where nothing else tells: `payload=binary` without a type. "
+        "Whether the topic's type has a key, where nothing else tells: `payload=binary` with no more than its name. "
         "Default false.",
     ),
     OptionSpec(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import enum
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from ...transport.errors import OptionError
 from ...transport.qos import LENGTH_UNLIMITED
-from ...transport.structure import INFINITE, NANOSECONDS
 from ..qos_profiles import NO_PROFILE, Profile
+from ..quantities import duration, size
 from .spec import AppliesTo, Kind, OptionSpec
 from .table import BY_KEY, OPTIONS, SPARK_KEYS
 
@@ -147,30 +146,8 @@ def _unknown(key: str, value: str) -> OptionError:
 
 # --- one value ------------------------------------------------------------------------------------
 
-_UNITS_NS: Final = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,
-    "ms": 1_000_000,
-    "s": NANOSECONDS,
-    "sec": NANOSECONDS,
-    "min": 60 * NANOSECONDS,
-    "m": 60 * NANOSECONDS,
-    "h": 3_600 * NANOSECONDS,
-    "d": 86_400 * NANOSECONDS,
-}
-# k, m, g alone are binary, as everywhere in Spark
-_UNITS_BYTES: Final = {
-    "": 1,
-    "b": 1,
-    **{f"{p}b": 1000**i for i, p in enumerate("kmgt", 1)},
-    **{f"{p}ib": 1024**i for i, p in enumerate("kmgt", 1)},
-    **{p: 1024**i for i, p in enumerate("kmgt", 1)},
-}
 #: ``module:class`` and the like.
 CALLABLE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµ]*)", re.IGNORECASE)
-_INFINITE_WORDS: Final = frozenset({"infinite", "infinity", "inf", "duration_infinite", "duration_infinity"})
 _UNLIMITED_WORDS: Final = frozenset({"unlimited", "length_unlimited", "-1"})
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
@@ -183,6 +160,8 @@ _LONG_MAX: Final = (1 << 31) - 1
 def parse_value(spec: OptionSpec, text: str) -> object:
     """What a text means for an option; OptionError if nothing."""
     text = text.strip()
+    if not _is_unicode(text):  # a command line that is not UTF-8 comes with half characters
+        raise OptionError(spec.name, ascii(text[:16]), "must be Unicode")
     if spec.takes_auto and text.lower() == "auto":
         return None
     match spec.kind:
@@ -202,6 +181,14 @@ def parse_value(spec: OptionSpec, text: str) -> object:
             return _plugin(spec, text)
         case _:
             return _bounded(spec, text, _number(spec, text))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _text(spec: OptionSpec, text: str) -> str:
@@ -228,36 +215,26 @@ def _number(spec: OptionSpec, text: str) -> int:
     match spec.kind:
         case Kind.COUNT:
             fix = "must be an integer or unlimited"
-            return LENGTH_UNLIMITED if word in _UNLIMITED_WORDS else _integer(spec, text, fix)
+            return LENGTH_UNLIMITED if word in _UNLIMITED_WORDS else _read(int, spec, text, fix)
         case Kind.DURATION:
             fix = "must be a duration such as 200ms, 3s, 5min or infinite"
             fix += " or auto" if spec.takes_auto else ""
-            return INFINITE if word in _INFINITE_WORDS else _quantity(spec, text, _UNITS_NS, fix)
+            return _read(duration, spec, text, fix)
         case Kind.SIZE | Kind.SIZE_LIMIT:
             if spec.kind is Kind.SIZE_LIMIT and word in _UNLIMITED_WORDS:
                 return LENGTH_UNLIMITED
             fix = "must be a size such as 4096, 64KiB or 1MB"
             fix += " or unlimited" if spec.kind is Kind.SIZE_LIMIT else ""
             fix += " or auto" if spec.takes_auto else ""
-            return _quantity(spec, text, _UNITS_BYTES, fix)
-    return _integer(spec, text, "must be an integer")
+            return _read(size, spec, text, fix)
+    return _read(int, spec, text, "must be an integer")
 
 
-def _integer(spec: OptionSpec, text: str, fix: str) -> int:
+def _read(number: Callable[[str], int], spec: OptionSpec, text: str, fix: str) -> int:
     try:
-        return int(text)
+        return number(text)
     except ValueError:
         raise OptionError(spec.name, text, fix) from None
-
-
-def _quantity(spec: OptionSpec, text: str, units: Mapping[str, int], fix: str) -> int:
-    found = _QUANTITY.fullmatch(text)
-    if found is None or found[2].lower() not in units:
-        raise OptionError(spec.name, text, fix)
-    value = float(found[1]) * units[found[2].lower()]
-    if math.isinf(value):
-        raise OptionError(spec.name, text, fix)
-    return min(round(value), INFINITE)
 
 
 def _bounded(spec: OptionSpec, text: str, value: int) -> int:

@@ -35,7 +35,7 @@ def ls(
     domain: Domain = 0,
     interface: Interface = None,
     peers: Peers = "",
-    wait: Annotated[str, typer.Option("--wait", "-w", help="How long to listen: 500ms, 3s.")] = "3s",
+    wait: Annotated[str, typer.Option("--wait", "-w", help="How long to listen: 500ms, 3s, 5min.")] = "3s",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the participants, topics, types and QoS seen on a domain."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,8 +12,12 @@ from ..transport.errors import UnknownTypeError
 from .network import Domain, Interface, Peers, joined, seconds
 
 if TYPE_CHECKING:
+    from ..datasource.type_sources import TopicType
     from ..transport.net.topic_types import ToldType
     from ..transport.types.model import Struct
+
+#: Keys of what is said about a type of the user's, and what it cannot do if there is any.
+_ABILITIES: Final = (("cannot_read_it", "read"), ("cannot_write_it", "write"))
 
 
 def show_type(
@@ -24,37 +28,43 @@ def show_type(
             "--against",
             exists=True,
             dir_okay=False,
-            help="IDL or .msg file: can it read this topic, and write to it?",
+            help="IDL or .msg file: can a source with it read this topic, and a sink write it? Exit code 1 if not.",
         ),
     ] = None,
     type_name: Annotated[str | None, typer.Option("--type", help="Name of the type in that file.")] = None,
-    wait: Annotated[str, typer.Option("--wait", "-w", help="How long to wait for it: 500ms, 10s.")] = "10s",
+    wait: Annotated[
+        str, typer.Option("--wait", "-w", help="How long to wait for it: 500ms, 10s, 5min.")
+    ] = "10s",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     domain: Domain = 0,
     interface: Interface = None,
     peers: Peers = "",
 ) -> None:
-    """Print the type of a topic: as IDL, as a Spark schema, and whether a type of yours can read or write it."""
-    from ..datasource.type_files import struct_of_file
+    """Print the type of a topic: as IDL, as a Spark schema, and whether a type of yours can read or write it.
+
+    A file that leaves extensibility open is taken as sources and sinks take it with type.extensibility=auto.
+    """
+    from ..datasource.type_sources import type_of_file
     from ..transport.net.topic_types import await_type
-    from ..transport.types.model import Extensibility
 
     patience = seconds(wait, "--wait")
-    mine = None if against is None else struct_of_file(str(against), type_name, Extensibility.APPENDABLE)
+    mine = None if against is None else type_of_file(str(against), type_name)
     with joined(domain, interface, peers, name="spark-rtps type", resolve_types=True) as node:
         found = await_type(node, topic, timeout=patience)
     if found.struct is None:
         raise UnknownTypeError(f"topic {topic!r}: {found.failure}")
     said = _said(found, found.struct, mine)
     typer.echo(json.dumps(said, indent=2) if as_json else _text(said))
+    if any(said.get(key) for key, _ in _ABILITIES):
+        raise typer.Exit(1)
 
 
-def _said(found: ToldType, struct: Struct, mine: Struct | None) -> dict[str, object]:
+def _said(found: ToldType, struct: Struct, mine: TopicType | None) -> dict[str, object]:
+    from ..datasource.compatibility import cannot_read, cannot_write
     from ..datasource.schema import to_spark
-    from ..transport.qos import TypeConsistency
+    from ..datasource.type_sources import TopicType
     from ..transport.types.arrow import arrow_schema
     from ..transport.types.idl.printer import print_idl
-    from ..transport.types.xtypes.assignability import incompatibilities_of_types
 
     endpoint = found.endpoint
     columns = to_spark(arrow_schema(struct))
@@ -66,17 +76,17 @@ def _said(found: ToldType, struct: Struct, mine: Struct | None) -> dict[str, obj
         "schema": ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns),
     }
     if mine is not None:
-        consistency = TypeConsistency()
-        said["against"] = mine.name
-        said["cannot_read_it"] = list(incompatibilities_of_types(struct, mine, consistency))
-        said["cannot_write_it"] = list(incompatibilities_of_types(mine, struct, consistency))
+        topic = TopicType(found.type_name, found.keyed, struct)
+        said["against"] = mine.type_name
+        said["cannot_read_it"] = list(cannot_read(topic, mine))
+        said["cannot_write_it"] = list(cannot_write(topic, mine))
     return said
 
 
 def _text(said: dict[str, object]) -> str:
     lines = [f"// topic {said['topic']}, type {said['type']}, told by {said['told_by']}", str(said["idl"])]
     lines += ["-- as a Spark schema", str(said["schema"])]
-    for key, able in (("cannot_read_it", "read"), ("cannot_write_it", "write")):
+    for key, able in _ABILITIES:
         reasons = said.get(key)
         if isinstance(reasons, list):
             can = "cannot" if reasons else "can"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import pytest
 
 from spark_rtps.datasource.options import AppliesTo, Settings, parse_options
 from spark_rtps.transport.errors import OptionError
+from spark_rtps.transport.log.stream_log import StreamLog
 
 READ, WRITE = AppliesTo.READ, AppliesTo.WRITE
 BATCH = {"batch.enable": "true"}
@@ -196,3 +200,31 @@ def test_max_batches_of_a_history_that_nothing_empties() -> None:
     with pytest.raises(OptionError, match=r"max_batches.*history=keep_all"):
         parse_options(options, AppliesTo.WRITE)
     parse_options({**options, "history": "keep_last"}, AppliesTo.WRITE)
+
+
+@pytest.mark.parametrize("role", [READ, AppliesTo.BOTH])
+def test_a_batch_read_has_an_end(role: AppliesTo) -> None:
+    with pytest.raises(OptionError, match=r"option 'read.timeout' = 'infinite': .*read.max_rows.*never end"):
+        parse(role, {"read.timeout": "infinite"})
+    assert parse(role, {"read.timeout": "infinite", "read.max_rows": "7"}).read_max_rows == 7
+    assert parse(role, {"read.timeout": "365d"}).read_max_rows is None
+
+
+@pytest.mark.parametrize(
+    ("option", "little", "least"),
+    [
+        ("participant.lease_duration", "99ms", "100ms"),
+        ("log.segment_bytes", str(mmap.PAGESIZE - 1), str(mmap.PAGESIZE)),
+    ],
+)
+def test_what_is_too_little_to_work(option: str, little: str, least: str) -> None:
+    with pytest.raises(OptionError, match=f"option '{option}' = '{little}': must be at least {least}"):
+        parse(READ, {option: little})
+    parse(READ, {option: least})
+
+
+def test_the_least_segment_makes_a_log(tmp_path: Path) -> None:
+    settings = parse(READ, {"log.segment_bytes": str(mmap.PAGESIZE), "log.max_bytes": "16MiB"})
+    sizes = {"max_bytes": settings.log_max_bytes, "segment_bytes": settings.log_segment_bytes}
+    with StreamLog.create(tmp_path / "log", **sizes, metadata={}) as log:
+        assert log.segment_bytes == mmap.PAGESIZE

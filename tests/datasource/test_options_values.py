@@ -183,3 +183,10 @@ def test_sizes_and_limits_say_what_else_there_is() -> None:
         parse_options({"topic": "T", "mtu": "100"}, AppliesTo.READ)
     with pytest.raises(OptionError, match="between 100us and 365d"):
         parse_options({"topic": "T", "reliable_writer.heartbeat_period": "0s"}, AppliesTo.WRITE)
+
+
+@pytest.mark.parametrize("spec", OPTIONS, ids=name)
+def test_half_a_character(spec: OptionSpec) -> None:
+    """What Python makes of arguments that are not UTF-8."""
+    with pytest.raises(OptionError, match="must be Unicode"):
+        parse_value(spec, "a\udcff")

@@ -28,6 +28,9 @@ from spark_rtps.datasource.schema import (
     to_spark,
     topic_type,
 )
+from spark_rtps.datasource.source import RtpsDataSource
+from spark_rtps.datasource.stream_reader import RtpsStreamReader
+from spark_rtps.datasource.type_sources import TopicType
 from spark_rtps.transport.errors import OptionError, TypeDefinitionError, UsageError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
@@ -97,6 +100,27 @@ class TestSourceSchema:
             OptionError, match="option 'columns' = 'z': there is no member z; there are id, x, y, name"
         ):
             schema_of(settings(type__file=idl, type="Pose", columns="z"))
+
+    @pytest.mark.parametrize(
+        ("expression", "said"),
+        [
+            ("z > 1", "z"),
+            ("x > > 1", ">"),
+            ("x > %0", "%0"),
+            ("x LIKE 'a'", "LIKE"),
+        ],
+    )
+    def test_a_wrong_filter_is_said_at_once(self, idl, expression, said):
+        with pytest.raises(OptionError, match="option 'filter'") as caught:
+            RtpsDataSource({"topic": "T", "type.file": idl, "type": "Pose", "filter": expression}).schema()
+        assert said in str(caught.value)
+
+    @pytest.mark.parametrize("payload", ["binary", "cdr"])
+    def test_what_it_gives_can_be_read(self, idl, payload):
+        more = {"mode": "permissive", "metadata": "true", "filter": "x > 1"} if payload == "cdr" else {}
+        options = {"topic": "T", "type.file": idl, "type": "Pose", "payload": payload, **more}
+        source = RtpsDataSource(options)
+        assert isinstance(source.streamReader(source.schema()), RtpsStreamReader)
 
     def test_fields_of_members(self, tmp_path):
         path = tmp_path / "nested.idl"
@@ -214,8 +238,34 @@ class TestReading:
         ).keyed
         with pytest.raises(OptionError, match="schema of its own"):
             plan_reading(given, POSE)
-        with pytest.raises(OptionError, match="needs the name of the topic's type"):
-            plan_reading(settings(payload="binary"), to_spark(BINARY_SCHEMA))
+
+    def test_what_nobody_named_is_the_first_writers_to_name(self, idl):
+        at = StructType().add("at", "long")
+        assert plan_reading(settings(type__file=idl, type="Stamp"), at).named
+        assert plan_reading(settings(type="Stamp"), at).named
+        assert plan_reading(settings(type__name="Stamp"), at).named
+        assert plan_reading(settings(payload="arrow"), at).named
+        assert plan_reading(settings(), at, TopicType("Stamp", False, None)).named is False
+        assert plan_reading(settings(), at).named is False
+        binary = to_spark(BINARY_SCHEMA)
+        assert plan_reading(settings(payload="binary", type="Stamp"), binary).named
+        assert plan_reading(settings(payload="binary"), binary, TopicType("Stamp", False, None)).named
+        assert plan_reading(settings(payload="binary"), binary).named is False
+
+    @pytest.mark.parametrize(
+        ("options", "asked"),
+        [
+            ({}, False),
+            ({"type": "T"}, False),
+            ({"ownership": "exclusive"}, True),
+            ({"ownership": "exclusive", "type": "T"}, False),
+            ({"type_consistency__force_type_validation": "true"}, True),
+        ],
+    )
+    def test_binary_asks_for_the_type_where_a_policy_looks_into_it(self, monkeypatch, options, asked):
+        found = TopicType("Stamp", False, None)
+        monkeypatch.setattr("spark_rtps.datasource.schema.discovered_type", lambda _: found)
+        assert topic_type(settings(payload="binary", **options)) == (found if asked else None)
 
     def test_no_member_among_the_columns(self, idl):
         alone = StructType([StructField("_rtps", to_spark(METADATA_SCHEMA))])
@@ -254,6 +304,49 @@ class TestReading:
         path = tmp_path / "sure.idl"
         path.write_text("@final struct Sure { long a; };")
         assert plan_reading(settings(type__file=path), StructType().add("a", "integer")).announced
+
+    @pytest.mark.parametrize("options", [{"filter": "z > 1"}, {"metadata": "true"}])
+    def test_of_a_stream_what_is_wrong_is_said_by_its_reader(self, options):
+        """Spark stops the reader that it could not make, and tells of that."""
+        source = RtpsDataSource({"topic": "T", **options})
+        reader = source.streamReader(POSE)
+        for call in (
+            reader.initialOffset,
+            lambda: reader.latestOffset({}, reader.getDefaultReadLimit()),
+            lambda: reader.partitions({}, {}),
+            lambda: reader.read(None),
+        ):
+            with pytest.raises(OptionError, match=f"option '{next(iter(options))}'"):
+                call()
+        reader.stop()
+        with pytest.raises(OptionError):
+            source.reader(POSE)
+
+    def test_names_are_made_legal_as_in_a_sink(self):
+        inner = StructType().add("a-b", "integer", nullable=False).add("A_B", "integer")
+        schema = (
+            StructType().add("größe", "integer").add("_1", "integer").add("in ner", ArrayType(inner, False))
+        )
+        plan = plan_reading(settings(key="größe"), schema)
+        written = plan_writing(settings(AppliesTo.WRITE, key="größe", nullable="required"), schema)
+        assert plan.struct == written.struct
+        assert [(m.name, m.key) for m in plan.struct.members] == [
+            ("gr__e", True),
+            ("c_1", False),
+            ("in_ner", False),
+        ]
+        assert plan.columns.names == schema.names
+        assert plan.data.names == ["gr__e", "c_1", "in_ner"]
+        # what is declared NOT NULL stays that
+        elements = plan.data.field("in_ner").type.value_field
+        assert not elements.nullable
+        assert not elements.type.field("a_b").nullable
+
+    def test_a_key_is_a_column_by_either_name(self):
+        for key in ("größe", "gr__e"):
+            assert plan_reading(settings(key=key), StructType().add("größe", "integer")).keyed
+        with pytest.raises(OptionError, match="is no column; columns are 'größe'"):
+            plan_reading(settings(key="groesse"), StructType().add("größe", "integer"))
 
     def test_plan_is_shipped_to_tasks(self, idl):
         plan = plan_reading(settings(type__file=idl, type="Pose"), POSE)

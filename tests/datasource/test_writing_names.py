@@ -1,15 +1,21 @@
-"""Columns whose names no IDL allows, written as members of other names."""
+"""Columns whose names no IDL allows, written as members of other names, and read back."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
+from stream_logs import run_of, write_log
 
+from spark_rtps.datasource.decoding import decode_range
 from spark_rtps.datasource.options import AppliesTo, parse_options
 from spark_rtps.datasource.relabelling import relabelled
-from spark_rtps.datasource.schema import plan_writing, to_arrow
+from spark_rtps.datasource.schema import METADATA_SCHEMA, plan_reading, plan_writing, to_arrow, to_spark
 from spark_rtps.datasource.writer import _encoder
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.types.arrow import legal_schema
 from spark_rtps.transport.types.cdr.codec import Codec
 
@@ -147,3 +153,47 @@ class TestWriting:
             plan = self.plan(columns, payload=payload, data_representation=representation)
             samples, _ = _encoder(plan)(given)
             assert samples.payload(0)[1] == (1 if representation == "xcdr1" else 7)
+
+
+class TestReading:
+    """With ``.schema(frame.schema)`` the frame comes back as it was."""
+
+    def rows(self, directory, samples, columns: StructType, **options: str) -> list[dict[str, object]]:
+        given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
+        plan = plan_reading(parse_options(given, AppliesTo.READ), columns)
+        end = write_log(directory, [run_of(samples, 1)])
+        batches = list(decode_range(LogView(directory), Cursor(0), end, plan))
+        for found in batches:
+            assert found.schema.equals(to_arrow(columns))
+            found.validate(full=True)
+        return pa.Table.from_batches(batches).to_pylist()
+
+    def samples(self):
+        given = {"topic": "T", "nullable": "required"}
+        return _encoder(plan_writing(parse_options(given, AppliesTo.WRITE), COLUMNS))(batch())[0]
+
+    def test_back_again(self, tmp_path):
+        assert self.rows(tmp_path, self.samples(), COLUMNS) == ROWS
+
+    def test_a_filter_has_the_members_names(self, tmp_path):
+        assert self.rows(tmp_path, self.samples(), COLUMNS, filter="c2nd > 0 AND spot.x__m_ = 1") == ROWS[:1]
+
+    def test_beside_metadata(self, tmp_path):
+        columns = StructType([*COLUMNS]).add("_rtps", to_spark(METADATA_SCHEMA))
+        (first, _) = self.rows(tmp_path, self.samples(), columns)
+        assert first.pop("_rtps")["instance_state"] == "ALIVE"
+        assert first == ROWS[0]
+
+    def test_no_null_where_none_is_declared(self, tmp_path):
+        def texts(nullable: bool) -> StructType:
+            spot = StructType().add("x (m)", "integer", nullable)
+            return StructType().add("all spots", ArrayType(spot, containsNull=False))
+
+        rows = [{"all spots": [{"x (m)": 1}]}, {"all spots": [{"x (m)": None}]}]
+        given = pa.RecordBatch.from_pylist(rows, schema=to_arrow(texts(nullable=True)))
+        plan = plan_writing(parse_options({"topic": "T"}, AppliesTo.WRITE), texts(nullable=True))
+        strict = plan_reading(parse_options({"topic": "T"}, AppliesTo.READ), texts(nullable=False))
+        end = write_log(tmp_path, [run_of(_encoder(plan)(given)[0], 1)])
+        read = replace(strict, struct=plan.struct)
+        batches = list(decode_range(LogView(tmp_path), Cursor(0), end, read))
+        assert pa.Table.from_batches(batches).to_pylist() == rows[:1]

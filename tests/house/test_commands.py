@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from spark_rtps.cli import app
 from spark_rtps.commands.echo import Unannotated, _lines, _structs
 from spark_rtps.commands.ls import _print_tables, name_of
+from spark_rtps.transport.net.topic_types import ToldType
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
 from spark_rtps.transport.protocol.participant import RemoteEndpoint
 from spark_rtps.transport.qos import Qos
@@ -78,3 +82,34 @@ def test_echo_takes_structs_as_told(tmp_path: Path) -> None:
     file.write_text("struct T { long x; };")
     for told in Unannotated:
         assert _structs(file, told)["T"].extensibility is Extensibility(told.value)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_type_that_cannot_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+) -> None:
+    """Of a file without annotations what a source does counts: it reads the writer's final type."""
+    struct = Struct("T", (Member("x", DOUBLE, 0),))
+    without_key = Guid(WRITER.prefix, b"\0\0\1\3")
+    endpoint = RemoteEndpoint(without_key, "writer", "Topic", "T", Qos(), "publisher", b"\1\x10")
+    told = ToldType(endpoint, struct, None)
+    monkeypatch.setattr("spark_rtps.commands.type.joined", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(
+        "spark_rtps.transport.net.topic_types.await_type", lambda node, topic, *, timeout: told
+    )
+    file = tmp_path / "t.idl"
+
+    def against(idl: str) -> tuple[int, str]:
+        file.write_text(idl)
+        arguments = ["type", "Topic", "--against", str(file), *(["--json"] if as_json else [])]
+        done = CliRunner().invoke(app, arguments)
+        return done.exit_code, done.stdout
+
+    status, shown = against("struct T { double x; };")
+    assert status == 0
+    assert ('"cannot_read_it": []' if as_json else "-- T can read this topic") in shown
+    assert ('"cannot_write_it": []' if as_json else "-- T can write this topic") in shown
+    status, shown = against("@appendable struct T { double x; };")
+    assert status == 1
+    assert "the writer's struct T is @final, the reader's struct T is @appendable" in shown
+    assert as_json or "-- T cannot read this topic" in shown

@@ -451,7 +451,7 @@ _CONFIG = (
     '<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo"/></Interfaces>'
     "<AllowMulticast>false</AllowMulticast></General></Domain></CycloneDDS>"
 )
-_DOMAIN = 88
+_DOMAIN = 92
 
 
 def test_cyclone_judges_alike() -> None:

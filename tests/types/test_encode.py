@@ -259,7 +259,11 @@ def test_maps() -> None:
 @pytest.mark.parametrize(
     ("t", "value", "said"),
     [
-        (INT32, None, r"'x', row 0: null, but the member is not @optional; .* nullable=optional"),
+        (
+            INT32,
+            None,
+            r"'x', row 0: null, but the member is not @optional; .* type.file, .*nullable=optional",
+        ),
         (Sequence(INT32), [1, None], r"'x\[\]', row 0: null, but an element .*\(filter\).*\(transform\)"),
         (Array(INT32, (2,)), [1, None], r"'x\[\]', row 0: null, but an element "),
         (

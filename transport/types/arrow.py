@@ -195,9 +195,10 @@ def _legal_type(t: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(t):
         return pa.struct(_legal_fields([t.field(i) for i in range(t.num_fields)]))
     if pa.types.is_list(t):
-        return pa.list_(_legal_type(t.value_type))
+        return pa.list_(t.value_field.with_type(_legal_type(t.value_type)))
     if pa.types.is_map(t):
-        return pa.map_(_legal_type(t.key_type), _legal_type(t.item_type))
+        key, item = (field.with_type(_legal_type(field.type)) for field in (t.key_field, t.item_field))
+        return pa.map_(key, item, keys_sorted=t.keys_sorted)
     return t
 
 

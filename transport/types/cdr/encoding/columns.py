@@ -88,8 +88,8 @@ Column: TypeAlias = Numbers | Bytes | Wide | Lists | Fields | Maybe | Selected
 
 #: What to do about a null in what is not @optional.
 _OF_MEMBER: Final = (
-    "null, but the member is not @optional; fill it (coalesce), use an IDL with @optional, or set "
-    "nullable=optional, not required"
+    "null, but the member is not @optional; fill it (coalesce), or make it @optional: in the file with type.file, "
+    "by nullable=optional where columns make the type"
 )
 _OF_KEY: Final = "null, but a key is never optional; fill it (coalesce), or leave the row out"
 _OF_DISCRIMINATOR: Final = "null, but a discriminator is never optional; fill it (coalesce)"
