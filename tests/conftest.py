@@ -7,6 +7,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 #: Folders whose tests run one after the other: they share a Spark, or domains and ports. The longest lane first.
+#: What runs side by side has domains of its own: spark 44, house 71 to 74; interop 1 to 42, net and receiver 61, 62, 64
+#: to 68 and 79 to 88; datasource 63; types 91, 92; fastdds 50 to 59, bench 90. Ports of domains from 102 on lie where
+#: Linux takes those of sockets that are not bound: anybody may have them.
 LANES = (("spark", "house"), ("interop", "receiver", "net"))
 
 

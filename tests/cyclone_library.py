@@ -27,7 +27,7 @@ from idl_for_cyclone import idl_text
 
 from spark_rtps.transport.types import model
 
-_DOMAIN = 228
+_DOMAIN = 91
 _CONFIG = """<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast><Interfaces>
 <NetworkInterface name="lo"/></Interfaces></General></Domain></CycloneDDS>"""
 _KEYHASH = 1  # DDS_CDR_KEY_SERIALIZATION_KEYHASH

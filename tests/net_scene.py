@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pytest
+from numbered_samples import numbers_of
+from waiting import PATIENCE
 
 from spark_rtps.transport.net import node as node_module
 from spark_rtps.transport.net import publishing as publishing_module
@@ -19,13 +20,10 @@ from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.policies import PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
-from spark_rtps.transport.wire.samples import Run, Samples
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 BEST_EFFORT = Qos()
 DATA, DATA_FRAG, DATA_BATCH, COMPRESSED = 0x15, 0x16, 0x18, 0xB0
-#: Longer than anything takes, unless it is broken.
-PATIENCE = 60.0
 
 
 class Clock:
@@ -172,27 +170,8 @@ class Scene:
             if runs:
                 with self.happened:
                     for run in runs:
-                        received.samples += _numbers(run)
+                        received.samples += numbers_of(run.samples())
                     self.happened.notify_all()
-
-
-def _numbers(run: Run) -> list[tuple[int, int]]:
-    samples = run.samples()
-    found = []
-    for i in range(run.count):
-        payload = bytes(samples.payload(i))
-        if len(payload) >= 12:
-            found.append((int.from_bytes(payload[4:8], "little"), int.from_bytes(payload[8:12], "little")))
-    return found
-
-
-def numbered(first: int, count: int, *, source: int = 0, size: int = 12) -> Samples:
-    """Samples of ``size`` bytes with their encapsulation header: source, number, and nothing."""
-    data = np.zeros((count, size), np.uint8)
-    data[:, 1] = 1
-    data[:, 4:8] = np.frombuffer(source.to_bytes(4, "little"), np.uint8)
-    data[:, 8:12] = np.arange(first, first + count, dtype="<u4").view(np.uint8).reshape(count, 4)
-    return Samples.uniform(data.reshape(-1), count, size)
 
 
 @contextlib.contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from stream_logs import POINT, encoded
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
@@ -50,7 +51,7 @@ class Publisher:
 
     def write_samples(self, samples: Samples, *, flags: int = 0) -> None:
         self.writer.write(samples, flags=flags)
-        assert self.writer.wait_for_acknowledgments(60) == {}
+        assert self.writer.wait_for_acknowledgments(PATIENCE) == {}
 
     def dispose(self, batch: pa.RecordBatch, *, unregister: bool = False) -> None:
         keys = Codec(self.struct).encode_keys(batch)
@@ -62,13 +63,6 @@ class Publisher:
     def ready(self) -> int:
         with self.writer.node.lock:
             return sum(proxy.is_ready for proxy in self.writer.writer.readers.values())
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 90.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout:g} s for {what}"
-        time.sleep(0.02)
 
 
 def source(
@@ -116,7 +110,7 @@ def wait_for_rows(spark: SparkSession, query: StreamingQuery, count: int) -> Dat
             raise error
         return rows(spark, query).count() >= count
 
-    wait_until(enough, f"{count} rows")
+    wait_until(enough, f"{count} rows", every=0.02)
     return rows(spark, query)
 
 

@@ -6,12 +6,16 @@ import json
 import os
 import re
 import stat
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from spark_streams import wait_until
+from waiting import wait_until
+
+from spark_rtps.datasource.stream_counters import Kind, Stream, read_streams
 
 
 def statuses(query: StreamingQuery) -> list[dict[str, Any]]:
@@ -20,6 +24,19 @@ def statuses(query: StreamingQuery) -> list[dict[str, Any]]:
     latest = [each["latestOffset"] for each in progress["sources"]] if progress else []
     found = [json.loads(each) if isinstance(each, str) else each for each in latest]
     return [each["status"] for each in found if each]
+
+
+def sources(topic: str, log_dir: Path) -> list[Stream]:
+    """The sources of a topic, as `spark-rtps stat` finds them."""
+    found = read_streams([log_dir], now=time.monotonic_ns())
+    return [stream for stream in found if stream.topic == topic and stream.kind is Kind.SOURCE]
+
+
+def source_counter(topic: str, log_dir: Path, label: str) -> int:
+    """A counter of the one source of a topic; 0 as long as there is none."""
+    found = sources(topic, log_dir)
+    assert len(found) <= 1
+    return found[0].counters.get(label, 0) if found else 0
 
 
 class Stderr:

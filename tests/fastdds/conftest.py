@@ -1,4 +1,4 @@
-"""Fixtures of the Fast DDS tests: the peer's program, compiled once, and domains of their own (150-159)."""
+"""Fixtures of the Fast DDS tests: the peer's program, compiled once, and domains of their own (50-59)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastdds.fast_peer import FastPeer
 from spark_rtps.transport.net.node import Node, NodeConfig
 
 HERE = Path(__file__).parent
-_DOMAINS = itertools.cycle(range(150, 160))
+_DOMAINS = itertools.cycle(range(50, 60))
 
 
 @pytest.fixture(scope="session")

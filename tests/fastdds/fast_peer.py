@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interop.cyclone_peer import wait_until
 from peer_process import PeerProcess
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.types.model import Struct
 
@@ -97,13 +97,13 @@ class FastPeer(PeerProcess):
     def matched(self, topic: str) -> int:
         return int(self.ask("matched", text(topic)))
 
-    def wait_for_match(self, topic: str, count: int = 1, timeout: float = 20.0) -> None:
-        wait_until(lambda: self.matched(topic) == count, timeout, f"{count} matched on {topic}")
+    def wait_for_match(self, topic: str, count: int = 1, timeout: float = PATIENCE) -> None:
+        wait_until(lambda: self.matched(topic) == count, f"{count} matched on {topic}", timeout)
 
-    def wait_for_acks(self, topic: str, timeout: int = 30) -> None:
+    def wait_for_acks(self, topic: str, timeout: int = int(PATIENCE)) -> None:
         assert self.ask("acknowledged", text(topic), str(timeout)) == "true", "not acknowledged by all"
 
-    def take(self, topic: str, count: int, timeout: float = 30.0) -> list[Taken]:
+    def take(self, topic: str, count: int, timeout: float = PATIENCE) -> list[Taken]:
         """Samples until there are ``count`` (and what else was there then)."""
         found: list[Taken] = []
 
@@ -114,5 +114,5 @@ class FastPeer(PeerProcess):
                 )
             return len(found) >= count
 
-        wait_until(enough, timeout, lambda: f"{count} samples on {topic}; there are {len(found)}")
+        wait_until(enough, lambda: f"{count} samples on {topic}; there are {len(found)}", timeout)
         return found

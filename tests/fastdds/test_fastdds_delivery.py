@@ -8,8 +8,9 @@ import pytest
 from fastdds.fast_peer import FastPeer, Taken
 from fastdds.our_reader import OurReader, Row, write
 from fastdds.shapes import struct
-from interop.cyclone_peer import blob, wait_until
+from interop.cyclone_peer import blob
 from interop.subscription import qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.events import IncompatibleQos
@@ -47,10 +48,10 @@ def test_from_fast_dds(reliable: bool, peer: FastPeer, node: Node, topic: str) -
 def test_to_fast_dds(reliable: bool, peer: FastPeer, node: Node, topic: str) -> None:
     peer.reader(topic, NUMBER, reliable=reliable)
     writer = node.create_writer(topic, NUMBER.name, qos(reliable=reliable), keyed=True)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     write(writer, NUMBER, numbers(1, 2000))
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     taken = peer.take(topic, 2000 if reliable else 1)
     # it gives out by instance
     found = sorted((each.row for each in taken if each.row is not None), key=lambda row: row["seq"])
@@ -71,11 +72,11 @@ def test_fragments_from_fast_dds(peer: FastPeer, node: Node, topic: str) -> None
 def test_fragments_to_fast_dds(peer: FastPeer, node: Node, topic: str) -> None:
     peer.reader(topic, BLOB)
     writer = node.create_writer(topic, BLOB.name, qos())
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     rows = blobs(100, 70_000, 300_000, 10)
     write(writer, BLOB, rows)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert peer.take(topic, len(rows)) == [Taken("ALIVE", row) for row in rows]
 
 
@@ -114,7 +115,7 @@ def test_it_is_never_sent_xcdr2(peer: FastPeer, node: Node, topic: str) -> None:
         )
         return bool(reasons)
 
-    wait_until(is_told, 20, "a mismatch")
+    wait_until(is_told, "a mismatch")
     assert reasons[0].startswith("DATA_REPRESENTATION: ")
     write(writer, NUMBER, numbers(1, 3), representation=XCDR2)
     assert not writer.has_ready_reader()
@@ -173,7 +174,7 @@ def test_instances_to_fast_dds(kind: str, rows: list[Row], peer: FastPeer, node:
     t = struct(kind)
     peer.reader(topic, t)
     writer = node.create_writer(topic, t.name, qos(), keyed=True)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
 
     def states(count: int) -> list[Taken]:

@@ -7,6 +7,7 @@ from fastdds.fast_peer import FastPeer
 from fastdds.our_reader import OurReader, Row, write
 from fastdds.shapes import struct
 from interop.subscription import qos
+from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
 
@@ -98,10 +99,10 @@ def test_its_filter_at_our_writer(
     """We send everything: it filters for itself."""
     peer.reader(topic, NUMBER, expression=expression, parameters=parameters)
     writer = node.create_writer(topic, NUMBER.name, qos(), keyed=True)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     write(writer, NUMBER, numbers(1, 300))
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     expected = [row for row in numbers(1, 300) if passes(row)]
     taken = peer.take(topic, len(expected))
     assert sorted(each.row["seq"] for each in taken if each.row) == [row["seq"] for row in expected]

@@ -8,7 +8,7 @@ import pytest
 from fastdds.fast_peer import FastPeer
 from fastdds.our_reader import OurReader
 from fastdds.shapes import NOT_ANNOUNCED, ROWS, struct
-from interop.cyclone_peer import wait_until
+from waiting import wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.discovery.type_lookup import NOT_ANNOUNCED as SILENT
@@ -27,7 +27,7 @@ def endpoint(node: Node, topic: str) -> RemoteEndpoint:
             found[:] = [each for each in node.participant.remote_endpoints if each.topic == topic]
         return bool(found)
 
-    wait_until(is_there, 20, f"an endpoint of {topic}")
+    wait_until(is_there, f"an endpoint of {topic}")
     return found[0]
 
 

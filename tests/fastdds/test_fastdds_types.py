@@ -7,6 +7,7 @@ from fastdds.fast_peer import FastPeer, Taken
 from fastdds.our_reader import OurReader, write
 from fastdds.shapes import NOT_ANNOUNCED, ROWS, struct
 from interop.subscription import qos
+from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
 
@@ -27,8 +28,8 @@ def test_from_fast_dds(kind: str, peer: FastPeer, node: Node, topic: str) -> Non
 def test_to_fast_dds(kind: str, peer: FastPeer, node: Node, topic: str) -> None:
     peer.reader(topic, struct(kind), announced=kind not in NOT_ANNOUNCED)
     writer = node.create_writer(topic, struct(kind).name, qos(), keyed=struct(kind).is_keyed)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     write(writer, struct(kind), ROWS[kind])
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert peer.take(topic, len(ROWS[kind])) == [Taken("ALIVE", row) for row in ROWS[kind]]

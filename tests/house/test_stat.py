@@ -137,6 +137,15 @@ def only(root: Path, now: int | None = None) -> Stream:
     return stream
 
 
+def test_a_type_that_no_writer_has_named_yet(root):
+    source(root)
+    (directory,) = root.iterdir()
+    with StreamLog.open(directory) as log:
+        log.amend(type=None)
+    assert only(root).type is None
+    assert as_json()["streams"][0]["type"] is None
+
+
 def test_help():
     assert "--watch" in run("-h").stdout
 

@@ -19,7 +19,7 @@ from interop.subscription import Subscription
 from spark_rtps.transport.net.node import Node, NodeConfig
 from spark_rtps.transport.protocol.outgoing import Datagram
 
-_DOMAINS = itertools.cycle(range(100, 140))
+_DOMAINS = itertools.cycle(range(1, 41))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peer_process import PeerProcess
+from waiting import PATIENCE, wait_until
 
 from .cyclone_qos import cyclone_qos, plain_qos
 
@@ -99,9 +100,9 @@ class CyclonePeer(PeerProcess):
     def reader(self, topic: str, kind: type, **qos: Any) -> None:
         self.call("reader", topic, kind, **qos)
 
-    def reader_without_idl(self, topic: str, timeout: float = 60.0, **qos: Any) -> dict[str, str]:
+    def reader_without_idl(self, topic: str, timeout: float = PATIENCE, **qos: Any) -> dict[str, str]:
         """A reader of the type that the one writer of a topic announces; returns the type's members."""
-        wait_until(lambda: self.call("is_announced", topic), timeout, f"a typed writer of {topic}")
+        wait_until(lambda: self.call("is_announced", topic), f"a typed writer of {topic}", timeout)
         members: dict[str, str] = self.call("reader_without_idl", topic, **qos)
         return members
 
@@ -120,7 +121,7 @@ class CyclonePeer(PeerProcess):
         found: dict[str, int] = self.call("status", topic, name)
         return found
 
-    def discovered(self, kind: str, topic: str, timeout: float = 60.0) -> dict[str, Any]:
+    def discovered(self, kind: str, topic: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """QoS of the one ``publication`` or ``subscription`` of a topic, once discovery found it."""
         found: list[dict[str, Any]] = []
 
@@ -128,7 +129,7 @@ class CyclonePeer(PeerProcess):
             found[:] = self.call("discovered", kind, topic)
             return bool(found)
 
-        wait_until(is_there, timeout, f"a {kind} on {topic}")
+        wait_until(is_there, f"a {kind} on {topic}", timeout)
         (qos,) = found
         return qos
 
@@ -137,13 +138,13 @@ class CyclonePeer(PeerProcess):
         found: list[str] = self.call("matched", topic)
         return found
 
-    def wait_for_match(self, topic: str, count: int = 1, timeout: float = 60.0) -> None:
-        wait_until(lambda: len(self.matched(topic)) == count, timeout, f"{count} matched on {topic}")
+    def wait_for_match(self, topic: str, count: int = 1, timeout: float = PATIENCE) -> None:
+        wait_until(lambda: len(self.matched(topic)) == count, f"{count} matched on {topic}", timeout)
 
-    def wait_for_acks(self, topic: str, timeout: float = 60.0) -> None:
+    def wait_for_acks(self, topic: str, timeout: float = PATIENCE) -> None:
         assert self.call("wait_for_acks", topic, timeout), "not acknowledged by all readers"
 
-    def take(self, topic: str, count: int, timeout: float = 60.0) -> list[Taken]:
+    def take(self, topic: str, count: int, timeout: float = PATIENCE) -> list[Taken]:
         """Samples until there are ``count`` (and what else was there then), in order of arrival."""
         found: list[Taken] = []
 
@@ -151,17 +152,8 @@ class CyclonePeer(PeerProcess):
             found.extend(self.call("take", topic))
             return len(found) >= count
 
-        wait_until(enough, timeout, lambda: f"{count} samples on {topic}; there are {len(found)}")
+        wait_until(enough, lambda: f"{count} samples on {topic}; there are {len(found)}", timeout)
         return found
-
-
-def wait_until(condition: Callable[[], bool], timeout: float, what: str | Callable[[], str]) -> None:
-    """Look every 5 ms until the condition holds."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:g} s for {what if isinstance(what, str) else what()}")
-        time.sleep(0.005)
 
 
 # --- the other end --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.log.log_view import Cursor, LogView
 from spark_rtps.transport.net.node import Node, NodeConfig
@@ -24,7 +25,6 @@ from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import KEY_ONLY, Run, Samples
 
-from .cyclone_peer import wait_until
 from .cyclone_types import IDL
 
 
@@ -100,41 +100,40 @@ class Subscription:
         """Another receiver on the same log."""
         self.process = ReceiverProcess.start(self.config)
 
-    def wait_for_match(self, count: int = 1, timeout: float = 60.0) -> None:
+    def wait_for_match(self, count: int = 1, timeout: float = PATIENCE) -> None:
         wait_until(
             lambda: self.process.counters().get("reader.matched_writers") == count,
-            timeout,
             f"{count} writers matched with {self.config.topic}",
+            timeout,
         )
 
     @property
     def rows(self) -> int:
         return self.process.counters()["log.rows"]
 
-    def wait_for(self, count: int, timeout: float = 60.0) -> list[Received]:
+    def wait_for(self, count: int, timeout: float = PATIENCE) -> list[Received]:
         """Everything in the log, once there are ``count`` samples."""
 
         def what() -> str:
             return f"{count} samples of {self.config.topic}; {self.process.counters()}"
 
-        wait_until(lambda: self.rows >= count, timeout, what)
+        wait_until(lambda: self.rows >= count, what, timeout)
         return self.received()
 
     def counters(self, received: int) -> dict[str, int]:
         """The counters, once they count that many samples: they are written some times a second."""
         wait_until(
             lambda: self.process.counters().get("reader.received_samples", 0) >= received,
-            20,
             lambda: f"{received} samples in {self.process.counters()}",
         )
         return self.process.counters()
 
-    def wait_for_counter(self, name: str, count: int, timeout: float = 60.0) -> None:
+    def wait_for_counter(self, name: str, count: int, timeout: float = PATIENCE) -> None:
         """Until a counter is at least so high."""
         wait_until(
             lambda: self.process.counters().get(name, 0) >= count,
-            timeout,
             lambda: f"{name} >= {count} in {self.process.counters()}",
+            timeout,
         )
 
     def runs(self) -> list[Run]:
@@ -178,17 +177,17 @@ class LocalReader:
         with self.node.lock:
             return list(self._runs)
 
-    def wait_for(self, count: int, timeout: float = 60.0) -> list[Received]:
+    def wait_for(self, count: int, timeout: float = PATIENCE) -> list[Received]:
         """Everything, once there are ``count`` samples."""
 
         def there() -> int:
             return sum(run.count for run in self.runs())
 
-        wait_until(lambda: there() >= count, timeout, lambda: f"{count} samples; {self.reader.counters}")
+        wait_until(lambda: there() >= count, lambda: f"{count} samples; {self.reader.counters}", timeout)
         return self.received()
 
-    def wait_for_match(self, count: int = 1, timeout: float = 60.0) -> None:
-        wait_until(lambda: len(self.reader.writers) == count, timeout, f"{count} writers matched")
+    def wait_for_match(self, count: int = 1, timeout: float = PATIENCE) -> None:
+        wait_until(lambda: len(self.reader.writers) == count, f"{count} writers matched", timeout)
 
 
 def _received(runs: list[Run], codec: Codec) -> list[Received]:

@@ -10,6 +10,7 @@ from interop.cyclone_peer import CyclonePeer
 from interop.cyclone_types import Number, Vehicle
 from interop.subscription import Subscription, qos
 from interop.test_interop_delivery import numbers, vehicles, write
+from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.publishing import PublishingWriter
@@ -47,10 +48,10 @@ def test_trains_to_cyclone(
     peer.reader("t", Number)
     writer = create(node, "Number", qos(), replace(SHORT_TERMS, strategy=strategy))
     peer.wait_for_match("t")
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     write(writer, "Number", numbers(0, count))
     assert [sample.row for sample in peer.take("t", count)] == numbers(0, count)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     positions = writer.writer.positions
     assert positions.pub_pos == positions.snd_pos > 3 * SHORT_TERMS.term_length, "the terms went round"
 
@@ -70,7 +71,7 @@ def test_keyed_trains_to_cyclone(cyclone: StartPeer, participate: StartNode) -> 
     peer.reader("t", Vehicle)
     writer = create(participate(mtu=1_400), "Vehicle", qos())
     peer.wait_for_match("t")
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     rows = vehicles() * 100
     write(writer, "Vehicle", rows)
     taken = [sample.row for sample in peer.take("t", len(rows))]

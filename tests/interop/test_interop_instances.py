@@ -15,6 +15,7 @@ import pytest
 from interop import cyclone_types
 from interop.cyclone_peer import CyclonePeer, Taken
 from interop.subscription import Subscription, batch_of, codec, qos
+from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.publishing import PublishingWriter
@@ -86,7 +87,7 @@ def test_to_cyclone(
     peer = cyclone()
     peer.reader("t", getattr(cyclone_types, kind))
     writer = participate().create_writer("t", f"interop::{kind}", qos(), keyed=True)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
 
     def seen(count: int) -> list[Taken]:
         taken = peer.take("t", count)
@@ -149,8 +150,8 @@ def test_cyclone_as_late_joiner_hears_of_a_dispose(
     write(writer, "Vehicle", VEHICLES[:1], DISPOSED | KEY_ONLY, with_hash=True)
     peer = cyclone()
     peer.reader("t", cyclone_types.Vehicle, transient_local=True)
-    assert writer.wait_for_readers(20)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_readers(PATIENCE)
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     taken = peer.take("t", 2)
     assert sorted(t.row["speed"] for t in taken if t.valid) == [1.5, 2.5]
     # Cyclone need not tell of the end of an instance that it never saw alive

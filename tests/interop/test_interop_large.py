@@ -7,6 +7,7 @@ from collections.abc import Callable
 from interop.cyclone_peer import CyclonePeer, blob_row
 from interop.cyclone_types import Blob
 from interop.subscription import Subscription, batch_of, codec, qos
+from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
 
@@ -30,11 +31,11 @@ def test_4_mib_to_cyclone(cyclone: Callable[..., CyclonePeer], participate: Call
     peer = cyclone()
     peer.reader("t", Blob)
     writer = participate().create_writer("t", "interop::Blob", qos())
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     rows = [blob_row(1, 4 * MIB), blob_row(2, 10), blob_row(3, 4 * MIB + 3)]
     writer.write(codec("Blob").encode(batch_of(codec("Blob"), rows)))
     assert [sample.row for sample in peer.take("t", 3)] == rows
-    assert writer.wait_for_acknowledgments(10) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
 def test_16_mib_between_ourselves(
@@ -42,8 +43,8 @@ def test_16_mib_between_ourselves(
 ) -> None:
     receiver = subscribe("t", "Blob")
     writer = participate().create_writer("t", "interop::Blob", qos())
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     rows = [blob_row(1, 16 * MIB), blob_row(2, 16 * MIB - 5)]
     writer.write(codec("Blob").encode(batch_of(codec("Blob"), rows)))
-    assert writer.wait_for_acknowledgments(30) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in receiver.wait_for(2)] == rows

@@ -13,6 +13,7 @@ import pytest
 from interop import cyclone_types
 from interop.cyclone_peer import CyclonePeer, blob_row, number_row
 from interop.subscription import Subscription, batch_of, codec, qos
+from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.outgoing import Datagram
@@ -60,14 +61,14 @@ def test_lossy_reader(
     kind, row, count = CASES[flow]
     peer.reader("t", getattr(cyclone_types, kind))
     writer = participate().create_writer("t", f"interop::{kind}", qos())
-    assert writer.wait_for_readers(40)
+    assert writer.wait_for_readers(PATIENCE)
     rows = [row(n) for n in range(count)]
     c = codec(kind)
     samples = c.encode(batch_of(c, rows))
     step = 1 if flow == "unbatched" else count
     for first in range(0, count, step):
         writer.write(samples.take(first, first + step))
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in peer.take("t", count)] == rows
     assert peer.call("take", "t") == []
 
@@ -91,14 +92,14 @@ def test_lossy_network_to_cyclone(
 
     monkeypatch.setattr(node.sockets, "send", send_most)
     writer = node.create_writer("t", f"interop::{kind}", qos())
-    assert writer.wait_for_readers(40)
+    assert writer.wait_for_readers(PATIENCE)
     rows = [row(n) for n in range(count)]
     c = codec(kind)
     samples = c.encode(batch_of(c, rows))
     step = 1 if flow == "unbatched" else 200 if flow == "batched" else 5
     for first in range(0, count, step):
         writer.write(samples.take(first, min(first + step, count)))
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in peer.take("t", count)] == rows
     counters = writer.writer.counters
     assert counters.repaired_samples + counters.repaired_fragments > 0

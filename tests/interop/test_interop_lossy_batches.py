@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, Taken, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, Taken, number_row
 from interop.cyclone_types import Number, Vehicle
 from interop.subscription import LocalReader, Received, Subscription, batch_of, codec, qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.publishing import PublishingWriter
@@ -94,13 +95,13 @@ def test_our_coalesced_samples(
     peer.reader("t", Vehicle)
     reader = LocalReader(other, "t", "Vehicle", qos())
     writer = node.create_writer("t", "interop::Vehicle", qos(), keyed=True)
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 40, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     expected: list[Row] = []
     for block in range(BLOCKS):
         write(writer, "Vehicle", vehicles(block))
         write(writer, "Vehicle", vehicles(block)[:1], DISPOSED | KEY_ONLY)
         expected += [*vehicles(block), {"id": 0, "note": None, "speed": None}]
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [_told(sample) for sample in reader.wait_for(len(expected))] == expected
     taken = peer.take("t", BLOCKS * BLOCK)
     for instance in range(INSTANCES):
@@ -137,8 +138,8 @@ def test_cyclone_as_late_joiner_of_our_coalesced_samples(
     for first in range(HISTORY, 2 * HISTORY, 100):
         write(writer, "Number", numbers(2 * HISTORY)[first : first + 100])
     assert [sample.row for sample in peer.take("t", 2 * HISTORY)] == numbers(2 * HISTORY)
-    assert writer.wait_for_readers(40)
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_readers(PATIENCE)
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
 def _told(sample: Received) -> Row | None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, wait_until
+from interop.cyclone_peer import CyclonePeer
 from interop.cyclone_types import Number, Point
 from interop.subscription import Subscription, qos
+from waiting import wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.events import IncompatibleQos
@@ -62,7 +63,7 @@ def test_our_reader_says_why(
     peer = cyclone()
     peer.writer("t", written, **offered)
     receiver = subscribe("t", "Number", subscribe=qos(**requested))
-    wait_until(lambda: receiver.process.counters()["reader.incompatible_qos"] == 1, 20, "a mismatch")
+    wait_until(lambda: receiver.process.counters()["reader.incompatible_qos"] == 1, "a mismatch")
     said = ""
 
     def is_said() -> bool:
@@ -70,7 +71,7 @@ def test_our_reader_says_why(
         said += capfd.readouterr().err
         return reason in said
 
-    wait_until(is_said, 5, lambda: f"{reason!r} in {said!r}")
+    wait_until(is_said, lambda: f"{reason!r} in {said!r}")
     assert "topic 't': no match with 0110" in said
     assert peer.matched("t") == []
     assert receiver.process.counters()["reader.matched_writers"] == 0
@@ -88,7 +89,7 @@ def test_our_writer_says_why(cyclone: Callable[..., CyclonePeer], participate: C
         found.extend(event for event in node.events() if isinstance(event, IncompatibleQos))
         return bool(found)
 
-    wait_until(is_told, 20, "a mismatch")
+    wait_until(is_told, "a mismatch")
     assert [event.reasons for event in found] == [
         ("RELIABILITY: the writer offers BEST_EFFORT, the reader requests RELIABLE",)
     ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, number_row
 from interop.cyclone_types import Number
 from interop.subscription import Subscription, batch_of, codec, qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.structure import VENDOR_CYCLONE
@@ -44,7 +45,7 @@ def test_two_cyclone_writers_and_one_of_ours(
     for peer in peers:
         peer.writer("t", Number)
     writer = participate().create_writer("t", "interop::Number", qos())
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     for peer in peers:
         peer.wait_for_match("t")
         peer.call("write_numbers", "t", 0, COUNT)
@@ -78,7 +79,7 @@ def test_without_multicast(
     peer = cyclone(multicast="false", peers=of_cyclone)
     peer.writer("from", Number)
     peer.reader("to", Number)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match("from")
     peer.call("write_numbers", "from", 0, COUNT)
     writer.write(codec("Number").encode(batch_of(codec("Number"), ROWS)))
@@ -102,13 +103,13 @@ def test_what_a_node_sees(cyclone: Callable[..., CyclonePeer], participate: Call
             if not each.topic.startswith("DCPS")
         }
 
-    wait_until(lambda: len(seen()) == 2, 20, "two endpoints")
+    wait_until(lambda: len(seen()) == 2, "two endpoints")
     assert seen() == {
         "w": ("writer", "interop::Number", VENDOR_CYCLONE, 2, 1),
         "r": ("reader", "interop::Number", VENDOR_CYCLONE, 1, 0),
     }
     peer.call("delete", "w")
-    wait_until(lambda: set(seen()) == {"r"}, 5, "the end of the writer")
+    wait_until(lambda: set(seen()) == {"r"}, "the end of the writer")
 
 
 def test_a_killed_cyclone_participant_is_forgotten_with_its_lease(
@@ -119,4 +120,4 @@ def test_a_killed_cyclone_participant_is_forgotten_with_its_lease(
     receiver = subscribe("t", "Number")
     receiver.wait_for_match()
     peer.kill()
-    receiver.wait_for_match(0, timeout=8)
+    receiver.wait_for_match(0)

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from interop import cyclone_types
-from interop.cyclone_peer import CyclonePeer, Taken, blob, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, Taken, blob, number_row
 from interop.subscription import LocalReader, Subscription, batch_of, codec, qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.publishing import PublishingWriter
@@ -182,9 +183,9 @@ def test_both_readers(
     writer = create_writer(node, topic, kind, POLICIES[name])
     shared_peer.wait_for_match(topic)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 20, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     written = write_all(writer, kind)
-    assert writer.wait_for_acknowledgments(30) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     check_ours(reader, written)
     check_cyclones(shared_peer, topic, written)
     assert sent.to(writer, ours=False) == {Data.KIND}
@@ -206,9 +207,9 @@ def test_both_readers_with_loss(
     writer = create_writer(lossy(LOSS + 1), topic, kind, POLICIES[name])
     lossy_peer.wait_for_match(topic)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 40, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     written = write_all(writer, kind)
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     check_ours(reader, written)
     check_cyclones(lossy_peer, topic, written)
 
@@ -237,9 +238,9 @@ def test_late_joiners(
     peer.reader(topic, getattr(cyclone_types, kind), transient_local=True)
     reader = LocalReader(other, topic, kind, qos(transient_local=True))
     reader.wait_for(len(history.rows))
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 40, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     later = write_all(writer, kind, blocks=1)
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     written = Written(kind, history.rows + later.rows)
     check_ours(reader, written)
     check_cyclones(peer, topic, written)
@@ -270,8 +271,8 @@ def test_late_joiners_find_the_last(
     assert not any(sample.flags & REMOVED for sample in received)
     taken = [each.row for each in shared_peer.take(topic, len(kept))]
     assert sorted(taken, key=str) == sorted(kept, key=str)
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 20, "two ready readers")
-    assert writer.wait_for_acknowledgments(20) == {}
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert shared_peer.call("take", topic) == []
     assert len(receiver.received()) == len(kept)
     assert receiver.counters(len(kept))["reader.lost_samples"] == 0
@@ -291,9 +292,9 @@ def test_samples_removed_from_the_midst_of_a_batch(
     kept = [rows[0], *rows[-2:]]
     shared_peer.reader(topic, cyclone_types.Vehicle)
     receiver = subscribe(topic, "Vehicle")
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 20, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     write(writer, "Vehicle", rows)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     late = subscribe(topic, "Vehicle", subscribe=qos(transient_local=True))
     for ours in (receiver, late):
         assert [sample.row for sample in ours.wait_for(3)] == kept
@@ -304,8 +305,8 @@ def test_samples_removed_from_the_midst_of_a_batch(
     shared_peer.call("delete", topic)
     shared_peer.reader(topic, cyclone_types.Vehicle, transient_local=True)
     assert [each.row for each in shared_peer.take(topic, 3)] == kept
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 3, 20, "three ready readers")
-    assert writer.wait_for_acknowledgments(20) == {}
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 3, "three ready readers")
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert shared_peer.call("take", topic) == []
 
 
@@ -319,7 +320,7 @@ def test_coherent_sets(
     reader = LocalReader(participate(), topic, "Number", qos(**level))
     writer = create_writer(participate(), topic, "Number", batch, qos(**level))
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 20, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     rows = [row("Number", n) for n in range(120)]
     write(writer, "Number", rows[:10])
     for first in range(10, 100, 30):
@@ -328,7 +329,7 @@ def test_coherent_sets(
         write(writer, "Number", rows[first + 15 : first + 30])
         writer.end_coherent_set()
     write(writer, "Number", rows[100:])
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in reader.wait_for(120)] == rows
     assert [each.row for each in shared_peer.take(topic, 120)] == rows
     assert shared_peer.call("take", topic) == []
@@ -344,10 +345,10 @@ def test_large_samples_between_small_ones(
     lossy_peer.reader(topic, cyclone_types.Blob)
     reader = LocalReader(lossy(LOSS), topic, "Blob", qos())
     writer = create_writer(lossy(LOSS + 1), topic, "Blob", POLICIES[name])
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 40, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     for first in range(0, len(rows), 4):
         write(writer, "Blob", rows[first : first + 4])
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in reader.wait_for(len(rows))] == rows
     assert [each.row for each in lossy_peer.take(topic, len(rows))] == rows
 
@@ -363,7 +364,7 @@ def test_best_effort_readers(
     writer = create_writer(participate(), topic, kind, POLICIES[name])
     shared_peer.wait_for_match(topic)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.writer.readers) == 2, 20, "two readers")
+    wait_until(lambda: len(writer.writer.readers) == 2, "two readers")
     written = write_all(writer, kind, blocks=2)
     writer.flush()
     check_ours(reader, written)
@@ -382,9 +383,9 @@ def test_flow_controller(shared_peer: CyclonePeer, participate: Callable[..., No
     reader = LocalReader(participate(), topic, "Number", qos())
     writer = participate().create_writer(topic, "interop::Number", qos(), policy=policy)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 20, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     written = write_all(writer, "Number")
-    assert writer.wait_for_acknowledgments(30) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     check_ours(reader, written)
     check_cyclones(shared_peer, topic, written)
 
@@ -397,13 +398,13 @@ def test_instances_end_within_batches(
     reader = LocalReader(participate(), topic, "Vehicle", qos())
     writer = create_writer(participate(), topic, "Vehicle", BATCH)
     reader.wait_for_match()
-    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, 20, "two ready readers")
+    wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     rows = [row("Vehicle", n) for n in range(VEHICLES)]
     write(writer, "Vehicle", rows)
     flags = [DISPOSED | KEY_ONLY, UNREGISTERED | KEY_ONLY, DISPOSED | UNREGISTERED | KEY_ONLY]
     for vehicle, flag in enumerate(flags):
         write(writer, "Vehicle", [rows[vehicle]], flag)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     received = reader.wait_for(VEHICLES + 3)
     hashes = [
         each for run in reader.runs() for each in (run.key_hashes() if run.key_hashes() is not None else [])

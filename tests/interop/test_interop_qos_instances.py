@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, number_row
 from interop.cyclone_types import Number, Vehicle
 from interop.subscription import Subscription, batch_of, codec, qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.publishing import PublishingWriter
@@ -79,8 +80,8 @@ def rivals(
     subscribe: Callable[..., Subscription],
     topic: str,
 ) -> Callable[..., Rivals]:
-    def start(**more: Any) -> Rivals:
-        strong = cyclone(lease_seconds=1)
+    def start(*, lease_seconds: int = 10, **more: Any) -> Rivals:
+        strong = cyclone(lease_seconds=lease_seconds)
         shared_peer.writer(topic, Vehicle, **EXCLUSIVE, ownership_strength=1, **more)
         strong.writer(topic, Vehicle, **EXCLUSIVE, ownership_strength=5, **more)
         receiver = subscribe(topic, "Vehicle", subscribe=qos(**EXCLUSIVE, **more))
@@ -103,7 +104,7 @@ def test_ownership_by_instance(rivals: Callable[..., Rivals]) -> None:
     r.write(r.weak, 1, "weak on 1, unheard again", dropped=True)
     r.end(r.strong, 1, "unregister_instance")
     r.write(r.weak, 1, "weak on 1, at last")
-    counters = r.receiver.process.counters()
+    counters = r.receiver.counters(9)
     assert counters["cache.alive_instance_count"] == 2
     assert counters["reader.lost_samples"] == 0
 
@@ -120,7 +121,7 @@ def test_ownership_after_the_owner_was_deleted(rivals: Callable[..., Rivals]) ->
 
 
 def test_ownership_after_the_owner_was_killed(rivals: Callable[..., Rivals]) -> None:
-    r = rivals()
+    r = rivals(lease_seconds=2)
     r.write(r.strong, 1, "strong")
     r.write(r.weak, 1, "weak, unheard", dropped=True)
     r.strong.kill()
@@ -160,12 +161,12 @@ def test_ownership_at_cyclones_reader(
         topic, "interop::Vehicle", qos(**EXCLUSIVE, ownership_strength=ours), keyed=True
     )
     other.wait_for_match(topic)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     shared_peer.wait_for_match(topic, 2)
 
     def by_us(note: str) -> None:
         write(writer, "Vehicle", [vehicle(1, note)])
-        assert writer.wait_for_acknowledgments(20) == {}
+        assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
     def by_them(note: str) -> None:
         other.write(topic, [vehicle(1, note)])
@@ -177,7 +178,7 @@ def test_ownership_at_cyclones_reader(
     assert [taken.row["note"] for taken in shared_peer.take(topic, 3)] == ["weak", "strong", "strong again"]
     if strong is by_us:
         write(writer, "Vehicle", [vehicle(1, "")], flags=UNREGISTERED | KEY_ONLY)
-        assert writer.wait_for_acknowledgments(20) == {}
+        assert writer.wait_for_acknowledgments(PATIENCE) == {}
         weak("weak at last")
         assert shared_peer.take(topic, 1)[-1].row["note"] == "weak at last"
 
@@ -213,9 +214,9 @@ def test_destination_order_of_cyclones_reader(
     first, second = (node.create_writer(topic, "interop::Vehicle", level, keyed=True) for _ in range(2))
     shared_peer.wait_for_match(topic, 2)
     for writer, note, at in ((first, "new", now), (second, "old", now - SECOND)):
-        assert writer.wait_for_readers(20)
+        assert writer.wait_for_readers(PATIENCE)
         write(writer, "Vehicle", [vehicle(1, note)], timestamp=at)
-        assert writer.wait_for_acknowledgments(20) == {}
+        assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [taken.row["note"] for taken in shared_peer.take(topic, 1)] == ["new"]
 
 
@@ -233,10 +234,10 @@ def test_history_of_cyclones_reader(
     """It replaces what it has not read; we send everything, and disposes reach it."""
     shared_peer.reader(topic, Vehicle, keep=2)
     writer = participate().create_writer(topic, "interop::Vehicle", qos(), keyed=True)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     write(writer, "Vehicle", rounds(15))
     write(writer, "Vehicle", [vehicle(0, "")], flags=DISPOSED | KEY_ONLY)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     taken = shared_peer.take(topic, 6)
     assert sorted(each.row["speed"] for each in taken if each.valid) == [9, 10, 11, 12, 13, 14]
     assert {each.instance_state for each in taken if each.row["id"] == 0} == {"DISPOSED"}
@@ -265,7 +266,7 @@ def test_durability_kinds_of_our_writer(
     shared_peer.reader(topic, Vehicle, transient_local=True)
     taken = shared_peer.take(topic, 6)
     assert sorted(each.row["speed"] for each in taken) == [9, 10, 11, 12, 13, 14]
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert shared_peer.call("take", topic) == []
 
 
@@ -295,12 +296,12 @@ def test_resource_limits_of_cyclones_reader(
     """What it cannot hold it does not acknowledge: all arrive as it is read, in order."""
     shared_peer.reader(topic, Number, max_samples=10)
     writer = participate().create_writer(topic, "interop::Number", qos())
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     rows = [number_row(n) for n in range(100)]
     write(writer, "Number", rows)
-    wait_until(lambda: shared_peer.call("unread", topic) == 10, 20, "Cyclone's reader to be full")
+    wait_until(lambda: shared_peer.call("unread", topic) == 10, "Cyclone's reader to be full")
     assert [taken.row for taken in shared_peer.take(topic, 100)] == rows
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
 def test_resource_limits_of_cyclones_writer(
@@ -320,9 +321,9 @@ def test_max_samples_of_our_writer(
     """It holds ten samples and waits for Cyclone's acknowledgements."""
     shared_peer.reader(topic, Number)
     writer = participate().create_writer(topic, "interop::Number", qos(max_samples=10))
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     rows = [number_row(n) for n in range(500)]
     write(writer, "Number", rows)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [taken.row for taken in shared_peer.take(topic, 500)] == rows
     assert writer.writer.counters.unacknowledged_samples_peak <= 10

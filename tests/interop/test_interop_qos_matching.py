@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, number_row
 from interop.cyclone_types import Number
 from interop.subscription import LocalReader, batch_of, codec, qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.events import IncompatibleQos
@@ -124,13 +125,13 @@ def test_offered_by_cyclone(
         assert [sample.row for sample in reader.wait_for(3)] == [number_row(n) for n in range(3)]
         return
     refused = refusals(node, topic)
-    wait_until(lambda: bool(refused()), 20, "our refusal")
+    wait_until(lambda: bool(refused()), "our refusal")
     assert set(refused()) == {policy}
 
     def status() -> dict[str, int]:
         return shared_peer.status(topic, "offered_incompatible_qos")
 
-    wait_until(lambda: status()["total_count"] == 1, 20, "Cyclone's refusal")
+    wait_until(lambda: status()["total_count"] == 1, "Cyclone's refusal")
     assert status()["last_policy_id"] == POLICY_IDS[policy]
     assert shared_peer.matched(topic) == []
 
@@ -144,19 +145,19 @@ def test_requested_by_cyclone(
     node = participate()
     writer = node.create_writer(topic, "interop::Number", qos(**offered))
     if matches:
-        assert writer.wait_for_readers(20)
+        assert writer.wait_for_readers(PATIENCE)
         rows = [number_row(n) for n in range(3)]
         writer.write(codec("Number").encode(batch_of(codec("Number"), rows)))
         assert [sample.row for sample in shared_peer.take(topic, 3)] == rows
         return
     refused = refusals(node, topic)
-    wait_until(lambda: bool(refused()), 20, "our refusal")
+    wait_until(lambda: bool(refused()), "our refusal")
     assert set(refused()) == {policy}
 
     def status() -> dict[str, int]:
         return shared_peer.status(topic, "requested_incompatible_qos")
 
-    wait_until(lambda: status()["total_count"] == 1, 20, "Cyclone's refusal")
+    wait_until(lambda: status()["total_count"] == 1, "Cyclone's refusal")
     assert status()["last_policy_id"] == POLICY_IDS[policy]
     assert not writer.has_ready_reader()
 
@@ -188,7 +189,7 @@ def test_partition(name: str, shared_peer: CyclonePeer, participate: Callable[..
     writer = node.create_writer(f"{topic}_out", "interop::Number", qos(partition=ours))
     if matches:
         shared_peer.wait_for_match(f"{topic}_in")
-        assert writer.wait_for_readers(20)
+        assert writer.wait_for_readers(PATIENCE)
         shared_peer.call("write_numbers", f"{topic}_in", 0, 3)
         rows = [number_row(n) for n in range(3)]
         assert [sample.row for sample in reader.wait_for(3)] == rows
@@ -203,7 +204,7 @@ def test_partition(name: str, shared_peer: CyclonePeer, participate: Callable[..
     for later in ("reader", "writer"):
         shared_peer.wait_for_match(f"{topic}_later_{later}")
     found = {f"{topic}_in", f"{topic}_out"}
-    wait_until(lambda: found <= {e.topic for e in node.participant.remote_endpoints}, 20, "their endpoints")
+    wait_until(lambda: found <= {e.topic for e in node.participant.remote_endpoints}, "their endpoints")
     assert shared_peer.matched(f"{topic}_in") == shared_peer.matched(f"{topic}_out") == []
     assert not reader.reader.writers and not writer.writer.readers
 
@@ -257,7 +258,7 @@ def test_we_see_cyclones_qos(
         )
         return bool(found)
 
-    wait_until(is_there, 20, f"a {kind} on {topic}")
+    wait_until(is_there, f"a {kind} on {topic}")
     assert {name: _whole_ms(getattr(found[0], name)) for name in told} == told
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, blob_row, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, blob_row, number_row
 from interop.cyclone_types import Blob, Number
 from interop.subscription import LocalReader, batch_of, codec, qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.outgoing import Datagram
@@ -117,14 +118,14 @@ def test_writer_policy(name: str, lossy_peer: CyclonePeer, lossy_node: Node, top
     policy, count = PublicationPolicy(writer=WRITERS[name]), 100 if name in SLOW else COUNT
     lossy_peer.reader(topic, Number)
     writer = lossy_node.create_writer(topic, "interop::Number", qos(transient_local=True), policy=policy)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     samples = codec("Number").encode(batch_of(codec("Number"), rows(count)))
     single = min(count, COUNT // 2)
     for n in range(single):
         writer.write(samples.take(n, n + 1))
     for first in range(single, count, 100):
         writer.write(samples.take(first, first + 100))
-    assert writer.wait_for_acknowledgments(30) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in lossy_peer.take(topic, count)] == rows(count)
     assert lossy_peer.call("take", topic) == []
 
@@ -136,10 +137,10 @@ def test_writer_policy_with_fragments(
     policy = PublicationPolicy(writer=WRITERS[name])
     lossy_peer.reader(topic, Blob)
     writer = lossy_node.create_writer(topic, "interop::Blob", qos(), policy=policy)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     blobs = [blob_row(n) for n in range(6)]
     writer.write(codec("Blob").encode(batch_of(codec("Blob"), blobs)))
-    assert writer.wait_for_acknowledgments(30) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in lossy_peer.take(topic, 6)] == blobs
 
 
@@ -154,8 +155,8 @@ def test_writer_policy_with_a_late_joiner(
     writer.write(codec("Number").encode(batch_of(codec("Number"), rows(count))))
     lossy_peer.reader(topic, Number, transient_local=True)
     assert [sample.row for sample in lossy_peer.take(topic, count)] == rows(count)
-    assert writer.wait_for_readers(20)
-    assert writer.wait_for_acknowledgments(30) == {}
+    assert writer.wait_for_readers(PATIENCE)
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
 @pytest.mark.parametrize("transient_local", [False, True], ids=["volatile", "transient_local"])
@@ -187,10 +188,10 @@ def test_ready_when_a_heartbeat_was_answered(
                 on_acknack(reader, acknack, now=now)
 
         monkeypatch.setattr(writer.writer, "on_acknack", lose_answers)
-    wait_until(lambda: writer.writer.counters.acknacks > 0, 20, "a pre-emptive ACKNACK")
+    wait_until(lambda: writer.writer.counters.acknacks > 0, "a pre-emptive ACKNACK")
     assert not writer.has_ready_reader()
     silent = False
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
 
 
 def _is_heartbeat(datagram: Datagram) -> bool:

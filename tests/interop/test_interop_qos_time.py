@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, number_row
 from interop.cyclone_types import Number, Vehicle
 from interop.subscription import LocalReader, Subscription, batch_of, codec, qos
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.publishing import PublishingWriter
@@ -19,8 +21,10 @@ from spark_rtps.transport.qos import LivelinessKind
 MS = 1_000_000
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
-#: Short, for tests wait for its end; what must not be missed is repeated far more often.
+#: Short, for tests wait for its end.
 LEASE = 400 * MS
+#: Of what must not end meanwhile: it is asserted far more often.
+LONG_LEASE = SECOND
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,10 @@ def test_deadline_missed_by_cyclone(
     receiver.wait_for(1)
     receiver.wait_for_counter("cache.requested_deadline_missed", 2)
     receiver.wait_for_counter("status.requested_deadline_missed.total_count", 2)
-    assert shared_peer.status(topic, "offered_deadline_missed")["total_count"] >= 2
+    offered = "offered_deadline_missed"
+    wait_until(
+        lambda: shared_peer.status(topic, offered)["total_count"] >= 2, "deadlines missed at Cyclone's"
+    )
 
 
 def test_deadline_missed_by_us(
@@ -60,15 +67,15 @@ def test_deadline_missed_by_us(
 ) -> None:
     shared_peer.reader(topic, Number, deadline=150 * MS)
     writer = participate().create_writer(topic, "interop::Number", qos(deadline=100 * MS))
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     write(writer, 0, 1)
     shared_peer.take(topic, 1)
 
     def missed() -> int:
         return shared_peer.status(topic, "requested_deadline_missed")["total_count"]
 
-    wait_until(lambda: missed() >= 2, 20, "deadlines missed at Cyclone's reader")
-    assert writer.writer.counters.offered_deadline_missed >= 2
+    wait_until(lambda: missed() >= 2, "deadlines missed at Cyclone's reader")
+    wait_until(lambda: writer.writer.counters.offered_deadline_missed >= 2, "deadlines missed at ours")
 
 
 # --- LIFESPAN -------------------------------------------------------------------------------------
@@ -101,11 +108,12 @@ def test_lifespan_of_cyclones_history(
         topic, Number, transient_local=True
     )  # sees them expire: it drops them at the same time
     shared_peer.call("write_numbers", topic, 0, 5)
-    wait_until(lambda: shared_peer.call("unread", topic) == 0, 20, "the end of the samples' life")
+    wait_until(lambda: shared_peer.call("unread", topic) == 0, "the end of the samples' life")
     receiver = subscribe(topic, "Number", subscribe=qos(transient_local=True))
     receiver.wait_for_match()
     shared_peer.wait_for_match(topic, 2)
-    shared_peer.call("write_numbers", topic, 5, 3)
+    later = time.time_ns() + HOUR  # their life does not end on the way
+    shared_peer.write(topic, numbers(5, 3), timestamps=[later] * 3)
     shared_peer.wait_for_acks(topic)
     assert [sample.row for sample in receiver.wait_for(3)] == numbers(5, 3)
     assert receiver.counters(3)["reader.lost_samples"] == 0
@@ -121,10 +129,10 @@ def test_lifespan_of_our_history(
     write(writer, 0, 5, timestamp=now - HOUR)
     write(writer, 5, 3, timestamp=now)
     shared_peer.reader(topic, Number, transient_local=True)
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     write(writer, 8, 2)
     assert [sample.row for sample in shared_peer.take(topic, 5)] == numbers(5, 5)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert writer.writer.counters.expired_samples == 5
 
 
@@ -134,10 +142,10 @@ def test_lifespan_of_what_cyclone_has_not_read(
     """Cyclone's reader knows the lifespan from us: what is not taken in time is gone."""
     shared_peer.reader(topic, Number)
     writer = participate().create_writer(topic, "interop::Number", qos(lifespan=200 * MS))
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     write(writer, 0, 5)
-    assert writer.wait_for_acknowledgments(20) == {}
-    wait_until(lambda: shared_peer.call("unread", topic) == 0, 20, "the end of the samples' life")
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    wait_until(lambda: shared_peer.call("unread", topic) == 0, "the end of the samples' life")
     assert shared_peer.call("take", topic) == []
 
 
@@ -145,22 +153,28 @@ def test_lifespan_of_what_cyclone_has_not_read(
 
 
 class Lives:
-    """Liveliness events of one topic."""
+    """Liveliness events of one topic, one after the other."""
 
     def __init__(self, node: Node, topic: str) -> None:
         self.node = node
         self.topic = topic
-        self.events: list[type] = []
+        self._events: deque[type] = deque()
 
     def wait_for(self, kind: type) -> None:
-        """Until the last event is of this kind."""
-        wait_until(lambda: self.look()[-1:] == [kind], 20, lambda: f"{kind}, not {self.events}")
+        """The next event, which is of this kind."""
+        wait_until(self.look, kind.__name__)
+        assert self._events.popleft() is kind
+
+    def wait_until_last(self, kind: type) -> None:
+        """Until the last event is of this kind, whatever was before."""
+        wait_until(lambda: self.look()[-1:] == [kind], lambda: f"{kind.__name__}, not {self._events}")
 
     def look(self) -> list[type]:
+        """Those that nobody waited for."""
         for event in self.node.events():
             if isinstance(event, LivelinessLost | LivelinessGained) and event.topic == self.topic:
-                self.events.append(type(event))
-        return self.events
+                self._events.append(type(event))
+        return list(self._events)
 
 
 def test_liveliness_automatic_of_cyclone(
@@ -173,8 +187,8 @@ def test_liveliness_automatic_of_cyclone(
     peer.wait_for_match(topic)
     lives = Lives(node, topic)
     with peer.suspended():
-        lives.wait_for(LivelinessLost)
-    lives.wait_for(LivelinessGained)
+        lives.wait_until_last(LivelinessLost)
+    lives.wait_until_last(LivelinessGained)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +225,7 @@ def test_liveliness_manual_of_cyclone(
     if kind is LivelinessKind.MANUAL_BY_PARTICIPANT:
         lives.wait_for(LivelinessGained)
     else:
-        assert lives.look()[-1] is LivelinessLost
+        assert lives.look() == []
 
 
 def test_liveliness_in_the_receivers_status(
@@ -235,11 +249,11 @@ def test_our_liveliness_at_cyclone(
     kind: LivelinessKind, shared_peer: CyclonePeer, participate: Callable[..., Node], topic: str
 ) -> None:
     """It is kept by assertions; once lost, Cyclone takes only data for a sign of life (DDS: assertions, too)."""
-    level = {"liveliness": kind, "liveliness_lease_duration": LEASE}
+    level = {"liveliness": kind, "liveliness_lease_duration": LONG_LEASE}
     shared_peer.reader(topic, Number, **level)
     node = participate()
     writer = node.create_writer(topic, "interop::Number", qos(**level))
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
 
     def alive() -> bool:
         status = shared_peer.status(topic, "liveliness_changed")
@@ -255,21 +269,23 @@ def test_our_liveliness_at_cyclone(
                 node.flush()
 
     with node.steering():  # nobody runs the node meanwhile
-        wait_until(lambda: not alive(), 20, "the loss of liveliness")
+        wait_until(lambda: not alive(), "the loss of liveliness")
     write(writer, 0, 1)
-    wait_until(alive, 20, "liveliness regained")
+    wait_until(alive, "liveliness regained")
     begin = last = time.monotonic_ns()
-    while (now := time.monotonic_ns()) < begin + 2 * LEASE:
-        if now - last > LEASE // 2:  # this machine had no time for us
-            write(writer, 0, 1)
-            wait_until(alive, 20, "liveliness regained")
-            begin = now
+    while last < begin + 5 * LONG_LEASE // 4:
         assert_liveliness()
+        lives, now = alive(), time.monotonic_ns()
+        if now - last < LONG_LEASE // 2:
+            assert lives
+        else:  # this machine had no time for us, or for the peer
+            write(writer, 0, 1)
+            wait_until(alive, "liveliness regained")
+            begin = now = time.monotonic_ns()
         last = now
-        assert alive()
         time.sleep(0.02)
     if kind is not LivelinessKind.AUTOMATIC:
-        wait_until(lambda: not alive(), 20, "the loss of liveliness")
+        wait_until(lambda: not alive(), "the loss of liveliness")
     assert shared_peer.take(topic, 1)[0].row == number_row(0)
 
 
@@ -303,7 +319,7 @@ def test_time_based_filter_of_cyclones_reader(
     """Filtering is the reader's: our writer sends all, and Cyclone acknowledges what it filters."""
     shared_peer.reader(topic, Number, time_based_filter=HOUR)
     writer = participate().create_writer(topic, "interop::Number", qos())
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     write(writer, 0, 5)
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert [sample.row for sample in shared_peer.take(topic, 1)] == numbers(0, 1)

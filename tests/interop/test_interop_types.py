@@ -10,12 +10,13 @@ import pytest
 from interop import cyclone_types
 from interop.cyclone_peer import CyclonePeer
 from interop.subscription import Subscription, batch_of, codec, qos
+from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node, NodeConfig
 from spark_rtps.transport.qos import DataRepresentation
 
 Row = dict[str, Any]
-_DOMAIN = 139
+_DOMAIN = 42
 _ORIGIN = {"x": 0.0, "y": -0.0, "tag": 0}
 _FAR = {"x": 1e300, "y": -2.5, "tag": -32768}
 
@@ -140,10 +141,10 @@ def test_to_cyclone(kind: str, peer: CyclonePeer, node: Node) -> None:
     # Cyclone's readers of appendable types take XCDR2 alone
     representation = DataRepresentation.XCDR2 if kind.endswith("A") else DataRepresentation.XCDR1
     writer = node.create_writer(topic, f"interop::{kind}", qos(data_representation=(representation,)))
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     c = codec(kind)
     writer.write(c.encode(batch_of(c, rows), representation=representation))
-    assert writer.wait_for_acknowledgments(20) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert_same([sample.row for sample in peer.take(topic, len(rows))], rows)
 
 
@@ -153,6 +154,6 @@ def test_final_type_as_xcdr2_to_cyclone(peer: CyclonePeer, node: Node) -> None:
     peer.reader("xcdr2", cyclone_types.Nested)
     xcdr2 = DataRepresentation.XCDR2
     writer = node.create_writer("xcdr2", "interop::Nested", qos(data_representation=(xcdr2,)))
-    assert writer.wait_for_readers(20)
+    assert writer.wait_for_readers(PATIENCE)
     writer.write(c.encode(batch_of(c, rows), representation=xcdr2))
     assert_same([sample.row for sample in peer.take("xcdr2", len(rows))], rows)

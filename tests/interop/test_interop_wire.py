@@ -13,10 +13,11 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, blob_row, number_row, wait_until
+from interop.cyclone_peer import CyclonePeer, blob_row, number_row
 from interop.cyclone_types import Blob, Number, Vehicle
 from interop.subscription import batch_of, codec, qos
 from pcap import write_pcap
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.limits import FRAGMENT_SIZE
 from spark_rtps.transport.net.node import Node
@@ -125,18 +126,18 @@ def test_wireshark_finds_nothing_wrong(
     peer.writer("small", Number, transient_local=True)
     peer.wait_for_match("theirs")
     peer.wait_for_match("small")
-    assert blobs.wait_for_readers(40)
+    assert blobs.wait_for_readers(PATIENCE)
     large = codec("Blob").encode(batch_of(codec("Blob"), [blob_row(n) for n in range(20)]))
     blobs.write(large)
     peer.call("write_numbers", "theirs", 0, 20)
     peer.call("write_numbers", "small", 0, 500)
     for writer in (numbers, blobs, vehicles):
-        assert writer.wait_for_readers(40)
-        assert writer.wait_for_acknowledgments(40) == {}
+        assert writer.wait_for_readers(PATIENCE)
+        assert writer.wait_for_acknowledgments(PATIENCE) == {}
     peer.wait_for_acks("theirs")
     peer.wait_for_acks("small")
     assert [taken.row for taken in peer.take("numbers", 1500)] == [number_row(n) for n in range(500, 2000)]
-    wait_until(lambda: reader.counters.received_samples == 20, 10, "their blobs")
+    wait_until(lambda: reader.counters.received_samples == 20, "their blobs")
     node.delete_endpoint(small.guid)
     node.close()
 
@@ -186,12 +187,12 @@ def test_wireshark_finds_every_sample_of_our_batches(
     writer = writing.create_writer("cars", "interop::Vehicle", qos(), keyed=True, policy=policy)
     reader = reading.create_reader("cars", "interop::Vehicle", qos(), keyed=True)
     reading.on_received = reader.take
-    assert writer.wait_for_readers(40)
+    assert writer.wait_for_readers(PATIENCE)
     cars = batch_of(
         codec("Vehicle"), [{"id": n % 40, "note": "n" * (n % 9), "speed": float(n)} for n in range(3_000)]
     )
     writer.write(codec("Vehicle").encode(cars), key_hashes=codec("Vehicle").key_hashes(cars))
-    assert writer.wait_for_acknowledgments(40) == {}
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
     assert reader.counters.received_samples == 3_000
 
     capture = tmp_path / "batches.pcap"

@@ -57,7 +57,7 @@ def publish(path: Path, life: int) -> None:
     for name in ("pub_pos", "pub_lmt", "snd_pos", "snd_lmt", "clean_pos"):
         setattr(positions, name, told[name])
     # longer than a busy machine keeps a thread from going on: who is unblocked while it lives writes where others do
-    publication = Publication(log, positions, unblock_timeout=100_000_000)
+    publication = Publication(log, positions, unblock_timeout=200_000_000)
     publication.on_limit(ANY)
 
     def produce(number: int) -> None:

@@ -12,6 +12,7 @@ from types import FrameType
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from spark_rtps.transport.log.publication_log import Claim, PublicationLog
 from spark_rtps.transport.log.term_frames import DATA, PAD
@@ -57,7 +58,7 @@ def run_at_once(*bodies: Callable[[], None], line_by_line: bool) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE)
     finally:
         sys.setswitchinterval(interval)
     assert not failures and not any(thread.is_alive() for thread in threads)

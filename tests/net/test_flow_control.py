@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from net_scene import BEST_EFFORT, PATIENCE, RELIABLE, Clock, Scene, clock_for, numbered, scene_of
+from net_scene import BEST_EFFORT, RELIABLE, Clock, Scene, clock_for, scene_of
+from numbered_samples import numbered
 from virtual_network import VirtualNetwork
+from waiting import PATIENCE
 
 from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.limits import FLOW_CONTROLLER_BYTES_MAX
@@ -23,6 +25,7 @@ from spark_rtps.transport.protocol.policies import (
     FlowControllerPolicy,
     PublicationPolicy,
     Scheduling,
+    WriterPolicy,
 )
 
 SECOND = 1_000_000_000
@@ -236,11 +239,13 @@ def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(scene, bat
 
 
 def test_write_goes_on_when_tokens_come(scene):
-    got = scene.reader(scene.node(), BEST_EFFORT)
+    got = scene.reader(scene.node())
     node = scene.node()
     # 16 datagrams of at most 63 KiB a period: 8 MiB take some ten of them
     policy = FlowControllerPolicy("goes_on", max_tokens=16, tokens_added_per_period=16, period=SECOND // 100)
-    writer = scene.writer(node, BEST_EFFORT, flow_controller=policy)
+    # not the send window holds it back, but what may wait for tokens
+    wide = WriterPolicy(send_window_bytes=64 << 20)
+    writer = scene.writer(node, flow_controller=policy, writer=wide)
     for i in range(8):
         writer.write(numbered(1_000 * i, 1_000, size=1_000), timeout=PATIENCE)
     assert writer.wait_for_asynchronous_publishing(PATIENCE)

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, numbered, scene_of
+from net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
+from numbered_samples import numbered
 
 from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.policies import BatchPolicy
@@ -21,7 +22,7 @@ OPEN = BatchPolicy(enable=True, max_data_bytes=60_000)
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with scene_of(63) as scene:
+    with scene_of(88) as scene:
         yield scene
 
 

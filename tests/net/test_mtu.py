@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from net_scene import BEST_EFFORT, PATIENCE, RELIABLE, Scene, numbered, scene_of
+from net_scene import BEST_EFFORT, RELIABLE, Scene, scene_of
+from numbered_samples import numbered
+from waiting import PATIENCE
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.net import interfaces
@@ -136,7 +138,9 @@ def test_a_larger_mtu_warns_and_names_the_interface(scene, ethernet, caplog):
 
 _IN_A_NAMESPACE = """
 import logging, subprocess
-from net_scene import PATIENCE, numbered, scene_of
+from net_scene import scene_of
+from numbered_samples import numbered
+from waiting import PATIENCE
 logging.basicConfig(format="%(message)s")
 for command in (
     "link set lo mtu 1500", "link set lo up", "link add v0 type veth peer name v1",

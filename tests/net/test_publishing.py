@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from net_scene import BEST_EFFORT, PATIENCE, RELIABLE, Scene, clock_for, numbered, scene_of
+from net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
+from numbered_samples import numbered
+from waiting import PATIENCE
 
 from spark_rtps.transport.errors import OptionError, TransportError
 from spark_rtps.transport.net.node import Node
@@ -329,22 +331,24 @@ def test_an_interceptor_by_name_sees_each_sample_and_flushes(scene, tmp_path, mo
 @pytest.mark.parametrize("kind", [LivelinessKind.MANUAL_BY_TOPIC, LivelinessKind.MANUAL_BY_PARTICIPANT])
 def test_assert_liveliness_and_writing_keep_a_manual_writer_alive(scene, monkeypatch, kind):
     clock = clock_for(monkeypatch)
-    qos = replace(RELIABLE, liveliness=kind, liveliness_lease_duration=10 * SECOND)
+    qos = replace(RELIABLE, liveliness=kind, liveliness_lease_duration=10_000 * SECOND)
     there, here = scene.node(), scene.node()
     got = scene.reader(there, RELIABLE)
     writer = scene.writer(here, qos)
     heard = there.participant._liveliness._signs[writer.guid]
 
-    def heard_now() -> bool:
-        return heard.last_heard >= clock.monotonic_ns() - SECOND
+    def later() -> int:
+        clock.advance(5_000 * SECOND)
+        return clock.monotonic_ns()
 
-    clock.advance(5 * SECOND)
-    assert not heard_now()
+    begun = later()
+    assert heard.last_heard < begun
     writer.assert_liveliness()
-    scene.wait(heard_now)
-    clock.advance(5 * SECOND)
+    scene.wait(lambda: heard.last_heard >= begun)
+    begun = later()
+    assert heard.last_heard < begun
     writer.write(numbered(0, 1))
-    scene.wait(lambda: got.numbers == [0] and heard_now())
+    scene.wait(lambda: got.numbers == [0] and heard.last_heard >= begun)
 
 
 def test_assert_liveliness_of_an_automatic_writer_sends_nothing(scene):

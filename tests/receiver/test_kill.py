@@ -16,12 +16,13 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.errors import RtpsError
 from spark_rtps.transport.log.frame import Cursor
@@ -38,21 +39,22 @@ from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS, Guid
 from spark_rtps.transport.wire.samples import Samples
 
-DOMAIN = 113
+DOMAIN = 83
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 BATCHES = BatchPolicy(enable=True, max_data_bytes=20_000, max_flush_delay=5_000_000)
 KILLS = 12  # of each receiver, and
 LIVES = 24  # so many publishers
 TERM = 1 << 20
+#: Of a publisher: long enough for it to be kept while it lives, and to be over before the test is.
+LEASE = 6 * NANOSECONDS
 #: Sizes of payloads; in a run all are alike. The largest one does not fit the publication log.
 SIZES = (64, 200, 1_000, 40_000, 200_000)
-PATIENCE = 60.0
 
 
 # --- samples that tell whether they are whole ------------------------------------------------------------
 
 
-def numbered(first: int, count: int, size: int) -> Samples:
+def checksummed(first: int, count: int, size: int) -> Samples:
     """Encapsulation, checksum, number, and what follows from the number."""
     rows = np.zeros((count, size), np.uint8)
     rows[:, 1] = 1
@@ -75,7 +77,7 @@ def shapes(seed: int) -> Iterator[tuple[int, int, int]]:
 
 def load(seed: int) -> Iterator[Samples]:
     for first, count, size in shapes(seed):
-        yield numbered(first, count, size)
+        yield checksummed(first, count, size)
 
 
 def number_of(payload: bytes | memoryview) -> int:
@@ -117,13 +119,6 @@ class LogReader:
             self.read(log.position)
             assert log.rows == sum(self.counts.values())
             assert log.writers == dict(self.counts)  # numbers are one less than sequence numbers
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.001)
 
 
 def config(directory: Path, **changes: object) -> ReceiverConfig:
@@ -200,7 +195,7 @@ def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -
                     receiver.commit(position)
                 return position >= enough
 
-            wait_for(has_enough)
+            wait_until(has_enough, every=0.001)
             time.sleep(rng.random() * 0.02)
             os.kill(receiver.pid, 9)
             told = receiver.cursor().position
@@ -216,8 +211,8 @@ def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -
                 receiver.commit(log.end.position)
                 return not (plain.wait_for_acknowledgments(0.01) or batching.wait_for_acknowledgments(0.01))
 
-            wait_for(lambda: acknowledged() and all(each.has_ended for each in loads))
-            wait_for(acknowledged)
+            wait_until(lambda: acknowledged() and all(each.has_ended for each in loads))
+            wait_until(acknowledged)
             log.read(receiver.cursor().position)
             assert log.counts == {plain.guid: loads[0].written, batching.guid: loads[1].written}
             assert receiver.counters()["reader.lost_samples"] == 0
@@ -233,7 +228,7 @@ def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -
 
 def publish(path: Path, seed: int) -> None:
     """A process that publishes from a publication log in a file, until it is killed."""
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=2 * NANOSECONDS)).start()
+    node = Node(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=LEASE)).start()
     policy = PublicationPolicy(flow_control=FlowControlPolicy(term_length=TERM), batch=_batch(seed))
     log = PublicationLog.create(TERM, path=path)
     with node.lock:
@@ -279,7 +274,7 @@ def check_publication(path: Path, seed: int) -> int:
                     after = first + count
                 if text:
                     # In a batch one encapsulation header is enough.
-                    whole = bytes(numbered(number, 1, size).payload(0)[4:])
+                    whole = bytes(checksummed(number, 1, size).payload(0)[4:])
                     at = text.find(whole, at)
                     assert at >= 0, "a torn frame"
             sn = frame.first_sn + frame.count - 1
@@ -303,7 +298,7 @@ def test_senders_killed_at_random_instants(tmp_path: Path) -> None:
                 begun = [(seed, start(tmp_path, seed, killed)) for seed in (life, life + 1)]
                 guids = {seed: Guid.from_bytes(read(child, 16)) for seed, child in begun}
                 enough = log.end.position + rng.randrange(1, 3 << 20)
-                wait_for(lambda enough=enough: commit(receiver, log) >= enough)
+                wait_until(lambda enough=enough: commit(receiver, log) >= enough, every=0.001)
                 for _, child in rng.sample(begun, 2):
                     time.sleep(rng.random() * 0.01)
                     child.kill()
@@ -312,7 +307,7 @@ def test_senders_killed_at_random_instants(tmp_path: Path) -> None:
                 path = tmp_path / f"publication{seed}"
                 published[guid] = check_publication(path, seed)
                 path.unlink()
-        wait_for(lambda: receiver.counters()["reader.matched_writers"] == 0)  # their leases are over
+        wait_until(lambda: receiver.counters()["reader.matched_writers"] == 0)  # their leases are over
         commit(receiver, log)
         assert set(log.counts) <= set(published)
         for guid, count in log.counts.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
@@ -29,21 +30,18 @@ def test_of_a_best_effort_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     node = Node(node_config).start()
     try:
         writer = node.create_writer("t", "T", BEST_EFFORT)
-        assert writer.wait_for_readers(15)
+        assert writer.wait_for_readers(PATIENCE)
         samples = Samples.uniform(np.zeros(10 * SAMPLE, np.uint8), 10, SAMPLE)
-        until = time.monotonic() + 15
-        while receiver.counters().get("log.rows", 0) < 10:  # it may not have matched us yet
-            assert time.monotonic() < until
-            writer.write(samples)
-            time.sleep(0.05)
+        wait_until(lambda: receiver.counters().get("reader.matched_writers") == 1, "the reader's match")
+        writer.write(samples)
+        wait_until(lambda: receiver.counters()["log.rows"] == 10, "the first samples")
         before = time.time_ns()
         with monkeypatch.context() as patch, node.lock:
             patch.setattr(node.sockets, "send", lambda datagrams: sum(1 for _ in datagrams))
             writer.write(samples)
         writer.write(samples)
-        while not (tmp_path / "log" / LOSS_REPORT).exists() or not (tmp_path / "log" / ERROR_LOG).exists():
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        reports = [tmp_path / "log" / name for name in (LOSS_REPORT, ERROR_LOG)]
+        wait_until(lambda: all(each.exists() for each in reports), "the reports")
     finally:
         node.close()
         receiver.stop()

@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import numbered_samples
 import pytest
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.errors import RtpsError
 from spark_rtps.transport.log import publications
@@ -37,28 +39,12 @@ from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS
-from spark_rtps.transport.wire.samples import Samples
 
-DOMAIN = 144
-PATIENCE = 60.0
+DOMAIN = 86
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 PUBLISHED = FlowControlPolicy(spies_simulate_connection=True, term_length=1 << 20)
 NODE = NodeConfig(domain=DOMAIN, interface="lo")
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-
-
-def numbered(first: int, count: int, *, source: int = 0, size: int = 64) -> Samples:
-    """Samples whose payload holds their source and number."""
-    rows = np.zeros((count, size + 4), np.uint8)
-    rows[:, 1], rows[:, 4] = 1, source
-    rows[:, 8:12] = np.arange(first, first + count, dtype="<u4").view(np.uint8).reshape(count, 4)
-    return Samples.uniform(rows.reshape(-1), count, size + 4)
+numbered = partial(numbered_samples.numbered, size=68)
 
 
 @pytest.fixture(autouse=True)
@@ -115,9 +101,7 @@ class Spy:
         found: list[tuple[int, int]] = []
         log = self.host.log
         for frame in LogView(self.host.directory).frames(Cursor(log.base), Cursor(log.position)):
-            samples = frame.run.samples()
-            payloads = [bytes(samples.payload(i)) for i in range(samples.count)]
-            found += [(payload[4], int.from_bytes(payload[8:12], "little")) for payload in payloads]
+            found += numbered_samples.numbers_of(frame.run.samples())
         return [number for each, number in found if source in (None, each)]
 
     @property
@@ -166,11 +150,11 @@ def spying(tmp_path: Path) -> Iterator[Callable[..., Spy]]:
 def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], policy: dict[str, Any]) -> None:
     writer = writer_of(node, **policy)
     spy = spying()
-    wait_for(lambda: are_seen(node, writer))
+    wait_until(lambda: are_seen(node, writer))
     for i in range(100):
         writer.write(numbered(100 * i, 100))
     writer.flush()
-    wait_for(lambda: spy.rows == 10_000)
+    wait_until(lambda: spy.rows == 10_000)
     assert spy.samples() == list(range(10_000))
     assert spy.counters()["lost_samples"] == 0 and not spy.host.node.participant.drops
     assert writer.writer.readers == {} and node.participant.remote_participants == {}, "nobody knows of it"
@@ -179,7 +163,7 @@ def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], pol
 def test_a_spy_alone_makes_the_writer_connected(node: Node, spying: Callable[..., Spy]) -> None:
     writer = writer_of(node)
     spying()
-    wait_for(lambda: not node.wake() and writer.writer.is_connected)
+    wait_until(lambda: not node.wake() and writer.writer.is_connected)
 
 
 def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]) -> None:
@@ -190,10 +174,10 @@ def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]
         writer = writer_of(node)
         spy = spying()
         assert writer.wait_for_readers(PATIENCE)
-        wait_for(lambda: are_seen(node, writer))
+        wait_until(lambda: are_seen(node, writer))
         writer.write(numbered(0, 10_000))
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
-        wait_for(lambda: spy.rows == 10_000)
+        wait_until(lambda: spy.rows == 10_000)
     finally:
         elsewhere.close()
 
@@ -201,16 +185,16 @@ def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]
 def test_writers_that_come_and_go(node: Node, spying: Callable[..., Spy]) -> None:
     spy = spying()
     first = writer_of(node)
-    wait_for(lambda: are_seen(node, first))
+    wait_until(lambda: are_seen(node, first))
     first.write(numbered(0, 1_000, source=1))
     second = writer_of(node)
-    wait_for(lambda: are_seen(node, first, second))
+    wait_until(lambda: are_seen(node, first, second))
     second.write(numbered(0, 1_000, source=2))
     first.write(numbered(1_000, 1_000, source=1))
     node.delete_endpoint(first.guid)
-    wait_for(lambda: spy.writers == 1)
+    wait_until(lambda: spy.writers == 1)
     second.write(numbered(1_000, 1_000, source=2))
-    wait_for(lambda: spy.rows == 4_000)
+    wait_until(lambda: spy.rows == 4_000)
     assert spy.samples(1) == spy.samples(2) == list(range(2_000))
 
 
@@ -227,10 +211,10 @@ def test_other_topics_types_domains_and_partitions_are_not_looked_at(
     ]
     right = node.create_writer("t", "T", replace(RELIABLE, partition=("b",)), policy=policy)
     spy = spying(qos=replace(RELIABLE, partition=("b",)))
-    wait_for(lambda: are_seen(node, right))
+    wait_until(lambda: are_seen(node, right))
     for writer in (*others, right):
         writer.write(numbered(0, 100, source=5 if writer is right else 1), timeout=5.0)
-    wait_for(lambda: spy.rows == 100)
+    wait_until(lambda: spy.rows == 100)
     assert spy.samples(5) == list(range(100))
     other_domain.close()
 
@@ -238,24 +222,24 @@ def test_other_topics_types_domains_and_partitions_are_not_looked_at(
 def test_a_sample_that_is_too_large_for_the_log_is_lost(node: Node, spying: Callable[..., Spy]) -> None:
     writer = writer_of(node)
     spy = spying()
-    wait_for(lambda: are_seen(node, writer))
+    wait_until(lambda: are_seen(node, writer))
     writer.write(numbered(0, 1))
     writer.write(numbered(1, 1, size=1 << 20))
     writer.write(numbered(2, 1))
-    wait_for(lambda: spy.rows == 2)
+    wait_until(lambda: spy.rows == 2)
     assert spy.samples() == [0, 2] and spy.counters()["lost_samples"] == 1
 
 
 def test_a_tethered_spy_that_is_slow_holds_the_writer_back(node: Node, spying: Callable[..., Spy]) -> None:
     spy = spying(log_max_bytes=4 << 20, log_segment_bytes=1 << 20)
     writer = writer_of(node)
-    wait_for(lambda: are_seen(node, writer))
+    wait_until(lambda: are_seen(node, writer))
     with pytest.raises(RtpsError, match="no progress"):
         writer.write(numbered(0, 100_000, size=1_000), timeout=1.0)
     written = writer.writer.last_sn
     assert 0 < written < 10_000
     spy.commit()
-    wait_for(lambda: spy.rows == written)
+    wait_until(lambda: spy.rows == written)
     assert spy.counters()["lost_samples"] == 0
 
 
@@ -267,7 +251,7 @@ def test_an_untethered_spy_is_let_go_and_rejoins(
     spy = spying(log_max_bytes=4 << 20, log_segment_bytes=1 << 20, policy=ReaderPolicy(tether=False))
     other = spying(log_directory=str(tmp_path / "fast"))
     writer = writer_of(node, flow_control=flow)
-    wait_for(lambda: are_seen(node, writer, spies=2))
+    wait_until(lambda: are_seen(node, writer, spies=2))
     written = 0
     states = set()
     while not spy.counters()["unavailable"] or SubscriberState.RESTING not in states:
@@ -284,7 +268,7 @@ def test_an_untethered_spy_is_let_go_and_rejoins(
         written += 10
         other.commit()
         spy.commit()
-    wait_for(lambda: other.rows == written)
+    wait_until(lambda: other.rows == written)
     assert spy.counters()["lost_samples"] > 0 and before < spy.rows < written
 
 
@@ -294,15 +278,15 @@ def test_a_log_that_goes_on_gets_what_is_still_there(
     writer = writer_of(node)
     bystander = spying(log_directory=str(tmp_path / "bystander"))
     spy = Spy(config_in(tmp_path))
-    wait_for(lambda: are_seen(node, writer, spies=2))
+    wait_until(lambda: are_seen(node, writer, spies=2))
     writer.write(numbered(0, 1_000))
-    wait_for(lambda: spy.rows == 1_000)
+    wait_until(lambda: spy.rows == 1_000)
     spy.stop(keep_log=True)
     writer.write(numbered(1_000, 1_000))
     spy = spying()
-    wait_for(lambda: are_seen(node, writer, spies=2))
+    wait_until(lambda: are_seen(node, writer, spies=2))
     writer.write(numbered(2_000, 1_000))
-    wait_for(lambda: spy.rows >= 3_000 == bystander.rows)
+    wait_until(lambda: spy.rows >= 3_000 == bystander.rows)
     assert spy.samples() == list(range(3_000)) and spy.counters()["lost_samples"] == 0
 
 
@@ -312,7 +296,7 @@ def test_nobody_to_spy_on_is_said(
     monkeypatch.setattr("spark_rtps.transport.receiver.host._NOBODY_NS", 100_000_000)
     with caplog.at_level(logging.WARNING):
         spying()
-        wait_for(lambda: "no publication log of type 'T'" in caplog.text)
+        wait_until(lambda: "no publication log of type 'T'" in caplog.text)
 
 
 def test_a_type_that_nobody_named_is_the_first_writers_to_name(
@@ -326,16 +310,16 @@ def test_a_type_that_nobody_named_is_the_first_writers_to_name(
     partition = replace(RELIABLE, partition=("elsewhere",))
     node.create_writer("t", "Other", partition, policy=PublicationPolicy(flow_control=PUBLISHED))
     spy = spying(type_name=None, keyed=None)
-    wait_for(lambda: f"no publication log on domain {DOMAIN}" in caplog.text)
+    wait_until(lambda: f"no publication log on domain {DOMAIN}" in caplog.text)
     writer = writer_of(node)
-    wait_for(lambda: are_seen(node, writer))
+    wait_until(lambda: are_seen(node, writer))
     writer.write(numbered(0, 100))
-    wait_for(lambda: spy.rows == 100)
+    wait_until(lambda: spy.rows == 100)
     assert spy.samples() == list(range(100))
     assert spy.host.log.metadata["type"] == "T"
     spy.stop(keep_log=True)
     spy = spying(type_name=None, keyed=None)
-    wait_for(lambda: are_seen(node, writer))
+    wait_until(lambda: are_seen(node, writer))
 
 
 def test_a_directory_that_is_not_ours_is_said(
@@ -345,7 +329,7 @@ def test_a_directory_that_is_not_ours_is_said(
     (directory / "something").touch()
     directory.chmod(0o755)
     spying()
-    wait_for(lambda: "there is nothing to spy on" in caplog.text)
+    wait_until(lambda: "there is nothing to spy on" in caplog.text)
 
 
 WRITES = """
@@ -375,15 +359,15 @@ def test_a_writer_that_is_killed_is_forgotten_and_its_file_removed(
     try:
         spy = spying(log_max_bytes=1 << 30)
         writer = writer_of(node)
-        wait_for(lambda: are_seen(node, writer) and spy.writers == 2 and spy.rows > 10_000)
+        wait_until(lambda: are_seen(node, writer) and spy.writers == 2 and spy.rows > 10_000)
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
     writer.write(numbered(0, 1_000, source=5))
-    wait_for(lambda: spy.writers == 1)
-    wait_for(lambda: len(list(directory.glob("*.publication"))) == 1)
+    wait_until(lambda: spy.writers == 1)
+    wait_until(lambda: len(list(directory.glob("*.publication"))) == 1)
     writer.write(numbered(1_000, 1_000, source=5))
-    wait_for(lambda: spy.samples(5)[-1:] == [1_999])
+    wait_until(lambda: spy.samples(5)[-1:] == [1_999])
 
 
 def test_a_spy_that_is_killed_holds_nobody_up_for_long(
@@ -396,11 +380,11 @@ def test_a_spy_that_is_killed_holds_nobody_up_for_long(
         topic = f"of {os.getpid()}"
         process = ReceiverProcess.start(config_in(tmp_path, topic=topic))
         writer = writer_of(mine, topic)
-        wait_for(lambda: not mine.wake() and writer.writer.is_connected)
+        wait_until(lambda: not mine.wake() and writer.writer.is_connected)
         writer.write(numbered(0, 1_000))
-        wait_for(lambda: process.counters().get("log.rows") == 1_000)
+        wait_until(lambda: process.counters().get("log.rows") == 1_000)
         os.kill(process.pid, signal.SIGKILL)
-        wait_for(lambda: not mine.wake() and not writer.writer.is_connected)
+        wait_until(lambda: not mine.wake() and not writer.writer.is_connected)
         process.stop()
     finally:
         mine.close()

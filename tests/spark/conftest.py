@@ -40,6 +40,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def chatty(spark: SparkSession) -> Iterator[None]:
+    """Progress also of triggers without data, more often than every ten seconds."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+    yield
+    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
 @pytest.fixture(scope="session")
 def node() -> Iterator[Node]:
     node = Node(NodeConfig(domain=DOMAIN, interface="lo", participant_name="tests")).start()

@@ -1,6 +1,6 @@
 """A Spark driver to be killed: copies a topic into a directory of Parquet files, until it is stopped.
 
-``python driver.py TOPIC LOG_DIR CHECKPOINT OUTPUT DOMAIN``
+``python driver.py TOPIC LOG_DIR CHECKPOINT OUTPUT DOMAIN MAX_ROWS_PER_TRIGGER``
 """
 
 import sys
@@ -11,7 +11,7 @@ from spark_rtps.java import use_java
 from spark_rtps.session import spark_defaults
 
 
-def main(topic: str, log_dir: str, checkpoint: str, output: str, domain: str) -> None:
+def main(topic: str, log_dir: str, checkpoint: str, output: str, domain: str, rows: str) -> None:
     use_java()
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     for key, value in spark_defaults().items():
@@ -27,7 +27,7 @@ def main(topic: str, log_dir: str, checkpoint: str, output: str, domain: str) ->
         .option("key", "id")
         .option("log.dir", log_dir)
         .option("participant.lease_duration", "120s")  # longer than a start of Spark
-        .option("maxRowsPerTrigger", 200)
+        .option("maxRowsPerTrigger", rows)
         .load(topic)
         .writeStream.format("parquet")
         .option("checkpointLocation", checkpoint)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from spark_streams import POINT_DDL, Publisher, running, source, wait_for_rows, wait_until
+from spark_streams import POINT_DDL, Publisher, running, source, wait_for_rows
+from spark_views import statuses
 from stream_logs import points
 from typer.testing import CliRunner
+from waiting import PATIENCE, wait_until
 
 from spark_rtps.cli import app
 from spark_rtps.transport.wire.samples import Samples
@@ -22,14 +23,6 @@ BAD = b"\x77\x77\0\0" + bytes(8)
 
 def bad_sample() -> Samples:
     return Samples.uniform(np.frombuffer(BAD, np.uint8), 1, len(BAD))
-
-
-@pytest.fixture
-def chatty(spark: SparkSession) -> Iterator[None]:
-    """Progress also of triggers without data, more often than every ten seconds."""
-    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
-    yield
-    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 
 @pytest.mark.usefixtures("chatty")
@@ -52,9 +45,7 @@ def test_permissive_and_a_filter(
         ]
 
         def status() -> dict[str, object]:
-            latest = query.lastProgress["sources"][0]["latestOffset"]
-            reported = json.loads(latest) if isinstance(latest, str) else latest
-            return dict(reported.get("status", {}))
+            return next(iter(statuses(query)), {})
 
         wait_until(lambda: status().get("malformed") == 1, "the malformed sample in the progress")
         assert status()["DATA_READER_CACHE_STATUS"] == {"content_filter_dropped_sample_count": 1}
@@ -71,4 +62,4 @@ def test_failfast(spark: SparkSession, publisher: Publisher, topic: str, log_dir
         with pytest.raises(
             StreamingQueryException, match=r"sample 3 of writer .* is malformed: unknown encapsulation"
         ):
-            query.awaitTermination(60)
+            query.awaitTermination(int(PATIENCE))

@@ -26,12 +26,11 @@ from spark_streams import (
     sink_options,
     source,
     wait_for_rows,
-    wait_until,
 )
-from spark_views import Stderr, statuses
+from spark_views import Stderr, source_counter, statuses
 from stream_logs import POINT, points
+from waiting import PATIENCE, wait_until
 
-from spark_rtps.datasource.stream_counters import Kind, read_streams
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.qos import (
@@ -66,7 +65,7 @@ class Offering(Publisher):
         self.wait_for_readers()
         batch = pa.record_batch({"id": pa.array(ids, pa.int32()), "x": [x] * len(ids)})
         self.writer.write(CODEC.encode(batch), key_hashes=CODEC.key_hashes(batch), timestamp=timestamp)
-        assert self.writer.wait_for_acknowledgments(30) == {}
+        assert self.writer.wait_for_acknowledgments(PATIENCE) == {}
 
     def leave(self) -> None:
         self.writer.node.delete_endpoint(self.writer.guid)  # type: ignore[attr-defined]
@@ -88,9 +87,12 @@ class Watched:
         return sorted(row.x for row in rows(self.spark, self.query).collect())
 
     def counter(self, label: str) -> int:
-        found = read_streams([self.log_dir], now=time.monotonic_ns())
-        (stream,) = [s for s in found if s.topic == self.topic and s.kind is Kind.SOURCE]
-        return stream.counters.get(label, 0)
+        return source_counter(self.topic, self.log_dir, label)
+
+    def wait_for_count(self, label: str, count: int, *, received: int) -> None:
+        """Until a counter is what it is once so many samples are counted: they are written some times a second."""
+        self.wait_for_counter("reader.received_samples", received)
+        wait_until(lambda: self.counter(label) == count, f"{label} == {count}")
 
     def wait_for_counter(self, label: str, at_least: int) -> None:
         wait_until(lambda: self.counter(label) >= at_least, f"{label} >= {at_least}")
@@ -103,14 +105,6 @@ class Watched:
             return all(status.get(name, {}).get(field, 0) >= n for field, n in fields.items())
 
         wait_until(there, f"{name} {fields}")
-
-
-@pytest.fixture
-def chatty(spark: SparkSession) -> Iterator[None]:
-    """Progress also of triggers without data, more often than every ten seconds."""
-    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
-    yield
-    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 
 @pytest.fixture
@@ -169,7 +163,7 @@ class TestSource:
         for at in (0, 400, 1000, 1500, 2100):
             writer.put([7], float(at), timestamp=now + at * MS)
         assert query.xs(3) == [0.0, 1000.0, 2100.0]
-        assert query.counter("cache.time_based_filter_dropped_sample_count") == 2
+        query.wait_for_count("cache.time_based_filter_dropped_sample_count", 2, received=5)
 
     def test_lifespan_of_the_writer(self, node, topic, watch):
         writer = Offering(node, topic, lifespan=60 * S)
@@ -188,7 +182,7 @@ class TestSource:
         other.put([1, 2], 2.0, timestamp=now - S)
         one.put([1], 3.0, timestamp=now + S)
         assert query.xs(3) == [1.0, 2.0, 3.0]
-        assert query.counter("cache.old_source_timestamp_dropped_sample_count") == 1
+        query.wait_for_count("cache.old_source_timestamp_dropped_sample_count", 1, received=4)
 
     def test_a_batch_larger_than_readers_take(self, spark, node, topic, chatty, tmp_path):
         limits = {
@@ -229,7 +223,8 @@ class TestSource:
                 "SAMPLE_REJECTED.by_samples_per_instance_limit=8",
             }
             wait_until(lambda: seen() == expected, "the statuses")
-            assert {(s["lost"], s["rejected"]) for s in statuses(query)} == {(4, 0), (0, 6), (0, 5), (0, 8)}
+            counts = {(4, 0), (0, 6), (0, 5), (0, 8)}
+            wait_until(lambda: {(s["lost"], s["rejected"]) for s in statuses(query)} == counts, "the counts")
 
     def test_deadline_and_liveliness(self, node, topic, watch, stderr):
         lease = {"liveliness": LivelinessKind.MANUAL_BY_TOPIC, "liveliness_lease_duration": 300 * MS}
@@ -283,7 +278,7 @@ class TestSink:
         save(rows_of(spark, 3), topic, ownership="exclusive", ownership__strength=7)
         save(rows_of(spark, 4), topic, ownership="exclusive", ownership__strength=5)
         assert query.xs(4) == [0.0, 0.5, 1.0, 1.5]
-        assert query.counter("cache.ownership_dropped_sample_count") == 3
+        query.wait_for_count("cache.ownership_dropped_sample_count", 3, received=7)
 
 
 class TestProfiles:
@@ -366,7 +361,7 @@ class TestMessageSizes:
         query = watch(message_size_max="32KiB")
         save(rows_of(spark, 5000), topic, batch__enable=True, max_batches=2)
         assert len(query.xs(5000)) == 5000
-        assert query.counter("drop.message_too_large") == 0
+        query.wait_for_count("drop.message_too_large", 0, received=5000)
 
     def test_a_foreign_writer_that_does_not(self, spark, topic, watch, stderr):
         with CyclonePeer(DOMAIN) as peer:

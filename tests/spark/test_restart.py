@@ -10,16 +10,25 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from spark_streams import DOMAIN, wait_until
+from spark_streams import DOMAIN
 from stream_logs import encoded, points
+from waiting import wait_until
 
 from spark_rtps.transport.log.counters import Counters
 
 DRIVER = Path(__file__).with_name("driver.py")
 
 
-def start(topic: str, log_dir: Path, tmp_path: Path) -> subprocess.Popen[bytes]:
-    args = [topic, str(log_dir), str(tmp_path / "checkpoint"), str(tmp_path / "output"), str(DOMAIN)]
+def start(topic: str, log_dir: Path, tmp_path: Path, rows: int) -> subprocess.Popen[bytes]:
+    """``rows``: maxRowsPerTrigger."""
+    args = [
+        topic,
+        str(log_dir),
+        str(tmp_path / "checkpoint"),
+        str(tmp_path / "output"),
+        str(DOMAIN),
+        str(rows),
+    ]
     return subprocess.Popen([sys.executable, str(DRIVER), *args], start_new_session=True)
 
 
@@ -51,25 +60,25 @@ def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log
         files = {json.loads(line)["path"] for c in commits for line in c.read_text().splitlines()[1:]}
         return sum(pq.read_metadata(file.removeprefix("file://")).num_rows for file in files)
 
-    driver = start(topic, log_dir, tmp_path)
+    driver = start(topic, log_dir, tmp_path, rows=200)
     try:
         publisher.wait_for_readers()
         for i in range(20):
-            publisher.write(points(i * 50, 50))
-        wait_until(lambda: written() >= 400, "some batches")
+            publisher.write(points(i * 500, 500))
+        wait_until(lambda: written() >= 400, "some batches", every=0.02)
     finally:
         kill(driver)
-    assert written() < 1000, "killed too late to show anything"
+    assert written() < 10_000, "killed too late to show anything"
     (log,) = log_dir.iterdir()
     receiver = Path(f"/proc/{Counters.open(log / 'counters').snapshot()['receiver.pid']}")
     wait_until(lambda: not receiver.exists(), "the receiver to notice")
 
-    publisher.writer.write(encoded(points(1000, 500)))  # nobody is there to acknowledge it now
-    driver = start(topic, log_dir, tmp_path)
+    publisher.writer.write(encoded(points(10_000, 500)))  # nobody is there to acknowledge it now
+    driver = start(topic, log_dir, tmp_path, rows=2_000)
     try:
-        wait_until(lambda: written() >= 1500, "the rest", 180)
+        wait_until(lambda: written() >= 10_500, "the rest", 180, every=0.02)
     finally:
         kill(driver)
     found = spark.read.parquet(str(tmp_path / "output"))  # what was committed, by Spark's own account
-    assert sorted(r.id for r in found.collect()) == list(range(1500))
+    assert sorted(r.id for r in found.collect()) == list(range(10_500))
     assert list(log_dir.iterdir()) == [log]  # it went on with the log it had

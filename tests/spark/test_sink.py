@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException, StreamingQueryException
-from spark_streams import POINT_DDL, Subscriber, running, sink_options, source, wait_for_rows, wait_until
+from spark_streams import POINT_DDL, Subscriber, running, sink_options, source, wait_for_rows
 from stream_logs import NOTE, POINT, points
+from waiting import wait_until
 
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
 

@@ -34,7 +34,7 @@ def told(spark: SparkSession, topic: str, log_dir: Path, **options: object) -> D
 
 
 def write(peer: CyclonePeer, topic: str, rows: list[dict[str, object]]) -> None:
-    peer.wait_for_match(topic, timeout=60)
+    peer.wait_for_match(topic)
     peer.write(topic, rows)
     peer.wait_for_acks(topic)
 
@@ -74,16 +74,17 @@ class TestDiscovery:
         assert found == [{"id": i, "note": f"n{i}"} for i in range(2, 6)]
 
     def test_columns_given_are_found_by_name(self, spark, cyclone, topic, log_dir, tmp_path):
-        cyclone.writer(topic, cyclone_types.Vehicle)
-        df = told(spark, topic, log_dir, schema="speed DOUBLE, id BIGINT", type="interop::Vehicle", key="id")
+        """Before there is a writer, which says what the type is called and that it has a key."""
+        df = told(spark, topic, log_dir, schema="speed DOUBLE, id BIGINT")
         with running(df, tmp_path / "c") as query:
+            cyclone.writer(topic, cyclone_types.Vehicle)
             write(cyclone, topic, [{"id": i, "note": "x" * i, "speed": i / 2} for i in range(5)])
             found = as_dicts(wait_for_rows(spark, query, 5))
         assert found == [{"speed": i / 2, "id": i} for i in range(5)]
 
     def test_binary_needs_no_name(self, spark, cyclone, topic, log_dir, tmp_path):
-        cyclone.writer(topic, cyclone_types.Part)
         with running(told(spark, topic, log_dir, payload="binary"), tmp_path / "c") as query:
+            cyclone.writer(topic, cyclone_types.Part)
             write(cyclone, topic, [{"plant": "p", "number": 1, "weight": 0.5}])
             assert wait_for_rows(spark, query, 1).first().encapsulation == "CDR_LE"
 
@@ -97,9 +98,12 @@ class TestDiscovery:
 
     def test_nobody_tells(self, spark, cyclone, topic, log_dir):
         cyclone.writer(f"{topic}_other", cyclone_types.Part)
-        with pytest.raises(PySparkException) as caught:
-            told(spark, topic, log_dir, type__discovery_timeout="1500ms")
-        assert f"no one is on topic '{topic}' of domain {DOMAIN} after 1.5 s" in str(caught.value)
+        for timeout in ("1.5", "10", "30"):  # as long as a loaded machine has discovered nobody by then
+            with pytest.raises(PySparkException) as caught:
+                told(spark, topic, log_dir, type__discovery_timeout=f"{timeout}s")
+            assert f"no one is on topic '{topic}' of domain {DOMAIN} after {timeout} s" in str(caught.value)
+            if f"'{topic}_other'" in str(caught.value):
+                break
         assert f"'{topic}_other' (interop::Part)" in str(caught.value)
         assert "give the type with type.file" in str(caught.value)
 
