@@ -59,7 +59,7 @@ def scalar_values(array: pa.Array, t: Scalar, place: Place) -> Values:
     if t.kind is PrimitiveKind.BOOLEAN:
         if not pa.types.is_boolean(array.type):
             raise place.mistyped(array, "boolean")
-        return np.asarray(array.cast(pa.uint8()))
+        return _booleans(array)
     if t.kind is PrimitiveKind.CHAR8:
         index = pc.index_in(as_string(array, place, "char"), value_set=LATIN1)
         if index.null_count:
@@ -74,6 +74,14 @@ def scalar_values(array: pa.Array, t: Scalar, place: Place) -> Values:
     if number_code(t)[0] == "f":
         return _floats(array, t, place)
     return _integers(array, number_code(t), t.kind.value, place)
+
+
+def _booleans(array: pa.Array) -> U8:
+    """Octets of 0 and 1; a cast would take longer than all else of a message with two of them."""
+    if not len(array):
+        return np.empty(0, np.uint8)
+    bits = np.frombuffer(array.buffers()[1], np.uint8)
+    return np.unpackbits(bits, count=array.offset + len(array), bitorder="little")[array.offset :]
 
 
 def as_string(array: pa.Array, place: Place, wanted: str) -> pa.Array:
