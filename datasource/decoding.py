@@ -17,7 +17,6 @@ import pyarrow as pa
 from ..transport.errors import (
     FilterError,
     LogLostError,
-    TooManySamplesError,
     TypeDefinitionError,
     UsageError,
 )
@@ -27,10 +26,11 @@ from ..transport.log.log_view import LogView
 from ..transport.receiver.writer_types import read_writer_types
 from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
+from ..transport.types.cdr.decoding.decoder import in_parts
 from ..transport.types.model import Struct
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY
 from .chunks import ROWS, Chunk, chunks, halves
-from .ipc_batches import leaves, read_batches
+from .ipc_batches import read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
 from .options import Mode, Payload
 from .planning import LogPartition
@@ -90,7 +90,12 @@ def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> 
 
 def _rows_at_once(plan: TopicPlan) -> int:
     """So many that they are not much memory, be they but nulls of a few bytes of the log."""
-    return max(1, DECODE_LEAVES_MAX // max(1, sum(map(leaves, plan.columns.types))))
+    return max(1, DECODE_LEAVES_MAX // max(1, sum(map(_leaf_columns, plan.columns.types))))
+
+
+def _leaf_columns(t: pa.DataType) -> int:
+    """Columns at the ends of nested structs."""
+    return sum(_leaf_columns(field.type) for field in t) if pa.types.is_struct(t) else 1
 
 
 def _by_type(
@@ -142,15 +147,7 @@ def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
 
 
 def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
-    try:
-        batches = [_rows_of(chunk, plan, tally)]
-    except TooManySamplesError:
-        batches = []
-    # not while the error is handled: it holds on to what was found until then
-    yield from batches
-    if not batches:
-        for half in halves(chunk):
-            yield from _decode_cdr(half, plan, tally)
+    return in_parts(chunk, lambda part: _rows_of(part, plan, tally), halves)
 
 
 def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ _VARIABLE_BYTES: Final = 32
 _TEXTS: Final = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 #: Their values may share their bytes.
 _VIEWS: Final = (pa.string_view(), pa.binary_view())
+_EXPERIMENTAL_COMPRESSION: Final = b"ARROW:experimental_compression"
 #: Fields of Arrow's Message, DictionaryBatch and RecordBatch, by their place in the Flatbuffers schema.
 _MESSAGE_HEADER, _DICTIONARY_DATA, _BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 1, 2, 3
 
@@ -33,7 +34,7 @@ class _Allowance:
 
     def take(self, nbytes: int) -> None:
         self._left -= nbytes
-        if self._left < 0:
+        if nbytes < 0 or self._left < 0:
             raise UsageError("its batches would take more memory than its size allows")
 
 
@@ -75,11 +76,6 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
             raise UsageError(f"column {field.name!r} is declared NOT NULL and has nulls")
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def leaves(t: pa.DataType) -> int:
-    """Columns at the ends of nested structs."""
-    return sum(leaves(field.type) for field in t) if pa.types.is_struct(t) else 1
 
 
 # --- what a cast takes ----------------------------------------------------------------------------------
@@ -143,6 +139,8 @@ def _view_bytes(array: pa.Array) -> int:
 def _uncompressed_bytes(message: pa.ipc.Message) -> int:
     """Bytes that the compressed buffers of a message say to become; PyArrow takes them at their word."""
     metadata, body = message.metadata, message.body
+    if _EXPERIMENTAL_COMPRESSION in metadata.to_pybytes():  # as Arrow before 1.0 said it, and reads it still
+        raise UsageError("a compression of old, before Arrow 1.0")
     if message.type not in ("record batch", "dictionary") or body is None:
         return 0
     table = _table(metadata, _field(metadata, _table(metadata, 0), _MESSAGE_HEADER))
@@ -155,6 +153,8 @@ def _uncompressed_bytes(message: pa.ipc.Message) -> int:
     taken: int = 0
     for i in range(count):
         offset, length = struct.unpack_from("<qq", metadata, at + 4 + 16 * i)
+        if length < 0:
+            raise UsageError("a buffer of a negative length")
         if length:
             (declared,) = struct.unpack_from("<q", body, offset)
             taken += length if declared < 0 else declared  # -1: this one is not compressed

@@ -27,8 +27,8 @@ NULLS: Final = "read as nulls"
 FAILED: Final = "ended the task"
 #: Reasons in one warning.
 _REASONS_TOLD: Final = 3
-#: Warned of in this process, by topic, writer, fate and reasons: samples told, and not told since.
-_TOLD: Final[dict[tuple[str, Guid, str, str], tuple[int, int]]] = {}
+#: Warned of in this process, by stream log, writer, fate and reasons: samples told, and not told since.
+_TOLD: Final[dict[tuple[Path, Guid, str, str], tuple[int, int]]] = {}
 _TOLD_MAX: Final = 1024
 
 
@@ -110,7 +110,7 @@ class Tally:
 
     def close(self, directory: Path) -> None:
         """Warn of what was malformed, and count it all in the report of the log."""
-        self._tell()
+        self._tell(directory)
         if self._first is not None and (self._malformed or self._filtered):
             update_decoding_report(directory, self._add_to)
 
@@ -131,7 +131,7 @@ class Tally:
             f"{reason}. mode=dropmalformed leaves such samples out, mode=permissive makes rows of nulls of them"
         )
 
-    def _tell(self) -> None:
+    def _tell(self, directory: Path) -> None:
         told: dict[tuple[Guid, str], tuple[int, list[str]]] = {}
         for (writer, reason, fate), alike in self._malformed.items():
             if fate == FAILED:
@@ -140,7 +140,7 @@ class Tally:
             told[writer, fate] = count + alike.count, [*reasons, reason]
         for (writer, fate), (count, reasons) in told.items():
             why = "; ".join(reasons[:_REASONS_TOLD])
-            count = _worth_telling((self._plan.topic, writer, fate, why), count)
+            count = _worth_telling((directory, writer, fate, why), count)
             if not count:
                 continue
             _log.warning(
@@ -172,7 +172,7 @@ class Tally:
         return report.uncounted(numbers[(numbers <= self._last) | (numbers == self._failed)])
 
 
-def _worth_telling(key: tuple[str, Guid, str, str], count: int) -> int:
+def _worth_telling(key: tuple[Path, Guid, str, str], count: int) -> int:
     """How many samples to warn of now: the first ones, then each time that as many more have come as were told."""
     told, untold = _TOLD.pop(key, (0, 0))
     if len(_TOLD) >= _TOLD_MAX:

@@ -14,6 +14,7 @@ processes that are no more.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -100,7 +101,9 @@ class PublisherCounters:
     def update_if_due(self, node: Driver) -> None:
         """The same, for writers whose numbers are older than a moment; cheap enough for every duty cycle."""
         with node.lock:
-            if any(self._clock() >= file.due for file in self._files.get(node, ())):
+            files = self._files.get(node, ())
+            # events are fetched, be there nowhere to count them
+            if not files or any(self._clock() >= file.due for file in files):
                 self.update(node)
 
 
@@ -135,7 +138,8 @@ class _WriterFile:
 
     def remove(self) -> None:
         for suffix in (COUNTERS_SUFFIX, METADATA_SUFFIX):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # whoever comes next removes them
+                self._path.with_name(self._path.name + suffix).unlink()
 
     def _show(self, i: int, guid: Guid, reader: ReaderProxy | None) -> None:
         raw = guid.to_bytes()

@@ -18,10 +18,10 @@ from ..transport.errors import AcknowledgmentError, NoReaderError
 from ..transport.limits import MISMATCHES_SAID_MAX
 from ..transport.net.node import Node, NodeConfig
 from ..transport.net.publishing import PublishingWriter
-from ..transport.protocol.discovery.mismatch_fixes import WRITER_FIXES, explained
 from ..transport.protocol.policies import PublicationPolicy
 from ..transport.protocol.writing.reader_proxy import ReaderProxy
 from ..transport.qos import Qos
+from ..transport.receiver.mismatch_fixes import WRITER_FIXES, explained
 from ..transport.structure import NANOSECONDS
 from ..transport.types.model import Struct
 from ..transport.wire.samples import U8, Samples
@@ -99,8 +99,8 @@ class Publishers:
         while len(self._writers) >= _WRITERS_MAX:
             oldest = next(iter(self._writers))
             writer = self._writers.pop(oldest)
-            self._counters.remove(writer)
             self._nodes[oldest.node][0].delete_endpoint(writer.guid)
+            self._counters.remove(writer)
 
     def _start(self, config: NodeConfig) -> Node:
         node, counters = Node(config), self._counters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -49,6 +51,28 @@ def test_compressed_buffers_are_limited(compression: str) -> None:
     assert read_batches(ipc, LONGS) == ([], TOO_MUCH)
     batches, why = read_batches(stream(few, few, compression=compression), LONGS)
     assert (why, [batch["x"] for batch in batches]) == ("", [few, few])
+
+
+def test_a_forged_length_hides_nothing() -> None:
+    """Arrow does not look at the validity of a column without nulls."""
+    raw = bytearray(stream(pa.array(np.zeros(1 << 16, np.int64)), compression="zstd"))
+    buffers = struct.pack(
+        "<Iqqq", 2, 0, 0, 0
+    )  # how many, offset and length of the validity, offset of the values
+    assert raw.count(buffers) == 1
+    struct.pack_into("<q", raw, raw.find(buffers) + 12, -(1 << 40))
+    assert pa.ipc.open_stream(pa.py_buffer(bytes(raw))).read_all().num_rows == 1 << 16
+    assert read_batches(pa.py_buffer(bytes(raw)), LONGS) == ([], "a buffer of a negative length")
+
+
+def test_the_compression_of_old_is_refused() -> None:
+    batch = pa.record_batch([pa.array([1])], schema=LONGS)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.ipc.new_stream(sink, LONGS, options=options) as writer:
+        writer.write_batch(batch)
+        writer.write_batch(batch, custom_metadata={"ARROW:experimental_compression": "zstd"})
+    assert read_batches(sink.getvalue(), LONGS) == ([], "a compression of old, before Arrow 1.0")
 
 
 def test_compressed_dictionaries_are_limited() -> None:

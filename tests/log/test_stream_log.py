@@ -85,6 +85,7 @@ def test_metadata_is_amended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("spark_rtps.transport.log.segment.replace_text", refuse)
         with pytest.raises(LogFullError, match="write the metadata of the stream log"):
             log.amend(type="Y")
+        assert log.metadata["type"] == "X"
 
 
 def test_segments_are_named_by_base_and_end_in_a_pad(log: StreamLog) -> None:

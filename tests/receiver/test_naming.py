@@ -189,6 +189,27 @@ def test_a_name_that_is_said_later(
         receive(type_name="First", keyed=False)
 
 
+def test_a_name_that_is_said_no_more(
+    directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
+) -> None:
+    """Nor was anything received under that one."""
+    receive(type_name="Wrong", keyed=False).stop()
+    receive()
+    assert told(directory) == (None, None)
+    assert node.create_writer("t", "Right", RELIABLE, keyed=True).wait_for_readers(PATIENCE)
+    assert told(directory) == ("Right", True)
+
+
+def test_a_writer_in_another_partition_is_not_followed(
+    directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
+) -> None:
+    node.create_writer("t", "Other", replace(RELIABLE, partition=("a",)))
+    receive(qos=replace(RELIABLE, partition=("b",)))
+    right = node.create_writer("t", "Right", replace(RELIABLE, partition=("b",)))
+    assert right.wait_for_readers(PATIENCE)
+    assert told(directory) == ("Right", False)
+
+
 def test_it_ends_while_it_waits(directory: Path) -> None:
     receiver = ReceiverProcess.start(config(directory, ephemeral=True))
     receiver.stop()

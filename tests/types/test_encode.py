@@ -351,6 +351,13 @@ def test_every_mapping_is_taken_back() -> None:
     assert found[0] == found[1]
 
 
+def test_booleans_that_start_anywhere() -> None:
+    values = [i % 3 == 0 for i in range(40)]
+    for first, last in ((0, 40), (19, 40), (8, 9), (3, 3)):
+        array = pa.array(values).slice(first, last - first)
+        assert body(Primitive(PrimitiveKind.BOOLEAN), array) == [bytes([x]) for x in values[first:last]]
+
+
 def test_lists_that_start_anywhere() -> None:
     """Elements whose size depends on where they start: each must lie as if it were walked to."""
     inner = Struct(

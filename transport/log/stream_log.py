@@ -195,11 +195,12 @@ class StreamLog:
 
     def amend(self, **given: JSON) -> None:
         """Add to what its creator gave, or replace it. Raises LogError."""
-        self.metadata.update(given)
+        amended = {**self.metadata, **given}
         try:
-            write_metadata(self.directory, Metadata(self.max_bytes, self.segment_bytes, self.metadata))
+            write_metadata(self.directory, Metadata(self.max_bytes, self.segment_bytes, amended))
         except OSError as error:
             raise refusal(error, f"write the metadata of the stream log in {self.directory}") from error
+        self.metadata.update(given)
 
     def append(self, run: Run, *, reception: int) -> bool:
         """Append and commit a run, or nothing of it: False = no room until more is trimmed.

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..errors import UnknownTypeError
 from ..protocol.participant import RemoteEndpoint
-from ..qos import Qos, TypeConsistency, incompatibilities, requested_by_reader
+from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
 from ..structure import is_keyed
 from ..types.model import Struct
 from ..types.xtypes.assignability import incompatibilities_of_types
@@ -53,11 +53,18 @@ def types_of(node: Node, topic: str) -> list[ToldType]:
 
 
 def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
-    """The writer that was found first, of those that a reader with this QoS can match if there are any."""
+    """The writer that was found first: in the reader's partitions, and of those that its QoS lets it match if there
+    are any."""
     with node.lock:
         endpoints = node.participant.remote_endpoints
     requested = requested_by_reader(qos)
-    writers = [each for each in endpoints if each.kind == "writer" and each.topic == topic]
+    writers = [
+        each
+        for each in endpoints
+        if each.kind == "writer"
+        and each.topic == topic
+        and partitions_match(each.qos.partition, qos.partition)
+    ]
     return min(writers, key=lambda each: bool(incompatibilities(each.qos, requested)), default=None)
 
 

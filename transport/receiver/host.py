@@ -32,7 +32,6 @@ from ..net.congestion_controls import load_congestion_control
 from ..net.node import Node, new_guid_prefix
 from ..net.spy_node import SpyNode
 from ..net.topic_types import first_writer
-from ..protocol.discovery.mismatch_fixes import READER_FIXES, explained
 from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.events import (
     IncompatibleQos,
@@ -54,6 +53,7 @@ from .consumption import Consumed, Consumption
 from .incarnation import next_incarnation
 from .keys import InstanceKeys
 from .known_participants import read_known_participants, write_known_participants
+from .mismatch_fixes import READER_FIXES, explained
 from .writer_types import WriterTypes
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -226,15 +226,19 @@ class Host:
             )
         log = StreamLog.open(self.directory, max_bytes=config.log_max_bytes)
         topic, type_name = log.metadata["topic"], log.metadata["type"]
-        wanted = config.type_name or type_name
+        wanted = config.type_name or (type_name if log.rows else None)
         if topic != config.topic or (log.rows and type_name not in (None, wanted)):
             log.close()
             raise LogError(
                 f"the log in {self.directory} is of topic {topic!r}, type {type_name!r}, not of topic "
                 f"{config.topic!r}, type {wanted!r}: start the query with a new checkpoint location"
             )
-        if type_name != wanted:
-            log.amend(type=wanted, keyed=config.keyed)  # nothing was received under another name
+        if type_name != wanted:  # nothing was received under that name
+            try:
+                log.amend(type=wanted, keyed=config.keyed)
+            except LogError:
+                log.close()
+                raise
         return log
 
     def _follow_first_writer(self) -> None:
@@ -304,6 +308,8 @@ class Host:
         if self._is_subscribed:
             self._keep_log(now)
         self._take_events()
+        if isinstance(self.node, Node):
+            self._show_drops()
         if self._is_subscribed:
             self._show()
         if self._nobody_at and now >= self._nobody_at:
@@ -354,8 +360,6 @@ class Host:
         counts, cached = self.reader.counters.snapshot(), self.cache.counters.snapshot()
         for name, value in counts.items():
             self.counters.counter(f"reader.{name}").set(value)
-        for reason, count in self.node.participant.drops.items():
-            self.counters.counter(f"drop.{reason.value}").set(count)
         for label, value in self._statuses.snapshot(counts, cached).items():
             self.counters.counter(label).set(value)
         self._show_streams()
@@ -369,6 +373,10 @@ class Host:
                 lost - self._lost_said,
             )
             self._lost_said = lost
+
+    def _show_drops(self) -> None:
+        for reason, count in self.node.participant.drops.items():
+            self.counters.counter(f"drop.{reason.value}").set(count)
 
     def _show_streams(self) -> None:
         """The positions of the first writers; zeros where there is none any more."""
@@ -409,6 +417,13 @@ class Host:
             return
         endpoints = self.node.participant.remote_endpoints
         topics = sorted({e.topic for e in endpoints if e.kind == "writer"})
+        if self.config.topic in topics:  # a writer that might match has been followed
+            _log.warning(
+                "topic %r: no match with its writers: PARTITION (%s)",
+                self.config.topic,
+                READER_FIXES["PARTITION"],
+            )
+            return
         _log.warning(
             "topic %r: no writer on domain %d so far; topics written here: %s",
             self.config.topic,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,28 @@ class Decoded:
         return self.words[code - 1] if code else ""
 
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def in_parts(samples: _T, decode: Callable[[_T], _R], halves: Callable[[_T], Iterable[_T]]) -> Iterator[_R]:
+    """What is decoded of all samples at once or, where that is a TooManySamplesError, of halves, and theirs."""
+    try:
+        whole = [decode(samples)]
+    except TooManySamplesError:
+        whole = []
+    # not while the error is handled: it holds on to what was found until then
+    yield from whole
+    if not whole:
+        for half in halves(samples):
+            yield from in_parts(half, decode, halves)
+
+
+def _halves(samples: Samples) -> Iterable[Samples]:
+    middle = samples.count // 2
+    return samples.take(0, middle), samples.take(middle, samples.count)
+
+
 class Decoder:
     """Decodes samples of one type, vectorised over all samples of a call; see :class:`~..codec.Codec`."""
 
@@ -82,16 +104,7 @@ class Decoder:
 
     def parts(self, samples: Samples, *, keys_only: bool = False) -> Iterator[Decoded]:
         """The samples one after the other as :meth:`decode` has them, in as many parts as memory asks for."""
-        try:
-            whole = [self.decode(samples, keys_only=keys_only)]
-        except TooManySamplesError:
-            whole = []
-        # not while the error is handled: it holds on to what was found until then
-        yield from whole
-        if not whole:
-            middle = samples.count // 2
-            yield from self.parts(samples.take(0, middle), keys_only=keys_only)
-            yield from self.parts(samples.take(middle, samples.count), keys_only=keys_only)
+        return in_parts(samples, lambda part: self.decode(part, keys_only=keys_only), _halves)
 
     def decode(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
         """The samples as columns; ``keys_only``: payloads hold the serialized key, other columns are null.

@@ -80,8 +80,9 @@ def _booleans(array: pa.Array) -> U8:
     """Octets of 0 and 1; a cast would take longer than all else of a message with two of them."""
     if not len(array):
         return np.empty(0, np.uint8)
-    bits = np.frombuffer(array.buffers()[1], np.uint8)
-    return np.unpackbits(bits, count=array.offset + len(array), bitorder="little")[array.offset :]
+    first, bit = divmod(array.offset, 8)
+    octets = np.frombuffer(array.buffers()[1], np.uint8)[first:]
+    return np.unpackbits(octets, count=bit + len(array), bitorder="little")[bit:]
 
 
 def as_string(array: pa.Array, place: Place, wanted: str) -> pa.Array:
