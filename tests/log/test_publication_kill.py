@@ -1,7 +1,7 @@
 """A process that publishes is killed at random instants: what it leaves is whole frames and claims, no more.
 
 The child's threads write bodies that tell what they must be, some in two halves, some never finished. One agent of
-it sends: it checks each frame and tells its count by a pipe, so that a child is killed while it works.
+it sends: it checks each frame and tells of its own by a pipe, so that a child is killed while it works.
 """
 
 from __future__ import annotations
@@ -81,14 +81,12 @@ def publish(path: Path, life: int) -> None:
     sys.setswitchinterval(1e-5)
     for number in range(2):
         threading.Thread(target=produce, args=(number,), daemon=True).start()
-    frames_sent = 0
 
     def transmit(frames) -> bool:  # type: ignore[no-untyped-def]
-        nonlocal frames_sent
         for frame in frames:
             check(frame.first_sn, frame.data)
-        frames_sent += len(frames)
-        os.write(1, b"." * len(frames))
+        # not what the life before has left
+        os.write(1, b"." * sum(frame.first_sn >> 32 in (life * 10, life * 10 + 1) for frame in frames))
         return True
 
     while True:
@@ -97,7 +95,7 @@ def publish(path: Path, life: int) -> None:
 
 
 def run_and_kill(path: Path, life: int, rng: random.Random) -> None:
-    """Let a child send some frames, and a random moment more."""
+    """Let a child send some frames of its own, and a random moment more."""
     command = [sys.executable, __file__, str(path), str(life)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
