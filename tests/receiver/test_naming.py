@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from numbered_samples import numbered, numbers_of
 from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.errors import LogError, LogFullError
@@ -25,7 +25,6 @@ from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, Reliabili
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.process import ReceiverProcess
-from spark_rtps.transport.wire.samples import Samples
 
 DOMAIN = 84
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
@@ -46,20 +45,11 @@ def config(directory: Path, **changes: Any) -> ReceiverConfig:
     return ReceiverConfig(**{**given, **changes})
 
 
-def numbered(first: int, count: int) -> Samples:
-    """Samples whose payload holds their number."""
-    rows = np.zeros((count, 12), np.uint8)
-    rows[:, 1] = 1
-    rows[:, 4:] = np.arange(first, first + count, dtype="<i8").view(np.uint8).reshape(count, 8)
-    return Samples.uniform(rows.reshape(-1), count, 12)
-
-
 def numbers(directory: Path, end: Cursor) -> list[int]:
     """The numbers in the log, in order."""
     found: list[int] = []
     for frame in LogView(directory).frames(Cursor(0), end):
-        samples = frame.run.samples()
-        found += [int.from_bytes(samples.payload(i)[4:], "little") for i in range(samples.count)]
+        found += [number for _, number in numbers_of(frame.run.samples())]
     return found
 
 

@@ -308,7 +308,9 @@ class Host:
         if self._is_subscribed:
             self._keep_log(now)
         self._take_events()
-        if isinstance(self.node, Node):
+        if self._is_subscribed or isinstance(
+            self.node, Node
+        ):  # a spy has no participant before it has a reader
             self._show_drops()
         if self._is_subscribed:
             self._show()
