@@ -3,10 +3,11 @@
 #   make demo    a foreign DDS publisher -> Spark -> a foreign DDS subscriber
 #   make test    all tests            (ARGS="-k idl -x" is handed to pytest)
 #   make test-fastdds  against a live Fast DDS (Debian's); the tests above need none
-#   make lint    ruff, mypy --strict, import rules
+#   make lint    ruff, mypy --strict, import rules, links of the documents
 #   make bench   the speed table      (ARGS="--json bench.json")
 #   make simulate  the reliable protocol under loss, delay and many readers (ARGS="loss late": some sections)
 #   make plots     the same, into docs/simulation.md and its figures
+#   make docs    docs/options.md from the option tables
 #   make clean   removes what these made
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -14,7 +15,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fastdds lint bench simulate plots clean tshark fastdds
+.PHONY: demo test test-fastdds lint bench simulate plots docs clean test-packages fastdds-packages
 .DEFAULT_GOAL := test
 
 # One rule builds the environment; it runs again when the dependencies may have changed.
@@ -33,10 +34,10 @@ WITH_SPARK = JAVA_HOME="$$($(BIN)/python -m spark_rtps.java)" && export JAVA_HOM
 demo: $(STAMP)
 	@$(BIN)/spark-rtps demo $(ARGS)
 
-test: $(STAMP) tshark
+test: $(STAMP) test-packages
 	@$(WITH_SPARK) $(BIN)/python -m pytest -n 2 $(ARGS)
 
-test-fastdds: $(STAMP) fastdds
+test-fastdds: $(STAMP) fastdds-packages
 	@$(BIN)/python -m pytest -p no:xdist tests/fastdds $(ARGS)
 
 lint: $(STAMP)
@@ -44,37 +45,39 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.docs.document_links
 
 bench: $(STAMP)
 	@$(WITH_SPARK) $(BIN)/python -m tests.bench $(ARGS)
 
 simulate: $(STAMP)
-	@PYTHONPATH=tests $(BIN)/python -m simulation $(ARGS)
+	@$(BIN)/python -m tests.simulation $(ARGS)
 
 plots: $(STAMP)
 	@$(BIN)/python -c "import matplotlib" 2>/dev/null || \
 	    $(BIN)/python -m pip install --quiet --editable '.[plots]'
-	@PYTHONPATH=tests $(BIN)/python -m simulation --docs docs $(ARGS)
+	@$(BIN)/python -m tests.simulation --docs docs $(ARGS)
 
-# The tests let Wireshark's dissector judge every packet we send.
-tshark:
-	@command -v tshark >/dev/null || { \
-	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	        apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends tshark; \
-	    else \
-	        echo "tshark is not installed and only root can install it: apt-get install tshark" >&2; exit 1; \
-	    fi; }
+docs: $(STAMP)
+	@$(BIN)/spark-rtps options > docs/options.md
+
+# $(call debian,CONDITION,PACKAGES): installs Debian's packages unless the condition, a shell command, holds.
+define debian
+@PATH="$$PATH:/usr/sbin:/sbin"; { $(1); } >/dev/null || { \
+    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+        apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(2); \
+    else \
+        echo "missing, and only root can install it: apt-get install $(2)" >&2; exit 1; \
+    fi; }
+endef
+
+# Wireshark's dissector judges every packet we send; ip, tc and nft make links that are slow or lose datagrams.
+test-packages:
+	$(call debian,command -v tshark && command -v ip && command -v tc && command -v nft,tshark iproute2 nftables)
 
 # A compiler and the library of the peer in tests/fastdds.
-fastdds:
-	@test -e /usr/include/fastrtps/types/DynamicData.h && command -v g++ >/dev/null || { \
-	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	        apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends \
-	            g++ libfastrtps-dev libfastcdr-dev; \
-	    else \
-	        echo "Fast DDS is not installed and only root can install it: apt-get install g++ libfastrtps-dev" >&2; \
-	        exit 1; \
-	    fi; }
+fastdds-packages:
+	$(call debian,test -e /usr/include/fastrtps/types/DynamicData.h && command -v g++,g++ libfastrtps-dev libfastcdr-dev)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \

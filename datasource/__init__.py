@@ -11,7 +11,7 @@ __all__ = ["RtpsDataSource"]
 
 
 def __getattr__(name: str) -> object:
-    # lazy: the table of options can be had without importing PySpark
+    # lazy: most of this package is used without PySpark
     if name == "RtpsDataSource":
         from .source import RtpsDataSource
 

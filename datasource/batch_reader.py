@@ -1,4 +1,4 @@
-"""The batch source: one task that listens for a while and returns what came."""
+"""The batch source: one task that listens for a while and returns what it received."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ..columns.decoding import decode_range
+from ..columns.topic_plan import TopicPlan
+from ..monitoring.reports import record_errors
+from ..options import Settings
+from ..options.explanations import explained
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
-from .decoding import decode_range
-from .options import Settings
-from .planning import Limits, plan_end
-from .receiving import Receiving
-from .reports import record_errors
-from .schema import TopicPlan
+from .range_calculator import Limits, plan_end
+from .receiver_session import ReceiverSession
 from .workers import settle
 
 _STEP_SECONDS: Final = 0.01
@@ -26,13 +27,13 @@ _STEP_SECONDS: Final = 0.01
 
 @dataclass(frozen=True)
 class TopicPartition(InputPartition):
-    """All of a topic: its receiver runs beside the task, whose log goes with it."""
+    """All of a topic: the receiver runs beside the task, and its log is removed with the task."""
 
     topic: str
 
 
 class RtpsBatchReader(DataSourceReader):
-    """``spark.read``: each action listens anew; cache the DataFrame to use what came more than once."""
+    """``spark.read``: each action listens anew; cache the DataFrame to use its rows more than once."""
 
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
         self._settings = settings
@@ -42,11 +43,12 @@ class RtpsBatchReader(DataSourceReader):
         return [TopicPartition(self._plan.topic)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows as they come, until ``read.max_rows`` or ``read.timeout``."""
+        """Rows as they arrive, until ``read.max_rows`` or ``read.timeout`` is reached."""
         settle()
-        record_errors()  # what the log's directory tells goes with it
+        record_errors()  # the error log of the receiver is removed with its log
         settings = self._settings
-        receiving = Receiving.on_new_log(settings, self._plan, ephemeral=True)
+        with explained():
+            session = ReceiverSession.on_new_log(settings, self._plan, ephemeral=True)
         try:
             until = time.monotonic_ns() + settings.read_timeout
             at, left = Cursor(0), settings.read_max_rows
@@ -55,19 +57,19 @@ class RtpsBatchReader(DataSourceReader):
                 time.sleep(_STEP_SECONDS)
                 timed_out = time.monotonic_ns() >= until
                 end = plan_end(
-                    receiving.directory,
+                    session.directory,
                     at,
-                    receiving.tail(),
+                    session.tail(),
                     Limits(max_rows=left),
                     log_max_bytes=settings.log_max_bytes,
                 )
                 if end > at:
-                    view = LogView(receiving.directory)
+                    view = LogView(session.directory)
                     if left is not None:
                         left -= sum(frame.run.count for frame in view.frames(at, end))
                     yield from decode_range(view, at, end, self._plan)
-                    receiving.commit(end)
+                    session.commit(end)
                     at = end
         finally:
-            receiving.stop()
-            shutil.rmtree(receiving.directory, ignore_errors=True)
+            session.stop()
+            shutil.rmtree(session.directory, ignore_errors=True)

@@ -15,7 +15,7 @@ from ..transport.log.frame import Cursor
 Json: TypeAlias = "dict[str, Json] | str | int"
 
 VERSION: Final = 1
-#: Name of the receiver that the source hosts itself.
+#: The name of the receiver that the source starts itself.
 EMBEDDED: Final = "embedded"
 
 
@@ -34,8 +34,8 @@ class Offset:
 
     @classmethod
     def from_json(cls, raw: object) -> Offset:
-        """Raises UsageError for what no version of this source has written, or a newer one has."""
-        # a checkpoint can be edited: JSON of any kind comes here
+        """Raises UsageError for an offset that another source, or a newer version of this one, has written."""
+        # a checkpoint can be edited, so this may be any JSON
         version = raw.get("v") if isinstance(raw, dict) else VERSION
         if version != VERSION:
             raise UsageError(
@@ -53,12 +53,12 @@ class Offset:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Whether it is what a log counts bytes and rows with."""
+    """Whether it is a number of bytes or rows."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _is_uuid(text: str) -> bool:
-    """Whether a log's name is one: it becomes part of a path."""
+    """Whether the name of a log is a UUID: it becomes part of a path."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:

@@ -1,8 +1,8 @@
-"""``spark-submit --py-files``: streams start in a process that does not have our zip on its path.
+"""``spark-submit --py-files``: streams start in a process without the shipped zip on its path.
 
 Spark runs a stream's source in a process whose include directory is ``<SparkFiles root>/streaming_job``,
-while files shipped with ``--py-files`` lie in the root itself. What that process gets from us is a pickled
-data source; when the package comes from a zip or folder in the root, the pickle first puts that on the path.
+while files shipped with ``--py-files`` lie in the root itself. That process gets a pickled data source; if the package
+comes from a zip or folder in the root, the pickle first puts that on the path.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..columns.type_files import path_of
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
@@ -22,7 +24,8 @@ def reduce(source: DataSource) -> tuple[Any, ...]:
     path = shipped_path()
     if path is None:
         return (copyreg.__newobj__, (type(source),), source.__dict__)  # type: ignore[attr-defined]
-    return (_by_value(_load), (path, type(source).__module__, type(source).__qualname__, source.__dict__))
+    # pickle loads the state, which has classes of ours, after the object is there
+    return (_by_value(_load), (path, type(source).__module__, type(source).__qualname__), source.__dict__)
 
 
 def shipped_path() -> str | None:
@@ -36,21 +39,33 @@ def shipped_path() -> str | None:
     return str(entry) if entry.is_relative_to(Path(root).absolute()) else None
 
 
-def _load(path: str, module: str, name: str, state: dict[str, Any]) -> Any:
-    """Runs where this module cannot be imported: uses nothing of it."""
+def shipped_file(name: str) -> str:
+    """The path ``name``; if there is no such file here, the path of the file of that name from ``--files``."""
+    path = path_of(name)
+    if path.exists() or path.is_absolute():
+        return str(path)
+    from pyspark.core.files import SparkFiles
+
+    try:
+        shipped = Path(SparkFiles.get(name))
+    except (AttributeError, AssertionError):  # no Spark runs in this process
+        return str(path)
+    return str(shipped if shipped.exists() else path)
+
+
+def _load(path: str, module: str, name: str) -> Any:
+    """Runs where this module cannot be imported, so it uses nothing from it."""
     import importlib
     import sys
 
     if path not in sys.path:
         sys.path.insert(1, path)
     cls = getattr(importlib.import_module(module), name)
-    source = cls.__new__(cls)
-    source.__dict__.update(state)
-    return source
+    return cls.__new__(cls)
 
 
 def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A twin that cloudpickle ships as code, as it does with what is defined in ``__main__``."""
+    """A copy that cloudpickle ships as code, as it does with functions that ``__main__`` defines."""
     twin = types.FunctionType(function.__code__, {"__builtins__": __builtins__}, function.__name__)
     twin.__module__ = "__main__"
     return twin

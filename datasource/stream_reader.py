@@ -1,4 +1,4 @@
-"""The streaming source: plans ranges of the stream log on the driver, decodes them in tasks."""
+"""The streaming source: it plans ranges of the stream log on the driver and decodes them in tasks."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ..columns.topic_plan import TopicPlan
+from ..monitoring.decoding_report import read_decoding_report
+from ..monitoring.reports import record_errors
+from ..monitoring.stream_counters import lost, malformed, raised, rejected
+from ..options import Settings, default_log_dir
+from ..options.explanations import explained
 from ..transport.errors import LogLostError
 from ..transport.log.frame import Cursor
 from ..transport.receiver.process import ReceiverProcess
-from .decoding import read_log
-from .decoding_report import read_decoding_report
+from .log_reading import read_log
 from .offsets import Json, Offset
-from .options import Settings, default_log_dir
-from .planning import Limits, LogPartition, plan_end, plan_partitions
-from .receiving import Receiving, StartReceiver
-from .reports import record_errors
-from .schema import TopicPlan
-from .stream_counters import lost, malformed, raised, rejected
+from .range_calculator import Limits, LogPartition, plan_end, plan_partitions
+from .receiver_session import ReceiverSession, StartReceiver
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 _START: Final = Cursor(0)
 _LISTEN_STEP_SECONDS: Final = 0.02
-#: A driver that is killed closes its sockets some milliseconds before its children see that it is gone.
+#: A killed driver closes its sockets some milliseconds before its children get another parent.
 _DYING_SECONDS: Final = 0.5
 
 
 class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark calls everything but ``read`` in one process on the driver that lives as long as the query.
+    """Spark calls all methods but ``read`` in one process on the driver, which lives as long as the query.
 
-    A copy of this object is pickled for the tasks; what is open stays behind.
+    A copy of this object is pickled for the tasks, without the receiver.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settings = settings
         self._plan = plan
         self._start = start
-        self._receiving: Receiving | None = None
-        #: Trigger.AvailableNow: listen for a while, then go no further than the target.
+        self._session: ReceiverSession | None = None
+        #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
         self._available_now = False
         self._attached_at = 0
         self._parent = 0
@@ -72,9 +73,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- offsets -----------------------------------------------------------------------------------
 
+    @explained()
     def initialOffset(self) -> dict[str, Json]:  # noqa: N802
-        """The beginning of a new log, whose receiver listens from now on. Spark asks twice."""
-        if self._receiving is None:
+        """The beginning of a new log, whose receiver listens from now on. Spark calls this twice."""
+        if self._session is None:
             self._show()
             self._attach(self._on_new_log())
         return self._offset(_START)
@@ -87,32 +89,33 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._settings.max_bytes_per_trigger)
         return ReadAllAvailable()
 
+    @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
-        """The end of the next micro-batch: reads a counter, and walks frame headers if there is a limit."""
-        receiving, begin = self._attach_to(Offset.from_json(start))
+        """The end of the next micro-batch: this reads a counter, and walks frame headers if there is a limit."""
+        session, begin = self._attach_to(Offset.from_json(start))
         if self._settings.consumption == "committed":
-            # Spark asks for more when all before is committed, but says so only when there is more: for that a closed
-            # window would wait for ever.
-            receiving.commit(begin)
+            # Spark calls this when everything before is committed, but commit() only when there is more: a closed
+            # window would wait for that for ever.
+            session.commit(begin)
         if self._available_now and self._target is None:
-            self._target = self._listen(receiving)
-        tail = receiving.tail() if self._target is None else self._target
+            self._target = self._listen(session)
+        tail = session.tail() if self._target is None else self._target
         log_max_bytes = self._settings.log_max_bytes
-        end = plan_end(receiving.directory, begin, tail, self._limits(limit), log_max_bytes=log_max_bytes)
+        end = plan_end(session.directory, begin, tail, self._limits(limit), log_max_bytes=log_max_bytes)
         self._planned = max(begin, end)
         return self._offset(end) if end > begin else start
 
     def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802
-        """The end of the log, and how the subscription does.
+        """The end of the log, and the state of the subscription.
 
-        Spark asks after each :meth:`latestOffset` and does nothing with the answer but show it, as
-        ``sources[i].latestOffset`` of the query's progress: it is the one place there for numbers of ours.
+        Spark calls this after each :meth:`latestOffset` and only shows the answer, as ``sources[i].latestOffset`` of
+        the query's progress: the one place there for numbers of a Python source.
         """
-        receiving = self._receiving
-        if receiving is None:
+        session = self._session
+        if session is None:
             return None
-        tail, counters = receiving.tail(), receiving.counters()
-        counters |= read_decoding_report(receiving.directory).counters()
+        tail, counters = session.tail(), session.counters()
+        counters |= read_decoding_report(session.directory).counters()
         offset = self._offset(tail)
         offset["status"] = {
             "behind_bytes": max(0, tail.position - self._planned.position),
@@ -124,34 +127,35 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        # on a restart the log is not known yet: listening happens in the first latestOffset
+        # after a restart the log is not known yet: the first latestOffset listens
         self._available_now = True
 
     # --- ranges ------------------------------------------------------------------------------------
 
+    @explained()
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch. After a restart this comes first: it finds the log again."""
+        """The tasks of a micro-batch. After a restart Spark calls this first, so it finds the log again."""
         first, last = Offset.from_json(start), Offset.from_json(end)
-        if self._receiving is not None and first.log == self._receiving.log != last.log:
-            # A restart before the first batch was committed: Spark has asked for an initial offset all the same.
-            fresh, self._receiving = self._receiving, None
+        if self._session is not None and first.log == self._session.log != last.log:
+            # After a restart before the first commit Spark has called initialOffset all the same.
+            fresh, self._session = self._session, None
             fresh.discard()
-        receiving, _ = self._attach_to(last)
-        if receiving.log != last.log:
+        session, _ = self._attach_to(last)
+        if session.log != last.log:
             return []  # lost, and failOnDataLoss=false
         begin = first.cursor if first.log == last.log else _START
-        base, tail = receiving.counters().get("log.base", 0), receiving.tail()
+        base, tail = session.counters().get("log.base", 0), session.tail()
         if begin.position < base or last.cursor > tail:
             self._lost(
-                f"stream log {receiving.directory} holds positions {base} to {tail.position}, but the "
+                f"stream log {session.directory} holds positions {base} to {tail.position}, but the "
                 f"checkpoint wants {begin.position} to {last.cursor.position}"
             )
             if last.cursor > tail:
-                self._replace(receiving)
+                self._replace(session)
                 return []
             begin = Cursor(base)
         return plan_partitions(
-            receiving.directory,
+            session.directory,
             begin,
             last.cursor,
             min_partitions=self._settings.min_partitions,
@@ -159,64 +163,66 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode one range; runs in a task, perhaps several times."""
+        """Decode one range; this runs in a task, perhaps several times."""
         assert isinstance(partition, LogPartition)
         return read_log(partition, self._plan)
 
     def commit(self, end: dict[str, Json]) -> None:
         offset = Offset.from_json(end)
-        if self._receiving is not None and offset.log == self._receiving.log:
-            self._receiving.commit(offset.cursor)
+        if self._session is not None and offset.log == self._session.log:
+            self._session.commit(offset.cursor)
 
     def stop(self) -> None:
-        """Leave the domain; writers wait for the next run of the query only if the driver was killed."""
-        receiving, self._receiving = self._receiving, None
-        if receiving is not None:
-            receiving.stop(goodbye=not self._is_orphaned())
+        """Leave the domain. Writers wait for the next run of the query only if the driver was killed."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.stop(goodbye=not self._is_orphaned())
         self._stopping = True
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _attach_to(self, offset: Offset) -> tuple[Receiving, Cursor]:
-        """The receiver, and where in its log ``offset`` lies: at the start if that log was lost."""
-        receiving = self._receiving
-        if receiving is None:
+    def _attach_to(self, offset: Offset) -> tuple[ReceiverSession, Cursor]:
+        """The receiver, and the place of ``offset`` in its log: the start, if the log of the offset is lost."""
+        session = self._session
+        if session is None:
             self._show()
             try:
-                receiving = Receiving.on_old_log(
+                session = ReceiverSession.on_old_log(
                     self._settings, self._plan, offset.log, start=self._start, stopping=self._is_stopping
                 )
             except LogLostError as error:
                 self._lost(str(error))
-                receiving = self._on_new_log()
-            self._attach(receiving)
-        return receiving, offset.cursor if receiving.log == offset.log else _START
+                session = self._on_new_log()
+            self._attach(session)
+        return session, offset.cursor if session.log == offset.log else _START
 
     def _show(self) -> None:
-        """Let tools see what this query does; OptionError if they cannot."""
+        """Record errors and start the exporter of metrics; OptionError if that is not possible."""
         record_errors()
         if self._settings.metrics_port:
-            from .metrics import start_exporter
+            from ..monitoring.metrics import start_exporter
 
             start_exporter(self._settings.metrics_port, [default_log_dir(), self._settings.log_dir])
 
-    def _attach(self, receiving: Receiving) -> None:
+    def _attach(self, session: ReceiverSession) -> None:
         if not self._attached_at:
             atexit.register(self.stop)
-        self._receiving, self._attached_at, self._parent = receiving, time.monotonic_ns(), os.getppid()
+        self._session, self._attached_at, self._parent = session, time.monotonic_ns(), os.getppid()
         if threading.current_thread() is threading.main_thread():
-            # Spark sends SIGTERM and closes the socket: without a handler we die before stop() is called
+            # Spark sends SIGTERM and closes the socket: without a handler the process ends before stop() is called
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _is_orphaned(self) -> bool:
-        """Whether the driver was killed: its sockets close as when the query is stopped, but no signal comes."""
+        """Whether the driver was killed: its sockets close as for a stopped query, but it sends no signal."""
         until = time.monotonic() + _DYING_SECONDS
         while not self._stopping and os.getppid() == self._parent and time.monotonic() < until:
             time.sleep(_LISTEN_STEP_SECONDS)
         return os.getppid() != self._parent
 
-    def _on_new_log(self) -> Receiving:
-        return Receiving.on_new_log(self._settings, self._plan, start=self._start, stopping=self._is_stopping)
+    def _on_new_log(self) -> ReceiverSession:
+        return ReceiverSession.on_new_log(
+            self._settings, self._plan, start=self._start, stopping=self._is_stopping
+        )
 
     def _is_stopping(self) -> bool:
         return self._stopping
@@ -224,27 +230,23 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
         self._stopping = True
 
-    def _replace(self, receiving: Receiving) -> None:
-        receiving.stop()
+    def _replace(self, session: ReceiverSession) -> None:
+        session.stop()
         self._target = None  # a position of the old log
         self._attach(self._on_new_log())
 
     def _lost(self, what: str) -> None:
         if self._settings.fail_on_data_loss:
-            raise LogLostError(
-                f"{what}. Samples that were received but not processed are lost. Set log.dir to the "
-                "directory of the earlier run, or go on without them with failOnDataLoss=false, or start "
-                "with a new checkpoint"
-            )
+            raise LogLostError(f"{what}. Samples that were received but not processed are lost")
         _log.warning("%s; samples are lost, going on because failOnDataLoss=false", what)
 
-    def _listen(self, receiving: Receiving) -> Cursor:
-        """Trigger.AvailableNow: what is available is what arrives within ``read.timeout``."""
+    def _listen(self, session: ReceiverSession) -> Cursor:
+        """Trigger.AvailableNow: the end of what arrives within ``read.timeout``."""
         until = self._attached_at + self._settings.read_timeout
         while time.monotonic_ns() < until and not self._stopping:
             time.sleep(_LISTEN_STEP_SECONDS)
-            receiving.tail()  # keeps it alive
-        return receiving.tail()
+            session.tail()  # keeps it alive
+        return session.tail()
 
     def _limits(self, limit: ReadLimit) -> Limits:
         if isinstance(limit, ReadMaxRows):
@@ -254,5 +256,5 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Limits()
 
     def _offset(self, cursor: Cursor) -> dict[str, Json]:
-        assert self._receiving is not None
-        return Offset(self._receiving.log, cursor).to_json()
+        assert self._session is not None
+        return Offset(self._session.log, cursor).to_json()

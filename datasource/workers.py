@@ -1,4 +1,4 @@
-"""What a reused Python worker process does once."""
+"""Preparation of a Python worker process, once for all its tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _settled_in = 0
 
 
 def settle() -> None:
-    """Take what was imported out of the garbage collector's sight: Spark collects after every task.
+    """Exclude what is imported from garbage collection: Spark collects after every task.
 
-    Measured: the collection drops from 14 to 2 ms a task.
+    Measured: collection takes 2 instead of 14 ms a task.
     """
     global _settled_in
     if _settled_in != os.getpid():

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from spark_rtps.session import session_builder
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
@@ -24,7 +25,7 @@ network = {"domain": str(arguments.domain)}
 if arguments.interface:
     network["interface"] = arguments.interface
 
-spark = SparkSession.builder.appName("alerts out").getOrCreate()
+spark = session_builder("alerts out").getOrCreate()
 squares = (
     spark.readStream.format("rtps")
     .options(**network)

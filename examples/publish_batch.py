@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from spark_rtps.session import session_builder
 
 IDL = Path(__file__).parents[1] / "conf" / "ShapeType.idl"
 
@@ -24,7 +25,7 @@ network = {"domain": str(arguments.domain)}
 if arguments.interface:
     network["interface"] = arguments.interface
 
-spark = SparkSession.builder.appName("publish batch").getOrCreate()
+spark = session_builder("publish batch").getOrCreate()
 squares = spark.range(arguments.rows).select(
     F.element_at(
         F.array(F.lit("RED"), F.lit("GREEN"), F.lit("BLUE")), (F.col("id") % 3 + 1).cast("int")

@@ -1,4 +1,4 @@
-"""Show the samples of the topic Square as they come. What they hold is asked of who writes them.
+"""Show the samples of the topic Square as they come. Their type is the one which the writers announce.
 
 spark-submit --properties-file conf/spark-defaults.conf examples/shapes_to_console.py --seconds 30
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from pyspark.sql import SparkSession
+from spark_rtps.session import session_builder
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
@@ -18,7 +18,7 @@ network = {"domain": str(arguments.domain)}
 if arguments.interface:
     network["interface"] = arguments.interface
 
-spark = SparkSession.builder.appName("shapes to console").getOrCreate()
+spark = session_builder("shapes to console").getOrCreate()
 squares = (
     spark.readStream.format("rtps")
     .options(**network)

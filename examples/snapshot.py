@@ -2,7 +2,7 @@
 
 spark-submit --properties-file conf/spark-defaults.conf examples/snapshot.py --timeout 5s
 
-With its type given nobody is asked for it: it also works, and shows nothing, when nobody is there.
+The type is given, so the query does not ask peers for it: without any peer it works too, and shows nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from spark_rtps.session import session_builder
 
 IDL = Path(__file__).parents[1] / "conf" / "ShapeType.idl"
 
@@ -24,7 +24,7 @@ network = {"domain": str(arguments.domain)}
 if arguments.interface:
     network["interface"] = arguments.interface
 
-spark = SparkSession.builder.appName("snapshot").getOrCreate()
+spark = session_builder("snapshot").getOrCreate()
 squares = (
     spark.read.format("rtps")
     .options(**network)

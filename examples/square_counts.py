@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+from spark_rtps.session import session_builder
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--domain", type=int, default=0)
@@ -19,7 +20,7 @@ network = {"domain": str(arguments.domain)}
 if arguments.interface:
     network["interface"] = arguments.interface
 
-spark = SparkSession.builder.appName("square counts").getOrCreate()
+spark = session_builder("square counts").getOrCreate()
 squares = (
     spark.readStream.format("rtps")
     .options(**network)

@@ -11,6 +11,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .api.instances import Instance
+    from .api.participant import Participant
+    from .api.publication import Publication
+    from .api.statuses import StatusChange
+    from .api.subscription import Subscription
     from .datasource.source import RtpsDataSource
     from .transport.errors import (
         AcknowledgmentError,
@@ -18,22 +23,33 @@ if TYPE_CHECKING:
         LogError,
         LogFullError,
         LogLostError,
+        MalformedSampleError,
         NoReaderError,
         OptionError,
         RtpsError,
         TransportError,
         TypeDefinitionError,
+        UnknownTypeError,
         UsageError,
     )
+    from .transport.protocol.writing.publication import PublicationResult
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Participant",
+    "Subscription",
+    "Publication",
+    "PublicationResult",
+    "Instance",
+    "StatusChange",
     "RtpsDataSource",
     "RtpsError",
     "UsageError",
     "OptionError",
     "TypeDefinitionError",
+    "UnknownTypeError",
+    "MalformedSampleError",
     "EncodeError",
     "TransportError",
     "NoReaderError",
@@ -43,11 +59,22 @@ __all__ = [
     "LogLostError",
 ]
 
+#: Where a name comes from; errors from transport.errors.
+_ROOMS = {
+    "Participant": ".api.participant",
+    "Subscription": ".api.subscription",
+    "Publication": ".api.publication",
+    "PublicationResult": ".transport.protocol.writing.publication",
+    "Instance": ".api.instances",
+    "StatusChange": ".api.statuses",
+    "RtpsDataSource": ".datasource.source",
+}
+
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = ".datasource.source" if name == "RtpsDataSource" else ".transport.errors"
+    room = _ROOMS.get(name, ".transport.errors")
     return getattr(importlib.import_module(room, __name__), name)
 
 

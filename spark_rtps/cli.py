@@ -50,5 +50,8 @@ def main() -> None:
     try:
         app()
     except RtpsError as error:
+        from .options.explanations import remedy_of
+
+        error.remedy = remedy_of(error)
         typer.secho(f"error: {error}", fg="red", err=True)
         sys.exit(1)

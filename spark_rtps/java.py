@@ -54,7 +54,7 @@ def find_java_home() -> Path:
 
 
 def use_java() -> None:
-    """Makes a Spark started by this process find a Java and this very Python. Raises JavaMissingError."""
+    """Make a Spark that this process starts find a Java and this very Python. Raises JavaMissingError."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     # Spark's workers run $PYSPARK_PYTHON, else whatever python3 comes first on PATH
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -1,4 +1,4 @@
-"""A local Spark as the command line needs it: the settings of ``conf/``, and readable output."""
+"""Spark sessions that run this very Python with the settings of ``conf/``, for programs and the command line."""
 
 from __future__ import annotations
 
@@ -24,17 +24,29 @@ def spark_defaults(path: Path = CONF / "spark-defaults.conf") -> dict[str, str]:
     return settings
 
 
-def quiet_session(name: str, *, cores: int = 2) -> SparkSession:
-    """Start a local Spark that logs warnings only. Raises JavaMissingError."""
+def session_builder(name: str = "spark-rtps") -> SparkSession.Builder:
+    """A builder for Spark sessions in scripts, notebooks and IDEs, with the settings of ``conf/spark-defaults.conf``.
+
+    It also sets JAVA_HOME and, unless it is set already, PYSPARK_PYTHON in this process's environment. Spark starts its
+    workers with PYSPARK_PYTHON, else with the ``python3`` of PATH, which may be a Python without this package. Call it
+    before the first session of the process: a Spark that runs already keeps its Python. Raises JavaMissingError.
+    """
     use_java()
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    builder = SparkSession.builder.appName(name)
     for key, value in spark_defaults().items():
         builder = builder.config(key, value)
+    return builder
+
+
+def quiet_session(name: str, *, cores: int = 2) -> SparkSession:
+    """Start a local Spark that logs warnings only. Raises JavaMissingError."""
     log4j = (CONF / "log4j2.properties").as_uri()
     return (
-        builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
+        session_builder(name)
+        .master(f"local[{cores}]")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")

@@ -3,30 +3,51 @@
 ::
 
     RtpsError
-    ├── UsageError                 our caller did something the API does not allow
+    ├── UsageError                 the caller did something the API does not allow
     │   ├── OptionError            an option's key or value is wrong: names it, and the fix
+    │   ├── PluginError            code of the user's that is named in settings cannot be used
+    │   ├── CoherentSetError       a coherent set is larger than its writer can hold
+    │   ├── UnloggedError          a sample is claimed of a writer without a publication log
     │   └── TooManySamplesError    samples that would take too much memory together: decode fewer at once
     ├── TypeDefinitionError        IDL or schema that makes no DDS type (file, line, column)
-    ├── UnknownTypeError           no peer told the type of a topic, or they told different ones; says what was seen
+    ├── UnknownTypeError           no peer announced the type of a topic, or they announced different ones
     ├── FilterError                a content filter is wrong: where, and what would be right
     ├── DecodeError                a peer's bytes are wrong; carries a DropReason, never escapes
-    ├── MalformedSampleError       a sample does not decode, and mode=failfast (topic, writer, sequence number, reason)
+    ├── MalformedSampleError       a sample does not decode, and the user wants to fail then
     ├── EncodeError                a value does not fit its DDS type (column, row)
     ├── TransportError             sockets: no interface, port taken, name not resolved
-    ├── NoReaderError              nobody to write to within connect_timeout
-    ├── AcknowledgmentError        a reliable reader did not acknowledge in time; says who
-    └── LogError                   stream log on disk
-        ├── LogFullError           log.max_bytes or the disk is used up
-        └── LogLostError           a position that is no longer, or not yet, in the log
+    │   └── OutOfTokensError       a flow controller does not let samples go in time
+    ├── NoReaderError              no reader to write to within the time given
+    ├── AcknowledgmentError        a reliable reader did not acknowledge in time (limit, readers, positions)
+    └── LogError                   a stream log or a publication log cannot be used (path, process)
+        ├── LogFullError           its limit or its disk is used up (needed, limit, free)
+        └── LogLostError           it cannot be resumed, or a position is no longer, or not yet, in it (position)
+
+Errors carry facts as attributes. They do not name the settings which would help: those have other names in each
+interface of the project, which adds them as ``remedy``. Each error can be made of its message alone, so that pickle
+and the parent of a receiver process can make it again.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .structure import Guid
 
 
 class RtpsError(Exception):
     """Base of all errors raised by spark-rtps."""
+
+    #: What the user can do about it, in the words of the interface in use; empty until that interface has added it.
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message}; {self.remedy}" if self.remedy else message
 
 
 class UsageError(RtpsError):
@@ -47,6 +68,42 @@ class OptionError(UsageError):
         return OptionError, (self.option, self.value, self.fix)
 
 
+class Plugin(enum.Enum):
+    """The places where code of the user's can be put in."""
+
+    INTERCEPTOR = "batch interceptor"
+    FLOW_CONTROL = "flow control strategy"
+    CONGESTION_CONTROL = "congestion control"
+
+
+class PluginError(UsageError):
+    """Code of the user's, given as ``module:callable``, cannot be used.
+
+    ``plugin`` is what it was to become (a value of :class:`Plugin`), ``name`` how it was given, ``reason`` what is
+    wrong with it, and ``is_loaded`` whether there is such code at all.
+    """
+
+    def __init__(
+        self, message: str, *, plugin: str = "", name: str = "", reason: str = "", is_loaded: bool = True
+    ) -> None:
+        super().__init__(message)
+        self.plugin, self.name, self.reason, self.is_loaded = plugin, name, reason, is_loaded
+
+    @classmethod
+    def of(cls, plugin: Plugin, name: str, reason: str, *, is_loaded: bool = True) -> PluginError:
+        """The error for code that was given as ``name``."""
+        message = f"{plugin.value} {name!r}: {reason}"
+        return cls(message, plugin=plugin.value, name=name, reason=reason, is_loaded=is_loaded)
+
+
+class CoherentSetError(UsageError):
+    """A coherent set is too large: readers acknowledge nothing of it before its end."""
+
+
+class UnloggedError(UsageError):
+    """A sample can be claimed only in a publication log, and this writer has none."""
+
+
 class TooManySamplesError(UsageError):
     """Samples would take too much memory together; decode fewer of them at once."""
 
@@ -55,8 +112,21 @@ class TypeDefinitionError(RtpsError):
     """A type definition is wrong or uses what is not supported."""
 
 
+class TypeGap(enum.Enum):
+    """Why the type of a topic is not known."""
+
+    CONTRADICTORY = "endpoints announce types that no one type can stand for"
+    UNTOLD = "endpoints do not answer with their type"
+    OTHER_NAME = "endpoints have types of other names"
+    NO_ENDPOINT = "the topic has no endpoint"
+
+
 class UnknownTypeError(RtpsError):
-    """Nobody told a topic's type."""
+    """No endpoint announced a topic's type; ``gap`` is why it is not known."""
+
+    def __init__(self, message: str, *, gap: TypeGap | None = None) -> None:
+        super().__init__(message)
+        self.gap = gap
 
 
 class MalformedSampleError(RtpsError):
@@ -67,32 +137,125 @@ class FilterError(RtpsError):
     """A content filter has no meaning for the topic's type."""
 
 
+class NullPlace(enum.Enum):
+    """Where a null stands that has no place in a DDS type, and what it is called."""
+
+    MEMBER = "null, but the member is not @optional"
+    KEY = "null, but a key is never optional"
+    DISCRIMINATOR = "null, but a discriminator is never optional"
+    ELEMENT = "null, but an element is never optional"
+    MAP_KEY = "null, but the key of a map is never optional"
+    MAP_VALUE = "null, but a value of a map is never optional"
+
+
 class EncodeError(RtpsError):
-    """A value does not fit the DDS type it is written as."""
+    """A value does not fit the DDS type it is written as; ``null`` is where it stands if it is a null."""
+
+    def __init__(self, message: str, *, null: NullPlace | None = None) -> None:
+        super().__init__(message)
+        self.null = null
 
 
 class TransportError(RtpsError):
     """A socket cannot be had or used."""
 
 
+class OutOfTokensError(TransportError):
+    """A flow controller does not let samples go in time.
+
+    ``admitted``: they wait in its queue; otherwise the queue takes no more of them.
+    """
+
+    def __init__(self, message: str, *, admitted: bool = False) -> None:
+        super().__init__(message)
+        self.admitted = admitted
+
+
 class NoReaderError(RtpsError):
-    """No reader matched within ``connect_timeout``."""
+    """No reader matched within the time given."""
+
+
+class WriterLimit(enum.StrEnum):
+    """What stops a writer from taking more samples."""
+
+    #: As much is on its way as the readers take, or as the writer keeps for repairs.
+    SEND_WINDOW = "send window"
+    #: The publication is as far ahead of its sender as it may be.
+    PUBLICATION = "publication limit"
+    #: RESOURCE_LIMITS: the history holds as many samples as it may.
+    MAX_SAMPLES = "max_samples"
+    #: The history holds as many batches as it may.
+    MAX_BATCHES = "max_batches"
+    #: Tokens are lacking.
+    FLOW_CONTROLLER = "flow controller"
+    #: Fewer readers are there than the flow control strategy wants.
+    GROUP = "group of readers"
 
 
 class AcknowledgmentError(RtpsError):
-    """Matched reliable readers did not acknowledge in time."""
+    """Matched reliable readers did not acknowledge in time.
+
+    ``limit`` is what stopped the writer, None where it only waited for acknowledgments. ``readers`` are those that it
+    waits for, each with the highest sequence number that it acknowledged of ``last_sn``; ``positions`` are the
+    writer's, in bytes.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: WriterLimit | None = None,
+        readers: Mapping[Guid, int] | None = None,
+        last_sn: int = 0,
+        positions: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.readers = dict(readers or {})
+        self.last_sn = last_sn
+        self.positions = dict(positions or {})
 
 
 class LogError(RtpsError):
-    """A stream log cannot be used."""
+    """A stream log or a publication log cannot be used.
+
+    ``path`` is its file or directory, ``process`` the id of the process that holds it, or held it; None: unknown.
+    """
+
+    def __init__(self, message: str, *, path: Path | None = None, process: int | None = None) -> None:
+        self.path = path
+        self.process = process
+        super().__init__(message)
 
 
 class LogFullError(LogError):
-    """The stream log reached ``log.max_bytes`` or its disk is full."""
+    """A log has reached its limit, or its disk is full.
+
+    ``needed`` is how many bytes were asked for, or what ``limit`` would have to be; ``limit`` is how many bytes the
+    log may have, ``free`` how many the disk has left. None: it was not the limit, or not the disk.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        needed: int | None = None,
+        limit: int | None = None,
+        free: int | None = None,
+    ) -> None:
+        self.needed = needed
+        self.limit = limit
+        self.free = free
+        super().__init__(message, path=path)
 
 
 class LogLostError(LogError):
-    """A position lies outside what the stream log still holds."""
+    """A stream log cannot be resumed, or ``position`` lies outside what it still holds."""
+
+    def __init__(self, message: str, *, path: Path | None = None, position: int | None = None) -> None:
+        self.position = position
+        super().__init__(message, path=path)
 
 
 class DropReason(enum.Enum):

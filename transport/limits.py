@@ -13,7 +13,7 @@ UDP_PAYLOAD_MAX: Final = 65_507
 MESSAGE_SIZE_MAX: Final = 64_512
 #: Messages of one system call that the kernel cuts apart (UDP_SEGMENT).
 TRAIN_MESSAGES_MAX: Final = 64
-#: What everybody takes, whatever a peer says of itself; discovery messages are no longer.
+#: What every peer takes, whatever it announces; discovery messages are no longer.
 MESSAGE_SIZE_LEAST: Final = 1_200
 #: Serialized bytes in one fragment of a DATA_FRAG; with its headers it stays below MESSAGE_SIZE_MAX.
 FRAGMENT_SIZE: Final = 63_488
@@ -53,10 +53,12 @@ FRAGMENTED_SAMPLES_MAX: Final = 64
 #: What one asynchronous writer may have waiting for tokens: bytes, each datagram counted with its overhead.
 FLOW_CONTROLLER_BYTES_MAX: Final = 4 << 20
 
-#: Reasons of mismatches that one process says, each once.
+#: Reasons of mismatches that one process logs, each once.
 MISMATCHES_SAID_MAX: Final = 256
 #: Events nobody has fetched yet.
 EVENTS_MAX: Final = 65_536
+#: Writers of which a subscription keeps track which instances they write.
+INSTANCE_WRITERS_MAX: Final = 1_024
 #: Instances a reader or writer keeps track of, where a policy needs to know them.
 INSTANCES_MAX: Final = 1 << 18
 #: The smallest window that a reader believes a writer to have: a quarter of it is worth a status message.
@@ -88,7 +90,7 @@ TYPE_LOOKUP_PEERS_MAX: Final = 32
 TYPE_LOOKUP_REQUEST_BYTES_MAX: Final = 128 << 10
 TYPE_LOOKUP_REPLY_BYTES_MAX: Final = 4 << 20
 TYPE_LOOKUP_REPLY_BYTES: Final = 32 << 10
-#: Types told in one reply of those that another depends on; the octets that say where the next one goes on.
+#: Types in one reply to a question for dependencies; octets of the continuation point for the next reply.
 TYPE_LOOKUP_DEPENDENTS_MAX: Final = 1_024
 CONTINUATION_POINT_MAX: Final = 32
 #: What the types of one endpoint may come to: serialized bytes, and types.
@@ -104,7 +106,7 @@ MALFORMED_REASONS_MAX: Final = 256
 MALFORMED_REASON_MAX: Final = 500
 #: How deep a content filter may be nested.
 FILTER_DEPTH_MAX: Final = 64
-#: Unknown encapsulations told apart in the reasons of one decode call.
+#: Unknown encapsulations that the reasons of one decode call distinguish.
 UNKNOWN_ENCAPSULATIONS_MAX: Final = 16
 #: Leaves of the elements of one sample's lists, beside some for each of its bytes: absent members take none of them.
 LIST_LEAVES_MAX: Final = 1 << 19
@@ -125,7 +127,7 @@ UNKNOWN_MEMBERS_MAX: Final = 1_024
 #: Those beyond are read by the type that the given columns make.
 WRITER_TYPES_MAX: Final = 256
 TYPED_WRITERS_MAX: Final = 1 << 16
-#: Members, branches, literals or flags of one type that a peer tells.
+#: Members, branches, literals or flags of one type that a peer announces.
 TYPE_MEMBERS_MAX: Final = 4_096
 #: Characters that the macros of one IDL text stand for, all together.
 IDL_EXPANSION_MAX: Final = 1 << 19

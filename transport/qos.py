@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import enum
 import fnmatch
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from .structure import INFINITE
-
-LENGTH_UNLIMITED: Final = -1
 
 
 class ReliabilityKind(enum.IntEnum):
@@ -94,9 +92,9 @@ class Qos:
     durability: DurabilityKind = DurabilityKind.VOLATILE
     history: HistoryKind = HistoryKind.KEEP_LAST
     history_depth: int = 1
-    max_samples: int = LENGTH_UNLIMITED
-    max_instances: int = LENGTH_UNLIMITED
-    max_samples_per_instance: int = LENGTH_UNLIMITED
+    max_samples: int = INFINITE
+    max_instances: int = INFINITE
+    max_samples_per_instance: int = INFINITE
     deadline: int = INFINITE
     latency_budget: int = 0
     lifespan: int = INFINITE
@@ -134,8 +132,8 @@ class Qos:
             or self.time_based_filter > 0
             or self.deadline < INFINITE
             or self.history is HistoryKind.KEEP_LAST
-            or self.max_instances != LENGTH_UNLIMITED
-            or self.max_samples_per_instance != LENGTH_UNLIMITED
+            or self.max_instances != INFINITE
+            or self.max_samples_per_instance != INFINITE
         )
 
 
@@ -144,6 +142,40 @@ def requested_by_reader(qos: Qos) -> Qos:
     if qos.data_representation:
         return qos
     return replace(qos, data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2))
+
+
+class QosPolicyId(enum.IntEnum):
+    """QosPolicyId_t (DDS 1.4 §2.3.3; DATA_REPRESENTATION and TYPE_CONSISTENCY: XTypes 1.3 §7.6.3)."""
+
+    USER_DATA = 1
+    DURABILITY = 2
+    PRESENTATION = 3
+    DEADLINE = 4
+    LATENCY_BUDGET = 5
+    OWNERSHIP = 6
+    OWNERSHIP_STRENGTH = 7
+    LIVELINESS = 8
+    TIME_BASED_FILTER = 9
+    PARTITION = 10
+    RELIABILITY = 11
+    DESTINATION_ORDER = 12
+    HISTORY = 13
+    RESOURCE_LIMITS = 14
+    ENTITY_FACTORY = 15
+    WRITER_DATA_LIFECYCLE = 16
+    READER_DATA_LIFECYCLE = 17
+    TOPIC_DATA = 18
+    GROUP_DATA = 19
+    TRANSPORT_PRIORITY = 20
+    LIFESPAN = 21
+    DURABILITY_SERVICE = 22
+    DATA_REPRESENTATION = 23
+    TYPE_CONSISTENCY = 24
+
+
+def policies_of(reasons: Iterable[str]) -> list[str]:
+    """What each reason of a mismatch is about, each once: the name of a policy, or TYPE, or KEY."""
+    return list(dict.fromkeys(reason.replace(":", " ").split()[0] for reason in reasons if reason))
 
 
 def incompatibilities(offered: Qos, requested: Qos) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 # --- time: integer nanoseconds everywhere; the wire's forms live at its edge ---------------------
 
 NANOSECONDS: Final = 1_000_000_000
-#: DURATION_INFINITE, and "no deadline" for timers.
+#: No bound: a duration, a number of bytes, of samples or of anything else that nothing limits. It is the one spelling
+#: inside this package: options have their words for it, and RTPS has -1 and DURATION_INFINITE on the wire.
 INFINITE: Final = (1 << 63) - 1
 
 PROTOCOL_VERSION: Final = (2, 5)

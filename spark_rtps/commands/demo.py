@@ -105,7 +105,7 @@ def _run(
 
 
 class Foreign:
-    """A process of another DDS, whose lines are shown as they come."""
+    """A process of another DDS, whose output is shown line by line."""
 
     def __init__(self, module: str, arguments: list[str], console: Console, style: str) -> None:
         self._console = console
@@ -122,7 +122,7 @@ class Foreign:
         self._reader.start()
 
     def stop(self) -> int:
-        """End it; returns the count in its last line."""
+        """End the process and return the count in its last line."""
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -134,7 +134,7 @@ class Foreign:
         return int(match[1].replace(",", "")) if match else 0
 
     def check(self) -> None:
-        """Raises RtpsError if it ended by itself."""
+        """Raise RtpsError if the process has ended."""
         if self._process.poll() is not None:
             raise RtpsError(f"the {self._label} ended with exit code {self._process.returncode}")
 
@@ -170,7 +170,7 @@ class Progress:
 
 
 def _wait(done: Callable[[], bool], timeout: float, check: Callable[[], None]) -> bool:
-    """Wait until something is done, or for so many seconds; ``check`` raises when there is no point in it."""
+    """Wait until ``done``, at most ``timeout`` seconds; ``check`` raises if waiting has become pointless."""
     deadline = time.monotonic() + timeout
     while not done():
         check()
@@ -183,7 +183,7 @@ def _wait(done: Callable[[], bool], timeout: float, check: Callable[[], None]) -
 def _check_query(query: StreamingQuery) -> None:
     failure = query.exception()
     if failure is not None:
-        # Spark wraps what Python said into pages; its last line of the form "some.Error: why" is the reason
+        # Spark wraps Python's error into pages of text; the last line of the form "some.Error: why" is the reason
         reasons = re.findall(r"^[\w.]*(?:Error|Exception): .*$", str(failure), re.MULTILINE)
         raise RtpsError(f"the query failed: {reasons[-1] if reasons else failure}")
 

@@ -1,4 +1,4 @@
-"""``spark-rtps errors``: what the processes of this host warned of, each thing once."""
+"""``spark-rtps errors``: the distinct errors and warnings of the processes of this host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .logs import LogDirs, directories
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..datasource.reports import ErrorReport
+    from ..monitoring.reports import ErrorReport
 
 
 def errors(
@@ -21,7 +21,7 @@ def errors(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show the distinct errors and warnings of sources and sinks on this host: how often, first and last time."""
-    from ..datasource.reports import read_error_reports
+    from ..monitoring.reports import read_error_reports
 
     where = directories(log_dir)
     reports = read_error_reports(where)
@@ -55,7 +55,7 @@ def _print_table(where: list[Path], reports: list[ErrorReport]) -> None:
     found = [(error, report) for report in reports for error in report.errors]
     if not found:
         looked = ", ".join(map(str, where))
-        said = f"no error and no warning; looked in {looked} (--log-dir looks elsewhere too)"
+        said = f"no error and no warning; searched {looked} (--log-dir adds directories)"
         show(Console(), [sentence(said)])
         return
     found.sort(key=lambda pair: pair[0].last_ns, reverse=True)
@@ -71,5 +71,5 @@ def _print_table(where: list[Path], reports: list[ErrorReport]) -> None:
     parts = [table("errors", ("times", "first\nlast", "where", ""), rows, numbers=("times", "first\nlast"))]
     for report in reports:
         if report.overflow:
-            parts.append(sentence(f"{report.path} had no room for {report.overflow} more"))
+            parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
     show(Console(), parts)

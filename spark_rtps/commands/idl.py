@@ -1,4 +1,4 @@
-"""``spark-rtps idl``: the DDS type that a DataFrame is written as."""
+"""``spark-rtps idl``: the DDS type that the rows of a DataFrame are written as."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def idl(
         str, typer.Argument(help="A Spark schema: DDL such as 'color string, n bigint', or df.schema.json().")
     ],
     name: Annotated[str, typer.Option("--type", help="Name of the type, such as a::b::Alert.")] = "Row",
-    key: Annotated[str, typer.Option("--key", help="Columns that are the key, comma-separated.")] = "",
+    key: Annotated[str, typer.Option("--key", help="Columns that form the key, comma-separated.")] = "",
 ) -> None:
-    """Print the IDL of the DDS type that a DataFrame of this schema is written as.
+    """Print the IDL of the DDS type that a DataFrame with this schema is written as.
 
-    A subscriber elsewhere is compiled against it.
+    Subscribers elsewhere can be compiled against it.
     """
-    from ..datasource.options import AppliesTo, parse_options
-    from ..datasource.schema import plan_writing
+    from ..datasource.schema import plan_sink
+    from ..options import AppliesTo, parse_options
     from ..transport.types.idl.printer import print_idl
 
     given = {"topic": name, "type": name} | ({"key": key} if key else {})
-    plan = plan_writing(parse_options(given, AppliesTo.WRITE), spark_schema(schema))
+    plan = plan_sink(parse_options(given, AppliesTo.WRITE), spark_schema(schema))
     if plan.struct is None:
-        raise UsageError("these columns make no type")
+        raise UsageError("no type can be derived from these columns")
     typer.echo(print_idl(plan.struct).rstrip("\n"))
 
 
@@ -46,7 +46,7 @@ def spark_schema(text: str) -> StructType:
             found = _parse_ddl(text)
     except (PySparkException, KeyError, TypeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise UsageError(f"this is no Spark schema: {text!r}: {reason}") from error
+        raise UsageError(f"{text!r} is not a Spark schema: {reason}") from error
     if not isinstance(found, StructType):
         raise UsageError(f"a schema has named columns, such as 'color string, n bigint'; got {text!r}")
     return found

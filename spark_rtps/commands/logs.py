@@ -1,4 +1,4 @@
-"""What the commands that look at this host's sources and sinks have in common: where they look."""
+"""Where the commands search for the sources and sinks of this host."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 LogDirs = Annotated[
     list[Path] | None,
-    typer.Option("--log-dir", "-l", help="Look here too: the log.dir of queries that set it. Repeatable."),
+    typer.Option("--log-dir", "-l", help="Also search here: the log.dir of queries that set it. Repeatable."),
 ]
 
 
 def directories(given: list[Path] | None) -> list[Path]:
-    """The default directory of logs, and those that were named."""
-    from ..datasource.options import default_log_dir
+    """The default directory of logs, and the given ones."""
+    from ..options import default_log_dir
 
     return list(dict.fromkeys([default_log_dir(), *(path.absolute() for path in given or ())]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..datasource.stream_counters import Stream
+    from ..monitoring.stream_counters import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Look:
     byte_rates: dict[Path, float] = field(default_factory=dict)
 
     def shown(self, *, everything: bool) -> list[Stream]:
-        """All streams, or those that did not end."""
-        from ..datasource.stream_counters import State
+        """All streams, or those that have not ended."""
+        from ..monitoring.stream_counters import State
 
         return [s for s in self.streams if everything or s.state is not State.ENDED]

@@ -1,4 +1,4 @@
-"""``spark-rtps loss``: what the sources of this host lost, of which writer."""
+"""``spark-rtps loss``: the samples that sources of this host lost, by writer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .logs import LogDirs, directories
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..datasource.reports import LossesOfLog
+    from ..monitoring.reports import LossesOfLog
     from ..transport.log.loss_report import Loss
 
 
@@ -21,8 +21,8 @@ def loss(
     log_dir: LogDirs = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show what sources on this host lost: of which writer, how often and how much, first and last time."""
-    from ..datasource.reports import read_losses
+    """Show the samples that sources on this host lost: by writer, how often, how many, first and last time."""
+    from ..monitoring.reports import read_losses
 
     where = directories(log_dir)
     reports = read_losses(where)
@@ -61,7 +61,7 @@ def _print_table(where: list[Path], reports: list[LossesOfLog]) -> None:
     found = sorted((loss for report in reports for loss in report.losses), key=lambda loss: -loss.last_ns)
     if not found:
         looked = ", ".join(map(str, where))
-        show(Console(), [sentence(f"no loss; looked in {looked} (--log-dir looks elsewhere too)")])
+        show(Console(), [sentence(f"no loss; searched {looked} (--log-dir adds directories)")])
         return
     columns = ("topic\nwriter", "times", "samples\n~bytes", "first\nlast")
     rows = [
@@ -76,5 +76,5 @@ def _print_table(where: list[Path], reports: list[LossesOfLog]) -> None:
     parts = [table("lost", columns, rows, numbers=columns[1:])]
     for report in reports:
         if report.overflow:
-            parts.append(sentence(f"{report.path} had no room for {report.overflow} more"))
+            parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
     show(Console(), parts)

@@ -1,4 +1,4 @@
-"""``spark-rtps ls``: who is on a domain, and what they read and write."""
+"""``spark-rtps ls``: the participants of a domain, and what they read and write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from .network import Domain, Interface, Peers, joined, seconds, seen_endpoints, seen_participants
+from .network import Domain, Interface, Peers, joined, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +40,9 @@ def ls(
 ) -> None:
     """List the participants, topics, types and QoS seen on a domain."""
     patience = seconds(wait, "--wait")
-    with joined(domain, interface, peers, name="spark-rtps ls") as node:
+    with joined(domain, interface, peers, name="spark-rtps ls") as participant:
         time.sleep(patience)
-        participants = sorted(seen_participants(node), key=lambda p: p.guid_prefix)
-        endpoints = sorted(seen_endpoints(node), key=lambda e: (e.topic, e.kind != "writer", e.guid))
+        participants, endpoints = participant.participants(), participant.endpoints()
     if as_json:
         typer.echo(json.dumps(_as_json(domain, participants, endpoints), indent=2))
     else:
@@ -51,12 +50,12 @@ def ls(
 
 
 def vendor_name(vendor: bytes) -> str:
-    """``Cyclone DDS``, or the number of a vendor we do not know."""
+    """``Cyclone DDS``, or the number of an unknown vendor."""
     return _VENDORS.get(vendor, ".".join(f"{byte:02x}" for byte in vendor))
 
 
 def name_of(participant: ParticipantData) -> str:
-    """Its entity name; else the process and host among its properties (Cyclone DDS says only these)."""
+    """Its entity name; else the process and host among its properties, which are all that Cyclone DDS announces."""
     if participant.name:
         return participant.name
     said = dict(participant.properties)
@@ -64,7 +63,7 @@ def name_of(participant: ParticipantData) -> str:
 
 
 def qos_words(qos: Qos) -> list[str]:
-    """The policies that decide about a match, in DDS's words; those at their default are left out."""
+    """The policies that decide about a match, in DDS's words, without those that have their default value."""
     from ..transport.qos import DataRepresentation, LivelinessKind, OwnershipKind
 
     words = [qos.reliability.name.lower(), qos.durability.name.lower()]
@@ -134,7 +133,7 @@ def _print_tables(
 
     console = Console()
     if not participants:
-        console.print(f"nobody seen on domain {domain} within {patience:g} s")
+        console.print(f"no participant seen on domain {domain} within {patience:g} s")
         return
     table = Table(title=f"participants of domain {domain}", title_justify="left")
     for column in ("GUID prefix", "name", "vendor", "address"):

@@ -6,7 +6,7 @@ import typer
 
 
 def options() -> None:
-    """Print the table of all options of format("rtps"), as Markdown; the README shows the same."""
-    from ..datasource.options.table import options_table_markdown
+    """Print the reference of all options of format("rtps") as Markdown; docs/options.md holds the same page."""
+    from ..options.page import options_page
 
-    typer.echo(options_table_markdown(), nl=False)
+    typer.echo(options_page(), nl=False)

@@ -18,30 +18,33 @@ from .network import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..datasource.stream_counters import Stream
+    from ..monitoring.stream_counters import Stream
 
 
 def stat(
     log_dir: LogDirs = None,
     watch: Annotated[
         str | None,
-        typer.Option("--watch", "-w", help="Look again so often, until Ctrl-C, and show rates: 2s."),
+        typer.Option(
+            "--watch", "-w", help="Repeat at this interval, such as 2s, until Ctrl-C, and show rates."
+        ),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also sources that ended, as far as their logs are kept.")
+        bool,
+        typer.Option("--all", "-a", help="Also show sources that have ended and whose logs still exist."),
     ] = False,
     system: Annotated[
-        bool, typer.Option("--system", "-s", help="Also what all of them together count.")
+        bool, typer.Option("--system", "-s", help="Also show the counters of all streams together.")
     ] = False,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print JSON instead of tables; one line a look with --watch."),
+        typer.Option("--json", help="Print JSON instead of tables; with --watch one line each time."),
     ] = False,
 ) -> None:
     """Show the sources and sinks on this host: samples, rates, backlog, positions, losses, repairs, statuses."""
     period = None if watch is None else seconds(watch, "--watch")
     if period == 0:
-        raise typer.BadParameter("there must be some time between two looks, as in 2s", param_hint="--watch")
+        raise typer.BadParameter("the interval must be longer than zero, such as 2s", param_hint="--watch")
     with contextlib.suppress(KeyboardInterrupt):
         looks = _looks(directories(log_dir), period)
         if as_json:
@@ -53,9 +56,9 @@ def stat(
 
 
 def look_around(directories: list[Path], now: int, before: Look | None = None) -> Look:
-    """What there is in the directories, ``now`` (CLOCK_MONOTONIC, ns); leftovers of dead sinks are removed."""
-    from ..datasource.publisher_counters import FOLDER, remove_stale
-    from ..datasource.stream_counters import read_streams
+    """The streams in the directories at ``now`` (CLOCK_MONOTONIC, ns); files of dead sinks are removed."""
+    from ..monitoring.publisher_counters import FOLDER, remove_stale
+    from ..monitoring.stream_counters import read_streams
 
     for directory in directories:
         remove_stale(directory / FOLDER)
@@ -68,7 +71,7 @@ def look_around(directories: list[Path], now: int, before: Look | None = None) -
 
 
 def _looks(directories: list[Path], period: float | None) -> Iterator[Look]:
-    """One look, or one after the other."""
+    """A single look, or one after each ``period`` without end."""
     look = look_around(directories, time.monotonic_ns())
     yield look
     while period is not None:
@@ -80,7 +83,7 @@ def _looks(directories: list[Path], period: float | None) -> Iterator[Look]:
 def _rates(
     before: Look, streams: Sequence[Stream], now: int, count: Callable[[Stream], int]
 ) -> dict[Path, float]:
-    """How much more a second; none for a stream that is new, or began to count anew."""
+    """The increase per second, without streams that are new or whose count began anew."""
     elapsed = (now - before.at) / 1e9
     then = {stream.path: count(stream) for stream in before.streams}
     more = {s.path: count(s) - then[s.path] for s in streams if s.path in then}
@@ -91,7 +94,7 @@ def _rates(
 
 
 def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) -> None:
-    """On a terminal a live table takes the whole screen, and what it showed last is left behind."""
+    """Print the tables. On a terminal a live table fills the screen, and its last state is printed at the end."""
     from rich.console import Console, Group
     from rich.live import Live
 
@@ -117,7 +120,7 @@ def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) 
 
 
 def _as_json(look: Look, wall: int, *, everything: bool) -> dict[str, Any]:
-    from ..datasource.stream_counters import system_counters
+    from ..monitoring.stream_counters import system_counters
 
     streams = look.shown(everything=everything)
     return {

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from ..datasource.stream_counters import MatchedReader, ReceivedPositions, SenderPositions, Stream
+    from ..monitoring.stream_counters import MatchedReader, ReceivedPositions, SenderPositions, Stream
     from .look import Look
 
 _STREAMS: Final = (
@@ -31,7 +31,7 @@ _SYSTEM_WIDTH: Final = 3
 
 
 def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType]:
-    """What one look found; with no rates where it is the first."""
+    """The tables for one look; the first look has no rates."""
     streams = look.shown(everything=everything)
     hidden = len(look.streams) - len(streams)
     parts: list[RenderableType] = []
@@ -41,10 +41,10 @@ def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType
         parts.append(table("streams", columns, rows, numbers=columns[1:]))
     else:
         where = ", ".join(str(directory) for directory in look.directories)
-        said = f"no source or sink runs on this host; looked in {where} (--log-dir looks elsewhere too)"
+        said = f"no source or sink runs on this host; searched {where} (--log-dir adds directories)"
         parts.append(sentence(said))
     if hidden:
-        parts.append(sentence(f"{hidden} that ended: --all shows them"))
+        parts.append(sentence(f"{hidden} more that have ended: --all shows them"))
     parts += _details(streams)
     if system:
         parts.append(_system(streams))
@@ -52,7 +52,7 @@ def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType
 
 
 def _details(streams: Sequence[Stream]) -> list[RenderableType]:
-    """A table each of what there is any of."""
+    """A table for each kind of detail that is present."""
     senders = [_sender_row(s, s.positions) for s in streams if s.positions is not None]
     writers = [_writer_row(s, writer) for s in streams for writer in s.writers]
     readers = [_reader_row(s, reader) for s in streams for reader in s.readers]
@@ -119,8 +119,8 @@ def _reader_row(stream: Stream, reader: MatchedReader) -> tuple[str, ...]:
 
 
 def _status_rows(stream: Stream) -> list[tuple[str, str]]:
-    """DDS's statuses with what is not zero in them, then what was dropped."""
-    from ..datasource.stream_counters import raised
+    """The DDS statuses that have a value other than zero, then the dropped messages by reason."""
+    from ..monitoring.stream_counters import raised
 
     rows = [(name, fields(found)) for name, found in sorted(raised(stream.counters).items())]
     drops = {reason: count for reason, count in stream.drops.items() if count}
@@ -128,7 +128,7 @@ def _status_rows(stream: Stream) -> list[tuple[str, str]]:
 
 
 def _system(streams: Sequence[Stream]) -> RenderableType:
-    from ..datasource.stream_counters import system_counters
+    from ..monitoring.stream_counters import system_counters
 
     cells: list[str] = []
     for name, value in system_counters(streams).items():

@@ -1,4 +1,4 @@
-"""How the commands show what they found: tables, sizes and times."""
+"""How the commands print their results: tables, sizes and times."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def table(
 
 
 def sentence(text: str) -> RenderableType:
-    """A line as it is, however long."""
+    """A line of text that is not wrapped."""
     from rich.text import Text
 
     return Text(text, overflow="ignore", no_wrap=True)
 
 
 def show(console: Console, parts: Sequence[RenderableType]) -> None:
-    """One below the other."""
+    """Print the parts one below the other."""
     from rich.text import Text
 
     for part in parts:
@@ -55,7 +55,7 @@ def show(console: Console, parts: Sequence[RenderableType]) -> None:
 
 
 def size(count: float) -> str:
-    """Bytes as one reads them: ``1.5 KiB``."""
+    """Bytes in a readable unit: ``1.5 KiB``."""
     shown, unit = float(count), 0
     while shown >= 1024 and unit < len(_UNITS) - 1:
         shown, unit = shown / 1024, unit + 1
@@ -63,7 +63,7 @@ def size(count: float) -> str:
 
 
 def duration(ns: int) -> str:
-    """Nanoseconds as one reads them: ``120 us``."""
+    """Nanoseconds in a readable unit: ``120 us``."""
     for unit, name in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")):
         if ns >= unit:
             return f"{ns / unit:.{1 if ns < 100 * unit else 0}f} {name}"

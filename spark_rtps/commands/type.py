@@ -1,4 +1,4 @@
-"""``spark-rtps type``: the type of a topic, as its peers tell it."""
+"""``spark-rtps type``: the type of a topic, as its peers announce it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..transport.errors import UnknownTypeError
 from .network import Domain, Interface, Peers, joined, seconds
 
 if TYPE_CHECKING:
-    from ..datasource.type_sources import TopicType
+    from ..columns.type_sources import TopicType
     from ..transport.net.topic_types import ToldType
     from ..transport.types.model import Struct
 
-#: Keys of what is said about a type of the user's, and what it cannot do if there is any.
+#: Keys that list why the user's type cannot read or write the topic, and the verb of each.
 _ABILITIES: Final = (("cannot_read_it", "read"), ("cannot_write_it", "write"))
 
 
@@ -28,29 +28,29 @@ def show_type(
             "--against",
             exists=True,
             dir_okay=False,
-            help="IDL or .msg file: can a source with it read this topic, and a sink write it? Exit code 1 if not.",
+            help="IDL or .msg file: whether a source and a sink with it can read and write the topic. "
+            "The exit code is 1 if not.",
         ),
     ] = None,
     type_name: Annotated[str | None, typer.Option("--type", help="Name of the type in that file.")] = None,
     wait: Annotated[
-        str, typer.Option("--wait", "-w", help="How long to wait for it: 500ms, 10s, 5min.")
+        str, typer.Option("--wait", "-w", help="How long to wait for the type: 500ms, 10s, 5min.")
     ] = "10s",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     domain: Domain = 0,
     interface: Interface = None,
     peers: Peers = "",
 ) -> None:
-    """Print the type of a topic: as IDL, as a Spark schema, and whether a type of yours can read or write it.
+    """Print the type of a topic as IDL and as a Spark schema, and whether a type of yours can read or write it.
 
-    A file that leaves extensibility open is taken as sources and sinks take it with type.extensibility=auto.
+    Structs without an extensibility annotation are treated as by type.extensibility=auto.
     """
-    from ..datasource.type_sources import type_of_file
-    from ..transport.net.topic_types import await_type
+    from ..columns.type_sources import type_of_file
 
     patience = seconds(wait, "--wait")
     mine = None if against is None else type_of_file(str(against), type_name)
-    with joined(domain, interface, peers, name="spark-rtps type", resolve_types=True) as node:
-        found = await_type(node, topic, timeout=patience)
+    with joined(domain, interface, peers, name="spark-rtps type") as participant:
+        found = participant.discover_type(topic, timeout=patience)
     if found.struct is None:
         raise UnknownTypeError(f"topic {topic!r}: {found.failure}")
     said = _said(found, found.struct, mine)
@@ -60,9 +60,9 @@ def show_type(
 
 
 def _said(found: ToldType, struct: Struct, mine: TopicType | None) -> dict[str, object]:
-    from ..datasource.compatibility import cannot_read, cannot_write
+    from ..columns.compatibility import cannot_read, cannot_write
+    from ..columns.type_sources import TopicType
     from ..datasource.schema import to_spark
-    from ..datasource.type_sources import TopicType
     from ..transport.types.arrow import arrow_schema
     from ..transport.types.idl.printer import print_idl
 
@@ -84,7 +84,10 @@ def _said(found: ToldType, struct: Struct, mine: TopicType | None) -> dict[str, 
 
 
 def _text(said: dict[str, object]) -> str:
-    lines = [f"// topic {said['topic']}, type {said['type']}, told by {said['told_by']}", str(said["idl"])]
+    lines = [
+        f"// topic {said['topic']}, type {said['type']}, announced by {said['told_by']}",
+        str(said["idl"]),
+    ]
     lines += ["-- as a Spark schema", str(said["schema"])]
     for key, able in _ABILITIES:
         reasons = said.get(key)

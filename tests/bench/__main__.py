@@ -1,4 +1,4 @@
-"""``make bench``: every figure of the README, as ratios within one run.
+"""``make bench``: every figure of docs/performance.md, as ratios within one run.
 
 ``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, batching, flow, ipc, ingest,
 publish, latency; all by default. Nothing else should run on the machine meanwhile.
@@ -13,8 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from . import batching, codec, figures, flow, ipc
-from .latency import latency
+from tests.bench import batching, codec, figures, flow, ipc
+from tests.bench.latency import latency
+from tests.support import domains
 
 FIGURES = ("codec", "receive", "single", "batching", "flow", "ipc", "ingest", "publish", "latency")
 
@@ -28,7 +29,7 @@ def run(wanted: list[str]) -> dict[str, Any]:
         results[name] = value
         console.print(f"[dim]{name}: {value}[/dim]")
 
-    domain = 90
+    domain = domains.BENCH[0]
     if "codec" in wanted:
         note("codec", codec.codec())
     if {"receive", "single", "ingest"} & set(wanted):

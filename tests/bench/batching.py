@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from rich.table import Table
 
-from .figures import receiving
-from .peers import Peer
+from tests.bench.figures import receiving
+from tests.bench.peers import Peer
 
 SIZES: Final = (16, 64, 256, 1024, 8192)
 MODES: Final = ("unbatched", "coalesced", "data_batch", "compressed", "turbo")

@@ -16,15 +16,14 @@ import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
-from spark_rtps.datasource.chunks import BIG, BIG_BYTES, BYTES, ROWS
+from spark_rtps.columns.chunks import BIG, BIG_BYTES, BYTES, ROWS
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.types.ros import parse_msg, ros_type
 from spark_rtps.transport.wire.samples import Samples
-
-from .codec_peers import PEERS, Peer
+from tests.bench.codec_peers import PEERS, Peer
 
 Work = tuple[Callable[[], object], int]
 

@@ -27,8 +27,7 @@ from spark_rtps.transport.types.model import (
     is_bytes,
 )
 from spark_rtps.transport.types.ros_names import ros_type_name
-
-from ..ros_oracle import to_rosbags
+from tests.support.ros_oracle import to_rosbags
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .peers import IDL, TOPIC, TYPE_NAME, Peer
-from .sources import Prebuilt
+from tests.bench.peers import IDL, TOPIC, TYPE_NAME, Peer
+from tests.bench.sources import Prebuilt
 
 WARM_UP = 2.0
 SECONDS = 6.0
@@ -38,7 +38,7 @@ def scratch() -> Iterator[Path]:
 @contextlib.contextmanager
 def receiving(domain: int, *, ipc: bool = False) -> Iterator[Any]:
     """Our receiver process on the bench's topic; ``ipc``: it reads publication logs on this host."""
-    from spark_rtps.transport.net.node import NodeConfig
+    from spark_rtps.transport.net.node_config import NodeConfig
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.receiver.config import ReceiverConfig
     from spark_rtps.transport.receiver.process import ReceiverProcess

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from .figures import _rows_per_second, receiving
-from .peers import Peer
+from tests.bench.figures import _rows_per_second, receiving
+from tests.bench.peers import Peer
 
 #: RTPS messages of so many bytes: what fits an Ethernet frame (as Aeron's default), and 63 KiB.
 MESSAGES: Final = (1_408, 64_512)

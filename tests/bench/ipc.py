@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from .figures import _rows_per_second, receiving
-from .peers import Peer
+from tests.bench.figures import _rows_per_second, receiving
+from tests.bench.peers import Peer
+from tests.support import domains
 
 #: Bytes of a sample.
 SIZE = 64
@@ -30,4 +31,4 @@ def _rate(domain: int, mode: str) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(ipc(98)))
+    print(json.dumps(ipc(domains.BENCH[0])))

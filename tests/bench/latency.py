@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 
-from . import figures
+from tests.bench import figures
 
 
 def latency(domain: int, conf: str) -> tuple[float, float]:

@@ -24,6 +24,19 @@ CYCLONE = (
 )
 
 
+class _Rows:
+    """A recipient which counts samples."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def room(self) -> int:
+        return sys.maxsize
+
+    def deliver(self, reader: object, runs: list[Any]) -> None:
+        self.count += sum(run.count for run in runs)
+
+
 class Peer:
     """A role running in a process of its own."""
 
@@ -74,13 +87,15 @@ def our_writer(domain: int, rate: int) -> None:
     """Write 64-byte samples with our own writer, as fast as it goes or at ``rate`` samples a second."""
     import numpy as np
 
-    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.net.node import Node
+    from spark_rtps.transport.net.node_config import NodeConfig
+    from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.wire.samples import Samples
 
-    node = Node(NodeConfig(domain=domain, interface="lo")).start()
+    node = Node.open(NodeConfig(domain=domain, interface="lo")).start()
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
-    writer = node.create_writer(TOPIC, TYPE_NAME, qos, policy=_policy("log"))
+    writer = node.create_writer(WriterSpec(TOPIC, TYPE_NAME, qos, policy=_policy("log")))
     count = 20_000
     rows = np.zeros((count, 68), np.uint8)
     rows[:, 1] = 1  # CDR_LE
@@ -111,16 +126,18 @@ def policy_writer(domain: int, how: str) -> None:
     """Write samples the way ``how`` (JSON: mode, size, rate, block) says; rate 0 is as fast as it goes."""
     import numpy as np
 
-    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.net.node import Node
+    from spark_rtps.transport.net.node_config import NodeConfig
+    from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.wire.samples import Samples
 
     asked = json.loads(how)
     size, rate = asked["size"] + 4, asked["rate"]
     count = asked["block"] or max(256, min(20_000, (1 << 21) // size))
-    node = Node(NodeConfig(domain=domain, interface="lo", mtu=asked.get("mtu"))).start()
+    node = Node.open(NodeConfig(domain=domain, interface="lo", mtu=asked.get("mtu"))).start()
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
-    writer = node.create_writer(TOPIC, TYPE_NAME, qos, policy=_policy(asked["mode"]))
+    writer = node.create_writer(WriterSpec(TOPIC, TYPE_NAME, qos, policy=_policy(asked["mode"])))
     rows = np.zeros((count, size), np.uint8)
     rows[:, 1] = 1  # CDR_LE
     # half noise, half slowly changing: as telemetry is
@@ -159,7 +176,7 @@ def _policy(mode: str) -> Any:
     )
 
     name, _, limit = mode.partition(":")
-    batch = BatchPolicy(enable=True, max_data_bytes=int(limit or -1), max_flush_delay=10_000_000)
+    batch = BatchPolicy(enable=True, max_data_bytes=int(limit or sys.maxsize), max_flush_delay=10_000_000)
     if name.endswith("_w256"):  # a send window of 256 samples, of which a batch is one
         window = WriterPolicy(min_send_window_size=256, max_send_window_size=256)
         return replace(_policy(name.removesuffix("_w256")), writer=window)
@@ -182,31 +199,29 @@ def _policy(mode: str) -> Any:
 
 def many_readers(domain: int, count: int) -> None:
     """Receive with ``count`` participants in one process, each with a reader; rows of each at the end."""
-    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.net.node import Node
+    from spark_rtps.transport.net.node_config import NodeConfig
+    from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
     nodes = [
-        Node(NodeConfig(domain=domain, interface="lo", receive_buffer=8 << 20)).open() for _ in range(count)
+        Node.open(NodeConfig(domain=domain, interface="lo", receive_buffer=8 << 20)) for _ in range(count)
     ]
-    rows, stopped = [0] * count, _stopped()
-    for i, node in enumerate(nodes):
-        reader = node.create_reader(TOPIC, TYPE_NAME, qos, keyed=False)
-
-        def take(i: int = i, reader: Any = reader) -> None:
-            rows[i] += sum(run.count for run in reader.take())
-
-        node.on_received = take
+    counts, stopped = [_Rows() for _ in nodes], _stopped()
+    for node, rows in zip(nodes, counts, strict=True):
+        node.create_reader(ReaderSpec(TOPIC, TYPE_NAME, qos), rows)
     _say(ready=True)
-    began, counted = 0.0, rows
+    began, counted = 0.0, [0] * count
     while not stopped.is_set():
         busy = sum(node.do_work() for node in nodes)
         if not busy:
             nodes[0].run_once(0.0005)
-        if not began and min(rows) > 0:
-            began, counted = time.monotonic(), list(rows)
+        if not began and min(rows.count for rows in counts) > 0:
+            began, counted = time.monotonic(), [rows.count for rows in counts]
     seconds = time.monotonic() - began
-    _say(rows=[after - before for after, before in zip(rows, counted, strict=True)], seconds=seconds)
+    received = [rows.count - before for rows, before in zip(counts, counted, strict=True)]
+    _say(rows=received, seconds=seconds)
     for node in nodes:
         node.close()
 
@@ -215,7 +230,9 @@ def streams(domain: int, how: str) -> None:
     """``count`` writers, or readers (JSON: role, count, seconds): idle first, then a small block to each in turn."""
     import numpy as np
 
-    from spark_rtps.transport.net.node import Node, NodeConfig
+    from spark_rtps.transport.net.node import Node
+    from spark_rtps.transport.net.node_config import NodeConfig
+    from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
     from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.wire.samples import Samples
@@ -223,21 +240,14 @@ def streams(domain: int, how: str) -> None:
     asked = json.loads(how)
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
     policy = PublicationPolicy(flow_control=FlowControlPolicy(term_length=64 << 10))
-    node, rows, stopped = Node(NodeConfig(domain=domain, interface="lo")), 0, _stopped()
+    node, rows, stopped = Node.open(NodeConfig(domain=domain, interface="lo")).start(), _Rows(), _stopped()
     topics = [f"{TOPIC}{i}" for i in range(asked["count"])]
-    node.start()
     if asked["role"] == "read":
-        readers = [node.create_reader(topic, TYPE_NAME, qos, keyed=False) for topic in topics]
-
-        def take() -> None:
-            nonlocal rows
-            rows += sum(run.count for reader in readers for run in reader.take())
-
-        node.on_received = take
+        readers = [node.create_reader(ReaderSpec(topic, TYPE_NAME, qos), rows) for topic in topics]
         are_matched: Any = lambda: all(reader.writers for reader in readers)  # noqa: E731
         writers = []
     else:
-        writers = [node.create_writer(topic, TYPE_NAME, qos, policy=policy) for topic in topics]
+        writers = [node.create_writer(WriterSpec(topic, TYPE_NAME, qos, policy=policy)) for topic in topics]
         are_matched = lambda: all(writer.has_ready_reader() for writer in writers)  # noqa: E731
     _say(ready=True)
     while not are_matched() and not stopped.wait(0.05):
@@ -256,7 +266,7 @@ def streams(domain: int, how: str) -> None:
             stopped.wait(0.1)
     busy = time.monotonic() - started
     stopped.wait(1)
-    _say(idle=idle, rate=max(written, rows) / busy)
+    _say(idle=idle, rate=max(written, rows.count) / busy)
     stopped.wait(60)
     node.close()
 
@@ -334,7 +344,7 @@ def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
     from cyclonedds.topic import Topic
     from cyclonedds.util import duration
 
-    from .cyclone_type import Sample64
+    from tests.bench.cyclone_type import Sample64
 
     qos = CycloneQos(Policy.Reliability.Reliable(duration(seconds=1)), Policy.History.KeepAll)
     participant = DomainParticipant(domain)

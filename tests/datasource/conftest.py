@@ -1,12 +1,33 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
 
-from spark_rtps.datasource import malformed, publishing
+from spark_rtps.api import writer_session
+from spark_rtps.columns import malformed
+from spark_rtps.datasource import stream_reader
+from tests.datasource.stream_reader_scene import Source
 
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process says once, each test hears."""
     monkeypatch.setattr(malformed, "_TOLD", {})
-    monkeypatch.setattr(publishing, "_MISMATCHES_SAID", set())
+    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", set())
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Source]]:
+    """Starts streaming sources, each with the options given."""
+    monkeypatch.setattr(stream_reader, "_DYING_SECONDS", 0.0)
+    made: list[Source] = []
+
+    def source(**options: object) -> Source:
+        made.append(Source(tmp_path / "logs", **options))
+        return made[-1]
+
+    yield source
+    for one in made:
+        one.reader.stop()

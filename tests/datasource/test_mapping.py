@@ -1,4 +1,4 @@
-"""Every row of the README's tables of types, forth and back."""
+"""Every row of the tables in docs/types.md, forth and back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from spark_rtps.datasource.options import AppliesTo, parse_options
-from spark_rtps.datasource.schema import plan_writing, to_spark
+from spark_rtps.datasource.schema import plan_sink, to_spark
+from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import TypeDefinitionError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
@@ -22,7 +22,7 @@ from spark_rtps.transport.types.idl.printer import print_idl
 from spark_rtps.transport.types.mapping import Mapping
 from spark_rtps.transport.types.model import Struct
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+TYPES = (Path(__file__).parents[2] / "docs" / "types.md").read_text(encoding="utf-8")
 
 PRELUDE = """
 module builtin_interfaces { module msg {
@@ -87,12 +87,12 @@ CELLS: dict[str, tuple[str, object, Choice | None]] = {
     ),
 }
 
-#: What Spark calls a column of a type, as the README spells it.
+#: What Spark calls a column of a type, as docs/types.md spells it.
 SPARK_WORDS = {"BYTE": "TINYINT", "SHORT": "SMALLINT", "LONG": "BIGINT"}
 
 
 def rows(heading: str) -> list[list[str]]:
-    table = README.split(heading, 1)[1].split("\n\n", 1)[0]
+    table = TYPES.split(heading, 1)[1].split("\n\n", 1)[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[1:]]
 
 
@@ -164,7 +164,7 @@ def test_columns_that_make_a_type() -> None:
     for name, (spark, dds) in BY_SPARK.items():
         assert said[name] == dds
         given = parse_options({"topic": "T", "nullable": "required"}, AppliesTo.WRITE)
-        plan = plan_writing(given, StructType().add("m", spark))
+        plan = plan_sink(given, StructType().add("m", spark))
         assert plan.struct is not None
         assert f"{dds} m;" in print_idl(plan.struct)
 
@@ -174,4 +174,4 @@ def test_columns_that_make_a_type() -> None:
 )
 def test_columns_that_make_none(spark: str) -> None:
     with pytest.raises(TypeDefinitionError, match="cast"):
-        plan_writing(parse_options({"topic": "T"}, AppliesTo.WRITE), StructType().add("m", spark))
+        plan_sink(parse_options({"topic": "T"}, AppliesTo.WRITE), StructType().add("m", spark))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 from pyspark.core.files import SparkFiles
+from pyspark.sql.types import StructType
 
 from spark_rtps.datasource import shipping
 from spark_rtps.datasource.source import RtpsDataSource
+from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import OptionError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -67,3 +70,53 @@ def test_source_from_a_shipped_file_brings_its_path(monkeypatch):
     assert type(again) is RtpsDataSource
     assert again.options == {"topic": "T"}
     assert str(ROOT) in sys.path
+
+
+def test_options_are_parsed_once_for_each_role(monkeypatch):
+    parsed = []
+
+    def parse(options, role):
+        parsed.append(role)
+        return parse_options(options, role)
+
+    monkeypatch.setattr("spark_rtps.datasource.source.parse_options", parse)
+    columns = StructType().add("id", "integer")
+    source = RtpsDataSource({"topic": "T", "type": "sensor_msgs/msg/Temperature", "payload": "binary"})
+    schema = source.schema()
+    source.reader(schema)
+    again = cloudpickle.loads(cloudpickle.dumps(source))
+    again.reader(schema)
+    again.streamReader(schema)
+    assert parsed == [AppliesTo.BOTH, AppliesTo.READ]
+    sink = RtpsDataSource({"topic": "T"})
+    for _ in range(2):
+        sink.writer(columns, overwrite=False)
+        sink.streamWriter(columns, overwrite=False)
+    assert parsed[2:] == [AppliesTo.BOTH, AppliesTo.WRITE]
+
+
+def test_what_was_parsed_and_found_travels_with_a_shipped_source():
+    code = f"""
+import sys
+from pyspark.core.files import SparkFiles
+from pyspark.sql.types import StructType
+SparkFiles._root_directory = {str(ROOT)!r}
+from pyspark import cloudpickle
+from spark_rtps.datasource.source import RtpsDataSource
+source = RtpsDataSource({{"topic": "T", "type": "sensor_msgs/msg/Temperature"}})
+source.schema()
+sys.stdout.buffer.write(cloudpickle.dumps(source))
+"""
+    data = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT).stdout
+    load = f"""
+import os, pickle, sys
+sys.path[:] = [p for p in sys.path if p and os.path.abspath(p) != {str(ROOT)!r}]
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
+source = pickle.loads(sys.stdin.buffer.read())
+print(source.options["topic"], source._topic_type.type_name)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", load], input=data, capture_output=True, check=True, cwd="/", env=environment
+    )
+    assert done.stdout.split() == [b"T", b"sensor_msgs::msg::dds_::Temperature_"]

@@ -17,20 +17,12 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from spark_rtps.datasource.options import AppliesTo, parse_options
-from spark_rtps.datasource.schema import (
-    BINARY_SCHEMA,
-    METADATA_SCHEMA,
-    plan_reading,
-    plan_writing,
-    source_schema,
-    to_arrow,
-    to_spark,
-    topic_type,
-)
+from spark_rtps.columns.topic_plan import BINARY_SCHEMA, METADATA_SCHEMA, topic_type
+from spark_rtps.columns.type_sources import TopicType
+from spark_rtps.datasource.schema import plan_sink, plan_source, source_schema, to_arrow, to_spark
 from spark_rtps.datasource.source import RtpsDataSource
 from spark_rtps.datasource.stream_reader import RtpsStreamReader
-from spark_rtps.datasource.type_sources import TopicType
+from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import OptionError, TypeDefinitionError, UsageError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.idl.parser import parse_idl, print_idl
@@ -70,7 +62,7 @@ class TestExtensibility:
         ("given", "found"), [({}, "appendable"), ({"type__extensibility": "final"}, "final")]
     )
     def test_of_structs_without_an_annotation(self, idl, given, found):
-        plan = plan_reading(settings(type__file=idl, type="Pose", **given), POSE)
+        plan = plan_source(settings(type__file=idl, type="Pose", **given), POSE)
         assert plan.struct is not None
         assert plan.struct.extensibility.value == found
 
@@ -177,31 +169,31 @@ class TestIdl:
 
 class TestReading:
     def test_idl(self, idl):
-        plan = plan_reading(settings(type__file=idl, type="Pose"), POSE)
+        plan = plan_source(settings(type__file=idl, type="Pose"), POSE)
         assert (plan.type_name, plan.keyed, plan.has_metadata) == ("robots::Pose", True, False)
 
     def test_announced_name(self, idl):
         given = settings(type__file=idl, type="Pose", type__name="robots::dds_::Pose_")
-        assert plan_reading(given, POSE).type_name == "robots::dds_::Pose_"
+        assert plan_source(given, POSE).type_name == "robots::dds_::Pose_"
 
     def test_some_columns_in_any_order(self, idl):
         schema = StructType().add("y", "double").add("id", "long")
-        plan = plan_reading(settings(type__file=idl, type="Pose"), schema)
+        plan = plan_source(settings(type__file=idl, type="Pose"), schema)
         assert plan.data.names == ["y", "id"]
 
     def test_column_that_is_no_member(self, idl):
         with pytest.raises(UsageError, match="no member 'z'"):
-            plan_reading(settings(type__file=idl, type="Pose"), StructType().add("z", "double"))
+            plan_source(settings(type__file=idl, type="Pose"), StructType().add("z", "double"))
 
     def test_derived(self):
         schema = StructType([StructField("at", TimestampType()), StructField("v", DoubleType())])
-        plan = plan_reading(settings(), schema)
+        plan = plan_source(settings(), schema)
         assert (plan.type_name, plan.keyed) == ("T", False)
-        assert plan_reading(settings(type="a::B", key="v"), schema).type_name == "a::B"
-        assert plan_reading(settings(key="v"), schema).keyed
+        assert plan_source(settings(type="a::B", key="v"), schema).type_name == "a::B"
+        assert plan_source(settings(key="v"), schema).keyed
 
     def test_topic_that_is_no_identifier(self):
-        plan = plan_reading(
+        plan = plan_source(
             parse_options({"topic": "rt/chat"}, AppliesTo.READ), StructType().add("a", "integer")
         )
         assert plan.type_name == "rt_chat"
@@ -210,47 +202,47 @@ class TestReading:
         ("name", "legal"), [("1rt/chat", "T1rt_chat"), ("a::2::b", "a::T2::b"), ("a:b", "a_b"), ("٣", "_")]
     )
     def test_derived_name_is_legal_idl(self, name, legal):
-        plan = plan_reading(parse_options({"topic": name}, AppliesTo.READ), StructType().add("a", "integer"))
+        plan = plan_source(parse_options({"topic": name}, AppliesTo.READ), StructType().add("a", "integer"))
         assert plan.type_name == legal
         assert legal in parse_idl(print_idl(plan.struct))
 
     def test_key_is_no_column(self):
         with pytest.raises(OptionError, match="option 'key' = 'b': is no column; columns are 'a'"):
-            plan_reading(settings(key="b"), StructType().add("a", "integer"))
+            plan_source(settings(key="b"), StructType().add("a", "integer"))
 
     def test_metadata_with_schema(self):
         with pytest.raises(OptionError, match=r"add the column to \.schema"):
-            plan_reading(settings(metadata="true"), POSE)
-        plan = plan_reading(settings(), StructType([*POSE, StructField("_rtps", to_spark(METADATA_SCHEMA))]))
+            plan_source(settings(metadata="true"), POSE)
+        plan = plan_source(settings(), StructType([*POSE, StructField("_rtps", to_spark(METADATA_SCHEMA))]))
         assert plan.has_metadata
         assert plan.data.names == POSE.names
 
     def test_metadata_column_of_other_type(self):
         with pytest.raises(OptionError, match="must be declared as _rtps STRUCT<writer"):
-            plan_reading(settings(), StructType([*POSE, StructField("_rtps", IntegerType())]))
+            plan_source(settings(), StructType([*POSE, StructField("_rtps", IntegerType())]))
 
     def test_binary(self, idl):
         given = settings(payload="binary", type="robots::Pose", keyed="true")
-        plan = plan_reading(given, to_spark(BINARY_SCHEMA))
+        plan = plan_source(given, to_spark(BINARY_SCHEMA))
         assert (plan.type_name, plan.keyed) == ("robots::Pose", True)
-        assert plan_reading(
+        assert plan_source(
             settings(payload="binary", type="Pose", type__file=idl), to_spark(BINARY_SCHEMA)
         ).keyed
         with pytest.raises(OptionError, match="schema of its own"):
-            plan_reading(given, POSE)
+            plan_source(given, POSE)
 
     def test_what_nobody_named_is_the_first_writers_to_name(self, idl):
         at = StructType().add("at", "long")
-        assert plan_reading(settings(type__file=idl, type="Stamp"), at).named
-        assert plan_reading(settings(type="Stamp"), at).named
-        assert plan_reading(settings(type__name="Stamp"), at).named
-        assert plan_reading(settings(payload="arrow"), at).named
-        assert plan_reading(settings(), at, TopicType("Stamp", False, None)).named is False
-        assert plan_reading(settings(), at).named is False
+        assert plan_source(settings(type__file=idl, type="Stamp"), at).named
+        assert plan_source(settings(type="Stamp"), at).named
+        assert plan_source(settings(type__name="Stamp"), at).named
+        assert plan_source(settings(payload="arrow"), at).named
+        assert plan_source(settings(), at, TopicType("Stamp", False, None)).named is False
+        assert plan_source(settings(), at).named is False
         binary = to_spark(BINARY_SCHEMA)
-        assert plan_reading(settings(payload="binary", type="Stamp"), binary).named
-        assert plan_reading(settings(payload="binary"), binary, TopicType("Stamp", False, None)).named
-        assert plan_reading(settings(payload="binary"), binary).named is False
+        assert plan_source(settings(payload="binary", type="Stamp"), binary).named
+        assert plan_source(settings(payload="binary"), binary, TopicType("Stamp", False, None)).named
+        assert plan_source(settings(payload="binary"), binary).named is False
 
     @pytest.mark.parametrize(
         ("options", "asked"),
@@ -264,46 +256,44 @@ class TestReading:
     )
     def test_binary_asks_for_the_type_where_a_policy_looks_into_it(self, monkeypatch, options, asked):
         found = TopicType("Stamp", False, None)
-        monkeypatch.setattr("spark_rtps.datasource.schema.discovered_type", lambda _: found)
+        monkeypatch.setattr("spark_rtps.columns.topic_plan.discovered_type", lambda _: found)
         assert topic_type(settings(payload="binary", **options)) == (found if asked else None)
 
     def test_no_member_among_the_columns(self, idl):
         alone = StructType([StructField("_rtps", to_spark(METADATA_SCHEMA))])
         with pytest.raises(OptionError, match=r"only '_rtps': add some; or leave it out"):
-            plan_reading(settings(), alone)
-        assert plan_reading(settings(type__file=idl, type="Pose"), alone).data.names == []
+            plan_source(settings(), alone)
+        assert plan_source(settings(type__file=idl, type="Pose"), alone).data.names == []
 
     def test_arrow(self):
-        plan = plan_reading(settings(payload="arrow"), POSE)
+        plan = plan_source(settings(payload="arrow"), POSE)
         assert (plan.type_name, plan.keyed) == ("spark_rtps::ArrowBatch", False)
 
     def test_corrupt_record_column(self, idl):
         given = settings(type__file=idl, type="Pose", mode="permissive")
         for kind in ("binary", "string"):
-            plan = plan_reading(given, StructType([*POSE, StructField("_corrupt_record", kind_of(kind))]))
+            plan = plan_source(given, StructType([*POSE, StructField("_corrupt_record", kind_of(kind))]))
             assert (plan.corrupt, plan.data.names) == ("_corrupt_record", POSE.names)
-        assert plan_reading(given, POSE).corrupt is None
+        assert plan_source(given, POSE).corrupt is None
         with pytest.raises(OptionError, match="must be a nullable BINARY"):
-            plan_reading(given, StructType([*POSE, StructField("_corrupt_record", IntegerType())]))
+            plan_source(given, StructType([*POSE, StructField("_corrupt_record", IntegerType())]))
 
     def test_filter(self, idl):
         given = settings(
             type__file=idl, type="Pose", filter="x > %0 AND name LIKE 'a%'", filter__parameters="1.5"
         )
-        plan = plan_reading(given, POSE)
+        plan = plan_source(given, POSE)
         assert (plan.filter.expression, plan.filter.parameters) == ("x > %0 AND name LIKE 'a%'", ("1.5",))
         with pytest.raises(OptionError, match="option 'filter' = 'z > 1'"):
-            plan_reading(settings(type__file=idl, type="Pose", filter="z > 1"), POSE)
+            plan_source(settings(type__file=idl, type="Pose", filter="z > 1"), POSE)
 
     def test_what_is_a_guess_is_not_told(self, idl, tmp_path):
-        assert not plan_reading(settings(), POSE).announced
-        assert not plan_reading(settings(type__file=idl, type="Pose"), POSE).announced
-        assert plan_reading(
-            settings(type__file=idl, type="Pose", type__extensibility="final"), POSE
-        ).announced
+        assert not plan_source(settings(), POSE).announced
+        assert not plan_source(settings(type__file=idl, type="Pose"), POSE).announced
+        assert plan_source(settings(type__file=idl, type="Pose", type__extensibility="final"), POSE).announced
         path = tmp_path / "sure.idl"
         path.write_text("@final struct Sure { long a; };")
-        assert plan_reading(settings(type__file=path), StructType().add("a", "integer")).announced
+        assert plan_source(settings(type__file=path), StructType().add("a", "integer")).announced
 
     @pytest.mark.parametrize("options", [{"filter": "z > 1"}, {"metadata": "true"}])
     def test_of_a_stream_what_is_wrong_is_said_by_its_reader(self, options):
@@ -327,8 +317,8 @@ class TestReading:
         schema = (
             StructType().add("größe", "integer").add("_1", "integer").add("in ner", ArrayType(inner, False))
         )
-        plan = plan_reading(settings(key="größe"), schema)
-        written = plan_writing(settings(AppliesTo.WRITE, key="größe", nullable="required"), schema)
+        plan = plan_source(settings(key="größe"), schema)
+        written = plan_sink(settings(AppliesTo.WRITE, key="größe", nullable="required"), schema)
         assert plan.struct == written.struct
         assert [(m.name, m.key) for m in plan.struct.members] == [
             ("gr__e", True),
@@ -344,45 +334,45 @@ class TestReading:
 
     def test_a_key_is_a_column_by_either_name(self):
         for key in ("größe", "gr__e"):
-            assert plan_reading(settings(key=key), StructType().add("größe", "integer")).keyed
+            assert plan_source(settings(key=key), StructType().add("größe", "integer")).keyed
         with pytest.raises(OptionError, match="is no column; columns are 'größe'"):
-            plan_reading(settings(key="groesse"), StructType().add("größe", "integer"))
+            plan_source(settings(key="groesse"), StructType().add("größe", "integer"))
 
     def test_plan_is_shipped_to_tasks(self, idl):
-        plan = plan_reading(settings(type__file=idl, type="Pose"), POSE)
+        plan = plan_source(settings(type__file=idl, type="Pose"), POSE)
         assert pickle.loads(pickle.dumps(plan)) == plan
 
 
 class TestWriting:
     def test_derived(self):
-        plan = plan_writing(settings(AppliesTo.WRITE, key="id"), POSE)
+        plan = plan_sink(settings(AppliesTo.WRITE, key="id"), POSE)
         assert (plan.type_name, plan.keyed) == ("T", True)
 
     def test_idl(self, idl):
         given = settings(AppliesTo.WRITE, type__file=idl, type="Pose")
-        assert plan_writing(given, POSE).type_name == "robots::Pose"
+        assert plan_sink(given, POSE).type_name == "robots::Pose"
         with pytest.raises(UsageError, match="robots::Pose needs also 'name'; add the column"):
-            plan_writing(given, StructType(POSE.fields[:3]))
+            plan_sink(given, StructType(POSE.fields[:3]))
         with pytest.raises(UsageError, match="robots::Pose has no member 'more'"):
-            plan_writing(given, StructType([*POSE, StructField("more", StringType())]))
+            plan_sink(given, StructType([*POSE, StructField("more", StringType())]))
 
     def test_nullable_columns_are_optional(self):
         schema = StructType(
             [StructField("a", IntegerType()), StructField("b", IntegerType(), nullable=False)]
         )
-        plan = plan_writing(
+        plan = plan_sink(
             settings(AppliesTo.WRITE, key="a"), StructType([*schema, StructField("c", StringType())])
         )
         assert [member.optional for member in plan.struct.members] == [False, False, True]
         assert plan.representation is DataRepresentation.XCDR2
-        plain = plan_writing(settings(AppliesTo.WRITE, nullable="required"), schema)
+        plain = plan_sink(settings(AppliesTo.WRITE, nullable="required"), schema)
         assert not any(member.optional for member in plain.struct.members)
         assert plain.representation is DataRepresentation.XCDR1
 
     def test_names_are_made_legal(self):
         inner = StructType().add("a-b", "integer").add("A_B", "integer")
         schema = StructType().add("größe", "integer").add("1st", "integer").add("in ner", inner)
-        plan = plan_writing(settings(AppliesTo.WRITE), schema)
+        plan = plan_sink(settings(AppliesTo.WRITE), schema)
         assert [member.name for member in plan.struct.members] == ["gr__e", "c1st", "in_ner"]
         assert [member.name for member in plan.struct.members[2].type.members] == ["a_b", "A_B_2"]
         assert plan.columns.names == schema.names
@@ -390,13 +380,13 @@ class TestWriting:
 
     def test_binary(self):
         given = settings(AppliesTo.WRITE, payload="binary", type="Any")
-        assert plan_writing(given, StructType().add("value", "binary")).type_name == "Any"
+        assert plan_sink(given, StructType().add("value", "binary")).type_name == "Any"
         with pytest.raises(OptionError, match="needs a BINARY column `value`"):
-            plan_writing(given, POSE)
+            plan_sink(given, POSE)
 
     def test_column_without_dds_type(self):
         with pytest.raises(TypeDefinitionError, match="decimal128"):
-            plan_writing(settings(AppliesTo.WRITE), StructType().add("d", "decimal(10,2)"))
+            plan_sink(settings(AppliesTo.WRITE), StructType().add("d", "decimal(10,2)"))
 
     @pytest.mark.parametrize(
         ("t", "path", "name"),
@@ -408,5 +398,5 @@ class TestWriting:
     )
     def test_column_that_spark_does_not_hand_out(self, t, path, name):
         with pytest.raises(TypeDefinitionError) as caught:
-            plan_writing(settings(AppliesTo.WRITE), StructType().add("a", "integer").add("x", t))
+            plan_sink(settings(AppliesTo.WRITE), StructType().add("a", "integer").add("x", t))
         assert str(caught.value) == f"column {path!r}: {name} has no DDS type; cast it, or leave it out"

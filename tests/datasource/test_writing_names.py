@@ -7,17 +7,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
-from stream_logs import run_of, write_log
 
-from spark_rtps.datasource.decoding import decode_range
-from spark_rtps.datasource.options import AppliesTo, parse_options
-from spark_rtps.datasource.relabelling import relabelled
-from spark_rtps.datasource.schema import METADATA_SCHEMA, plan_reading, plan_writing, to_arrow, to_spark
-from spark_rtps.datasource.writer import _encoder
+from spark_rtps.columns.decoding import decode_range
+from spark_rtps.columns.encoding import encoder_for
+from spark_rtps.columns.relabelling import relabelled
+from spark_rtps.columns.topic_plan import METADATA_SCHEMA
+from spark_rtps.datasource.schema import plan_sink, plan_source, to_arrow, to_spark
+from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.types.arrow import legal_schema
 from spark_rtps.transport.types.cdr.codec import Codec
+from tests.support.stream_logs import run_of, write_log
 
 SPOT = StructType().add("x (m)", "integer").add("y (m)", "integer")
 COLUMNS = (
@@ -110,11 +111,11 @@ class TestRelabelled:
 class TestWriting:
     def plan(self, columns: StructType, **options: str):
         given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
-        return plan_writing(parse_options(given, AppliesTo.WRITE), columns)
+        return plan_sink(parse_options(given, AppliesTo.WRITE), columns)
 
     def test_there_and_back(self):
         plan = self.plan(COLUMNS)
-        samples, hashes = _encoder(plan)(batch())
+        samples, hashes = encoder_for(plan)(batch())
         assert hashes is None
         decoded = Codec(plan.struct).decode(samples)
         assert decoded.malformed is None
@@ -125,7 +126,7 @@ class TestWriting:
         columns = StructType().add("the id", IntegerType(), False).add("x", "double")
         plan = self.plan(columns, key="the_id")
         given = pa.RecordBatch.from_pylist([{"the id": 7, "x": 0.5}], schema=to_arrow(columns))
-        samples, hashes = _encoder(plan)(given)
+        samples, hashes = encoder_for(plan)(given)
         assert Codec(plan.struct).decode(samples).batch.to_pylist() == [{"the_id": 7, "x": 0.5}]
         assert hashes.tobytes() == bytes([0, 0, 0, 7]) + bytes(12)
 
@@ -137,7 +138,7 @@ class TestWriting:
             [pa.array(["a", "bc", "a"]).cast(text), pa.array([b"x", b"", b"yz"], pa.large_binary())],
             ["a text", "some bytes"],
         )
-        samples, _ = _encoder(plan)(given)
+        samples, _ = encoder_for(plan)(given)
         assert values(Codec(plan.struct).decode(samples).batch.to_pylist()) == values(given.to_pylist())
 
     def test_legal_names_stay(self):
@@ -151,7 +152,7 @@ class TestWriting:
         given = pa.RecordBatch.from_pylist([{"a": 1}], schema=to_arrow(columns))
         for payload in ("cdr", "arrow"):
             plan = self.plan(columns, payload=payload, data_representation=representation)
-            samples, _ = _encoder(plan)(given)
+            samples, _ = encoder_for(plan)(given)
             assert samples.payload(0)[1] == (1 if representation == "xcdr1" else 7)
 
 
@@ -160,7 +161,7 @@ class TestReading:
 
     def rows(self, directory, samples, columns: StructType, **options: str) -> list[dict[str, object]]:
         given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
-        plan = plan_reading(parse_options(given, AppliesTo.READ), columns)
+        plan = plan_source(parse_options(given, AppliesTo.READ), columns)
         end = write_log(directory, [run_of(samples, 1)])
         batches = list(decode_range(LogView(directory), Cursor(0), end, plan))
         for found in batches:
@@ -170,7 +171,7 @@ class TestReading:
 
     def samples(self):
         given = {"topic": "T", "nullable": "required"}
-        return _encoder(plan_writing(parse_options(given, AppliesTo.WRITE), COLUMNS))(batch())[0]
+        return encoder_for(plan_sink(parse_options(given, AppliesTo.WRITE), COLUMNS))(batch())[0]
 
     def test_back_again(self, tmp_path):
         assert self.rows(tmp_path, self.samples(), COLUMNS) == ROWS
@@ -191,9 +192,9 @@ class TestReading:
 
         rows = [{"all spots": [{"x (m)": 1}]}, {"all spots": [{"x (m)": None}]}]
         given = pa.RecordBatch.from_pylist(rows, schema=to_arrow(texts(nullable=True)))
-        plan = plan_writing(parse_options({"topic": "T"}, AppliesTo.WRITE), texts(nullable=True))
-        strict = plan_reading(parse_options({"topic": "T"}, AppliesTo.READ), texts(nullable=False))
-        end = write_log(tmp_path, [run_of(_encoder(plan)(given)[0], 1)])
+        plan = plan_sink(parse_options({"topic": "T"}, AppliesTo.WRITE), texts(nullable=True))
+        strict = plan_source(parse_options({"topic": "T"}, AppliesTo.READ), texts(nullable=False))
+        end = write_log(tmp_path, [run_of(encoder_for(plan)(given)[0], 1)])
         read = replace(strict, struct=plan.struct)
         batches = list(decode_range(LogView(tmp_path), Cursor(0), end, read))
         assert pa.Table.from_batches(batches).to_pylist() == rows[:1]

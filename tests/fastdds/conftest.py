@@ -1,4 +1,4 @@
-"""Fixtures of the Fast DDS tests: the peer's program, compiled once, and domains of their own (50-59)."""
+"""Fixtures of the Fast DDS tests: the peer's program, compiled once, and domains of their own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fastdds.fast_peer import FastPeer
 
-from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from tests.fastdds.fast_peer import FastPeer
+from tests.support import domains
 
 HERE = Path(__file__).parent
-_DOMAINS = itertools.cycle(range(50, 60))
+_DOMAINS = itertools.cycle(domains.FASTDDS)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +57,7 @@ def peer(program: Path, domain: int) -> Iterator[FastPeer]:
 def node(domain: int) -> Iterator[Node]:
     """One participant of ours likewise."""
     config = NodeConfig(domain=domain, interface="lo", resolve_types=True)
-    with closing(Node(config).start()) as node:
+    with closing(Node.open(config).start()) as node:
         yield node
 
 

@@ -8,12 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peer_process import PeerProcess
-from waiting import PATIENCE, wait_until
-
 from spark_rtps.transport.types.model import Struct
-
-from .words import text, type_words, value_of, value_words
+from tests.fastdds.words import text, type_words, value_of, value_words
+from tests.support.peer_process import PeerProcess
+from tests.support.waiting import PATIENCE, wait_until
 
 
 class Taken(NamedTuple):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from interop.subscription import LocalReader, qos
 
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.endpoint_info import ContentFilterProperty
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
 from spark_rtps.transport.qos import DataRepresentation, Qos
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Struct
+from tests.interop.subscription import LocalReader, qos
 
 Row = dict[str, Any]
 
@@ -40,7 +41,7 @@ class OurReader(LocalReader):
                 f"{topic} filtered", topic, "DDSSQL", expression, parameters
             )
         with node.lock:
-            self.reader = node.create_reader(
+            spec = ReaderSpec(
                 topic,
                 struct.name,
                 requested or qos(),
@@ -48,14 +49,14 @@ class OurReader(LocalReader):
                 type=struct if told else None,
                 content_filter=content_filter,
             )
-            self._others, node.on_received = node.on_received, self._collect
+            self.reader = node.create_reader(spec, self)
 
     def rows(self, count: int) -> list[Row | None]:
         return [sample.row for sample in self.wait_for(count)]
 
 
 def write(
-    writer: PublishingWriter,
+    writer: BlockingWriter,
     struct: Struct,
     rows: list[Row],
     *,

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fastdds.fast_peer import FastPeer, Taken
-from fastdds.our_reader import OurReader, Row, write
-from fastdds.shapes import struct
-from interop.cyclone_peer import blob
-from interop.subscription import qos
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.events import IncompatibleQos
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, UNREGISTERED
+from tests.fastdds.fast_peer import FastPeer, Taken
+from tests.fastdds.our_reader import OurReader, Row, write
+from tests.fastdds.shapes import struct
+from tests.interop.cyclone_peer import blob
+from tests.interop.subscription import qos
+from tests.support.waiting import PATIENCE, wait_until
 
 NUMBER, PART, BLOB = struct("Number"), struct("Part"), struct("Blob")
 XCDR1, XCDR2 = DataRepresentation.XCDR1, DataRepresentation.XCDR2
@@ -47,7 +48,7 @@ def test_from_fast_dds(reliable: bool, peer: FastPeer, node: Node, topic: str) -
 @pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "best_effort"])
 def test_to_fast_dds(reliable: bool, peer: FastPeer, node: Node, topic: str) -> None:
     peer.reader(topic, NUMBER, reliable=reliable)
-    writer = node.create_writer(topic, NUMBER.name, qos(reliable=reliable), keyed=True)
+    writer = node.create_writer(WriterSpec(topic, NUMBER.name, qos(reliable=reliable), keyed=True))
     assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     write(writer, NUMBER, numbers(1, 2000))
@@ -71,7 +72,7 @@ def test_fragments_from_fast_dds(peer: FastPeer, node: Node, topic: str) -> None
 
 def test_fragments_to_fast_dds(peer: FastPeer, node: Node, topic: str) -> None:
     peer.reader(topic, BLOB)
-    writer = node.create_writer(topic, BLOB.name, qos())
+    writer = node.create_writer(WriterSpec(topic, BLOB.name, qos()))
     assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     rows = blobs(100, 70_000, 300_000, 10)
@@ -90,7 +91,7 @@ def test_late_joiner_of_ours(peer: FastPeer, node: Node, topic: str) -> None:
 
 
 def test_late_joiner_of_fast_dds(peer: FastPeer, node: Node, topic: str) -> None:
-    writer = node.create_writer(topic, NUMBER.name, qos(transient_local=True, keep=2), keyed=True)
+    writer = node.create_writer(WriterSpec(topic, NUMBER.name, qos(transient_local=True, keep=2), keyed=True))
     write(writer, NUMBER, numbers(1, 30))
     peer.reader(topic, NUMBER, transient_local=True)
     taken = peer.take(topic, 6)
@@ -105,7 +106,7 @@ def test_late_joiner_of_fast_dds(peer: FastPeer, node: Node, topic: str) -> None
 def test_it_is_never_sent_xcdr2(peer: FastPeer, node: Node, topic: str) -> None:
     """An XCDR2 payload ends its process; it says nothing of representations, and so takes XCDR1."""
     peer.reader(topic, NUMBER)
-    writer = node.create_writer(topic, NUMBER.name, qos(data_representation=(XCDR2,)), keyed=True)
+    writer = node.create_writer(WriterSpec(topic, NUMBER.name, qos(data_representation=(XCDR2,)), keyed=True))
     reasons: list[str] = []
 
     def is_told() -> bool:
@@ -173,7 +174,7 @@ def test_instances_from_fast_dds(kind: str, rows: list[Row], peer: FastPeer, nod
 def test_instances_to_fast_dds(kind: str, rows: list[Row], peer: FastPeer, node: Node, topic: str) -> None:
     t = struct(kind)
     peer.reader(topic, t)
-    writer = node.create_writer(topic, t.name, qos(), keyed=True)
+    writer = node.create_writer(WriterSpec(topic, t.name, qos(), keyed=True))
     assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from fastdds.fast_peer import FastPeer
-from fastdds.our_reader import OurReader, Row, write
-from fastdds.shapes import struct
-from interop.subscription import qos
-from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from tests.fastdds.fast_peer import FastPeer
+from tests.fastdds.our_reader import OurReader, Row, write
+from tests.fastdds.shapes import struct
+from tests.interop.subscription import qos
+from tests.support.waiting import PATIENCE
 
 NUMBER = struct("Number")
 
@@ -98,7 +99,7 @@ def test_its_filter_at_our_writer(
 ) -> None:
     """We send everything: it filters for itself."""
     peer.reader(topic, NUMBER, expression=expression, parameters=parameters)
-    writer = node.create_writer(topic, NUMBER.name, qos(), keyed=True)
+    writer = node.create_writer(WriterSpec(topic, NUMBER.name, qos(), keyed=True))
     assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     write(writer, NUMBER, numbers(1, 300))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fastdds.fast_peer import FastPeer
-from fastdds.our_reader import OurReader
-from fastdds.shapes import NOT_ANNOUNCED, ROWS, struct
-from waiting import wait_until
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.discovery.type_lookup import NOT_ANNOUNCED as SILENT
 from spark_rtps.transport.protocol.participant import RemoteEndpoint
 from spark_rtps.transport.types.model import Map, Sequence, Struct, Type, without_aliases
+from tests.fastdds.fast_peer import FastPeer
+from tests.fastdds.our_reader import OurReader
+from tests.fastdds.shapes import NOT_ANNOUNCED, ROWS, struct
+from tests.support.waiting import wait_until
 
 #: How its dynamic types bound a collection that has no bound.
 ELEMENTS_MAX = 100

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from fastdds.fast_peer import FastPeer, Taken
-from fastdds.our_reader import OurReader, write
-from fastdds.shapes import NOT_ANNOUNCED, ROWS, struct
-from interop.subscription import qos
-from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from tests.fastdds.fast_peer import FastPeer, Taken
+from tests.fastdds.our_reader import OurReader, write
+from tests.fastdds.shapes import NOT_ANNOUNCED, ROWS, struct
+from tests.interop.subscription import qos
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -27,7 +28,7 @@ def test_from_fast_dds(kind: str, peer: FastPeer, node: Node, topic: str) -> Non
 @pytest.mark.parametrize("kind", ROWS)
 def test_to_fast_dds(kind: str, peer: FastPeer, node: Node, topic: str) -> None:
     peer.reader(topic, struct(kind), announced=kind not in NOT_ANNOUNCED)
-    writer = node.create_writer(topic, struct(kind).name, qos(), keyed=struct(kind).is_keyed)
+    writer = node.create_writer(WriterSpec(topic, struct(kind).name, qos(), keyed=struct(kind).is_keyed))
     assert writer.wait_for_readers(PATIENCE)
     peer.wait_for_match(topic)
     write(writer, struct(kind), ROWS[kind])

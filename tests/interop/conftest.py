@@ -13,13 +13,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer
-from interop.subscription import Subscription
 
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.subscription import Subscription
+from tests.support import domains
 
-_DOMAINS = itertools.cycle(range(1, 41))
+_DOMAINS = itertools.cycle(domains.INTEROP)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def participate(domain: int) -> Iterator[Callable[..., Node]]:
 
         def start(**options: Any) -> Node:
             config = replace(NodeConfig(domain=domain, interface="lo"), **options)
-            return stack.enter_context(closing(Node(config).start()))
+            return stack.enter_context(closing(Node.open(config).start()))
 
         yield start
 
@@ -87,7 +89,7 @@ def lossy(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> 
         node, random = participate(**options), Random(per_mille)
         send = node.sockets.send
 
-        def send_most(datagrams: Iterable[Datagram]) -> int:
+        def send_most(datagrams: Iterable[OutgoingDatagrams]) -> int:
             each_alone = chain.from_iterable(each.apart() for each in datagrams)
             return send([each for each in each_alone if random.random() * 1000 >= per_mille])
 

@@ -19,15 +19,13 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import cache
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from peer_process import PeerProcess
-from waiting import PATIENCE, wait_until
+from tests.interop.cyclone_qos import cyclone_qos, plain_qos
+from tests.support.child_environment import child_environment
+from tests.support.peer_process import PeerProcess
+from tests.support.waiting import PATIENCE, wait_until
 
-from .cyclone_qos import cyclone_qos, plain_qos
-
-TESTS = Path(__file__).parents[1]
 _CONFIG = (
     '<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo"/></Interfaces>'
     "<AllowMulticast>{multicast}</AllowMulticast></General><Discovery>{discovery}</Discovery>"
@@ -71,8 +69,8 @@ class CyclonePeer(PeerProcess):
         internal += "<WriteBatch>true</WriteBatch>" if batching else ""
         config = _CONFIG.format(multicast=multicast, discovery=discovery, internal=internal)
         super().__init__(
-            [sys.executable, "-m", "interop.cyclone_peer", str(domain)],
-            environment={**os.environ, "CYCLONEDDS_URI": config, "PYTHONPATH": str(TESTS)},
+            [sys.executable, "-m", "tests.interop.cyclone_peer", str(domain)],
+            environment=child_environment(CYCLONEDDS_URI=config),
         )
 
     @contextmanager
@@ -332,7 +330,7 @@ class Endpoints:
         """``kind``: a class, or the name of one of the interop types."""
         from cyclonedds.topic import Topic
 
-        from . import cyclone_types
+        from tests.interop import cyclone_types
 
         if isinstance(kind, str):
             kind = getattr(cyclone_types, kind)
@@ -431,6 +429,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     # the test unpickles what this module pickles: under its importable name
-    from interop import cyclone_peer
+    from tests.interop import cyclone_peer
 
     cyclone_peer.main()

@@ -288,3 +288,16 @@ class Grown(IdlStruct, typename="interop::Growing"):
     name: str
     weight: float64
     notes: sequence[str]
+
+
+@dataclass
+@appendable
+class ShapeType(IdlStruct, typename="ShapeType"):
+    """The type of the OMG's interoperability suite."""
+
+    color: bounded_str[128]
+    key("color")
+    x: int32
+    y: int32
+    shapesize: int32
+    additional_payload_size: sequence[uint8]

@@ -12,20 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.log.log_view import Cursor, LogView
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.protocol.policies import ReaderPolicy
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.policies import READER_POLICY, ReaderPolicy
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
+from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import KEY_ONLY, Run, Samples
-
-from .cyclone_types import IDL
+from tests.interop.cyclone_types import IDL
+from tests.support.waiting import PATIENCE, wait_until
 
 
 class Received(NamedTuple):
@@ -151,21 +154,21 @@ class LocalReader:
     """A reader of a node of ours: no receiver, no log, no cache, but what the protocol delivers."""
 
     def __init__(
-        self, node: Node, topic: str, kind: str, requested: Qos, policy: ReaderPolicy | None = None
+        self, node: Node, topic: str, kind: str, requested: Qos, policy: ReaderPolicy = READER_POLICY
     ) -> None:
         self.node = node
         self.codec = codec(kind)
         self._runs: list[Run] = []
         with node.lock:
-            self.reader = node.create_reader(
-                topic, f"interop::{kind}", requested, keyed=self.codec.struct.is_keyed, policy=policy
-            )
-            self._others, node.on_received = node.on_received, self._collect
+            keyed = self.codec.struct.is_keyed
+            spec = ReaderSpec(topic, f"interop::{kind}", requested, keyed=keyed, policy=policy)
+            self.reader = node.create_reader(spec, self)
 
-    def _collect(self) -> None:
-        self._runs += [run.copy() for run in self.reader.take()]
-        if self._others is not None:
-            self._others()
+    def room(self) -> int:
+        return INFINITE
+
+    def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
+        self._runs += [run.copy() for run in runs]
 
     def received(self) -> list[Received]:
         """Everything so far."""

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row
-from interop.cyclone_types import Number, Vehicle
-from interop.subscription import Subscription, batch_of, codec, qos
-from waiting import PATIENCE
 
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import Qos
+from tests.interop.cyclone_peer import CyclonePeer, number_row
+from tests.interop.cyclone_types import Number, Vehicle
+from tests.interop.subscription import Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE
 
 StartPeer = Callable[..., CyclonePeer]
 StartNode = Callable[..., Node]
@@ -28,11 +29,13 @@ RELIABLE = pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "
 DURABLE = pytest.mark.parametrize("transient_local", [False, True], ids=["volatile", "transient_local"])
 
 
-def create_writer(node: Node, topic: str, kind: str, offered: Qos) -> PublishingWriter:
-    return node.create_writer(topic, f"interop::{kind}", offered, keyed=codec(kind).struct.is_keyed)
+def create_writer(node: Node, topic: str, kind: str, offered: Qos) -> BlockingWriter:
+    return node.create_writer(
+        WriterSpec(topic, f"interop::{kind}", offered, keyed=codec(kind).struct.is_keyed)
+    )
 
 
-def write(writer: PublishingWriter, kind: str, rows: list[dict[str, Any]]) -> None:
+def write(writer: BlockingWriter, kind: str, rows: list[dict[str, Any]]) -> None:
     c = codec(kind)
     batch = batch_of(c, rows)
     writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None)

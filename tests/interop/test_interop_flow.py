@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from interop.cyclone_peer import CyclonePeer
-from interop.cyclone_types import Number, Vehicle
-from interop.subscription import Subscription, qos
-from interop.test_interop_delivery import numbers, vehicles, write
-from waiting import PATIENCE
 
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.qos import Qos
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.cyclone_types import Number, Vehicle
+from tests.interop.subscription import Subscription, qos
+from tests.interop.test_interop_delivery import numbers, vehicles, write
+from tests.support.waiting import PATIENCE
 
 StartPeer = Callable[..., CyclonePeer]
 StartNode = Callable[..., Node]
@@ -25,10 +26,12 @@ COUNT = 20_000
 SHORT_TERMS = FlowControlPolicy(term_length=64 << 10)
 
 
-def create(node: Node, kind: str, offered: Qos, policy: FlowControlPolicy = SHORT_TERMS) -> PublishingWriter:
+def create(node: Node, kind: str, offered: Qos, policy: FlowControlPolicy = SHORT_TERMS) -> BlockingWriter:
     """A writer of the topic ``t`` with a publication log."""
     publication = PublicationPolicy(flow_control=policy)
-    return node.create_writer("t", f"interop::{kind}", offered, keyed=kind == "Vehicle", policy=publication)
+    return node.create_writer(
+        WriterSpec("t", f"interop::{kind}", offered, keyed=kind == "Vehicle", policy=publication)
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_a_group_of_ours_and_cyclone(
     peer = cyclone()
     peer.reader("t", Number)
     peer.wait_for_match("t")
-    assert not writer.writer.is_connected
+    assert not writer.writer.positions.is_connected
     receiver = subscribe("t", "Number")
     receiver.wait_for_match()
     write(writer, "Number", numbers(0, COUNT))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interop.cyclone_peer import CyclonePeer, blob_row
-from interop.cyclone_types import Blob
-from interop.subscription import Subscription, batch_of, codec, qos
-from waiting import PATIENCE
-
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from tests.interop.cyclone_peer import CyclonePeer, blob_row
+from tests.interop.cyclone_types import Blob
+from tests.interop.subscription import Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ def test_4_mib_from_cyclone(
 def test_4_mib_to_cyclone(cyclone: Callable[..., CyclonePeer], participate: Callable[..., Node]) -> None:
     peer = cyclone()
     peer.reader("t", Blob)
-    writer = participate().create_writer("t", "interop::Blob", qos())
+    writer = participate().create_writer(WriterSpec("t", "interop::Blob", qos()))
     assert writer.wait_for_readers(PATIENCE)
     rows = [blob_row(1, 4 * MIB), blob_row(2, 10), blob_row(3, 4 * MIB + 3)]
     writer.write(codec("Blob").encode(batch_of(codec("Blob"), rows)))
@@ -42,7 +42,7 @@ def test_16_mib_between_ourselves(
     subscribe: Callable[..., Subscription], participate: Callable[..., Node]
 ) -> None:
     receiver = subscribe("t", "Blob")
-    writer = participate().create_writer("t", "interop::Blob", qos())
+    writer = participate().create_writer(WriterSpec("t", "interop::Blob", qos()))
     assert writer.wait_for_readers(PATIENCE)
     rows = [blob_row(1, 16 * MIB), blob_row(2, 16 * MIB - 5)]
     writer.write(codec("Blob").encode(batch_of(codec("Blob"), rows)))

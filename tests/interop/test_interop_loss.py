@@ -10,13 +10,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from interop import cyclone_types
-from interop.cyclone_peer import CyclonePeer, blob_row, number_row
-from interop.subscription import Subscription, batch_of, codec, qos
-from waiting import PATIENCE
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from tests.interop import cyclone_types
+from tests.interop.cyclone_peer import CyclonePeer, blob_row, number_row
+from tests.interop.subscription import Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE
 
 LOSS = pytest.mark.parametrize("loss_per_mille", [50, 200])
 #: Type, row of a number, samples: enough datagrams for a fifth of them to be noticed.
@@ -60,7 +61,7 @@ def test_lossy_reader(
     peer = cyclone(loss_per_mille=loss_per_mille)
     kind, row, count = CASES[flow]
     peer.reader("t", getattr(cyclone_types, kind))
-    writer = participate().create_writer("t", f"interop::{kind}", qos())
+    writer = participate().create_writer(WriterSpec("t", f"interop::{kind}", qos()))
     assert writer.wait_for_readers(PATIENCE)
     rows = [row(n) for n in range(count)]
     c = codec(kind)
@@ -87,11 +88,11 @@ def test_lossy_network_to_cyclone(
     node, random = participate(), Random(20)
     send = node.sockets.send
 
-    def send_most(datagrams: Iterable[Datagram]) -> int:
+    def send_most(datagrams: Iterable[OutgoingDatagrams]) -> int:
         return send([each for each in datagrams if random.random() >= 0.2])
 
     monkeypatch.setattr(node.sockets, "send", send_most)
-    writer = node.create_writer("t", f"interop::{kind}", qos())
+    writer = node.create_writer(WriterSpec("t", f"interop::{kind}", qos()))
     assert writer.wait_for_readers(PATIENCE)
     rows = [row(n) for n in range(count)]
     c = codec(kind)

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, Taken, number_row
-from interop.cyclone_types import Number, Vehicle
-from interop.subscription import LocalReader, Received, Subscription, batch_of, codec, qos
-from waiting import PATIENCE, wait_until
 
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
+from tests.interop.cyclone_peer import CyclonePeer, Taken, number_row
+from tests.interop.cyclone_types import Number, Vehicle
+from tests.interop.subscription import LocalReader, Received, Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE, wait_until
 
 Row = dict[str, Any]
 LOSS = pytest.mark.parametrize("per_mille", [50, 200])
@@ -29,7 +30,7 @@ def vehicles(block: int) -> list[Row]:
     return [{"id": n % INSTANCES, "note": f"n{n}", "speed": float(n)} for n in range(first, first + BLOCK)]
 
 
-def write(writer: PublishingWriter, kind: str, rows: Sequence[Row], flags: int = 0) -> None:
+def write(writer: BlockingWriter, kind: str, rows: Sequence[Row], flags: int = 0) -> None:
     c = codec(kind)
     batch = batch_of(c, list(rows))
     writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, flags=flags)
@@ -94,7 +95,7 @@ def test_our_coalesced_samples(
     peer, node, other = cyclone(loss_per_mille=per_mille), lossy(per_mille), lossy(per_mille + 1)
     peer.reader("t", Vehicle)
     reader = LocalReader(other, "t", "Vehicle", qos())
-    writer = node.create_writer("t", "interop::Vehicle", qos(), keyed=True)
+    writer = node.create_writer(WriterSpec("t", "interop::Vehicle", qos(), keyed=True))
     wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     expected: list[Row] = []
     for block in range(BLOCKS):
@@ -131,7 +132,7 @@ def test_late_joiner_of_cyclones_batches(
 def test_cyclone_as_late_joiner_of_our_coalesced_samples(
     per_mille: int, cyclone: Callable[..., CyclonePeer], lossy: Callable[..., Node]
 ) -> None:
-    writer = lossy(per_mille).create_writer("t", "interop::Number", qos(transient_local=True))
+    writer = lossy(per_mille).create_writer(WriterSpec("t", "interop::Number", qos(transient_local=True)))
     write(writer, "Number", numbers(HISTORY))
     peer = cyclone(loss_per_mille=per_mille)
     peer.reader("t", Number, transient_local=True)

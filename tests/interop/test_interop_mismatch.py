@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer
-from interop.cyclone_types import Number, Point
-from interop.subscription import Subscription, qos
-from waiting import wait_until
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.events import IncompatibleQos
 from spark_rtps.transport.qos import DataRepresentation
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.cyclone_types import Number, Point
+from tests.interop.subscription import Subscription, qos
+from tests.support.waiting import wait_until
 
 XCDR2 = (DataRepresentation.XCDR2,)
 
@@ -82,7 +83,7 @@ def test_our_writer_says_why(cyclone: Callable[..., CyclonePeer], participate: C
     peer = cyclone()
     peer.reader("t", Number, reliable=True)
     node = participate()
-    writer = node.create_writer("t", "interop::Number", qos(reliable=False))
+    writer = node.create_writer(WriterSpec("t", "interop::Number", qos(reliable=False)))
     found: list[IncompatibleQos] = []
 
     def is_told() -> bool:

@@ -9,27 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer
-from interop.cyclone_types import Part, Vehicle
 from pyspark.sql.types import StructType
-from waiting import wait_until
 
+from spark_rtps.columns.decoding import decode_range
+from spark_rtps.columns.topic_plan import BINARY_SCHEMA, METADATA_SCHEMA, TopicPlan, topic_type
 from spark_rtps.datasource.batch_reader import RtpsBatchReader
-from spark_rtps.datasource.decoding import decode_range
-from spark_rtps.datasource.options import AppliesTo, Settings, parse_options
-from spark_rtps.datasource.receiving import Receiving
-from spark_rtps.datasource.schema import (
-    BINARY_SCHEMA,
-    METADATA_SCHEMA,
-    TopicPlan,
-    plan_reading,
-    to_spark,
-    topic_type,
-)
+from spark_rtps.datasource.receiver_session import ReceiverSession
+from spark_rtps.datasource.schema import plan_source, to_spark
+from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.cyclone_types import Part, Vehicle
+from tests.support import domains
+from tests.support.waiting import wait_until
 
-DOMAIN = 85
+DOMAIN = domains.INTEROP_NAMING
 COLUMNS = StructType().add("speed", "double").add("id", "long")
 
 
@@ -45,17 +40,17 @@ def planned(
     """What Spark's source is told, and what it makes of it."""
     given = {"topic": topic, "domain": DOMAIN, "interface": "lo", "log.dir": directory, **options}
     settings = parse_options({k: str(v) for k, v in given.items()}, AppliesTo.READ)
-    return settings, plan_reading(settings, schema)
+    return settings, plan_source(settings, schema)
 
 
-def rows_of(receiving: Receiving, plan: TopicPlan) -> list[dict[str, Any]]:
+def rows_of(receiving: ReceiverSession, plan: TopicPlan) -> list[dict[str, Any]]:
     """All that is in the log by now."""
     end, view = receiving.tail(), LogView(receiving.directory)
     batches = decode_range(view, Cursor(0), end, plan) if end > Cursor(0) else iter(())
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def wait_for_rows(receiving: Receiving, plan: TopicPlan, count: int) -> list[dict[str, Any]]:
+def wait_for_rows(receiving: ReceiverSession, plan: TopicPlan, count: int) -> list[dict[str, Any]]:
     wait_until(lambda: receiving.counters()["log.rows"] >= count, f"{count} samples")
     return rows_of(receiving, plan)
 
@@ -75,7 +70,7 @@ def test_a_stream_that_starts_before_its_writer(
     """It takes the history of a writer that keeps one; killed, the receiver goes on under the same name."""
     starting = {"startingOffsets": "earliest"} if transient_local else {}
     settings, plan = planned(tmp_path, topic, **starting)
-    receiving = Receiving.on_new_log(settings, plan)
+    receiving = ReceiverSession.on_new_log(settings, plan)
     try:
         peer.writer(topic, Vehicle, transient_local=transient_local)
         if not transient_local:
@@ -97,7 +92,7 @@ def test_ends_of_instances(peer: CyclonePeer, topic: str, tmp_path: Path) -> Non
     """Nobody said the key; the type that the writer tells does."""
     schema = StructType([*COLUMNS.fields]).add("_rtps", to_spark(METADATA_SCHEMA))
     settings, plan = planned(tmp_path, topic, schema, metadata=True)
-    receiving = Receiving.on_new_log(settings, plan)
+    receiving = ReceiverSession.on_new_log(settings, plan)
     try:
         peer.writer(topic, Vehicle)
         peer.wait_for_match(topic)
@@ -122,7 +117,7 @@ def test_a_batch_read(peer: CyclonePeer, topic: str, tmp_path: Path) -> None:
 def test_payloads_of_a_writer_that_comes_later(peer: CyclonePeer, topic: str, tmp_path: Path) -> None:
     settings, plan = planned(tmp_path, topic, to_spark(BINARY_SCHEMA), payload="binary")
     assert topic_type(settings) is None  # nobody is asked, and nobody waited for
-    receiving = Receiving.on_new_log(settings, plan)
+    receiving = ReceiverSession.on_new_log(settings, plan)
     try:
         peer.writer(topic, Part)
         peer.wait_for_match(topic)

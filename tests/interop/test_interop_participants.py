@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row
-from interop.cyclone_types import Number
-from interop.subscription import Subscription, batch_of, codec, qos
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.structure import VENDOR_CYCLONE
+from tests.interop.cyclone_peer import CyclonePeer, number_row
+from tests.interop.cyclone_types import Number
+from tests.interop.subscription import Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE, wait_until
 
 COUNT = 200
 ROWS = [number_row(n) for n in range(COUNT)]
@@ -44,7 +45,7 @@ def test_two_cyclone_writers_and_one_of_ours(
     peers = [cyclone(), cyclone()]
     for peer in peers:
         peer.writer("t", Number)
-    writer = participate().create_writer("t", "interop::Number", qos())
+    writer = participate().create_writer(WriterSpec("t", "interop::Number", qos()))
     assert writer.wait_for_readers(PATIENCE)
     for peer in peers:
         peer.wait_for_match("t")
@@ -75,7 +76,7 @@ def test_without_multicast(
 ) -> None:
     receiver = subscribe("from", "Number", multicast=False, peers=of_ours)
     node = participate(multicast=False, peers=of_ours)
-    writer = node.create_writer("to", "interop::Number", qos())
+    writer = node.create_writer(WriterSpec("to", "interop::Number", qos()))
     peer = cyclone(multicast="false", peers=of_cyclone)
     peer.writer("from", Number)
     peer.reader("to", Number)

@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from interop import cyclone_types
-from interop.cyclone_peer import CyclonePeer, Taken, blob, number_row
-from interop.subscription import LocalReader, Subscription, batch_of, codec, qos
-from waiting import PATIENCE, wait_until
 
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.publishing import PublishingWriter
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
@@ -30,6 +27,10 @@ from spark_rtps.transport.wire.compressed import COMPRESSED
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, REMOVED, UNREGISTERED
 from spark_rtps.transport.wire.submessages import Data
+from tests.interop import cyclone_types
+from tests.interop.cyclone_peer import CyclonePeer, Taken, blob, number_row
+from tests.interop.subscription import LocalReader, Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE, wait_until
 
 Row = dict[str, Any]
 MS = 1_000_000
@@ -78,13 +79,13 @@ def end_of(vehicle: int) -> Row:
     return {"id": vehicle, "note": None, "speed": None}
 
 
-def write(writer: PublishingWriter, kind: str, rows: list[Row], flags: int = 0) -> None:
+def write(writer: BlockingWriter, kind: str, rows: list[Row], flags: int = 0) -> None:
     c = codec(kind)
     batch = batch_of(c, rows)
     writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, flags=flags)
 
 
-def write_all(writer: PublishingWriter, kind: str, blocks: int = 6, block: int = 50) -> Written:
+def write_all(writer: BlockingWriter, kind: str, blocks: int = 6, block: int = 50) -> Written:
     """Blocks, each then twenty samples one by one, and of a keyed topic a dispose."""
     written: list[Row] = []
     n = 0
@@ -102,13 +103,15 @@ def write_all(writer: PublishingWriter, kind: str, blocks: int = 6, block: int =
 
 def create_writer(
     node: Node, topic: str, kind: str, policy: BatchPolicy, offered: Qos | None = None
-) -> PublishingWriter:
+) -> BlockingWriter:
     return node.create_writer(
-        topic,
-        f"interop::{kind}",
-        offered or qos(),
-        keyed=codec(kind).struct.is_keyed,
-        policy=PublicationPolicy(batch=policy),
+        WriterSpec(
+            topic,
+            f"interop::{kind}",
+            offered or qos(),
+            keyed=codec(kind).struct.is_keyed,
+            policy=PublicationPolicy(batch=policy),
+        )
     )
 
 
@@ -144,7 +147,7 @@ class Sent:
         self._kinds: dict[Locator, set[int]] = {}
         send = node.sockets.send
 
-        def record(datagrams: Iterable[Datagram]) -> int:
+        def record(datagrams: Iterable[OutgoingDatagrams]) -> int:
             datagrams = list(datagrams)
             for datagram in datagrams:
                 kinds = {
@@ -158,7 +161,7 @@ class Sent:
 
         monkeypatch.setattr(node.sockets, "send", record)
 
-    def to(self, writer: PublishingWriter, *, ours: bool) -> set[int]:
+    def to(self, writer: BlockingWriter, *, ours: bool) -> set[int]:
         """Of DATA and its kin, what went to the readers of one sort."""
         infos = [proxy.info for proxy in writer.writer.readers.values() if proxy.info.batches is ours]
         assert len(infos) == 1
@@ -381,7 +384,7 @@ def test_flow_controller(shared_peer: CyclonePeer, participate: Callable[..., No
     )
     shared_peer.reader(topic, cyclone_types.Number)
     reader = LocalReader(participate(), topic, "Number", qos())
-    writer = participate().create_writer(topic, "interop::Number", qos(), policy=policy)
+    writer = participate().create_writer(WriterSpec(topic, "interop::Number", qos(), policy=policy))
     reader.wait_for_match()
     wait_until(lambda: len(writer.ready_reliable_readers()) == 2, "two ready readers")
     written = write_all(writer, "Number")

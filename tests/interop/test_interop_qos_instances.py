@@ -9,15 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row
-from interop.cyclone_types import Number, Vehicle
-from interop.subscription import Subscription, batch_of, codec, qos
-from waiting import PATIENCE, wait_until
 
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import DestinationOrderKind, DurabilityKind, LivelinessKind, OwnershipKind
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED
+from tests.interop.cyclone_peer import CyclonePeer, number_row
+from tests.interop.cyclone_types import Number, Vehicle
+from tests.interop.subscription import Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE, wait_until
 
 Row = dict[str, Any]
 MS = 1_000_000
@@ -35,7 +36,7 @@ def vehicle(number: int, note: str, speed: float = 0.0) -> Row:
     return {"id": number, "note": note, "speed": speed}
 
 
-def write(writer: PublishingWriter, kind: str, rows: list[Row], **how: Any) -> None:
+def write(writer: BlockingWriter, kind: str, rows: list[Row], **how: Any) -> None:
     c = codec(kind)
     batch = batch_of(c, rows)
     writer.write(c.encode(batch), key_hashes=c.key_hashes(batch) if c.struct.is_keyed else None, **how)
@@ -158,7 +159,7 @@ def test_ownership_at_cyclones_reader(
     shared_peer.reader(topic, Vehicle, **EXCLUSIVE)
     other.writer(topic, Vehicle, **EXCLUSIVE, ownership_strength=theirs)
     writer = participate().create_writer(
-        topic, "interop::Vehicle", qos(**EXCLUSIVE, ownership_strength=ours), keyed=True
+        WriterSpec(topic, "interop::Vehicle", qos(**EXCLUSIVE, ownership_strength=ours), keyed=True)
     )
     other.wait_for_match(topic)
     assert writer.wait_for_readers(PATIENCE)
@@ -211,7 +212,9 @@ def test_destination_order_of_cyclones_reader(
     shared_peer.reader(topic, Vehicle, keep=1, **BY_SOURCE)
     node, now = participate(), time.time_ns()
     level = qos(**BY_SOURCE)
-    first, second = (node.create_writer(topic, "interop::Vehicle", level, keyed=True) for _ in range(2))
+    first, second = (
+        node.create_writer(WriterSpec(topic, "interop::Vehicle", level, keyed=True)) for _ in range(2)
+    )
     shared_peer.wait_for_match(topic, 2)
     for writer, note, at in ((first, "new", now), (second, "old", now - SECOND)):
         assert writer.wait_for_readers(PATIENCE)
@@ -233,7 +236,7 @@ def test_history_of_cyclones_reader(
 ) -> None:
     """It replaces what it has not read; we send everything, and disposes reach it."""
     shared_peer.reader(topic, Vehicle, keep=2)
-    writer = participate().create_writer(topic, "interop::Vehicle", qos(), keyed=True)
+    writer = participate().create_writer(WriterSpec(topic, "interop::Vehicle", qos(), keyed=True))
     assert writer.wait_for_readers(PATIENCE)
     write(writer, "Vehicle", rounds(15))
     write(writer, "Vehicle", [vehicle(0, "")], flags=DISPOSED | KEY_ONLY)
@@ -261,7 +264,7 @@ def test_durability_kinds_of_our_writer(
 ) -> None:
     """A stronger kind than TRANSIENT_LOCAL is offered as such, and the writer keeps the history for it."""
     level = replace(qos(keep=2), durability=kind)
-    writer = participate().create_writer(topic, "interop::Vehicle", level, keyed=True)
+    writer = participate().create_writer(WriterSpec(topic, "interop::Vehicle", level, keyed=True))
     write(writer, "Vehicle", rounds(15))
     shared_peer.reader(topic, Vehicle, transient_local=True)
     taken = shared_peer.take(topic, 6)
@@ -295,7 +298,7 @@ def test_resource_limits_of_cyclones_reader(
 ) -> None:
     """What it cannot hold it does not acknowledge: all arrive as it is read, in order."""
     shared_peer.reader(topic, Number, max_samples=10)
-    writer = participate().create_writer(topic, "interop::Number", qos())
+    writer = participate().create_writer(WriterSpec(topic, "interop::Number", qos()))
     assert writer.wait_for_readers(PATIENCE)
     rows = [number_row(n) for n in range(100)]
     write(writer, "Number", rows)
@@ -320,7 +323,7 @@ def test_max_samples_of_our_writer(
 ) -> None:
     """It holds ten samples and waits for Cyclone's acknowledgements."""
     shared_peer.reader(topic, Number)
-    writer = participate().create_writer(topic, "interop::Number", qos(max_samples=10))
+    writer = participate().create_writer(WriterSpec(topic, "interop::Number", qos(max_samples=10)))
     assert writer.wait_for_readers(PATIENCE)
     rows = [number_row(n) for n in range(500)]
     write(writer, "Number", rows)

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row
-from interop.cyclone_types import Number
-from interop.subscription import LocalReader, batch_of, codec, qos
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.recipients import Discard
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.events import IncompatibleQos
 from spark_rtps.transport.protocol.statuses import POLICY_IDS
 from spark_rtps.transport.qos import (
@@ -21,6 +19,10 @@ from spark_rtps.transport.qos import (
     PresentationScope,
     Qos,
 )
+from tests.interop.cyclone_peer import CyclonePeer, number_row
+from tests.interop.cyclone_types import Number
+from tests.interop.subscription import LocalReader, batch_of, codec, qos
+from tests.support.waiting import PATIENCE, wait_until
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -143,7 +145,7 @@ def test_requested_by_cyclone(
     policy, offered, requested, matches = CASES[name]
     shared_peer.reader(topic, Number, **requested)
     node = participate()
-    writer = node.create_writer(topic, "interop::Number", qos(**offered))
+    writer = node.create_writer(WriterSpec(topic, "interop::Number", qos(**offered)))
     if matches:
         assert writer.wait_for_readers(PATIENCE)
         rows = [number_row(n) for n in range(3)]
@@ -186,7 +188,7 @@ def test_partition(name: str, shared_peer: CyclonePeer, participate: Callable[..
     shared_peer.reader(f"{topic}_out", Number, partition=theirs)
     node = participate()
     reader = LocalReader(node, f"{topic}_in", "Number", qos(partition=ours))
-    writer = node.create_writer(f"{topic}_out", "interop::Number", qos(partition=ours))
+    writer = node.create_writer(WriterSpec(f"{topic}_out", "interop::Number", qos(partition=ours)))
     if matches:
         shared_peer.wait_for_match(f"{topic}_in")
         assert writer.wait_for_readers(PATIENCE)
@@ -199,8 +201,8 @@ def test_partition(name: str, shared_peer: CyclonePeer, participate: Callable[..
     # Who is in another partition is passed over without a word: what is announced later has matched before.
     for announced in (shared_peer.reader, shared_peer.writer):
         announced(f"{topic}_later_{announced.__name__}", Number)
-    node.create_writer(f"{topic}_later_reader", "interop::Number", qos())
-    node.create_reader(f"{topic}_later_writer", "interop::Number", qos(), keyed=False)
+    node.create_writer(WriterSpec(f"{topic}_later_reader", "interop::Number", qos()))
+    node.create_reader(ReaderSpec(f"{topic}_later_writer", "interop::Number", qos()), Discard())
     for later in ("reader", "writer"):
         shared_peer.wait_for_match(f"{topic}_later_{later}")
     found = {f"{topic}_in", f"{topic}_out"}
@@ -235,9 +237,9 @@ def test_cyclone_sees_our_qos(
     """USER_DATA, TOPIC_DATA, GROUP_DATA and every other policy that travels, in Cyclone's built-in topics."""
     node = participate()
     if kind == "writer":
-        node.create_writer(topic, "interop::Number", qos(**told))
+        node.create_writer(WriterSpec(topic, "interop::Number", qos(**told)))
     else:
-        node.create_reader(topic, "interop::Number", qos(**told), keyed=False)
+        node.create_reader(ReaderSpec(topic, "interop::Number", qos(**told)), Discard())
     seen = shared_peer.discovered("publication" if kind == "writer" else "subscription", topic)
     assert {name: _whole_ms(seen[name]) for name in told} == told
 

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, blob_row, number_row
-from interop.cyclone_types import Blob, Number
-from interop.subscription import LocalReader, batch_of, codec, qos
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.policies import PublicationPolicy, ReaderPolicy, WriterPolicy
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.submessages import AckNack, Heartbeat
+from tests.interop.cyclone_peer import CyclonePeer, blob_row, number_row
+from tests.interop.cyclone_types import Blob, Number
+from tests.interop.subscription import LocalReader, batch_of, codec, qos
+from tests.support.waiting import PATIENCE, wait_until
 
 MS = 1_000_000
 COUNT = 400
@@ -117,7 +118,9 @@ def test_writer_policy(name: str, lossy_peer: CyclonePeer, lossy_node: Node, top
     """Written singly, and by hundreds where a hundred lost at once are repaired before long."""
     policy, count = PublicationPolicy(writer=WRITERS[name]), 100 if name in SLOW else COUNT
     lossy_peer.reader(topic, Number)
-    writer = lossy_node.create_writer(topic, "interop::Number", qos(transient_local=True), policy=policy)
+    writer = lossy_node.create_writer(
+        WriterSpec(topic, "interop::Number", qos(transient_local=True), policy=policy)
+    )
     assert writer.wait_for_readers(PATIENCE)
     samples = codec("Number").encode(batch_of(codec("Number"), rows(count)))
     single = min(count, COUNT // 2)
@@ -136,7 +139,7 @@ def test_writer_policy_with_fragments(
 ) -> None:
     policy = PublicationPolicy(writer=WRITERS[name])
     lossy_peer.reader(topic, Blob)
-    writer = lossy_node.create_writer(topic, "interop::Blob", qos(), policy=policy)
+    writer = lossy_node.create_writer(WriterSpec(topic, "interop::Blob", qos(), policy=policy))
     assert writer.wait_for_readers(PATIENCE)
     blobs = [blob_row(n) for n in range(6)]
     writer.write(codec("Blob").encode(batch_of(codec("Blob"), blobs)))
@@ -151,7 +154,9 @@ def test_writer_policy_with_a_late_joiner(
     """Cyclone asks for the whole history."""
     count = 15 if name in SLOW else 200
     policy = PublicationPolicy(writer=WRITERS[name])
-    writer = lossy_node.create_writer(topic, "interop::Number", qos(transient_local=True), policy=policy)
+    writer = lossy_node.create_writer(
+        WriterSpec(topic, "interop::Number", qos(transient_local=True), policy=policy)
+    )
     writer.write(codec("Number").encode(batch_of(codec("Number"), rows(count))))
     lossy_peer.reader(topic, Number, transient_local=True)
     assert [sample.row for sample in lossy_peer.take(topic, count)] == rows(count)
@@ -173,13 +178,15 @@ def test_ready_when_a_heartbeat_was_answered(
     node, silent, lost = participate(), True, 3
     send = node.sockets.send
 
-    def send_without_heartbeats(datagrams: Iterable[Datagram]) -> int:
+    def send_without_heartbeats(datagrams: Iterable[OutgoingDatagrams]) -> int:
         return send([each for each in datagrams if not (silent and _is_heartbeat(each))])
 
     monkeypatch.setattr(node.sockets, "send", send_without_heartbeats)
     with node.lock:
-        writer = node.create_writer(topic, "interop::Number", qos(transient_local=transient_local))
-        on_acknack = writer.writer.on_acknack
+        writer = node.create_writer(
+            WriterSpec(topic, "interop::Number", qos(transient_local=transient_local))
+        )
+        on_acknack = writer.writer.feedback.on_acknack
 
         def lose_answers(reader: Guid, acknack: AckNack, *, now: int) -> None:
             nonlocal lost
@@ -187,14 +194,14 @@ def test_ready_when_a_heartbeat_was_answered(
             if not acknack.final or lost < 0:
                 on_acknack(reader, acknack, now=now)
 
-        monkeypatch.setattr(writer.writer, "on_acknack", lose_answers)
+        monkeypatch.setattr(writer.writer.feedback, "on_acknack", lose_answers)
     wait_until(lambda: writer.writer.counters.acknacks > 0, "a pre-emptive ACKNACK")
     assert not writer.has_ready_reader()
     silent = False
     assert writer.wait_for_readers(PATIENCE)
 
 
-def _is_heartbeat(datagram: Datagram) -> bool:
+def _is_heartbeat(datagram: OutgoingDatagrams) -> bool:
     """Whether it holds a HEARTBEAT of a user's writer."""
     message = memoryview(b"".join(bytes(buffer) for buffer in datagram.buffers))
     return any(

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, number_row
-from interop.cyclone_types import Number, Vehicle
-from interop.subscription import LocalReader, Subscription, batch_of, codec, qos
-from waiting import PATIENCE, wait_until
 
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.events import LivelinessGained, LivelinessLost
 from spark_rtps.transport.qos import LivelinessKind
+from tests.interop.cyclone_peer import CyclonePeer, number_row
+from tests.interop.cyclone_types import Number, Vehicle
+from tests.interop.subscription import LocalReader, Subscription, batch_of, codec, qos
+from tests.support.waiting import PATIENCE, wait_until
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -36,7 +37,7 @@ def numbers(first: int, count: int) -> list[dict[str, Any]]:
     return [number_row(n) for n in range(first, first + count)]
 
 
-def write(writer: PublishingWriter, first: int, count: int, **how: Any) -> None:
+def write(writer: BlockingWriter, first: int, count: int, **how: Any) -> None:
     c = codec("Number")
     writer.write(c.encode(batch_of(c, numbers(first, count))), **how)
 
@@ -66,7 +67,7 @@ def test_deadline_missed_by_us(
     shared_peer: CyclonePeer, participate: Callable[..., Node], topic: str
 ) -> None:
     shared_peer.reader(topic, Number, deadline=150 * MS)
-    writer = participate().create_writer(topic, "interop::Number", qos(deadline=100 * MS))
+    writer = participate().create_writer(WriterSpec(topic, "interop::Number", qos(deadline=100 * MS)))
     assert writer.wait_for_readers(PATIENCE)
     write(writer, 0, 1)
     shared_peer.take(topic, 1)
@@ -123,7 +124,7 @@ def test_lifespan_of_our_history(
     shared_peer: CyclonePeer, participate: Callable[..., Node], topic: str
 ) -> None:
     writer = participate().create_writer(
-        topic, "interop::Number", qos(transient_local=True, lifespan=600 * SECOND)
+        WriterSpec(topic, "interop::Number", qos(transient_local=True, lifespan=600 * SECOND))
     )
     now = time.time_ns()
     write(writer, 0, 5, timestamp=now - HOUR)
@@ -141,7 +142,7 @@ def test_lifespan_of_what_cyclone_has_not_read(
 ) -> None:
     """Cyclone's reader knows the lifespan from us: what is not taken in time is gone."""
     shared_peer.reader(topic, Number)
-    writer = participate().create_writer(topic, "interop::Number", qos(lifespan=200 * MS))
+    writer = participate().create_writer(WriterSpec(topic, "interop::Number", qos(lifespan=200 * MS)))
     assert writer.wait_for_readers(PATIENCE)
     write(writer, 0, 5)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
@@ -252,7 +253,7 @@ def test_our_liveliness_at_cyclone(
     level = {"liveliness": kind, "liveliness_lease_duration": LONG_LEASE}
     shared_peer.reader(topic, Number, **level)
     node = participate()
-    writer = node.create_writer(topic, "interop::Number", qos(**level))
+    writer = node.create_writer(WriterSpec(topic, "interop::Number", qos(**level)))
     assert writer.wait_for_readers(PATIENCE)
 
     def alive() -> bool:
@@ -318,7 +319,7 @@ def test_time_based_filter_of_cyclones_reader(
 ) -> None:
     """Filtering is the reader's: our writer sends all, and Cyclone acknowledges what it filters."""
     shared_peer.reader(topic, Number, time_based_filter=HOUR)
-    writer = participate().create_writer(topic, "interop::Number", qos())
+    writer = participate().create_writer(WriterSpec(topic, "interop::Number", qos()))
     assert writer.wait_for_readers(PATIENCE)
     write(writer, 0, 5)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}

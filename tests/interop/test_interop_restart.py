@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interop.cyclone_peer import CyclonePeer, number_row
-from interop.cyclone_types import Number
-from interop.subscription import Subscription, qos
-from waiting import wait_until
-
 from spark_rtps.transport.structure import NANOSECONDS
+from tests.interop.cyclone_peer import CyclonePeer, number_row
+from tests.interop.cyclone_types import Number
+from tests.interop.subscription import Subscription, qos
+from tests.support.waiting import wait_until
 
 
 def test_killed_and_restarted_on_its_log(

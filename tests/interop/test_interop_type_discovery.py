@@ -15,18 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pcap
 import pyarrow as pa
 import pytest
-from interop import cyclone_shapes as shapes
-from interop.cyclone_peer import CyclonePeer
-from interop.subscription import qos
-from virtual_network import MILLISECOND
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.net.recipients import Discard
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.events import IncompatibleQos, Matched
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig, RemoteEndpoint
 from spark_rtps.transport.qos import DataRepresentation, TypeConsistency, TypeConsistencyKind
@@ -34,6 +31,12 @@ from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
+from tests.interop import cyclone_shapes as shapes
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.subscription import qos
+from tests.support import pcap
+from tests.support.virtual_network import MILLISECOND
+from tests.support.waiting import PATIENCE, wait_until
 
 XCDR2 = (DataRepresentation.XCDR2,)
 TOOL = Path(sys.executable).with_name("cyclonedds")
@@ -64,7 +67,7 @@ def domain(shared_domain: int) -> int:
 @pytest.fixture(scope="module")
 def node(shared_domain: int) -> Iterator[Node]:
     config = NodeConfig(domain=shared_domain, interface="lo", resolve_types=True)
-    with closing(Node(config).start()) as node:
+    with closing(Node.open(config).start()) as node:
         yield node
 
 
@@ -85,11 +88,13 @@ def endpoint(node: Node, topic: str) -> RemoteEndpoint:
     return one
 
 
-def appendable_writer(node: Node, topic: str, name: str = "Appendable") -> PublishingWriter:
-    return node.create_writer(topic, f"ours::{name}", qos(data_representation=XCDR2), type=struct(name))
+def appendable_writer(node: Node, topic: str, name: str = "Appendable") -> BlockingWriter:
+    return node.create_writer(
+        WriterSpec(topic, f"ours::{name}", qos(data_representation=XCDR2), type=struct(name))
+    )
 
 
-def write(writer: PublishingWriter, rows: list[dict[str, Any]], name: str = "Appendable") -> None:
+def write(writer: BlockingWriter, rows: list[dict[str, Any]], name: str = "Appendable") -> None:
     codec = Codec(struct(name))
     batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
     writer.write(codec.encode(batch, representation=DataRepresentation.XCDR2))
@@ -127,7 +132,9 @@ def test_cyclone_reads_our_samples_without_idl(peer: CyclonePeer, node: Node, to
 @pytest.mark.parametrize("kind", shapes.SHAPES, ids=lambda kind: kind.__name__)
 def test_cyclone_resolves_our_types(kind: type, peer: CyclonePeer, node: Node, topic: str) -> None:
     t = struct(kind.__name__)
-    writer = node.create_writer(topic, t.name, qos(data_representation=XCDR2), keyed=t.is_keyed, type=t)
+    writer = node.create_writer(
+        WriterSpec(topic, t.name, qos(data_representation=XCDR2), keyed=t.is_keyed, type=t)
+    )
     members = peer.reader_without_idl(topic)
     assert set(members) <= {member.name for member in t.members}
     if kind is shapes.SmallEnums:  # the classes that Cyclone's Python makes forget an enum's bit bound
@@ -167,7 +174,7 @@ def up_to(last: str, process: subprocess.Popen[str]) -> str:
 
 
 def test_the_tool_prints_our_type(domain: int, node: Node, topic: str) -> None:
-    node.create_writer(topic, "ours", qos(data_representation=XCDR2), type=struct("NestedA"))
+    node.create_writer(WriterSpec(topic, "ours", qos(data_representation=XCDR2), type=struct("NestedA")))
     lines = ("struct PointA {", "double x;", "struct NestedA {", "@appendable", "byte after;")
 
     def is_printed() -> bool:
@@ -219,7 +226,7 @@ def reasons(node: Node, topic: str) -> tuple[str, ...]:
 def test_our_reader_of_an_assignable_type(kind: type, peer: CyclonePeer, node: Node, topic: str) -> None:
     other = {"Appendable": "AppendableMore", "AppendableMore": "Appendable"}[kind.__name__]
     peer.writer(topic, kind)
-    reader = node.create_reader(topic, "ours", qos(), keyed=False, type=struct(other))
+    reader = node.create_reader(ReaderSpec(topic, "ours", qos(), type=struct(other)), Discard())
     peer.wait_for_match(topic)
     wait_until(lambda: bool(reader.writers), "our match")
 
@@ -236,7 +243,7 @@ def test_our_writer_of_an_assignable_type(kind: type, peer: CyclonePeer, node: N
 def test_our_reader_of_another_type(peer: CyclonePeer, node: Node, topic: str) -> None:
     peer.writer(topic, shapes.Appendable)
     reader = node.create_reader(
-        topic, "shapes::Appendable", qos(), keyed=False, type=struct("AppendableOther")
+        ReaderSpec(topic, "shapes::Appendable", qos(), type=struct("AppendableOther")), Discard()
     )
     (first, *_) = reasons(node, topic)
     assert first.startswith("TYPE_CONSISTENCY: ")
@@ -249,7 +256,9 @@ def test_our_reader_of_another_type(peer: CyclonePeer, node: Node, topic: str) -
 def test_our_writer_of_another_type(peer: CyclonePeer, node: Node, topic: str) -> None:
     peer.reader(topic, shapes.Appendable)
     writer = node.create_writer(
-        topic, "shapes::Appendable", qos(data_representation=XCDR2), type=struct("AppendableOther")
+        WriterSpec(
+            topic, "shapes::Appendable", qos(data_representation=XCDR2), type=struct("AppendableOther")
+        )
     )
     (first, *_) = reasons(node, topic)
     assert first.startswith("TYPE_CONSISTENCY: ")
@@ -272,7 +281,7 @@ def test_the_type_consistency_of_our_reader(
 ) -> None:
     peer.writer(topic, shapes.AppendableMore)
     policies = qos(type_consistency=consistency)
-    reader = node.create_reader(topic, "ours", policies, keyed=False, type=struct("Appendable"))
+    reader = node.create_reader(ReaderSpec(topic, "ours", policies, type=struct("Appendable")), Discard())
     if matches:
         peer.wait_for_match(topic)
         wait_until(lambda: bool(reader.writers), "our match")
@@ -285,7 +294,7 @@ def test_the_type_consistency_of_our_reader(
 def test_cyclone_understands_our_type_consistency(peer: CyclonePeer, node: Node, topic: str) -> None:
     consistency = TypeConsistency(TypeConsistencyKind.ALLOW_TYPE_COERCION, False, True, True, True, True)
     policies = qos(type_consistency=consistency)
-    node.create_reader(topic, "ours", policies, keyed=False, type=struct("Appendable"))
+    node.create_reader(ReaderSpec(topic, "ours", policies, type=struct("Appendable")), Discard())
     assert peer.discovered("subscription", topic)["type_consistency"] == {
         "ignore_sequence_bounds": False,
         "ignore_string_bounds": True,
@@ -300,7 +309,7 @@ def test_a_type_that_grows_meanwhile(
 ) -> None:
     """A new writer with an appended member: both are read, and both types are known."""
     peer.writer(topic, shapes.Appendable)
-    reader = node.create_reader(topic, "ours", qos(), keyed=False, type=struct("Appendable"))
+    reader = node.create_reader(ReaderSpec(topic, "ours", qos(), type=struct("Appendable")), Discard())
     wait_until(lambda: len(reader.writers) == 1, "the first writer")
     second = cyclone()
     second.writer(topic, shapes.AppendableMore)
@@ -338,7 +347,7 @@ def replay(capture: str, prefix: bytes) -> tuple[Participant, list[Struct | str]
     participant = Participant(
         ParticipantConfig(prefix, metatraffic_unicast=here, default_unicast=here), now=0
     )
-    participant.create_reader("lab_Rich", "lab::Rich", qos(), keyed=True, type=rich(), now=0)
+    participant.create_reader(ReaderSpec("lab_Rich", "lab::Rich", qos(), keyed=True, type=rich()), now=0)
     told: dict[Guid, Struct | str] = {}
     now = 0
     for datagram in pcap.read_pcap(pcap.CAPTURES / f"{capture}.pcap"):

@@ -7,16 +7,19 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from interop import cyclone_types
-from interop.cyclone_peer import CyclonePeer
-from interop.subscription import Subscription, batch_of, codec, qos
-from waiting import PATIENCE
 
-from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import DataRepresentation
+from tests.interop import cyclone_types
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.subscription import Subscription, batch_of, codec, qos
+from tests.support import domains
+from tests.support.waiting import PATIENCE
 
 Row = dict[str, Any]
-_DOMAIN = 42
+_DOMAIN = domains.INTEROP_TYPES
 _ORIGIN = {"x": 0.0, "y": -0.0, "tag": 0}
 _FAR = {"x": 1e300, "y": -2.5, "tag": -32768}
 
@@ -106,7 +109,7 @@ def peer() -> Iterator[CyclonePeer]:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
-    with closing(Node(NodeConfig(domain=_DOMAIN, interface="lo")).start()) as node:
+    with closing(Node.open(NodeConfig(domain=_DOMAIN, interface="lo")).start()) as node:
         yield node
 
 
@@ -140,7 +143,9 @@ def test_to_cyclone(kind: str, peer: CyclonePeer, node: Node) -> None:
     peer.reader(topic, getattr(cyclone_types, kind))
     # Cyclone's readers of appendable types take XCDR2 alone
     representation = DataRepresentation.XCDR2 if kind.endswith("A") else DataRepresentation.XCDR1
-    writer = node.create_writer(topic, f"interop::{kind}", qos(data_representation=(representation,)))
+    writer = node.create_writer(
+        WriterSpec(topic, f"interop::{kind}", qos(data_representation=(representation,)))
+    )
     assert writer.wait_for_readers(PATIENCE)
     c = codec(kind)
     writer.write(c.encode(batch_of(c, rows), representation=representation))
@@ -153,7 +158,7 @@ def test_final_type_as_xcdr2_to_cyclone(peer: CyclonePeer, node: Node) -> None:
     rows, c = ROWS["Nested"], codec("Nested")
     peer.reader("xcdr2", cyclone_types.Nested)
     xcdr2 = DataRepresentation.XCDR2
-    writer = node.create_writer("xcdr2", "interop::Nested", qos(data_representation=(xcdr2,)))
+    writer = node.create_writer(WriterSpec("xcdr2", "interop::Nested", qos(data_representation=(xcdr2,))))
     assert writer.wait_for_readers(PATIENCE)
     writer.write(c.encode(batch_of(c, rows), representation=xcdr2))
     assert_same([sample.row for sample in peer.take("xcdr2", len(rows))], rows)

@@ -13,17 +13,19 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from interop.cyclone_peer import CyclonePeer, blob_row, number_row
-from interop.cyclone_types import Blob, Number, Vehicle
-from interop.subscription import batch_of, codec, qos
-from pcap import write_pcap
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.limits import FRAGMENT_SIZE
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.net.recipients import Discard
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY
+from tests.interop.cyclone_peer import CyclonePeer, blob_row, number_row
+from tests.interop.cyclone_types import Blob, Number, Vehicle
+from tests.interop.subscription import batch_of, codec, qos
+from tests.support.pcap import write_pcap
+from tests.support.waiting import PATIENCE, wait_until
 
 
 class Submessage(NamedTuple):
@@ -74,7 +76,7 @@ def node(participate: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, sent
     node, random = participate(), Random(9)
     send = node.sockets.send
 
-    def record(datagrams: Iterable[Datagram]) -> int:
+    def record(datagrams: Iterable[OutgoingDatagrams]) -> int:
         datagrams = list(chain.from_iterable(each.apart() for each in datagrams))
         sent.extend(b"".join(map(bytes, each.buffers)) for each in datagrams)
         return send([datagram for datagram in datagrams if random.random() >= 0.1])
@@ -93,10 +95,12 @@ def test_wireshark_finds_nothing_wrong(
 ) -> None:
     peer = cyclone(loss_per_mille=100)
     # ours: many small samples, large ones, and an instance's life; late joiners make repairs and gaps of them
-    numbers = node.create_writer("numbers", "interop::Number", qos(transient_local=True, keep=1500))
-    blobs = node.create_writer("blobs", "interop::Blob", qos())
+    numbers = node.create_writer(
+        WriterSpec("numbers", "interop::Number", qos(transient_local=True, keep=1500))
+    )
+    blobs = node.create_writer(WriterSpec("blobs", "interop::Blob", qos()))
     vehicles = node.create_writer(
-        "vehicles", "interop::Vehicle", qos(transient_local=True, keep=1), keyed=True
+        WriterSpec("vehicles", "interop::Vehicle", qos(transient_local=True, keep=1), keyed=True)
     )
     # what remains of three instances that were written once and one that was written often has a hole
     cars = batch_of(
@@ -115,13 +119,8 @@ def test_wireshark_finds_nothing_wrong(
     ):
         peer.reader(topic, kind, transient_local=durable)
     # theirs, so that we acknowledge and ask again
-    reader = node.create_reader("theirs", "interop::Blob", qos(), keyed=False)
-    small = node.create_reader("small", "interop::Number", qos(transient_local=True), keyed=False)
-
-    def take() -> None:
-        reader.take(), small.take()
-
-    node.on_received = take
+    reader = node.create_reader(ReaderSpec("theirs", "interop::Blob", qos()), Discard())
+    small = node.create_reader(ReaderSpec("small", "interop::Number", qos(transient_local=True)), Discard())
     peer.writer("theirs", Blob)
     peer.writer("small", Number, transient_local=True)
     peer.wait_for_match("theirs")
@@ -176,7 +175,8 @@ def test_wireshark_finds_every_sample_of_our_batches(
     for node in (writing, reading):
 
         def record(
-            datagrams: Iterable[Datagram], send: Callable[[list[Datagram]], int] = node.sockets.send
+            datagrams: Iterable[OutgoingDatagrams],
+            send: Callable[[list[OutgoingDatagrams]], int] = node.sockets.send,
         ) -> int:
             datagrams = list(chain.from_iterable(each.apart() for each in datagrams))
             sent.extend(b"".join(map(bytes, each.buffers)) for each in datagrams)
@@ -184,9 +184,8 @@ def test_wireshark_finds_every_sample_of_our_batches(
 
         monkeypatch.setattr(node.sockets, "send", record)
     policy = PublicationPolicy(batch=BatchPolicy(enable=True, max_samples=300))
-    writer = writing.create_writer("cars", "interop::Vehicle", qos(), keyed=True, policy=policy)
-    reader = reading.create_reader("cars", "interop::Vehicle", qos(), keyed=True)
-    reading.on_received = reader.take
+    writer = writing.create_writer(WriterSpec("cars", "interop::Vehicle", qos(), keyed=True, policy=policy))
+    reader = reading.create_reader(ReaderSpec("cars", "interop::Vehicle", qos(), keyed=True), Discard())
     assert writer.wait_for_readers(PATIENCE)
     cars = batch_of(
         codec("Vehicle"), [{"id": n % 40, "note": "n" * (n % 9), "speed": float(n)} for n in range(3_000)]

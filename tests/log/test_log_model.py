@@ -9,13 +9,13 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log.make_runs import Sample, all_samples, guid, indexed, samples, single, uniform
 
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.structure import Guid
+from tests.log.make_runs import Sample, all_samples, guid, indexed, samples, single, uniform
 
 PAGE = segment.PAGE
 

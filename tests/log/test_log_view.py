@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log.make_runs import Sample, all_samples, guid, indexed, read, samples, single, uniform
 
 from spark_rtps.transport.errors import LogError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
@@ -20,6 +19,8 @@ from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, align
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.wire.samples import SAMPLE_INDEX, Run
+from tests.log.make_runs import Sample, all_samples, guid, indexed, read, samples, single, uniform
+from tests.support.child_environment import child_environment
 
 W1, W2 = guid(1), guid(2)
 PAGE = segment.PAGE
@@ -245,7 +246,7 @@ def test_a_trimmed_segment_stays_readable_while_it_is_mapped(tmp_path: Path) -> 
 READ_ALONG = """
 import os, sys
 from pathlib import Path
-from log.make_runs import payload, samples
+from tests.log.make_runs import payload, samples
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
@@ -274,8 +275,6 @@ print(seen)
 
 def test_a_reader_process_beside_an_appender_that_trims(tmp_path: Path) -> None:
     directory, rows = tmp_path / "log", 20_000
-    tests = str(Path(__file__).parents[1])
-    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
     refused = 0
     with StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=8 * PAGE, metadata={}) as log:
         counters = Counters.create(directory / "counters")
@@ -283,7 +282,7 @@ def test_a_reader_process_beside_an_appender_that_trims(tmp_path: Path) -> None:
         with subprocess.Popen(
             [sys.executable, "-c", READ_ALONG, str(directory), str(rows)],
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
+            env=child_environment(),
         ) as reader:
             assert reader.stdout is not None and reader.stdout.readline() == b"ready\n"
             while log.rows < rows:

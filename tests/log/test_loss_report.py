@@ -91,7 +91,7 @@ def test_where_nothing_can_be_written_it_says_so_once(tmp_path, caplog):
         for _ in range(3):
             report.observe(ONE, "A", 1, now=NOW)
     (record,) = caplog.records
-    assert "`spark-rtps loss` will not show" in record.message
+    assert "there will be no report of what topic 'A' loses" in record.message
 
 
 def test_an_error_log_is_none(path):

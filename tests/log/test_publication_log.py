@@ -1,4 +1,4 @@
-"""The publication log: claims, commits, rotation, cleaning and unblocking."""
+"""The publication log: claims, commits, rotation, cleaning and unblocking, as they lie in its memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_rtps.transport.errors import LogError, UsageError
+from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log import publication_log
+from spark_rtps.transport.log.image import CopyBuffer, Image
 from spark_rtps.transport.log.publication_log import (
     ADMIN_ACTION,
     BACK_PRESSURED,
@@ -18,8 +19,10 @@ from spark_rtps.transport.log.publication_log import (
     MAX_POSITION_EXCEEDED,
     Claim,
     PublicationLog,
+    PublicationResult,
 )
-from spark_rtps.transport.log.term_frames import DATA, HEADER_BYTES, PAD, Frame, term_id_at
+from spark_rtps.transport.log.term_frames import term_id_at
+from tests.support.publication_frames import DATA, HEADER_BYTES, PAD, FrameAt, data_frames, frame_at
 
 TERM = 64 << 10
 ANY = 1 << 62
@@ -57,13 +60,27 @@ def clean_all(log: PublicationLog) -> None:
         log.clean(log.position)
 
 
-def one(log: PublicationLog, position: int) -> Frame:
-    frame = log.frame(position)
+def one(log: PublicationLog, position: int) -> FrameAt:
+    frame = frame_at(log, position)
     assert frame is not None
     return frame
 
 
+def bodies(log: PublicationLog, position: int = 0) -> list[bytes]:
+    """What a reader of the log gets from ``position`` on."""
+    image, found = Image(log, position, CopyBuffer()), []
+    while (frames := image.poll(1 << 20)) is not None:
+        found += [bytes(frames.data[start:stop]) for start, stop, _ in frames.spans]
+        image.position = frames.end
+    return found
+
+
 # --- a frame ---------------------------------------------------------------------------------------
+
+
+def test_the_codes_are_aerons() -> None:
+    codes = PublicationResult.NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION, CLOSED, MAX_POSITION_EXCEEDED
+    assert codes == (-1, -2, -3, -4, -5)
 
 
 def test_a_frame_as_it_lies_in_memory() -> None:
@@ -71,7 +88,7 @@ def test_a_frame_as_it_lies_in_memory() -> None:
     claim = claimed(log, 5, first_sn=7, count=3)
     header = struct.Struct("<iBBHiiqII")
     assert header.unpack(log.data[:32].tobytes()) == (-37, 1, 0, DATA, 0, 1005, 7, 3, 0)
-    assert log.frame(0) is None, "not committed"
+    assert frame_at(log, 0) is None, "not committed"
     claim.data[:] = np.frombuffer(b"hello", np.uint8)
     assert claim.commit()
     assert header.unpack(log.data[:32].tobytes())[0] == 37
@@ -94,25 +111,25 @@ def test_an_aborted_claim_is_a_pad() -> None:
     claimed(log, 100).abort()
     write(log, b"next")
     assert (one(log, 0).type, one(log, 0).end) == (PAD, 160)
-    frames, position = log.scan(0, ANY, ANY)
-    assert [frame.data.tobytes() for frame in frames] == [b"next"]
-    assert position == log.position
+    assert bodies(log) == [b"next"]
 
 
 def test_there_is_no_frame_where_none_begins() -> None:
     log = PublicationLog.create(TERM)
     write(log, b"x" * 100)
-    assert log.frame(32) is None, "a body"
-    assert log.frame(160) is None, "the tail"
+    assert frame_at(log, 32) is None, "a body"
+    assert frame_at(log, 160) is None, "the tail"
 
 
-def test_a_damaged_length_is_an_error() -> None:
+def test_a_claim_is_committed_or_aborted_once() -> None:
     log = PublicationLog.create(TERM)
-    write(log, b"x")
-    for length in (31, TERM + 1, (1 << 31) - 1):
-        log.lengths[0] = length
-        with pytest.raises(LogError, match="damaged at position 0"):
-            log.frame(0)
+    committed, aborted = claimed(log, 40), claimed(log, 40)
+    assert committed.commit() and not committed.commit()
+    committed.abort()
+    aborted.abort()
+    aborted.abort()
+    assert not aborted.commit()
+    assert (one(log, committed.start).type, one(log, aborted.start).type) == (DATA, PAD)
 
 
 # --- limits ----------------------------------------------------------------------------------------
@@ -269,43 +286,34 @@ def test_a_frame_of_an_earlier_term_is_none() -> None:
         log.claim(0, limit=ANY)
     write(log, b"same place")
     assert one(log, 3 * TERM).data.tobytes() == b"same place"
-    assert log.frame(first) is None
+    assert frame_at(log, first) is None
 
 
-# --- scanning --------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------
 
 
-def test_scanning_stops_at_the_limit_the_bytes_and_the_hole() -> None:
+def test_reading_stops_at_the_hole() -> None:
     log = PublicationLog.create(TERM)
     for n in range(4):
         write(log, b"%d" % n, first_sn=n)
     claim = claimed(log, 1)
     write(log, b"behind the claim")
-
-    def scan(position: int, limit: int = ANY, max_bytes: int = ANY) -> tuple[list[int], int]:
-        frames, end = log.scan(position, limit, max_bytes)
-        return [frame.first_sn for frame in frames], end
-
-    assert scan(0) == ([0, 1, 2, 3], 256)
-    assert scan(0, limit=192) == ([0, 1, 2], 192)
-    assert scan(0, limit=191) == ([0, 1], 128)
-    assert scan(64, max_bytes=128) == ([1, 2], 192)
-    assert scan(64, max_bytes=1) == ([1], 128), "one alone may exceed it"
-    assert scan(0, limit=0) == ([], 0)
-    assert scan(256) == ([], 256)
+    assert bodies(log) == [b"0", b"1", b"2", b"3"]
+    assert bodies(log, 128) == [b"2", b"3"]
+    assert bodies(log, 256) == []
     claim.commit()
-    assert scan(256)[1] == log.position
+    assert bodies(log, 256) == [b"\0", b"behind the claim"]
 
 
-def test_scanning_stops_at_the_end_of_the_term() -> None:
+def test_reading_goes_on_in_the_next_term() -> None:
     log = PublicationLog.create(TERM)
     fill_term(log, left=64)
     at = log.position
     write(log, b"x" * 64)
     write(log, b"y")
-    assert log.scan(at, ANY, ANY) == ([], TERM), "a PAD only"
-    frames, position = log.scan(TERM, ANY, ANY)
-    assert [frame.start for frame in frames] == [TERM, TERM + 96] and position == log.position
+    assert (one(log, at).type, one(log, at).end) == (PAD, TERM)
+    assert [frame.start for frame in data_frames(log, at, log.position)] == [TERM, TERM + 96]
+    assert bodies(log, at) == [b"x" * 64, b"y"]
 
 
 # --- cleaning --------------------------------------------------------------------------------------
@@ -339,24 +347,24 @@ def test_cleaning_goes_around() -> None:
 # --- unblocking ------------------------------------------------------------------------------------
 
 
-def test_a_claim_is_unblocked() -> None:
+def test_claims_that_nobody_holds_any_more_are_unblocked() -> None:
     log = PublicationLog.create(TERM)
-    claim = claimed(log, 40)
+    write(log, b"before")
+    claimed(log, 40)
+    write(log, b"between")
+    claimed(log, 0)
     after = write(log, b"after")
-    assert log.unblock(0)
-    assert (one(log, 0).type, one(log, 0).end) == (PAD, after)
-    assert not log.unblock(0) and not log.unblock(after) and not log.unblock(log.position)
-    assert log.metadata.unblocked == 1
-    assert not claim.commit(), "it is too late"
-    claim.abort()
-    assert one(log, 0).type == PAD
-    assert [f.data.tobytes() for f in log.scan(0, ANY, ANY)[0]] == [b"after"]
+    assert bodies(log) == [b"before"]
+    assert log.unblock(64, after) == 2
+    assert (one(log, 64).type, one(log, 64).end) == (PAD, 160)
+    assert bodies(log) == [b"before", b"between", b"after"]
+    assert log.unblock(64, after) == log.unblock(after, after) == 0
 
 
 def test_a_late_commit_leaves_what_is_there_now() -> None:
     log = PublicationLog.create(TERM)
     late = claimed(log, 40)
-    log.unblock(0)
+    late.abort()
     while log.position < 3 * TERM:
         fill_term(log)
         clean_all(log)
@@ -365,22 +373,22 @@ def test_a_late_commit_leaves_what_is_there_now() -> None:
     assert unfinished.start % (3 * TERM) == late.start
     assert not late.commit()
     late.abort()
-    assert log.frame(unfinished.start) is None, "no torn frame"
+    assert frame_at(log, unfinished.start) is None, "no torn frame"
     assert unfinished.commit()
 
 
 def test_a_tail_without_a_header_is_unblocked() -> None:
-    """As ``kill -9`` leaves it between the two stores."""
+    """As an exception between the two stores leaves it, or ``kill -9``."""
     log = PublicationLog.create(TERM)
     write(log, b"before")
     log.metadata.words[12] += 128
     write(log, b"after")
-    assert log.frame(64) is None
-    assert log.unblock(64)
+    assert frame_at(log, 64) is None
+    assert log.unblock(64, 192) == 1
     assert (one(log, 64).type, one(log, 64).end) == (PAD, 192)
     assert one(log, 192).data.tobytes() == b"after"
     log.metadata.words[12] += 96
-    assert log.unblock(256), "up to the tail where nothing follows"
+    assert log.unblock(256, log.position) == 1, "up to the tail where nothing follows"
     assert (one(log, 256).type, one(log, 256).end) == (PAD, 352)
 
 
@@ -389,7 +397,7 @@ def test_a_claim_whose_header_is_half_stored_is_unblocked(stored: int) -> None:
     log = PublicationLog.create(TERM, initial_term_id=1005)
     claimed(log, 40, first_sn=1, count=1)
     log.data[stored:HEADER_BYTES] = 0
-    assert log.unblock(0)
+    assert log.unblock(0, log.position) == 1
     assert (one(log, 0).type, one(log, 0).end) == (PAD, 96)
 
 
@@ -397,10 +405,22 @@ def test_a_rotation_without_its_pad_is_unblocked(tmp_path: Path) -> None:
     path = tmp_path / "log"
     log = PublicationLog.create(TERM, path=path)
     fill_term(log, left=256)
-    log.metadata.words[12] += 256  # and then killed
+    log.metadata.words[12] += 256  # and then stopped
     again = PublicationLog.open(path)
     assert again.position == TERM
     assert write(again, b"goes on") == TERM
-    assert again.frame(TERM - 256) is None
-    assert again.unblock(TERM - 256)
+    assert frame_at(again, TERM - 256) is None
+    assert again.unblock(TERM - 256, TERM) == 1
     assert (one(again, TERM - 256).type, one(again, TERM - 256).end) == (PAD, TERM)
+
+
+def test_unblocking_goes_across_terms() -> None:
+    log = PublicationLog.create(TERM)
+    fill_term(log, left=512)
+    start = log.position
+    claimed(log, 40)
+    claimed(log, 1_000)
+    stop = write(log, b"after")
+    assert stop > TERM > start
+    assert log.unblock(start, stop) == 2
+    assert bodies(log, start) == [b"after"]

@@ -1,4 +1,7 @@
-"""Threads on one publication log: claiming at once, and committing while another unblocks."""
+"""Threads on one publication log, and on a writer that has one: claiming at once, committing while another gives up.
+
+A reader of the log follows meanwhile, as if in another process: it takes no lock.
+"""
 
 from __future__ import annotations
 
@@ -12,33 +15,39 @@ from types import FrameType
 
 import numpy as np
 import pytest
-from waiting import PATIENCE
 
-from spark_rtps.transport.log.publication_log import Claim, PublicationLog
-from spark_rtps.transport.log.term_frames import DATA, PAD
+from spark_rtps.transport.log.image import CopyBuffer, Image
+from spark_rtps.transport.log.publication_log import BACK_PRESSURED, Claim, PublicationLog
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.buffer_claim import BufferClaim
+from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
+from spark_rtps.transport.protocol.policies import FlowControlPolicy
+from spark_rtps.transport.protocol.writing.flow import FlowControl
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
+from tests.log.publishing_scene import (
+    PAYLOAD_HEADER,
+    Driver,
+    each_once_and_in_order,
+    number_of,
+    payload,
+    read_all,
+    samples_of,
+)
+from tests.protocol.writer_script import ME, RELIABLE, reader_guid, where
+from tests.support.publication_frames import DATA, PAD, FrameAt, walk
+from tests.support.waiting import PATIENCE
 
 TERM = 64 << 10
 ANY = 1 << 62
 
 
-def claimed(log: PublicationLog, length: int) -> Claim:
-    claim = log.claim(length, limit=ANY)
-    assert isinstance(claim, Claim)
-    return claim
-
-
-def type_at(log: PublicationLog, position: int) -> int:
-    frame = log.frame(position)
-    assert frame is not None
-    return frame.type
-
-
 def run_at_once(*bodies: Callable[[], None], line_by_line: bool) -> None:
-    """Each in a thread of its own; ``line_by_line``: another may go on between any two lines of the log's code."""
+    """Each in its own thread; ``line_by_line``: another goes on between any two lines of log and writer."""
     failures: list[Exception] = []
 
     def trace(frame: FrameType, event: str, _argument: object) -> object:
-        if "/transport/log/" not in frame.f_code.co_filename:
+        name = frame.f_code.co_filename
+        if "/transport/log/" not in name and "/protocol/writing/" not in name:
             return None
         time.sleep(0)
         return trace
@@ -74,7 +83,7 @@ def test_threads_claim_at_once(line_by_line: bool, each: int) -> None:
     def produce(number: int) -> None:
         rng = random.Random(number)
         for n in range(each):
-            body = bytes([number]) * rng.randrange(1, 2000)
+            body = bytes([number, n & 0xFF, n >> 8]) + bytes([number]) * rng.randrange(1, 2000)
             claim = log.claim(len(body), limit=ANY, first_sn=n, count=number)
             while not isinstance(claim, Claim):
                 claim = log.claim(len(body), limit=ANY, first_sn=n, count=number)
@@ -83,13 +92,20 @@ def test_threads_claim_at_once(line_by_line: bool, each: int) -> None:
         running[number] = False
 
     def consume() -> None:
-        position = 0
-        while any(running) or position != log.position:
-            frames, position = log.scan(position, ANY, ANY)
-            for frame in frames:
-                assert (frame.data == frame.count).all()
-                seen.append((frame.count, frame.first_sn))
-            log.clean(position)
+        image = Image(log, 0, CopyBuffer())
+        while any(running) or image.position != log.position:
+            frames = image.poll(1 << 20)
+            if frames is None:
+                continue
+            for start, stop, _ in frames.spans:
+                source, number = (
+                    frames.data[start],
+                    int.from_bytes(frames.data[start + 1 : start + 3], "little"),
+                )
+                assert (frames.data[start + 3 : stop] == source).all(), "a torn frame"
+                seen.append((int(source), number))
+            image.position = frames.end
+            log.clean(image.position)
 
     run_at_once(consume, *(partial(produce, n) for n in range(producers)), line_by_line=line_by_line)
     assert log.position > 6 * TERM
@@ -97,11 +113,75 @@ def test_threads_claim_at_once(line_by_line: bool, each: int) -> None:
         assert [n for who, n in seen if who == number] == list(range(each))
 
 
+# --- the writer and its publication ----------------------------------------------------------------
+
+
+def publishing(**policy: int) -> tuple[BlockingWriter, PublicationLog]:
+    """A writer with a log, which is connected: a best-effort reader takes all that is sent."""
+    log, driver = PublicationLog.create(TERM), Driver()
+    flow_control = FlowControl(FlowControlPolicy(**policy))
+    driver.writer = writer = StatefulWriter(ME, RELIABLE, flow_control=flow_control, log=log)
+    writer.match_reader(ReaderInfo(reader_guid(1), (where(1),), (), False, False), now=time.monotonic_ns())
+    return BlockingWriter(driver, writer, "t"), log
+
+
+@pytest.mark.parametrize(("line_by_line", "each"), [(False, 400), (True, 40)])
+def test_threads_offer_claim_commit_and_abort_at_once(line_by_line: bool, each: int) -> None:
+    """While one thread turns the duty cycle, and another one, as in another process, reads the log without any lock."""
+    writer, log = publishing()
+    producers = 3
+    running = [True] * producers
+    written: dict[int, list[int]] = {}
+    seen: list[tuple[int, int]] = []
+
+    def produce(source: int) -> None:
+        rng, written[source] = random.Random(source), []
+        for n in range(each):
+            data = payload(source, n, 4 * rng.randrange(4, 500))
+            if rng.random() < 0.5:
+                while writer.offer(samples_of([data])) < 0:
+                    pass
+            else:
+                while not isinstance(claim := writer.try_claim(len(data)), BufferClaim):
+                    assert claim is BACK_PRESSURED
+                half = len(data) // 2
+                claim.data[:half] = np.frombuffer(data, np.uint8)[:half]
+                claim.data[half:] = np.frombuffer(data, np.uint8)[half:]
+                if rng.random() < 0.2:
+                    claim.abort()
+                    continue
+                assert claim.commit()
+            written[source].append(n)
+        running[source] = False
+
+    def conduct() -> None:
+        while any(running):
+            writer.node.do_work()
+
+    image = Image(log, 0, CopyBuffer())
+
+    def tell() -> None:
+        with writer.node.lock:
+            writer.writer.feedback.on_log_positions({}, [image.position], now=time.monotonic_ns())
+
+    def consume() -> None:
+        while any(running) or image.position != log.position:
+            seen.extend(number_of(data) for _, data in read_all(image))
+            tell()
+
+    tell()
+    run_at_once(conduct, consume, *(partial(produce, n) for n in range(producers)), line_by_line=line_by_line)
+    assert line_by_line or log.position > 6 * TERM
+    assert each_once_and_in_order(seen) == written
+    assert writer.writer.positions.snd_pos == log.position
+    assert writer.writer.counters.unblocked_publications == 0
+
+
 class LateLock:
-    """A lock that somebody else has first, for ``meanwhile``."""
+    """A lock that another thread takes first, for ``meanwhile``."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._meanwhile: Callable[[], object] | None = meanwhile
 
     def __enter__(self) -> None:
@@ -114,17 +194,31 @@ class LateLock:
         self._lock.release()
 
 
-def test_a_claim_that_is_unblocked_while_it_is_committed() -> None:
-    log = PublicationLog.create(TERM)
-    claim = claimed(log, 8)
-    log.lock = LateLock(lambda: log.unblock(0))  # type: ignore[assignment]
+def claimed(writer: BlockingWriter) -> BufferClaim:
+    claim = writer.try_claim(PAYLOAD_HEADER)
+    assert isinstance(claim, BufferClaim)
+    claim.data[:] = np.frombuffer(payload(0, 0, PAYLOAD_HEADER), np.uint8)
+    return claim
+
+
+def types_in(log: PublicationLog) -> list[int]:
+    frames = list(walk(log, 0, log.position))
+    assert all(isinstance(frame, FrameAt) for frame in frames)
+    return [frame.type for frame in frames if isinstance(frame, FrameAt)]
+
+
+def test_a_claim_that_is_given_up_while_it_is_committed() -> None:
+    writer, log = publishing(unblock_timeout=0)
+    claim = claimed(writer)
+    claim._lock = LateLock(writer.node.do_work)  # type: ignore[assignment]
     assert not claim.commit()
-    assert type_at(log, 0) == PAD
+    assert types_in(log) == [PAD] and writer.writer.counters.unblocked_publications == 1
 
 
-def test_a_claim_that_is_committed_while_it_is_unblocked() -> None:
-    log = PublicationLog.create(TERM)
-    claim = claimed(log, 8)
-    log.lock = LateLock(claim.commit)  # type: ignore[assignment]
-    assert not log.unblock(0)
-    assert type_at(log, 0) == DATA
+def test_a_claim_that_is_committed_while_it_is_given_up() -> None:
+    writer, log = publishing(unblock_timeout=0)
+    claim = claimed(writer)
+    writer.node.lock = LateLock(claim.commit)  # type: ignore[assignment]
+    writer.node.do_work()
+    assert types_in(log) == [DATA] and writer.writer.counters.unblocked_publications == 0
+    assert not claim.commit(), "once"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -11,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from log.make_runs import guid, indexed, payload, read, samples, single, uniform
 
 from spark_rtps.transport.errors import LogLostError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.frame import align, frame_length
 from spark_rtps.transport.log.stream_log import StreamLog
+from tests.log.make_runs import guid, indexed, payload, read, samples, single, uniform
+from tests.support.child_environment import child_environment
 
 W1, W2 = guid(1), guid(2)
 PAGE = segment.PAGE
@@ -223,7 +223,7 @@ def test_lost_segments_are_said(tmp_path: Path) -> None:
 APPEND_FOREVER = """
 import sys
 from pathlib import Path
-from log.make_runs import guid, indexed, single, uniform
+from tests.log.make_runs import guid, indexed, single, uniform
 from spark_rtps.transport.log.stream_log import StreamLog
 runs = [make(guid(1), 1, n, 400) for make in (uniform, indexed) for n in (1, 7, 40)]
 log = StreamLog.open(Path(sys.argv[1]))
@@ -244,14 +244,12 @@ def test_kill_at_random_instants(tmp_path: Path) -> None:
     directory = tmp_path / "log"
     StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=8 * PAGE, metadata={}).close()
     rng = random.Random(2)
-    tests = str(Path(__file__).parents[1])
-    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
     last = 0
     for _ in range(20):
         with subprocess.Popen(
             [sys.executable, "-c", APPEND_FOREVER, str(directory)],
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
+            env=child_environment(),
         ) as child:
             assert child.stdout is not None
             assert int(child.stdout.readline()) >= last

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from log.make_runs import RECEPTION, guid, indexed, read, samples, single, uniform
 
 from spark_rtps.transport.errors import LogError, LogFullError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
@@ -19,6 +18,8 @@ from spark_rtps.transport.log.frame import Cursor, align, frame_length
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.wire.samples import Run
+from tests.log.make_runs import RECEPTION, guid, indexed, read, samples, single, uniform
+from tests.support.child_environment import child_environment
 
 W1, W2 = guid(1), guid(2)
 PAGE = segment.PAGE
@@ -167,8 +168,15 @@ def test_a_consumer_that_keeps_up_never_leaves_the_log_full(log: StreamLog, size
 
 
 def test_a_run_that_never_fits_says_so(log: StreamLog) -> None:
-    with pytest.raises(LogFullError, match=f"set log.max_bytes to {10 * PAGE} at least"):
+    with pytest.raises(LogFullError, match=f"it takes {10 * PAGE} at least") as raised:
         log.append(single(W1, 1, 8 * PAGE), reception=0)
+    error = raised.value
+    assert (error.path, error.needed, error.limit, error.free) == (
+        log.directory,
+        10 * PAGE,
+        log.max_bytes,
+        None,
+    )
     assert (log.position, log.rows) == (0, 0)
 
 
@@ -270,8 +278,9 @@ def test_there_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(LogLostError, match="is not a stream log's"):
         StreamLog.open(tmp_path)
     (tmp_path / "metadata.json").write_text("{")
-    with pytest.raises(LogLostError, match=r"is damaged .*failOnDataLoss=false"):
+    with pytest.raises(LogLostError, match=r"is damaged .*cannot be resumed") as raised:
         StreamLog.open(tmp_path)
+    assert raised.value.path == tmp_path / "metadata.json"
     (tmp_path / "file").write_text("")
     with pytest.raises(LogError, match="cannot create a stream log"):
         create(tmp_path / "file" / "log")
@@ -316,8 +325,11 @@ def test_a_full_disk_is_said_and_survived(small_disk: Path) -> None:
 
     where = small_disk / "log"
     log = StreamLog.create(where, max_bytes=1 << 30, segment_bytes=256 << 10, metadata={})
-    with log, pytest.raises(LogFullError, match=f"in {where} .*Free space there"):
+    with log, pytest.raises(LogFullError, match=f"in {where} .*No space left") as raised:
         fill(log)
+    error = raised.value
+    assert (error.path, error.needed, error.limit) == (where, 256 << 10, None)
+    assert error.free is not None and error.free < 256 << 10
     rest = os.open(small_disk / "rest", os.O_WRONLY | os.O_CREAT)
     while os.fstatvfs(rest).f_bavail:
         os.write(rest, bytes(4096))  # not a page is left to the log
@@ -340,25 +352,24 @@ import resource
 from pathlib import Path
 from spark_rtps.transport.errors import LogFullError
 from spark_rtps.transport.log.stream_log import StreamLog
-from log.make_runs import guid, single
+from tests.log.make_runs import guid, single
 directory = Path({str(tmp_path / "log")!r})
 log = StreamLog.create(directory, max_bytes=1 << 30, segment_bytes=1 << 20, metadata={{}})
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))
 try:
     log.append(single(guid(1), 1), reception=0)
 except LogFullError as error:
-    print(log.position, error)
+    print(log.position, error, error.needed, error.limit)
 """
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     child = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env=child_environment(),
     )
     assert child.stdout.startswith(f"0 cannot allocate {1 << 20} bytes in {tmp_path / 'log'}")
-    assert "larger disk" in child.stdout
+    assert child.stdout.endswith("File too large 1048576 None\n"), "needed, limit"
     assert list((tmp_path / "log").glob("*.new")) == []
 
 

@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from net_scene import BEST_EFFORT, RELIABLE, Clock, Scene, clock_for, scene_of
-from numbered_samples import numbered
-from virtual_network import VirtualNetwork
-from waiting import PATIENCE
 
 from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.limits import FLOW_CONTROLLER_BYTES_MAX
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     FlowControllerPolicy,
@@ -27,6 +24,11 @@ from spark_rtps.transport.protocol.policies import (
     Scheduling,
     WriterPolicy,
 )
+from tests.net.net_scene import BEST_EFFORT, RELIABLE, Clock, Scene, clock_for, scene_of
+from tests.support import domains
+from tests.support.numbered_samples import numbered
+from tests.support.virtual_network import VirtualNetwork
+from tests.support.waiting import PATIENCE
 
 SECOND = 1_000_000_000
 PERIOD = 1_000 * SECOND
@@ -38,7 +40,7 @@ OPEN_BATCH = BatchPolicy(enable=True, max_data_bytes=60_000)
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with scene_of(65) as scene:
+    with scene_of(domains.NET_FLOW_CONTROL) as scene:
         yield scene
 
 
@@ -257,9 +259,9 @@ def test_what_a_reliable_writer_repeats_is_bounded_too(monkeypatch):
     monkeypatch.setattr("spark_rtps.transport.protocol.writing.asynchronous.FLOW_CONTROLLER_BYTES_MAX", bound)
     network = VirtualNetwork()
     one, two = network.add(), network.add()
-    one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
+    one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     policy = PublicationPolicy(flow_controller=CLOSED)
-    writer = two.create_writer("t", "T", RELIABLE, keyed=False, policy=policy, now=network.now)
+    writer = two.create_writer(WriterSpec("t", "T", RELIABLE, policy=policy), now=network.now)
     network.run(SECOND)
     assert writer.readers
     writer.write(numbered(0, 1_000), timestamp=0, now=network.now)
@@ -269,4 +271,4 @@ def test_what_a_reliable_writer_repeats_is_bounded_too(monkeypatch):
         two.assert_liveliness(network.now, writer.guid)
         network.run(SECOND // 10)
     assert writer.counters.flow_controller_overflow > 0
-    assert two.queued_bytes < writer.backlog < 3 * bound
+    assert two.queued_bytes < writer.state.backlog < 3 * bound

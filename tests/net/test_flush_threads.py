@@ -9,12 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
-from numbered_samples import numbered
 
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.protocol.policies import BatchPolicy
-from spark_rtps.transport.qos import LENGTH_UNLIMITED, PresentationScope
+from spark_rtps.transport.qos import PresentationScope
+from spark_rtps.transport.structure import INFINITE
+from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
+from tests.support import domains
+from tests.support.numbered_samples import numbered
 
 MILLISECOND = 1_000_000
 OPEN = BatchPolicy(enable=True, max_data_bytes=60_000)
@@ -22,16 +24,16 @@ OPEN = BatchPolicy(enable=True, max_data_bytes=60_000)
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with scene_of(88) as scene:
+    with scene_of(domains.NET_FLUSH_THREADS) as scene:
         yield scene
 
 
-def write(writer: PublishingWriter, number: int, key: int | None = None) -> None:
+def write(writer: BlockingWriter, number: int, key: int | None = None) -> None:
     hashes = None if key is None else np.full((1, 16), key, np.uint8)
     writer.write(numbered(number, 1), key_hashes=hashes)
 
 
-def assert_sent_here(scene: Scene, writer: PublishingWriter, datagrams: int) -> None:
+def assert_sent_here(scene: Scene, writer: BlockingWriter, datagrams: int) -> None:
     """So many datagrams were handed to the socket, all by the calling thread."""
     sent = scene.samples_sent(writer)
     assert [each.thread for each in sent] == [threading.current_thread()] * datagrams
@@ -167,7 +169,7 @@ def test_turbo_mode_batches_a_burst_and_the_nodes_thread_sends_the_rest(scene, m
     for i in range(count):
         clock.advance(MILLISECOND // 100)
         write(writer, i)
-    while not writer.writer.queued:  # the last one may have filled a batch
+    while not writer.writer.intake.count:  # the last one may have filled a batch
         write(writer, count)
         count += 1
     sent_before = len(scene.samples_sent(writer))
@@ -201,7 +203,7 @@ def test_single_writes_wake_the_node_at_most_once_per_batch(scene, monkeypatch, 
 
 def test_unlimited_bytes_with_a_number_of_samples(scene):
     got = scene.reader(scene.node())
-    policy = replace(OPEN, max_data_bytes=LENGTH_UNLIMITED, max_samples=100)
+    policy = replace(OPEN, max_data_bytes=INFINITE, max_samples=100)
     writer = scene.writer(scene.node(), batch=policy)
     writer.write(numbered(0, 1_000))
     assert_sent_here(scene, writer, 10)

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from net_scene import BEST_EFFORT, RELIABLE, Scene, scene_of
-from numbered_samples import numbered
-from waiting import PATIENCE
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.net import interfaces
 from spark_rtps.transport.net.interfaces import Interface
-from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.events import MessageTooLarge
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression
-from spark_rtps.transport.structure import Locator
+from spark_rtps.transport.structure import INFINITE, Locator
+from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, scene_of
+from tests.support import domains
+from tests.support.child_environment import child_environment
+from tests.support.numbered_samples import numbered
+from tests.support.waiting import PATIENCE
 
 #: An IP packet of 1,400 bytes has so many for us.
 PAYLOAD = 1_372
@@ -31,7 +32,7 @@ BATCH = BatchPolicy(enable=True, max_data_bytes=60_000)
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with scene_of(66) as scene:
+    with scene_of(domains.NET_MTU) as scene:
         yield scene
 
 
@@ -138,9 +139,10 @@ def test_a_larger_mtu_warns_and_names_the_interface(scene, ethernet, caplog):
 
 _IN_A_NAMESPACE = """
 import logging, subprocess
-from net_scene import scene_of
-from numbered_samples import numbered
-from waiting import PATIENCE
+from tests.net.net_scene import scene_of
+from tests.support import domains
+from tests.support.numbered_samples import numbered
+from tests.support.waiting import PATIENCE
 logging.basicConfig(format="%(message)s")
 for command in (
     "link set lo mtu 1500", "link set lo up", "link add v0 type veth peer name v1",
@@ -153,7 +155,7 @@ def fragments():
     return int(values[names.index("FragCreates")])
 
 for mtu in (None, 9000):
-    with scene_of(66) as scene:
+    with scene_of(domains.NET_MTU) as scene:
         got, here = scene.reader(scene.node(interface=None)), scene.node(interface=None, mtu=mtu)
         writer = scene.writer(here)
         writer.write(numbered(0, 2_000))
@@ -163,10 +165,8 @@ for mtu in (None, 9000):
 
 
 def test_a_real_interface_of_1500_bytes_fragments_nothing():
-    tests = Path(__file__).parents[1]
-    paths = {"PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}"}
     in_namespace = ["unshare", "--net", sys.executable, "-c", _IN_A_NAMESPACE]
-    done = subprocess.run(in_namespace, capture_output=True, text=True, env=os.environ | paths)
+    done = subprocess.run(in_namespace, capture_output=True, text=True, env=child_environment())
     if "not permitted" in done.stderr or "Unknown device type" in done.stderr:
         pytest.skip("no network namespaces here")
     assert done.stdout == "v0 1472 False\nv0 8972 True\n", done.stderr
@@ -182,7 +182,7 @@ def test_batches_larger_than_a_datagram_warn_once_and_name_both(scene, caplog):
         writer.flush()
         scene.wait(lambda: len(got.numbers) == 1_000)
     (record,) = caplog.records
-    assert "batch.max_data_bytes 20000" in record.getMessage()
+    assert "max_data_bytes 20000 of a batch" in record.getMessage()
     assert "mtu 1400" in record.getMessage()
 
 
@@ -190,7 +190,7 @@ def test_batches_larger_than_a_datagram_warn_once_and_name_both(scene, caplog):
     "batch",
     [
         BatchPolicy(enable=True, max_data_bytes=1_000),
-        BatchPolicy(enable=True, max_data_bytes=-1, max_samples=10),
+        BatchPolicy(enable=True, max_data_bytes=INFINITE, max_samples=10),
         BatchPolicy(enable=True, max_data_bytes=20_000, auto_flush_size=1_000),
         BatchPolicy(turbo_mode=True, max_data_bytes=20_000),
         BatchPolicy(max_data_bytes=20_000),
@@ -211,7 +211,7 @@ def test_message_size_max_drops_counts_and_names_the_sender_once(scene, caplog):
     got = scene.reader(there)
     writer = scene.writer(here)
     header = b"RTPS\x02\x05\x01\x7e" + here.guid_prefix
-    too_large = Datagram([header, bytes(3_000)], there.sockets.default_unicast)
+    too_large = OutgoingDatagrams([header, bytes(3_000)], there.sockets.default_unicast)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             here.sockets.send([too_large])
@@ -232,7 +232,7 @@ def test_message_size_max_of_a_stranger_names_its_address(scene, caplog):
     stranger = scene.node()
     header = b"RTPS\x02\x05\x01\x0f" + bytes(range(12))
     with caplog.at_level(logging.WARNING):
-        stranger.sockets.send([Datagram([header, bytes(3_000)], (Locator("127.0.0.1", port),))])
+        stranger.sockets.send([OutgoingDatagrams([header, bytes(3_000)], (Locator("127.0.0.1", port),))])
         scene.wait(lambda: "000102030405060708090a0b" in caplog.text)
     assert "3020 bytes from 127.0.0.1" in caplog.text
 
@@ -250,8 +250,8 @@ def test_our_writers_send_nothing_that_a_reader_drops(scene, batch):
 
 
 def test_a_node_is_what_its_config_says():
-    config = NodeConfig(domain=66, interface="lo", mtu=1_400)
-    node = Node(config).open()
+    config = NodeConfig(domain=domains.NET_MTU, interface="lo", mtu=1_400)
+    node = Node.open(config)
     try:
         assert node.message_size == node.participant.config.message_size == PAYLOAD
     finally:

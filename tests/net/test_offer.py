@@ -9,15 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from net_scene import RELIABLE, Scene, scene_of
-from numbered_samples import numbered
-from waiting import PATIENCE
 
 from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.log.publication_log import PublicationResult
-from spark_rtps.transport.net.claims import BufferClaim
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.buffer_claim import BufferClaim
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy, WriterPolicy
+from spark_rtps.transport.protocol.writing.publication import PublicationResult
+from spark_rtps.transport.qos import DurabilityKind, HistoryKind
+from tests.net.net_scene import RELIABLE, Scene, scene_of
+from tests.support import domains
+from tests.support.numbered_samples import numbered
+from tests.support.waiting import PATIENCE
 
 #: A thread may be held up between a claim and its commit: it keeps the claim for as long as anything takes.
 FLOW = FlowControlPolicy(term_length=64 << 10, unblock_timeout=60_000_000_000)
@@ -25,11 +28,11 @@ FLOW = FlowControlPolicy(term_length=64 << 10, unblock_timeout=60_000_000_000)
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with scene_of(81) as scene:
+    with scene_of(domains.NET_OFFER) as scene:
         yield scene
 
 
-def claimed(writer: PublishingWriter, number: int, source: int = 0) -> BufferClaim:
+def claimed(writer: BlockingWriter, number: int, source: int = 0) -> BufferClaim:
     """Room for one more, as soon as there is any, filled."""
     payload = numbered(number, 1, source=source, size=16).data
     while not isinstance(claim := writer.try_claim(16), BufferClaim):
@@ -41,7 +44,9 @@ def claimed(writer: PublishingWriter, number: int, source: int = 0) -> BufferCla
 
 
 def test_an_offer_without_a_reader_is_not_connected(scene: Scene) -> None:
-    writer = scene.node().create_writer("T", "Type", RELIABLE, policy=PublicationPolicy(flow_control=FLOW))
+    writer = scene.node().create_writer(
+        WriterSpec("T", "Type", RELIABLE, policy=PublicationPolicy(flow_control=FLOW))
+    )
     assert writer.offer(numbered(0, 3)) == PublicationResult.NOT_CONNECTED
     assert writer.try_claim(16) == PublicationResult.NOT_CONNECTED
     assert writer.writer.last_sn == 0
@@ -117,3 +122,46 @@ def test_a_claim_whose_filling_fails_is_given_up(scene: Scene) -> None:
     with claimed(writer, 1):
         pass
     scene.wait(lambda: received.numbers == [1])
+
+
+def test_a_keyed_writer_takes_nothing_without_key_hashes(scene: Scene) -> None:
+    """KEEP_LAST would take all instances for one."""
+    scene.reader(scene.node(), keyed=True)
+    writer = scene.writer(scene.node(), keyed=True, flow_control=FLOW)
+    with pytest.raises(UsageError, match="written with key_hashes"):
+        writer.write(numbered(0, 2))
+    with pytest.raises(UsageError, match="written with key_hashes"):
+        writer.offer(numbered(0, 2))
+    with pytest.raises(UsageError, match="2 samples need as many key hashes"):
+        writer.write(numbered(0, 2), key_hashes=hashes_of(1))
+    claim = claimed(writer, 0)
+    with pytest.raises(UsageError, match="needs its key_hash"):
+        claim.commit()
+    claim.abort()
+    with pytest.raises(UsageError, match="needs its key_hash"), claimed(writer, 0):
+        pass
+    assert not writer.writer.claims.open and not writer.writer.counters.written_samples
+
+
+def test_claims_of_a_keyed_topic_replace_only_their_own_instance(scene: Scene) -> None:
+    """KEEP_LAST 1: of two instances, written by claims that are committed out of order, each is kept."""
+    kept = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL, history=HistoryKind.KEEP_LAST)
+    received = scene.reader(scene.node(), keyed=True)
+    writer = scene.writer(scene.node(), kept, keyed=True, flow_control=FLOW)
+    claims = []
+    for number, instance in enumerate((1, 2, 1, 2, 1)):
+        claims.append(claimed(writer, number))
+        claims[-1].key_hash = hashes_of(instance)[-1]
+    for claim in reversed(claims):
+        assert claim.commit()
+    scene.wait(lambda: received.numbers == [0, 1, 2, 3, 4])
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    late = scene.reader(scene.node(), kept, keyed=True)
+    scene.wait(lambda: late.numbers == [3, 4])
+
+
+def hashes_of(count: int) -> np.ndarray:
+    """Key hashes of the instances 1, 2, ... ``count``."""
+    hashes = np.zeros((count, 16), np.uint8)
+    hashes[:, 0] = np.arange(1, count + 1)
+    return hashes

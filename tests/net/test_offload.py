@@ -19,8 +19,9 @@ from spark_rtps.transport.net import offload
 from spark_rtps.transport.net.interfaces import Interface
 from spark_rtps.transport.net.offload import SEGMENT_SIZE_MAX, SEGMENTS_MAX, TRAIN_ROOM, Routes, trains
 from spark_rtps.transport.net.sockets import Sockets
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import VENDOR_ID, Locator
+from tests.support import domains
 
 LOOPBACK = [Interface("lo", "127.0.0.1", 65_536)]
 HERE, THERE = Locator("127.0.0.1", 9), Locator("127.0.0.2", 9)
@@ -54,8 +55,7 @@ class Sender:
 
 @pytest.fixture
 def sockets() -> Iterator[Sockets]:
-    sockets = Sockets(64, LOOPBACK, multicast=True, receive_buffer=1 << 20)
-    sockets.open()
+    sockets = Sockets.open(domains.NET_OFFLOAD, LOOPBACK, multicast=True, receive_buffer=1 << 20)
     yield sockets
     sockets.close()
 
@@ -74,10 +74,10 @@ def message(number: int, size: int, vendor: bytes = VENDOR_ID) -> bytes:
     return (header + number.to_bytes(4, "little") * size)[:size]
 
 
-def to(destination: Locator | tuple[Locator, ...], *messages: bytes) -> list[Datagram]:
+def to(destination: Locator | tuple[Locator, ...], *messages: bytes) -> list[OutgoingDatagrams]:
     """Each message as a header and the rest."""
     destinations = (destination,) if isinstance(destination, Locator) else destination
-    return [Datagram([m[:20], np.frombuffer(m[20:], np.uint8)], destinations) for m in messages]
+    return [OutgoingDatagrams([m[:20], np.frombuffer(m[20:], np.uint8)], destinations) for m in messages]
 
 
 def received(sockets: Sockets, source: socket.socket | None = None) -> list[bytes]:
@@ -102,7 +102,9 @@ def received(sockets: Sockets, source: socket.socket | None = None) -> list[byte
 )
 def test_all_datagrams_go_in_order_and_no_train_is_more_than_the_kernel_takes(parts: Any) -> None:
     datagrams = [
-        Datagram([bytes(size)], destinations) for size, destinations, count in parts for _ in range(count)
+        OutgoingDatagrams([bytes(size)], destinations)
+        for size, destinations, count in parts
+        for _ in range(count)
     ]
     made = list(trains(datagrams))
     assert [id(each) for train, _, _ in made for each in train] == [id(each) for each in datagrams]
@@ -131,7 +133,7 @@ def test_all_datagrams_go_in_order_and_no_train_is_more_than_the_kernel_takes(pa
 def test_equal_lengths_go_together_and_a_shorter_one_ends_a_train(
     sizes: list[int], together: list[int]
 ) -> None:
-    found = [len(train) for train, _, _ in trains([Datagram([bytes(n)], (HERE,)) for n in sizes])]
+    found = [len(train) for train, _, _ in trains([OutgoingDatagrams([bytes(n)], (HERE,)) for n in sizes])]
     assert found == together
 
 
@@ -158,8 +160,7 @@ def test_a_train_arrives_as_the_datagrams_it_was_made_of(sockets: Sockets, sende
 
 
 def test_a_train_to_a_group_reaches_all_of_it(sockets: Sockets, sender: Sender) -> None:
-    other = Sockets(64, LOOPBACK, multicast=True, receive_buffer=1 << 20)
-    other.open()
+    other = Sockets.open(domains.NET_OFFLOAD, LOOPBACK, multicast=True, receive_buffer=1 << 20)
     try:
         messages = [message(i, 1_000) for i in range(10)]
         sockets.send(to(sockets.metatraffic_multicast[0], *messages))
@@ -177,7 +178,9 @@ def test_every_destination_gets_the_train(sockets: Sockets, sender: Sender) -> N
 
 
 def test_a_datagram_of_more_buffers_than_a_system_call_takes(sockets: Sockets) -> None:
-    datagram = Datagram([message(0, 20)] + [bytes([i & 0xFF]) for i in range(3_000)], sockets.default_unicast)
+    datagram = OutgoingDatagrams(
+        [message(0, 20)] + [bytes([i & 0xFF]) for i in range(3_000)], sockets.default_unicast
+    )
     assert sockets.send([datagram]) == 1
     assert received(sockets) == [b"".join(map(bytes, datagram.buffers))]
 

@@ -11,16 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
-from numbered_samples import numbered
-from waiting import PATIENCE
 
+from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import OptionError, TransportError
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.plugins import load_interceptor
-from spark_rtps.transport.net.publishing import PublishingWriter
 from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy
 from spark_rtps.transport.qos import LivelinessKind
+from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
+from tests.support import domains
+from tests.support.numbered_samples import numbered
+from tests.support.waiting import PATIENCE
 
 SECOND = 1_000_000_000
 OPEN = BatchPolicy(enable=True, max_data_bytes=60_000)
@@ -29,7 +31,7 @@ SINGLE_THREADED = replace(OPEN, thread_safe_write=False)
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with scene_of(64) as scene:
+    with scene_of(domains.NET_PUBLISHING) as scene:
         yield scene
 
 
@@ -107,7 +109,7 @@ def test_no_write_comes_between_a_full_batch_and_its_sending(scene):
     assert got.numbers == [0, 1, 2, 3]
 
 
-def written_while_the_lock_is_taken(node: Node, writer: PublishingWriter, patience: float) -> bool:
+def written_while_the_lock_is_taken(node: Node, writer: BlockingWriter, patience: float) -> bool:
     """Whether a write that only queues comes through."""
     taken, give_back = threading.Event(), threading.Event()
 
@@ -162,7 +164,7 @@ def test_a_smaller_peer_comes_while_one_thread_queues_without_lock(scene):
     writer.write(numbered(0, 4, size=1_000))
     small = scene.reader(scene.node(message_size_max=2_000))
     scene.wait(lambda: len(writer.writer.readers) == 2 and writer.has_ready_reader())
-    assert writer.writer.queued == 4  # the node's thread left it alone
+    assert writer.writer.intake.count == 4  # the node's thread left it alone
     writer.flush()
     assert all(len(sent.data) <= 2_000 for sent in scene.samples_sent(writer))
     scene.wait(lambda: got.numbers == [0, 1, 2, 3] and small.numbers == [0, 1, 2, 3])
@@ -306,7 +308,7 @@ def test_reliable_failures_are_counted_and_repaired(scene):
 def test_an_interceptor_that_cannot_be_had_is_an_option_error(tmp_path, monkeypatch, name, why):
     (tmp_path / "broken_interceptor.py").write_text("1 / 0\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    with pytest.raises(OptionError, match=rf"'batch.interceptor' = '{name}'.*{why}"):
+    with pytest.raises(OptionError, match=rf"'batch.interceptor' = '{name}'.*{why}"), explained():
         load_interceptor(name)
 
 

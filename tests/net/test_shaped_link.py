@@ -8,34 +8,37 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from net_scene import RELIABLE
-from numbered_samples import numbered
-from paced_reader import PacedReader
-from shaped_link import Link, NoNamespaces, Relay, Shape, Veth, netem
-from waiting import PATIENCE, wait_until
 
+from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import AcknowledgmentError
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import (
     CongestionControlPolicy,
     FlowControlPolicy,
     PublicationPolicy,
     ReaderPolicy,
 )
+from tests.net.net_scene import RELIABLE
+from tests.net.shaped_link import Link, NoNamespaces, Relay, Shape, Veth, netem
+from tests.support import domains
+from tests.support.child_environment import child_environment
+from tests.support.numbered_samples import numbered
+from tests.support.paced_reader import PacedReader
+from tests.support.waiting import PATIENCE, wait_until
 
-DOMAIN = 82
+DOMAIN = domains.NET_SHAPED_LINK
 SIZE = 1_000
 #: 20 Mbit/s, and what a small router queues.
 SLOW = Shape(rate=2_500_000, queue=64 << 10)
@@ -63,7 +66,9 @@ class Scene:
         self._cleanup.close()
 
     def _node(self) -> Node:
-        node = Node(NodeConfig(domain=DOMAIN, lease_duration=80_000_000_000_000, **self.link.config)).start()
+        node = Node.open(
+            NodeConfig(domain=DOMAIN, lease_duration=80_000_000_000_000, **self.link.config)
+        ).start()
         self._cleanup.callback(node.close)
         return node
 
@@ -75,24 +80,20 @@ class Scene:
 
     def process(self) -> subprocess.Popen[str]:
         """A reader in a process of its own; it tells its GUID, and how many samples it has."""
-        tests = Path(__file__).parents[1]
-        command = [sys.executable, str(tests / "paced_reader.py"), str(DOMAIN), "T", "Type"]
+        command = [sys.executable, "-m", "tests.support.paced_reader", str(DOMAIN), "T", "Type"]
         command += [json.dumps(self.link.config), *self.link.reader_arguments()]
-        paths = os.pathsep.join([str(tests), str(tests.parent)])
         with self.link.readers():
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
-            )
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
         self._cleanup.enter_context(process)
         self._cleanup.callback(process.kill)
         return process
 
-    def writer(self, readers: int, **flow_control: Any) -> PublishingWriter:
+    def writer(self, readers: int, **flow_control: Any) -> BlockingWriter:
         """A writer that so many readers are ready for, each of which has said what it takes."""
         policy = FlowControlPolicy(**{"term_length": TERM, **flow_control})
         with self.link.writers():
             writer = self._node().create_writer(
-                "T", "Type", RELIABLE, policy=PublicationPolicy(flow_control=policy)
+                WriterSpec("T", "Type", RELIABLE, policy=PublicationPolicy(flow_control=policy))
             )
 
         def ready() -> bool:
@@ -121,16 +122,16 @@ def scene_on(request: pytest.FixtureRequest) -> Iterator[Callable[[Shape], Scene
         yield make
 
 
-def write(writer: PublishingWriter, first: int, count: int, *, timeout: float = PATIENCE) -> None:
+def write(writer: BlockingWriter, first: int, count: int, *, timeout: float = PATIENCE) -> None:
     writer.write(numbered(first, count, size=SIZE), timeout=timeout)
 
 
-def all_acknowledged(writer: PublishingWriter) -> None:
+def all_acknowledged(writer: BlockingWriter) -> None:
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
 @contextlib.contextmanager
-def writing(writer: PublishingWriter, first: int, count: int) -> Iterator[None]:
+def writing(writer: BlockingWriter, first: int, count: int) -> Iterator[None]:
     """The same in a thread; it has written all at the end."""
     with ThreadPoolExecutor(1) as thread:
         written = thread.submit(write, writer, first, count)
@@ -196,12 +197,12 @@ def test_one_percent_loss(scene_on, kind, count):
 # --- a slow reader ---------------------------------------------------------------------------------------
 
 
-def held_back_by(writer: PublishingWriter, reader: PacedReader) -> bool:
+def held_back_by(writer: BlockingWriter, reader: PacedReader) -> bool:
     """All that its window lets pass is sent, and more waits."""
     with writer.node.lock:
-        limit, slowest = writer.writer.send_limit
+        limit, slowest = writer.writer.pacing.send_limit
         return (
-            bool(writer.writer.blocked_by)
+            bool(writer.writer.state.blocked_by)
             and slowest == reader.reader.guid
             and writer.writer.positions.snd_pos <= limit + 2 * SIZE
             and writer.writer.counters.flow_control_limits > 0
@@ -278,9 +279,9 @@ def test_a_reader_that_stops_is_named_with_its_position_and_the_limit(scene_on):
     with pytest.raises(AcknowledgmentError):
         write(writer, 0, 8_000, timeout=0.5)
     wait_until(lambda: held_back_by(writer, slow))
-    with pytest.raises(AcknowledgmentError) as caught:  # with all that it takes acknowledged
+    with pytest.raises(AcknowledgmentError) as caught, explained():  # with all that it takes acknowledged
         write(writer, writer.writer.last_sn, 1_000, timeout=0.5)
-    limit, who = writer.writer.send_limit
+    limit, who = writer.writer.pacing.send_limit
     assert who == slow.reader.guid
     proxy, positions = writer.writer.readers[who], writer.writer.positions
     said = str(caught.value)

@@ -12,17 +12,16 @@ from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.net import interfaces, peers
 from spark_rtps.transport.net.interfaces import Interface
 from spark_rtps.transport.net.sockets import Sockets
-from spark_rtps.transport.protocol.outgoing import Datagram
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port
+from tests.support import domains
 
 LOOPBACK = [Interface("lo", "127.0.0.1", 65_536)]
-DOMAIN = 61
+DOMAIN = domains.NET_SOCKETS
 
 
 def open_sockets(domain: int = DOMAIN, *, multicast: bool = True) -> Sockets:
-    sockets = Sockets(domain, LOOPBACK, multicast=multicast, receive_buffer=1 << 20)
-    sockets.open()
-    return sockets
+    return Sockets.open(domain, LOOPBACK, multicast=multicast, receive_buffer=1 << 20)
 
 
 def test_loopback_is_chosen_by_name_and_by_any_of_its_addresses() -> None:
@@ -73,7 +72,7 @@ def test_participants_of_one_host_take_the_next_index() -> None:
 
 
 def test_a_taken_port_is_skipped_and_all_taken_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_rtps.transport.net.sockets._PARTICIPANT_INDEX_MAX", 1)
+    monkeypatch.setattr("spark_rtps.transport.net.binding._PARTICIPANT_INDEX_MAX", 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", metatraffic_unicast_port(DOMAIN, 0)))
         with pytest.raises(TransportError, match=rf"no free UDP port pair for domain {DOMAIN}"):
@@ -82,7 +81,7 @@ def test_a_taken_port_is_skipped_and_all_taken_is_an_error(monkeypatch: pytest.M
 
 def test_a_domain_without_ports_is_refused() -> None:
     with pytest.raises(TransportError, match="0 to 232"):
-        Sockets(233, LOOPBACK, multicast=False, receive_buffer=0)
+        Sockets.open(233, LOOPBACK, multicast=False, receive_buffer=0)
 
 
 def test_datagrams_are_drained_into_one_buffer() -> None:
@@ -90,7 +89,9 @@ def test_datagrams_are_drained_into_one_buffer() -> None:
     try:
         to = sockets.default_unicast
         sent = [bytes([i]) * (i + 1) for i in range(50)]
-        assert sockets.send([Datagram([m[:1], np.frombuffer(m[1:], np.uint8)], to) for m in sent]) == 50
+        assert (
+            sockets.send([OutgoingDatagrams([m[:1], np.frombuffer(m[1:], np.uint8)], to) for m in sent]) == 50
+        )
         spans = sockets.drain(sockets.user)
         assert [sockets.buffer[a:b].tobytes() for a, b, _ in spans] == sent
         assert all(start % 8 == 0 for start, _, _ in spans)
@@ -102,7 +103,7 @@ def test_datagrams_are_drained_into_one_buffer() -> None:
 def test_multicast_reaches_every_participant_of_the_host() -> None:
     first, second = open_sockets(), open_sockets()
     try:
-        first.send([Datagram([b"hello"], first.metatraffic_multicast)])
+        first.send([OutgoingDatagrams([b"hello"], first.metatraffic_multicast)])
         for sockets in (first, second):
             (span,) = sockets.drain(sockets.receivers[-1])
             assert sockets.buffer[span[0] : span[1]].tobytes() == b"hello"
@@ -123,7 +124,7 @@ def test_without_multicast_there_is_no_group_socket() -> None:
 def test_sending_into_the_void_is_counted_not_raised() -> None:
     sockets = open_sockets()
     try:
-        sockets.send([Datagram([bytes(70_000)], (Locator("127.0.0.1", 9),))])
+        sockets.send([OutgoingDatagrams([bytes(70_000)], (Locator("127.0.0.1", 9),))])
         assert sockets.send_errors == 1
     finally:
         sockets.close()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from reader_script import IT, LASTING, MS, POLICY, WHERE, Script, started, submessages
-
-from spark_rtps.transport.protocol.reading.reader import WriterInfo
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.submessages import AckNack, NackFrag
+from tests.protocol.reader_script import IT, LASTING, MS, POLICY, WHERE, Script, started, submessages
 
 
 def said(s: Script) -> list[object]:
@@ -112,7 +111,7 @@ def test_what_a_writer_takes_with_it_is_lost() -> None:
     assert s.taken() == [1, 2, 3]
     s.reader.unmatch_writer(IT)
     assert s.reader.counters.lost_samples == 6
-    assert s.reader._reorder_budget.nbytes == s.reader._budget.nbytes == 0
+    assert s.reader._delivery.reorder_budget.nbytes == s.reader._delivery.reassembly.budget.nbytes == 0
     # nothing is lost where nothing was begun
     s.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)
     s.reader.unmatch_writer(IT)

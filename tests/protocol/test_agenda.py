@@ -5,14 +5,15 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from virtual_network import SECOND, VirtualNetwork
 
 from spark_rtps.transport.protocol.agenda import Agenda
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
+from tests.support.virtual_network import SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 
@@ -92,8 +93,8 @@ def test_a_thousand_matched_streams_that_are_idle_are_left_alone(monkeypatch: py
     one, two = network.add(), network.add()
     policy = PublicationPolicy(flow_control=FlowControlPolicy(strategy="min"))
     for i in range(1_000):
-        one.create_writer(f"t{i}", "T", RELIABLE, keyed=False, policy=policy, now=network.now)
-        two.create_reader(f"t{i}", "T", RELIABLE, keyed=False, now=network.now)
+        one.create_writer(WriterSpec(f"t{i}", "T", RELIABLE, policy=policy), now=network.now)
+        two.create_reader(ReaderSpec(f"t{i}", "T", RELIABLE), now=network.now)
     network.run(20 * SECOND)
     assert sum(bool(reader.writers) for reader in two.readers) >= 1_000
     before, asked = network.sent, 0

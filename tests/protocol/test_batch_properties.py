@@ -11,10 +11,10 @@ from random import Random
 
 import numpy as np
 import pytest
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.limits import REORDER_RUNS_MAX
 from spark_rtps.transport.log.publication_log import PublicationLog
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
@@ -27,11 +27,12 @@ from spark_rtps.transport.protocol.policies import (
     WriterPolicy,
 )
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
-from spark_rtps.transport.protocol.writing.batching import PendingBatch
+from spark_rtps.transport.protocol.writing.batching.batcher import PendingBatch
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, REMOVED, UNREGISTERED, Run, Samples
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 EPOCH = 1_700_000_000 * SECOND
@@ -89,8 +90,10 @@ class Story:
             history_depth=self.depth or 1,
             lifespan=self.lifespan,
             coherent_access=self.coherent,
-            max_samples=r.choice([-1, -1, 30, 200]) if not self.lasting and not self.coherent else -1,
-            max_samples_per_instance=r.choice([-1, -1, 4]) if self.keyed else -1,
+            max_samples=r.choice([INFINITE, INFINITE, 30, 200])
+            if not self.lasting and not self.coherent
+            else INFINITE,
+            max_samples_per_instance=r.choice([INFINITE, INFINITE, 4]) if self.keyed else INFINITE,
         )
         self.batch = self.batch_policy()
         self.flow = self.flow_controller() if r.random() < 0.25 else None
@@ -98,17 +101,18 @@ class Story:
             message_size=r.choice([64_512, 64_512, 9_000, 1_400, 576]), lease_duration=LEASE
         )
         self.writer = self.one.create_writer(
-            "t",
-            "T",
-            self.qos,
-            keyed=self.keyed,
-            policy=PublicationPolicy(
-                batch=self.batch,
-                writer=self.writer_policy(),
-                flow_controller=self.flow,
-                coalescing=r.random() < 0.8,
+            WriterSpec(
+                "t",
+                "T",
+                self.qos,
+                keyed=self.keyed,
+                policy=PublicationPolicy(
+                    batch=self.batch,
+                    writer=self.writer_policy(),
+                    flow_controller=self.flow,
+                    coalescing=r.random() < 0.8,
+                ),
             ),
-            # With its terms so short, what is kept is moved out of the log all the time.
             log=PublicationLog.create(16 << 20 if self.flow else 64 << 10) if seed % 3 else None,
             now=self.network.now,
         )
@@ -134,23 +138,25 @@ class Story:
             enable=not turbo,
             turbo_mode=turbo,
             max_data_bytes=r.choice([200, 1_024, 8_000, 60_000]),
-            max_samples=r.choice([-1, 1, 3, 7, 50]),
+            max_samples=r.choice([INFINITE, 1, 3, 7, 50]),
             max_flush_delay=r.choice([INFINITE, MILLISECOND, 20 * MILLISECOND]),
             source_timestamp_resolution=r.choice([INFINITE, 0, MILLISECOND]),
             wire=r.choice([BatchWire.AUTO] * 4 + [BatchWire.DATA]),
             disable_inline_keyhash=r.random() < 0.3,
-            auto_flush_size=r.choice([-1, -1, 700]),
+            auto_flush_size=r.choice([INFINITE, INFINITE, 700]),
             compression=r.choice(list(Compression)),
             compression_threshold=r.choice([0, 512]),
-            max_batches=r.choice([-1, -1, 2, 10]) if not self.lasting and not self.coherent else -1,
+            max_batches=r.choice([INFINITE, INFINITE, 2, 10])
+            if not self.lasting and not self.coherent
+            else INFINITE,
         )
 
     def writer_policy(self) -> WriterPolicy:
         r = self.random
-        window = r.choice([-1, -1, 1, 5, 40])
+        window = r.choice([INFINITE, INFINITE, 1, 5, 40])
         return WriterPolicy(
             min_send_window_size=window,
-            max_send_window_size=window if r.random() < 0.5 else -1,
+            max_send_window_size=window if r.random() < 0.5 else INFINITE,
             heartbeats_per_max_samples=r.choice([0, 1, 8, 8]),
             send_window_bytes=r.choice([4 << 20, 30_000, 2_000]),
             min_nack_response_delay=r.choice([0, 0, 2 * MILLISECOND]),
@@ -166,7 +172,7 @@ class Story:
             min_heartbeat_response_delay=0,
             max_heartbeat_response_delay=delay,
             heartbeat_suppression_duration=r.choice([0, 0, 3 * MILLISECOND]),
-            receive_window_size=r.choice([-1, -1, 1, 10]) if not self.coherent else -1,
+            receive_window_size=r.choice([INFINITE, INFINITE, 1, 10]) if not self.coherent else INFINITE,
         )
 
     def flow_controller(self) -> FlowControllerPolicy:
@@ -176,7 +182,7 @@ class Story:
             max_tokens=r.choice([1, 10, 100]),
             tokens_added_per_period=r.choice([1, 5, 100]),
             period=10 * MILLISECOND,
-            bytes_per_token=r.choice([-1, 1_400, 100_000]),
+            bytes_per_token=r.choice([INFINITE, 1_400, 100_000]),
         )
 
     # --- the readers -----------------------------------------------------------------------------
@@ -202,7 +208,8 @@ class Story:
         if not batches:
             quiet(participant)
         reader = participant.create_reader(
-            "t", "T", qos, keyed=self.keyed, policy=self.reader_policy(), now=network.now, entity_key=key
+            ReaderSpec("t", "T", qos, keyed=self.keyed, policy=self.reader_policy(), entity_key=key),
+            now=network.now,
         )
         it = Subscriber(participant, reader, qos, batches, owed)
         if not self.coherent and self.random.random() < 0.2:
@@ -305,28 +312,28 @@ class Story:
             )
             del self.written[n_before + n :]
             taken += n
-            assert bool(self.writer.blocked_by) == (taken < count)
+            assert bool(self.writer.state.blocked_by) == (taken < count)
             if not n:
-                assert self.network.now - waited < 120 * SECOND, f"stalled: {self.writer.blocked_by}"
+                assert self.network.now - waited < 120 * SECOND, f"stalled: {self.writer.state.blocked_by}"
                 self.run(self.random.choice([1, 5]) * MILLISECOND)
             else:
                 waited = self.network.now
 
     def coherent_set(self) -> None:
         now = self.network.now
-        self.writer.begin_coherent_set(now=now)
+        self.writer.coherent_sets.begin(now=now)
         self.sets = max((it.coherent_set for it in self.written), default=0) + 1
         begun = len(self.written)
         for _ in range(self.random.randint(0, 4)):
             self.write()
             self.run(self.random.choice([0, 1, 30]) * MILLISECOND)
         if self.random.random() < 0.4:
-            self.writer.abort_coherent_set(now=self.network.now)
+            self.writer.coherent_sets.abort(now=self.network.now)
             for it in self.written[begun:]:
                 it.aborted = True
             self.unsent = len(self.written)
         else:
-            self.writer.end_coherent_set(now=self.network.now)
+            self.writer.coherent_sets.end(now=self.network.now)
         self.sets = 0
 
     # --- time ------------------------------------------------------------------------------------
@@ -348,7 +355,7 @@ class Story:
 
     def settle(self) -> None:
         self.writer.flush(now=self.network.now)
-        assert not self.writer.queued
+        assert not self.writer.intake.count
         self.run(300 * SECOND, lambda: not self.writer.unacknowledged() and not self.one._flow.queued_bytes)
 
     # --- what must hold --------------------------------------------------------------------------
@@ -414,16 +421,16 @@ class Story:
         assert writer._requests.get_timer() is None
         assert not self.one._flow.queued_bytes
         if not self.lasting:
-            assert (writer._history.samples, writer._history.nbytes, writer._history.batches) == (0, 0, 0)
+            assert (writer.history.samples, writer.history.nbytes, writer.history.batches) == (0, 0, 0)
         else:
-            held = list(writer._history.changes())
-            assert writer._history.nbytes == sum(change.nbytes for change in held)
+            held = list(writer.history.changes())
+            assert writer.history.nbytes == sum(change.nbytes for change in held)
         for it in self.subscribers:
             if (
                 it.gone or not it.qos.is_reliable
             ):  # a best-effort one may wait for a set's end, or for fragments
                 continue
-            assert it.reader._reorder_budget.nbytes == 0
+            assert it.reader._delivery.reorder_budget.nbytes == 0
             for proxy in it.reader.writers.values():
                 assert not proxy.fragments
                 assert not len(proxy.held)

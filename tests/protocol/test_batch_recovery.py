@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from batch_scene import BATCH, LASTING, RELIABLE, Scene, numbers, samples
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.errors import UsageError
+from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     BatchWire,
@@ -18,7 +18,6 @@ from spark_rtps.transport.protocol.policies import (
     PublicationPolicy,
     WriterPolicy,
 )
-from spark_rtps.transport.protocol.writing.writer import ReaderInfo
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.batch import DATA_BATCH, scan_batch
@@ -26,6 +25,8 @@ from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import REMOVED
 from spark_rtps.transport.wire.submessages import AckNack
+from tests.protocol.batch_scene import BATCH, LASTING, RELIABLE, Scene, numbers, samples
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 COHERENT = replace(RELIABLE, coherent_access=True)
 KEEP_ONE = replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=1)
@@ -121,8 +122,8 @@ def test_repairs_and_heartbeats_wait_while_data_waits_for_tokens() -> None:
     network = VirtualNetwork(seed=3, loss=0.3)
     one, two = network.add(), network.add()
     policy = PublicationPolicy(batch=replace(BATCH, max_samples=2), flow_controller=slow)
-    w = one.create_writer("t", "T", RELIABLE, keyed=False, policy=policy, now=network.now)
-    r = two.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
+    w = one.create_writer(WriterSpec("t", "T", RELIABLE, policy=policy), now=network.now)
+    r = two.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     assert network.run(60 * SECOND, lambda: any(proxy.is_ready for proxy in w.readers.values()))
     before = w.counters.heartbeats_sent
     assert w.write(samples(0, 40), timestamp=0, now=network.now) == 40
@@ -159,10 +160,12 @@ def test_a_volatile_joiner_loses_nothing_that_only_others_lack() -> None:
 def test_a_volatile_joiner_of_a_lasting_writer_is_asked_until_it_is_ready() -> None:
     """Its pre-emptive ACKNACK does not tell where it starts, and its answer to the first HEARTBEAT may be lost."""
     network = VirtualNetwork()
-    w = network.add().create_writer("t", "T", LASTING, keyed=False, now=0)
+    w = network.add().create_writer(WriterSpec("t", "T", LASTING), now=0)
     guid = Guid(bytes(range(12)), b"\0\0\1\4")
     w.match_reader(ReaderInfo(guid, (Locator("10.0.0.9", 7410),), (), True, False), now=0)
-    w.on_acknack(guid, AckNack(guid.entity, w.guid.entity, SequenceNumberSet(1), 1, final=False), now=0)
+    w.feedback.on_acknack(
+        guid, AckNack(guid.entity, w.guid.entity, SequenceNumberSet(1), 1, final=False), now=0
+    )
     assert not w.readers[guid].is_ready
     for _ in range(3):
         w.outgoing()
@@ -170,7 +173,9 @@ def test_a_volatile_joiner_of_a_lasting_writer_is_asked_until_it_is_ready() -> N
         assert timer is not None
         w.handle_timer(timer)
         assert w.outgoing()
-    w.on_acknack(guid, AckNack(guid.entity, w.guid.entity, SequenceNumberSet(1), 2, final=True), now=timer)
+    w.feedback.on_acknack(
+        guid, AckNack(guid.entity, w.guid.entity, SequenceNumberSet(1), 2, final=True), now=timer
+    )
     assert w.readers[guid].is_ready
     assert w.get_timer() is None
 
@@ -182,20 +187,20 @@ def test_a_volatile_joiner_of_a_lasting_writer_is_asked_until_it_is_ready() -> N
 def test_the_end_of_a_set_may_overtake_the_set(seed: int) -> None:
     scene = Scene(replace(BATCH, max_samples=3), COHERENT, seed=seed, jitter=5 * MILLISECOND)
     scene.join(COHERENT)
-    scene.writer.begin_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.begin(now=scene.network.now)
     scene.write(samples(0, 12))
-    scene.writer.end_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.end(now=scene.network.now)
     scene.settle()
     assert numbers(scene.taken[0]) == list(range(12))
 
 
 def abort(scene: Scene, first: int, count: int, *, flush: Callable[[], bool] = lambda: True) -> None:
-    scene.writer.begin_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.begin(now=scene.network.now)
     scene.write(samples(first, count))
     if flush():
         scene.writer.flush(now=scene.network.now)
         scene.run(5 * MILLISECOND)
-    scene.writer.abort_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.abort(now=scene.network.now)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -209,9 +214,9 @@ def test_an_aborted_coherent_set_is_not_seen(seed: int, batch: BatchPolicy, ours
     scene.network.loss = [0, 0.1, 0.3, 0.5][seed % 4]
     scene.write(samples(0, 5))
     abort(scene, 1_000, 10)
-    scene.writer.begin_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.begin(now=scene.network.now)
     scene.write(samples(5, 6))
-    scene.writer.end_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.end(now=scene.network.now)
     abort(scene, 2_000, 7)
     abort(scene, 3_000, 7)
     scene.write(samples(11, 2))
@@ -228,7 +233,7 @@ def test_an_aborted_coherent_set_is_not_seen(seed: int, batch: BatchPolicy, ours
     for number in (0, late):
         counters = scene.readers[number][1].counters
         assert (counters.lost_samples, counters.coherent_sets_lost) == (0, 0)
-        assert scene.readers[number][1]._reorder_budget.nbytes == 0
+        assert scene.readers[number][1]._delivery.reorder_budget.nbytes == 0
     assert scene.writer.unacknowledged_bytes == 0
 
 
@@ -237,12 +242,12 @@ def test_an_aborted_coherent_set_of_which_nothing_was_sent_leaves_no_trace() -> 
     scene.join(COHERENT)
     last = scene.writer.last_sn
     abort(scene, 0, 3, flush=lambda: False)
-    assert (scene.writer.last_sn, scene.writer.queued) == (last, 0)
+    assert (scene.writer.last_sn, scene.writer.intake.count) == (last, 0)
     scene.write(samples(0, 3))
     scene.settle()
     assert numbers(scene.taken[0]) == [0, 1, 2]
     with pytest.raises(UsageError, match="no coherent set is open"):
-        scene.writer.abort_coherent_set(now=scene.network.now)
+        scene.writer.coherent_sets.abort(now=scene.network.now)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -252,10 +257,10 @@ def test_an_aborted_coherent_set_replaces_nothing_in_the_history(keyed: bool) ->
     how = {"key_hashes": hashes(1)} if keyed else {}
     scene.join(RELIABLE)
     scene.write(samples(7, 1), **how)
-    scene.writer.begin_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.begin(now=scene.network.now)
     scene.write(samples(8, 1), **how)
     scene.run(SECOND)
-    scene.writer.abort_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.abort(now=scene.network.now)
     scene.settle()
     late = scene.join(qos)
     scene.settle()
@@ -268,11 +273,11 @@ def test_end_markers_take_no_place_in_the_history(keyed: bool) -> None:
     scene = Scene(BatchPolicy(), qos, keyed=keyed)
     scene.join()
     for i in range(50):
-        scene.writer.begin_coherent_set(now=scene.network.now)
+        scene.writer.coherent_sets.begin(now=scene.network.now)
         scene.write(samples(i, 1), **({"key_hashes": hashes(1)} if keyed else {}))
-        scene.writer.end_coherent_set(now=scene.network.now)
+        scene.writer.coherent_sets.end(now=scene.network.now)
         scene.settle()
-    assert len(list(scene.writer._history.changes())) == 2
+    assert len(list(scene.writer.history.changes())) == 2
     late = scene.join(qos)
     scene.settle()
     assert numbers(scene.taken[late]) == [49]
@@ -291,14 +296,14 @@ def test_lifespan_ends_for_each_sample_of_a_batch_by_itself() -> None:
     scene.settle()
     scene.run(420 * MILLISECOND)
     participant = scene.network.add()
-    reader = participant.create_reader("t", "T", LASTING, keyed=False, now=scene.network.now)
+    reader = participant.create_reader(ReaderSpec("t", "T", LASTING), now=scene.network.now)
     scene.readers.append((participant, reader))
     scene.taken[1] = []
     scene.run(300 * MILLISECOND)
     kept = [run.select((run.sample_flags() & REMOVED) == 0) for run in scene.taken[1]]
     assert numbers(run for run in kept if run is not None) == [2, 3]
     scene.run(2 * SECOND)
-    assert not list(scene.writer._history.changes())
+    assert not list(scene.writer.history.changes())
     assert scene.writer.counters.expired_samples == 4
 
 
@@ -313,7 +318,7 @@ def test_a_batch_that_is_queued_is_not_changed_by_what_replaces_it() -> None:
     scene.run(SECOND)
     assert numbers(scene.taken[0]) == list(range(5))
     assert not any((run.sample_flags() & REMOVED).any() for run in scene.taken[0])
-    held = [change.content for change in scene.writer._history.changes()]
+    held = [change.content for change in scene.writer.history.changes()]
     runs = [run for each in held for run in scan_batch(each.batch.data, 0, each.nbytes, bytes(12), 0).runs]
     flags = [bool(flag & REMOVED) for run in runs for flag in run.sample_flags()]
     assert flags == [True, True, False, False, False]
@@ -326,11 +331,11 @@ def test_one_large_write_keeps_to_max_batches_and_to_the_send_window(size: int) 
     scene = Scene(few)
     scene.join()
     assert scene.writer.write(samples(0, 1_000, size), timestamp=0, now=scene.network.now) <= 15
-    assert scene.writer._history.batches <= 3
-    assert scene.writer.blocked_by == "max_batches"
+    assert scene.writer.history.batches <= 3
+    assert scene.writer.state.blocked_by == "max_batches"
     four = WriterPolicy(min_send_window_size=4, max_send_window_size=4)
     scene = Scene(replace(BATCH, max_samples=10), writer_policy=four)
     scene.join()
     scene.writer.write(samples(0, 1_000, size), timestamp=0, now=scene.network.now)
     assert 0 < scene.writer.window.samples <= 4
-    assert scene.writer.blocked_by == "send window"
+    assert scene.writer.state.blocked_by == "send window"

@@ -8,16 +8,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from spark_rtps.transport.protocol.policies import BatchPolicy
-from spark_rtps.transport.protocol.writing.batching import Batcher, FlushReason, PendingBatch, sample_metadata
-from spark_rtps.transport.protocol.writing.turbo import BLOCKED_DELAY_MAX
-from spark_rtps.transport.qos import LENGTH_UNLIMITED
+from spark_rtps.transport.protocol.writing.batching.batcher import (
+    Batcher,
+    FlushReason,
+    PendingBatch,
+    sample_metadata,
+)
+from spark_rtps.transport.protocol.writing.batching.turbo import BLOCKED_DELAY_MAX
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.samples import DISPOSED, U8, Samples
 
 #: Payload, source timestamp as written, flags, key hash.
 Sample = tuple[bytes, int, int, bytes]
 
-UNLIMITED = st.just(LENGTH_UNLIMITED)
+UNLIMITED = st.just(INFINITE)
 SIZES = st.sampled_from([0, 4, 8, 40, 100, 400])
 
 
@@ -195,7 +199,7 @@ class BatcherMachine(RuleBasedStateMachine):
         policy = self.policy
         bounds = [
             (policy.auto_flush_size, batch.nbytes),
-            (LENGTH_UNLIMITED if policy.turbo_mode else policy.max_data_bytes, batch.nbytes),
+            (INFINITE if policy.turbo_mode else policy.max_data_bytes, batch.nbytes),
             (policy.max_samples, batch.count),
             (self.max_samples, batch.count),
         ]
@@ -203,7 +207,7 @@ class BatcherMachine(RuleBasedStateMachine):
         if keys:
             bounds.append((self.per_instance, max(keys.count(key) for key in keys)))
         for bound, value in bounds:
-            assert bound == LENGTH_UNLIMITED or value <= bound
+            assert bound == INFINITE or value <= bound
         # and none was cut too early
         if batch.reason is FlushReason.MAX_SAMPLES:
             assert batch.count == policy.max_samples

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from writer_script import LASTING, MS, Script, reader_guid, sns
 
+from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.policies import FlowControlPolicy
-from spark_rtps.transport.protocol.writing.claims import SampleClaim
-from spark_rtps.transport.protocol.writing.flow_control import FlowControl
+from spark_rtps.transport.protocol.writing.flow import FlowControl
+from spark_rtps.transport.protocol.writing.intake import SampleClaim
 from spark_rtps.transport.wire.submessages import Data, Gap
+from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns
 
 TIMEOUT = 200 * MS
 
@@ -25,7 +26,7 @@ def script(**options: object) -> Script:
 
 
 def claim(s: Script, size: int = 16, fill: int = 0) -> SampleClaim:
-    made = s.writer.claim(size, timestamp=s.now, now=s.now)
+    made = s.writer.claims.make(size, timestamp=s.now, now=s.now)
     assert made is not None
     made.data[:] = fill
     return made
@@ -36,7 +37,7 @@ def test_a_claimed_sample_is_sent_when_it_is_committed() -> None:
     made = claim(s, 16, fill=7)
     assert s.said() == []
     assert made.position == s.writer.positions.pub_pos > 0
-    assert s.writer.commit(made, now=s.now)
+    assert s.writer.claims.commit(made, now=s.now)
     (data,) = [each for each in s.said() if isinstance(each, Data)]
     assert (data.sn, bytes(data.payload or b"")) == (1, b"\7" * 16)
 
@@ -45,9 +46,9 @@ def test_what_is_written_behind_a_claim_waits_for_it() -> None:
     s = script()
     first, second = claim(s, fill=1), claim(s, fill=2)
     s.write(2)
-    assert s.writer.commit(second, now=s.now)
+    assert s.writer.claims.commit(second, now=s.now)
     assert sns(s.said()) == []
-    assert s.writer.commit(first, now=s.now)
+    assert s.writer.claims.commit(first, now=s.now)
     assert sns(s.said()) == [1, 2, 3, 4]
     s.acknack(5)
     assert s.writer.unacknowledged() == {}
@@ -57,14 +58,14 @@ def test_a_claim_given_up_is_a_gap() -> None:
     s = script()
     first = claim(s)
     s.write(1)
-    s.writer.abort(first, now=s.now)
+    s.writer.claims.abort(first, now=s.now)
     said = s.said()
     assert sns(said) == [2]
     assert [each.start_sn for each in said if isinstance(each, Gap)] == [1]
     s.acknack(1, 1)
     assert any(isinstance(each, Gap) for each in s.said()), "who asks is told again"
     assert s.writer.counters.written_samples == 1
-    assert not s.writer.commit(first, now=s.now)
+    assert not s.writer.claims.commit(first, now=s.now)
 
 
 def test_a_claim_that_is_not_committed_in_time_is_padding() -> None:
@@ -75,7 +76,7 @@ def test_a_claim_that_is_not_committed_in_time_is_padding() -> None:
     assert sns([each for _, each in s.sleep(2 * MS)]) == [2]
     assert s.writer.counters.unblocked_publications == 1
     late.data[:] = 9
-    assert not s.writer.commit(late, now=s.now)
+    assert not s.writer.claims.commit(late, now=s.now)
     assert s.writer.get_timer() is not None  # heartbeats for sample 2
     s.acknack(3)
     assert s.writer.unacknowledged() == {}
@@ -84,24 +85,24 @@ def test_a_claim_that_is_not_committed_in_time_is_padding() -> None:
 def test_a_claim_needs_room_and_a_log() -> None:
     s = script()
     made = []
-    while (one := s.writer.claim(1_000, timestamp=s.now, now=s.now)) is not None:
+    while (one := s.writer.claims.make(1_000, timestamp=s.now, now=s.now)) is not None:
         made.append(one)
-    assert s.writer.blocked_by == "publication limit"
+    assert s.writer.state.blocked_by == "publication limit"
     assert len(made) < 64
     for each in made:
-        s.writer.commit(each, now=s.now)
+        s.writer.claims.commit(each, now=s.now)
     s.said()
-    assert s.writer.claim(1_000, timestamp=s.now, now=s.now) is not None
+    assert s.writer.claims.make(1_000, timestamp=s.now, now=s.now) is not None
     with pytest.raises(UsageError, match="too large to be claimed"):
-        s.writer.claim(100_000, timestamp=s.now, now=s.now)
-    with pytest.raises(UsageError, match=r"publication\.term_length"):
-        Script().writer.claim(8, timestamp=0, now=0)
+        s.writer.claims.make(100_000, timestamp=s.now, now=s.now)
+    with pytest.raises(UsageError, match=r"publication\.term_length"), explained():
+        Script().writer.claims.make(8, timestamp=0, now=0)
 
 
 def test_claims_are_kept_for_late_joiners_too() -> None:
     s = Script(LASTING, 0, log=PublicationLog.create(64 << 10))
     for i in range(3):
-        assert s.writer.commit(claim(s, fill=i), now=s.now)
+        assert s.writer.claims.commit(claim(s, fill=i), now=s.now)
     s.match(1, transient_local=True)
     s.said()
     s.acknack(1, 1, 2, 3)
@@ -119,7 +120,7 @@ def test_any_order_of_claims_writes_commits_and_ends_is_safe() -> None:
         for _ in range(200):
             what = r.integers(6)
             if what == 0:
-                made = s.writer.claim(16, timestamp=s.now, now=s.now)
+                made = s.writer.claims.make(16, timestamp=s.now, now=s.now)
                 if made is not None:
                     made.data[:] = made.sn % 251
                     pending.append(made)
@@ -128,10 +129,10 @@ def test_any_order_of_claims_writes_commits_and_ends_is_safe() -> None:
                     expected[s.writer.last_sn] = 0
             elif what in (2, 3) and pending:
                 each = pending.pop(int(r.integers(len(pending))))
-                if s.writer.commit(each, now=s.now):
+                if s.writer.claims.commit(each, now=s.now):
                     expected[each.sn] = each.sn % 251
             elif what == 4 and pending:
-                s.writer.abort(pending.pop(int(r.integers(len(pending)))), now=s.now)
+                s.writer.claims.abort(pending.pop(int(r.integers(len(pending)))), now=s.now)
             else:
                 s.sleep(int(r.integers(120)) * MS)
             got |= {e.sn: bytes(e.payload or b"")[0] for e in s.said() if isinstance(e, Data)}

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reader_script import ANY, IT, LASTING, MS, POLICY, RELIABLE, WHERE, Script, samples, started
 
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.policies import ReaderPolicy
-from spark_rtps.transport.protocol.reading.reader import WriterInfo
 from spark_rtps.transport.qos import Qos
+from spark_rtps.transport.wire.batch import Batch
 from spark_rtps.transport.wire.parameters import (
     PID_COHERENT_SET,
     ParameterList,
@@ -20,6 +20,18 @@ from spark_rtps.transport.wire.parameters import (
 )
 from spark_rtps.transport.wire.samples import DISPOSED, Run
 from spark_rtps.transport.wire.submessages import AckNack, AckNackBatch, DataFrag
+from tests.protocol.reader_script import (
+    ANY,
+    IT,
+    LASTING,
+    MS,
+    POLICY,
+    RELIABLE,
+    WHERE,
+    Script,
+    samples,
+    started,
+)
 
 COHERENT = replace(RELIABLE, coherent_access=True)
 BEST_EFFORT = Qos(coherent_access=True)
@@ -262,6 +274,32 @@ def test_irrelevant_samples_do_not_break_a_set() -> None:
     assert s.taken() == [1, 4]
 
 
+def test_samples_that_name_no_set_and_come_behind_an_end_marker_are_handed_out() -> None:
+    s = coherent()
+    s.data(6, of=-1).data(5, of=-1).end_of_set(4).data(2, 3, of=2).data(1)
+    assert s.taken() == [1, 2, 3, 5, 6]
+    assert s.reader.counters.irrelevant_samples == 1
+    assert s.reader.counters.received_samples == 5
+
+
+def test_an_end_marker_behind_samples_that_name_no_set_is_not_handed_out() -> None:
+    s = coherent()
+    s.data(2, of=-1).end_of_set(3).data(4).data(1)
+    assert s.taken() == [1, 2, 4]
+    assert s.reader.counters.irrelevant_samples == 1
+
+
+def test_an_end_marker_inside_a_batch_is_not_handed_out() -> None:
+    runs = [samples(2, 2, 32), Run(IT, 3, 1, np.zeros(32, np.uint8), 32, 32, 0, coherent_set=-1)]
+    for run in runs:
+        run.batch_sn = 1
+    s = coherent()
+    s.reader.on_batch(Batch(1, 2, 3, runs, 0, ANY, IT), now=s.now)
+    s.data(4).data(1)
+    assert s.taken() == [1, 2, 4]
+    assert s.reader.counters.irrelevant_samples == 1
+
+
 def test_a_writer_that_goes_away_takes_its_open_set_along() -> None:
     s = coherent()
     s.data(1).data(2, 4, of=2).data(6, of=2).data(8, of=7)
@@ -269,7 +307,7 @@ def test_a_writer_that_goes_away_takes_its_open_set_along() -> None:
     assert s.taken() == [1]
     assert s.reader.counters.coherent_sets_lost == 2
     assert s.reader.counters.lost_samples == 7
-    assert s.reader._reorder_budget.nbytes == 0
+    assert s.reader._delivery.reorder_budget.nbytes == 0
 
 
 def test_a_reader_that_came_in_the_middle_of_a_set_waits_for_the_next() -> None:
@@ -309,7 +347,7 @@ def test_best_effort_sets() -> None:
     assert s.taken() == [18]
     s.data(19, of=19).data(18).gap(20, 21).data(21, of=19).data(22)
     assert s.taken() == [19, 21, 22]
-    assert s.reader._reorder_budget.nbytes == 0
+    assert s.reader._delivery.reorder_budget.nbytes == 0
     assert s.reader.get_timer() is None
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy
-from spark_rtps.transport.protocol.reading.congestion_control import (
-    DATAGRAM,
+from spark_rtps.transport.protocol.reading.flow.congestion_control import (
     CongestionControl,
     Cubic,
-    Outcome,
     StaticWindow,
+    WindowOutcome,
     built_in,
 )
+from spark_rtps.transport.protocol.reading.received_stream import DATAGRAM
 
 S = 1_000_000_000
 US = 1_000
@@ -33,7 +33,7 @@ class Stream:
 
     def track(
         self, consumed: int = 0, *, after: int = 0, loss: bool = False, datagram: int = DATAGRAM
-    ) -> Outcome:
+    ) -> WindowOutcome:
         self.now += after
         self.position += consumed
         return self.control.on_track_rebuild(
@@ -57,12 +57,12 @@ class TestStatic:
     def test_it_is_always_the_same(self, initial: int, largest: int, window: int) -> None:
         stream = Stream(StaticWindow(CongestionControlPolicy(initial_window=initial, max_window=largest)))
         for loss in (False, True):
-            assert stream.track(10_000, after=S, loss=loss) == Outcome(window, False)
+            assert stream.track(10_000, after=S, loss=loss) == WindowOutcome(window, False)
 
 
 class TestSlowStart:
     def test_it_begins_with_ten_datagrams(self) -> None:
-        assert Stream(Cubic(POLICY)).track() == Outcome(10 * DATAGRAM)
+        assert Stream(Cubic(POLICY)).track() == WindowOutcome(10 * DATAGRAM)
 
     def test_or_as_the_policy_says(self) -> None:
         assert Cubic(replace(POLICY, initial_window=50_000)).cwnd == 50_000 // DATAGRAM
@@ -85,7 +85,7 @@ class TestSlowStart:
 class TestCubic:
     def test_a_loss_costs_a_fifth_and_is_told_at_once(self) -> None:
         control, stream = cubic(100)
-        assert stream.track(loss=True) == Outcome(80 * DATAGRAM, True)
+        assert stream.track(loss=True) == WindowOutcome(80 * DATAGRAM, True)
         assert (control.w_max, control.k) == (100, pytest.approx(cbrt(100 * 0.2 / 0.4)))
 
     def test_the_formula(self) -> None:
@@ -136,8 +136,8 @@ class TestCubic:
         _, stream = cubic(10)
         for _ in range(20):
             stream.track(loss=True)
-        assert stream.track(DATAGRAM, after=US) == Outcome(DATAGRAM, True)
-        assert stream.track(0, after=US) == Outcome(DATAGRAM, False)
+        assert stream.track(DATAGRAM, after=US) == WindowOutcome(DATAGRAM, True)
+        assert stream.track(0, after=US) == WindowOutcome(DATAGRAM, False)
 
     def test_longer_datagrams_keep_the_window(self) -> None:
         control, stream = cubic(100)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from batch_scene import BATCH, Scene, numbers, samples
 
 from spark_rtps.transport.protocol.discovery import endpoint_data
 from spark_rtps.transport.protocol.policies import BatchPolicy
 from spark_rtps.transport.wire import parameters as p
+from tests.protocol.batch_scene import BATCH, Scene, numbers, samples
 
 
 @pytest.mark.parametrize("batch", [BatchPolicy(), BATCH])

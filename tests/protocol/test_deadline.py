@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from reader_cache_scene import Scene
-from runs_of_samples import SECOND, WALL, Sample, uniform_run, writer
 
-from spark_rtps.transport.protocol.reading import reader_cache
+from spark_rtps.transport.protocol.reading.cache import reader_cache
 from spark_rtps.transport.wire.samples import DISPOSED, UNREGISTERED
+from tests.protocol.reader_cache_scene import Scene
+from tests.protocol.runs_of_samples import SECOND, WALL, Sample, uniform_run, writer
 
 
 def test_deadline_requested_missed() -> None:

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pcap
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from virtual_network import MILLISECOND, SECOND
 
 from spark_rtps.transport.errors import DecodeError, DropReason
 from spark_rtps.transport.limits import LEASE_MAX_NS
@@ -32,8 +30,10 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
     encode_participant,
     encode_participant_key,
 )
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
-from spark_rtps.transport.protocol.reading.reader import StatefulReader, WriterInfo
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -56,6 +56,8 @@ from spark_rtps.transport.wire import parameters as p
 from spark_rtps.transport.wire.message import header_at, iter_submessages
 from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import Data, decode_submessage
+from tests.support import pcap
+from tests.support.virtual_network import MILLISECOND, SECOND
 
 PREFIX = bytes(range(12))
 WRITER = Guid(PREFIX, b"\x00\x00\x01\x02")
@@ -70,6 +72,8 @@ addresses = st.ip_addresses(v=4).map(str)
 locator = st.builds(Locator, addresses, st.integers(1, 65_535), st.just(1))
 locators = st.lists(locator, max_size=3).map(tuple)
 i32 = st.integers(-(2**31), 2**31 - 1)
+#: A limit of -1 on the wire is no limit.
+limits = i32.map(lambda limit: INFINITE if limit == -1 else limit)
 qos = st.builds(
     Qos,
     reliability=st.sampled_from(ReliabilityKind),
@@ -77,9 +81,9 @@ qos = st.builds(
     durability=st.sampled_from(DurabilityKind),
     history=st.sampled_from(HistoryKind),
     history_depth=i32,
-    max_samples=i32,
-    max_instances=i32,
-    max_samples_per_instance=i32,
+    max_samples=limits,
+    max_instances=limits,
+    max_samples_per_instance=limits,
     deadline=durations,
     latency_budget=durations,
     liveliness=st.sampled_from(LivelinessKind),
@@ -345,11 +349,13 @@ def impersonate(capture: Path) -> tuple[Participant, list[Run]]:
     config = ParticipantConfig(played.guid.prefix, metatraffic_unicast=here, default_unicast=here)
     participant = Participant(config, now=0)
     participant.create_reader(
-        topic,
-        type_name,
-        played.qos,
-        keyed=played.guid.entity[3] == 0x07,
-        entity_key=int.from_bytes(played.guid.entity[:3], "big"),
+        ReaderSpec(
+            topic,
+            type_name,
+            played.qos,
+            keyed=played.guid.entity[3] == 0x07,
+            entity_key=int.from_bytes(played.guid.entity[:3], "big"),
+        ),
         now=0,
     )
     reader = next(reader for reader in participant.readers if reader.guid == played.guid)

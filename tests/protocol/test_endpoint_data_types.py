@@ -6,11 +6,9 @@ import shutil
 import subprocess
 from dataclasses import replace
 
-import pcap
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from type_scene import RELIABLE, guid, large, objects
 
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.limits import FILTER_PARAMETERS_MAX, MESSAGE_SIZE_LEAST
@@ -26,6 +24,8 @@ from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
 from spark_rtps.transport.wire import parameters as p
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.submessages import Data
+from tests.protocol.type_scene import RELIABLE, guid, large, objects
+from tests.support import pcap
 
 READER = EndpointData(guid(1, writer=False), "t", "lab::Rich", RELIABLE)
 WRITER = EndpointData(guid(1), "t", "lab::Rich", RELIABLE)

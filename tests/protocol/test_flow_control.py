@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns
 
-from spark_rtps.transport.errors import UsageError
+from spark_rtps.transport.errors import UsageError, WriterLimit
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, WriterPolicy
-from spark_rtps.transport.protocol.writing.flow_control import FlowControl, Receiver, flow_control_of
+from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver, flow_control_of
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.status_messages import RttMeasurement
 from spark_rtps.transport.wire.submessages import Data, Heartbeat
+from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns
+from tests.support.publication_frames import data_frames
 
 #: One sample of a change of its own: 32 of frame, 32 of RTPS and INFO_TS, 24 of DATA, 40 of payload.
 SIZE, PLACE = 40, 128
@@ -50,7 +51,7 @@ def test_no_more_is_sent_than_the_readers_window_takes() -> None:
     assert sns(s.said()) == [1, 2, 3]
     positions = s.writer.positions
     assert (positions.pub_pos, positions.snd_pos) == (5 * PLACE, 3 * PLACE)
-    assert s.writer.send_limit == (3 * PLACE, reader_guid(1))
+    assert s.writer.pacing.send_limit == (3 * PLACE, reader_guid(1))
     assert positions.snd_bpe == s.writer.counters.flow_control_limits == 1, "each limit once"
     s.acknack(4).status(3, 1 * PLACE)
     assert sns(s.said()) == [4]
@@ -110,9 +111,9 @@ def test_a_window_may_shrink_but_what_it_allowed_stays_allowed() -> None:
 
 def test_a_coherent_set_is_sent_whole() -> None:
     s = script().acknack(1).status(0, 2 * PLACE)
-    s.writer.begin_coherent_set(now=s.now)
+    s.writer.coherent_sets.begin(now=s.now)
     write(s, 6)
-    s.writer.end_coherent_set(now=s.now)
+    s.writer.coherent_sets.end(now=s.now)
     write(s, 1)
     assert sns(s.said()) == [1, 2, 3, 4, 5, 6, 7]
     s.acknack(8).status(7, 2 * PLACE)
@@ -143,7 +144,7 @@ def test_publishing_stops_a_window_ahead_of_the_sender() -> None:
         taken += 1
         assert taken < 100
     positions = s.writer.positions
-    assert s.writer.blocked_by == "publication limit"
+    assert s.writer.state.blocked_by == "publication limit"
     assert positions.snd_pos + positions.term_window // 2 < positions.pub_pos <= positions.pub_lmt
     assert positions.pub_lmt == positions.snd_pos + (32 << 10)
 
@@ -152,9 +153,9 @@ def test_an_aborted_set_is_not_sent_later() -> None:
     s = script().acknack(1).status(0, PLACE)
     write(s, 2)
     assert sns(s.said()) == [1]
-    s.writer.begin_coherent_set(now=s.now)
+    s.writer.coherent_sets.begin(now=s.now)
     write(s, 3)
-    s.writer.abort_coherent_set(now=s.now)
+    s.writer.coherent_sets.abort(now=s.now)
     s.said()
     s.acknack(2).status(1, 100 * PLACE)
     assert 3 not in sns(s.said())
@@ -183,9 +184,9 @@ def test_an_rtt_measurement_is_answered_to_the_readers_own_address() -> None:
     s = script().acknack(1)
     s.said()
     ask = RttMeasurement(reader_guid(1).entity, s.writer.guid.entity, 12345, 0)
-    s.writer.on_rtt_measurement(reader_guid(1), ask)
-    s.writer.on_rtt_measurement(reader_guid(9), ask)
-    s.writer.on_rtt_measurement(reader_guid(1), replace(ask, reply=True))
+    s.writer.feedback.on_rtt_measurement(reader_guid(1), ask)
+    s.writer.feedback.on_rtt_measurement(reader_guid(9), ask)
+    s.writer.feedback.on_rtt_measurement(reader_guid(1), replace(ask, reply=True))
     assert s.said() == [replace(ask, reply=True)]
 
 
@@ -273,11 +274,11 @@ def test_nothing_is_written_before_the_group_is_there(strategy: str) -> None:
     s = script(strategy, 1, group_tag=7, group_min_size=2)
     s.acknack(1, i=1).status(0, 100 * PLACE, i=1, tag=7)
     assert s.write(1) == 0
-    assert s.writer.blocked_by == "flow_control.group_min_size"
-    assert not s.writer.is_connected
+    assert s.writer.state.blocked_by == WriterLimit.GROUP
+    assert not s.writer.positions.is_connected
     s.match(2, status_messages=True)
     s.acknack(1, i=2).status(0, 100 * PLACE, i=2, tag=7)
-    assert s.writer.is_connected
+    assert s.writer.positions.is_connected
     assert s.write(1) == 1
     s.writer.unmatch_reader(reader_guid(2))
     assert s.write(1) == 0
@@ -333,10 +334,10 @@ def test_a_late_joiner_never_takes_back_what_was_allowed() -> None:
     write(s, 50)
     s.said()
     both(s, 51, 100 * PLACE, i=1)
-    limit = s.writer.send_limit[0]
+    limit = s.writer.pacing.send_limit[0]
     s.match(2, status_messages=True, transient_local=True)
     s.status(0, PLACE, i=2)
-    assert s.writer.send_limit[0] == limit
+    assert s.writer.pacing.send_limit[0] == limit
 
 
 def test_a_strategy_of_the_users_own() -> None:
@@ -369,10 +370,10 @@ def test_the_history_is_the_publication_log() -> None:
     s = Script(log=log)
     payload = np.arange(10 * 100, dtype=np.uint8)
     s.writer.write(Samples.uniform(payload, 10, 100), timestamp=s.now, now=s.now)
-    (change,) = s.writer._history.changes()
+    (change,) = s.writer.history.changes()
     assert np.shares_memory(change.content.data, log.data)
-    (frame,), end = log.scan(0, log.position, 1 << 20)
-    assert (frame.first_sn, frame.count, end) == (1, 10, s.writer.positions.pub_pos)
+    (frame,) = data_frames(log, 0, log.position)
+    assert (frame.first_sn, frame.count, frame.end) == (1, 10, s.writer.positions.pub_pos)
     message = frame.data.tobytes()
     assert message[:4] == b"RTPS" and message[20:24] == b"\x09\x01\x08\x00", "a whole message, with INFO_TS"
     assert message[32:] == change.content.data.tobytes()
@@ -391,7 +392,7 @@ def test_what_is_kept_for_late_joiners_outlives_its_place_in_the_log() -> None:
     part[:] = 0  # the caller's memory is the caller's
     assert s.writer.positions.pub_pos > 4 * (64 << 10)
     s.match(1, transient_local=True)
-    held = [change.content.data.reshape(-1, 124)[:, 24:28] for change in s.writer._history.changes()]
+    held = [change.content.data.reshape(-1, 124)[:, 24:28] for change in s.writer.history.changes()]
     assert np.concatenate(held).copy().view("<u4").ravel().tolist() == list(range(3000))
 
 
@@ -400,7 +401,7 @@ def test_a_sample_too_large_for_a_frame_keeps_its_place_by_an_empty_one() -> Non
     s = Script(log=log)
     assert s.write(1, 20_000) == 1
     assert s.write(1, 16) == 1
-    frames, _ = log.scan(0, log.position, 1 << 20)
+    frames = data_frames(log, 0, log.position)
     assert [(frame.first_sn, len(frame.data) > 0) for frame in frames] == [(1, False), (2, True)]
 
 
@@ -409,7 +410,7 @@ def test_a_large_sample_lies_in_the_log_as_one_message() -> None:
     s = Script(log=log, message_size=1_400)
     payload = np.arange(9_000, dtype=np.uint16).view(np.uint8)
     s.writer.write(Samples.uniform(payload, 1, payload.nbytes), timestamp=s.now, now=s.now)
-    (frame,), _ = log.scan(0, log.position, 1 << 20)
+    (frame,) = data_frames(log, 0, log.position)
     assert frame.data[-payload.nbytes :].tobytes() == payload.tobytes()
     assert frame.data[34:36].tobytes() == b"\0\0", "octetsToNextHeader 0: to the end"
 
@@ -419,7 +420,7 @@ def test_without_readers_the_log_is_no_limit() -> None:
     for _ in range(100):
         assert s.write(10, 1000) > 0
         s.writer.outgoing()
-    assert s.writer.send_limit == (INFINITE, None)
+    assert s.writer.pacing.send_limit == (INFINITE, None)
 
 
 def test_a_train_is_divided_where_the_window_ends() -> None:
@@ -436,7 +437,7 @@ def test_a_train_is_divided_where_the_window_ends() -> None:
     s.acknack(57).status(56, 1 << 20)
     assert sns(s.said()) == list(range(57, 201))
     s.acknack(201).status(200, 1 << 20)
-    assert s.writer.unacknowledged() == {} and not list(s.writer._history.changes())
+    assert s.writer.unacknowledged() == {} and not list(s.writer.history.changes())
 
 
 def test_parts_of_a_train_that_late_joiners_still_want_outlive_it() -> None:

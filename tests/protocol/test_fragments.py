@@ -11,7 +11,7 @@ import pytest
 from spark_rtps.transport import limits
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.protocol.intervals import IntervalSet
-from spark_rtps.transport.protocol.reading.fragments import FragmentBudget, FragmentedSample
+from spark_rtps.transport.protocol.reading.ordering.fragments import FragmentBudget, FragmentedSample
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.parameters import (
     PID_KEY_HASH,

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import pcap
 import pytest
-from hostile_scene import EVIL_IP, EVIL_READER, EVIL_WRITER, RELIABLE, Scene, message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from virtual_network import MILLISECOND, SECOND
 
 from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
 from spark_rtps.transport.qos import DurabilityKind, ReliabilityKind
 from spark_rtps.transport.structure import (
@@ -31,6 +29,9 @@ from spark_rtps.transport.structure import (
 from spark_rtps.transport.wire.submessages import (
     InfoDestination,
 )
+from tests.protocol.hostile_scene import EVIL_IP, EVIL_READER, EVIL_WRITER, RELIABLE, Scene, message
+from tests.support import pcap
+from tests.support.virtual_network import MILLISECOND, SECOND
 
 
 def live() -> Participant:
@@ -153,8 +154,10 @@ def test_mutated_captures(seed: int) -> None:
             for key in range(1, 3):
                 number = len(participant._keys) + 1
                 qos = replace(RELIABLE, reliability=ReliabilityKind(key), durability=DurabilityKind.VOLATILE)
-                participant.create_reader(topic, type_name, qos, keyed=True, entity_key=number, now=0)
-            participant.create_writer(topic, type_name, RELIABLE, keyed=True, now=0)
+                participant.create_reader(
+                    ReaderSpec(topic, type_name, qos, keyed=True, entity_key=number), now=0
+                )
+            participant.create_writer(WriterSpec(topic, type_name, RELIABLE, keyed=True), now=0)
         now = 0
         for datagram in datagrams[:250]:
             now += 2 * MILLISECOND

@@ -8,9 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spark_rtps.transport.protocol.writing.history import Change, WriterHistory, addressed_to
-from spark_rtps.transport.protocol.writing.large_sample import LargeSample
+from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
+from spark_rtps.transport.protocol.policies import BatchPolicy, WriterPolicy
+from spark_rtps.transport.protocol.writing.changes import Change, LargeSample, addressed_to
+from spark_rtps.transport.protocol.writing.publication import WriterHistory
+from spark_rtps.transport.protocol.writing.state import WriterState
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.framing import frame
 from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import UNREGISTERED, Samples
@@ -20,9 +24,14 @@ LASTING = replace(VOLATILE, durability=DurabilityKind.TRANSIENT_LOCAL)
 WRITER = b"\0\0\1\2"
 
 
+def history_of(qos: Qos) -> WriterHistory:
+    guid = Guid(bytes(12), WRITER)
+    return WriterHistory(WriterState(guid, qos, WriterPolicy(), BatchPolicy(), message_size=MESSAGE_SIZE_MAX))
+
+
 def add(history: WriterHistory, count: int, size: int = 64, budget: int = 1000) -> None:
     samples = Samples.uniform(np.zeros(count * size, np.uint8), count, size)
-    for block in frame(samples, WRITER, history.last_sn + 1, budget=budget):
+    for block in frame(samples, WRITER, history.state.last_sn + 1, budget=budget):
         history.append(Change(block.first_sn, block.last_sn, 5, block))
 
 
@@ -32,7 +41,7 @@ def held(history: WriterHistory) -> list[int]:
     numbers = [sn for change in changes for sn in range(change.first_sn, change.last_sn + 1)]
     assert len(numbers) == history.samples
     assert numbers == sorted(set(numbers))
-    assert history.first_sn == (numbers[0] if numbers else history.last_sn + 1)
+    assert history.first_sn == (numbers[0] if numbers else history.state.last_sn + 1)
     for change in changes:  # every sample can be sent: the DATA that is cut out is the right one
         block = change.content
         assert not isinstance(block, LargeSample)
@@ -44,7 +53,7 @@ def held(history: WriterHistory) -> list[int]:
 
 
 def test_volatile_keeps_what_is_not_acknowledged() -> None:
-    history = WriterHistory(VOLATILE)
+    history = history_of(VOLATILE)
     add(history, 100)
     assert held(history) == list(range(1, 101))
     history.trim(40)
@@ -57,26 +66,26 @@ def test_volatile_keeps_what_is_not_acknowledged() -> None:
 
 
 def test_keep_all_keeps_all_for_late_joiners_up_to_max_samples() -> None:
-    history = WriterHistory(replace(LASTING, max_samples=150))
+    history = history_of(replace(LASTING, max_samples=150))
     add(history, 100)
     history.trim(100)
     assert held(history) == list(range(1, 101))
     assert history.room == 50
-    assert WriterHistory(LASTING).room is None
+    assert history_of(LASTING).room == INFINITE
 
 
 @pytest.mark.parametrize("depth", [1, 3, 20])
 def test_keep_last_by_topic(depth: int) -> None:
-    history = WriterHistory(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=depth))
+    history = history_of(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=depth))
     for count in (1, 5, 40, 2, 100):
         add(history, count)
-        history.trim(history.last_sn)
-        last = history.last_sn
+        history.trim(history.state.last_sn)
+        last = history.state.last_sn
         assert held(history) == list(range(max(1, last - depth + 1), last + 1))
 
 
 def test_what_a_reader_lacks_is_kept_although_replaced() -> None:
-    history = WriterHistory(replace(LASTING, history=HistoryKind.KEEP_LAST))
+    history = history_of(replace(LASTING, history=HistoryKind.KEEP_LAST))
     add(history, 50)
     history.trim(30)
     assert held(history) == list(range(31, 51))
@@ -88,7 +97,9 @@ def test_what_a_reader_lacks_is_kept_although_replaced() -> None:
 def test_keep_last_by_instance_against_a_model(seed: int) -> None:
     rng = random.Random(seed)
     depth = rng.choice((1, 2, 5))
-    history = WriterHistory(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=depth))
+    history = history_of(replace(LASTING, history=HistoryKind.KEEP_LAST, history_depth=depth))
+    keep_last = history.keep_last
+    assert keep_last is not None
     model: dict[int, list[int]] = {}
     acknowledged = 0
     for _ in range(15):
@@ -96,19 +107,19 @@ def test_keep_last_by_instance_against_a_model(seed: int) -> None:
         keys = [rng.randrange(8) for _ in range(count)]
         hashes = np.zeros((count, 16), np.uint8)
         hashes[:, 3] = keys
-        first = history.last_sn + 1
+        first = history.state.last_sn + 1
         add(history, count, size=rng.choice((8, 200)))
-        history.note_instances(first, hashes, flags)
+        keep_last.note_instances(first, hashes, flags)
         for i, key in enumerate(keys):
             if flags:
                 model.pop(key, None)
             else:
                 model[key] = [*model.get(key, []), first + i][-depth:]
-        acknowledged = rng.randrange(acknowledged, history.last_sn + 1)
+        acknowledged = rng.randrange(acknowledged, history.state.last_sn + 1)
         history.trim(acknowledged)
         live = {sn for numbers in model.values() for sn in numbers}
-        assert held(history) == sorted(live | set(range(acknowledged + 1, history.last_sn + 1)))
-    history.trim(history.last_sn)
+        assert held(history) == sorted(live | set(range(acknowledged + 1, history.state.last_sn + 1)))
+    history.trim(history.state.last_sn)
     live = {sn for numbers in model.values() for sn in numbers}
     assert held(history) == sorted(live)
     owned = {
@@ -119,16 +130,18 @@ def test_keep_last_by_instance_against_a_model(seed: int) -> None:
 
 def test_keep_last_by_instance_gives_way_at_max_samples() -> None:
     qos = replace(LASTING, history=HistoryKind.KEEP_LAST, max_samples=10)
-    history = WriterHistory(qos)
+    history = history_of(qos)
+    keep_last = history.keep_last
+    assert keep_last is not None
     for i in range(30):
         add(history, 1)
-        history.note_instances(i + 1, np.full((1, 16), i, np.uint8), 0)
-        history.trim(history.last_sn)
+        keep_last.note_instances(i + 1, np.full((1, 16), i, np.uint8), 0)
+        history.trim(history.state.last_sn)
     assert held(history) == list(range(21, 31))
 
 
 def test_find_gives_the_next_higher_where_there_is_a_hole() -> None:
-    history = WriterHistory(LASTING)
+    history = history_of(LASTING)
     add(history, 30, budget=100)
     history._drop(5, 9)
     found = history.find(6)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol import events
@@ -19,10 +18,12 @@ from spark_rtps.transport.protocol.discovery.liveliness import (
     encode_assertion,
 )
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.qos import LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_P2P_MESSAGE_WRITER, INFINITE, KIND_WRITER_NO_KEY, Guid
 from spark_rtps.transport.wire.samples import DISPOSED, Run
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 LEASE = SECOND
@@ -32,8 +33,8 @@ def lively(network: VirtualNetwork, **policies: object) -> tuple[Participant, Pa
     """A reader and a writer with a liveliness lease of a second."""
     qos = replace(RELIABLE, liveliness_lease_duration=LEASE, **policies)  # type: ignore[arg-type]
     one, two = network.add(), network.add()
-    one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
-    two.create_writer("t", "T", qos, keyed=False, now=network.now)
+    one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    two.create_writer(WriterSpec("t", "T", qos), now=network.now)
     network.run(SECOND // 2)
     return one, two
 
@@ -63,8 +64,8 @@ def test_assertions_come_three_times_per_lease_and_only_when_needed() -> None:
         network.log = []
         one, two = network.add(), network.add()
         qos = replace(RELIABLE, liveliness_lease_duration=LEASE) if lease else RELIABLE
-        one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
-        two.create_writer("t", "T", qos, keyed=False, now=network.now)
+        one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+        two.create_writer(WriterSpec("t", "T", qos), now=network.now)
         network.run(SECOND)
         network.log.clear()
         network.run(10 * SECOND)
@@ -136,7 +137,7 @@ def test_who_never_acknowledges_does_not_make_the_history_grow() -> None:
         network.deliver(two, message, source="10.0.0.1")
     assert two.remote_participants
     assert writer.last_sn > 100
-    assert writer._history.samples <= 66
+    assert writer.history.samples <= 66
 
 
 # --- the MANUAL kinds, without a participant around ------------------------------------------------

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from numbered_samples import numbered
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.protocol.policies import BatchPolicy, Compression, PublicationPolicy
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, LivelinessKind, Qos, ReliabilityKind
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.submessages import Heartbeat
+from tests.support.numbered_samples import numbered
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 LEASE = SECOND
 BEST_EFFORT = Qos()
@@ -36,9 +37,9 @@ class Scene:
         self.network = VirtualNetwork()
         self.there, self.here = self.network.add(), self.network.add()
         now = self.network.now
-        self.reader = self.there.create_reader("t", "T", qos, keyed=False, now=now)
+        self.reader = self.there.create_reader(ReaderSpec("t", "T", qos), now=now)
         self.writer: StatefulWriter = self.here.create_writer(
-            "t", "T", manual(qos, kind), keyed=False, policy=policy or PublicationPolicy(), now=now
+            WriterSpec("t", "T", manual(qos, kind), policy=policy or PublicationPolicy()), now=now
         )
         self.network.run(SECOND // 2)
         assert self.writer.readers
@@ -84,7 +85,7 @@ def test_a_writer_that_falls_silent_is_lost_and_comes_back():
 def test_what_waits_in_a_batch_keeps_it_alive_here():
     scene = Scene(policy=PublicationPolicy(batch=BATCH))
     scene.write(flush=False)
-    assert scene.writer.queued == 12
+    assert scene.writer.intake.count == 12
     assert scene.said(scene.here) == []
     assert scene.said(scene.there) == [events.LivelinessLost]  # nothing has reached it
 
@@ -113,8 +114,8 @@ def test_only_heartbeats_with_the_liveliness_flag_count(liveliness):
 def test_a_write_of_one_keeps_all_manual_by_participant_writers_alive():
     scene = Scene(kind=BY_PARTICIPANT)
     now = scene.network.now
-    scene.there.create_reader("other", "T", RELIABLE, keyed=False, now=now)
-    scene.here.create_writer("other", "T", manual(RELIABLE, BY_PARTICIPANT), keyed=False, now=now)
+    scene.there.create_reader(ReaderSpec("other", "T", RELIABLE), now=now)
+    scene.here.create_writer(WriterSpec("other", "T", manual(RELIABLE, BY_PARTICIPANT)), now=now)
     scene.write()
     assert scene.said(scene.there) == scene.said(scene.here) == []
     scene.network.run(3 * LEASE)
@@ -123,7 +124,7 @@ def test_a_write_of_one_keeps_all_manual_by_participant_writers_alive():
 
 def test_writes_of_others_do_not_keep_a_manual_by_topic_writer_alive():
     scene = Scene()
-    other = scene.here.create_writer("other", "T", manual(RELIABLE), keyed=False, now=scene.network.now)
+    other = scene.here.create_writer(WriterSpec("other", "T", manual(RELIABLE)), now=scene.network.now)
     for _ in range(12):
         other.write(numbered(0, 1), timestamp=0, now=scene.network.now)
         scene.network.run(LEASE // 4)

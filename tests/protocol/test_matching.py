@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from virtual_network import SECOND, VirtualNetwork
 
 from spark_rtps.transport.limits import LOCATORS_MAX
 from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
 from spark_rtps.transport.protocol.discovery.matching import mismatches, usable_multicast, usable_unicast
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -22,6 +22,7 @@ from spark_rtps.transport.qos import (
     partitions_match,
 )
 from spark_rtps.transport.structure import Guid, Locator
+from tests.support.virtual_network import SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 WRITER = EndpointData(Guid(bytes(12), b"\0\0\1\2"), "t", "T", RELIABLE)
@@ -52,8 +53,8 @@ def test_each_incompatibility_has_its_reason(
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     qos = [replace(RELIABLE, **each) for each in (requested, offered)]  # type: ignore[arg-type]
-    r = one.create_reader("t", "T", qos[0], keyed=False, now=network.now)
-    w = two.create_writer("t", "T", qos[1], keyed=False, now=network.now)
+    r = one.create_reader(ReaderSpec("t", "T", qos[0]), now=network.now)
+    w = two.create_writer(WriterSpec("t", "T", qos[1]), now=network.now)
     network.run(40 * SECOND)
     assert not r.writers
     assert not w.readers
@@ -70,9 +71,9 @@ def test_each_incompatibility_has_its_reason(
 def test_another_type_of_the_same_topic() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
-    one.create_reader("t", "lab::A", RELIABLE, keyed=False, now=network.now)
-    two.create_writer("t", "lab::B", RELIABLE, keyed=False, now=network.now)
-    two.create_writer("other", "lab::B", RELIABLE, keyed=False, now=network.now)
+    one.create_reader(ReaderSpec("t", "lab::A", RELIABLE), now=network.now)
+    two.create_writer(WriterSpec("t", "lab::B", RELIABLE), now=network.now)
+    two.create_writer(WriterSpec("other", "lab::B", RELIABLE), now=network.now)
     network.run(SECOND)
     said = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
     assert [each.reasons for each in said] == [("TYPE: the writer's is 'lab::B', the reader's is 'lab::A'",)]
@@ -91,10 +92,10 @@ def test_all_reasons_are_given_at_once() -> None:
 def test_a_reader_takes_both_representations_unless_told_otherwise() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
-    r = one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
+    r = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     for representation in (0, 2):
         qos = replace(RELIABLE, data_representation=(representation,))
-        two.create_writer("t", "T", qos, keyed=False, now=network.now)
+        two.create_writer(WriterSpec("t", "T", qos), now=network.now)
     network.run(SECOND)
     assert len(r.writers) == 2
 
@@ -102,9 +103,9 @@ def test_a_reader_takes_both_representations_unless_told_otherwise() -> None:
 def test_partitions_may_have_wildcards() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
-    r = one.create_reader("t", "T", replace(RELIABLE, partition=("robot*",)), keyed=False, now=network.now)
+    r = one.create_reader(ReaderSpec("t", "T", replace(RELIABLE, partition=("robot*",))), now=network.now)
     for name in ("robot1", "robot2", "plant"):
-        two.create_writer("t", "T", replace(RELIABLE, partition=(name,)), keyed=False, now=network.now)
+        two.create_writer(WriterSpec("t", "T", replace(RELIABLE, partition=(name,))), now=network.now)
     network.run(SECOND)
     assert len(r.writers) == 2
 
@@ -112,8 +113,8 @@ def test_partitions_may_have_wildcards() -> None:
 def test_qos_that_changes_unmatches_and_matches_again() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
-    r = one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
-    w = two.create_writer("t", "T", RELIABLE, keyed=False, now=network.now)
+    r = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    w = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
     assert list(r.writers) == [w.guid]
     for partition, matched in ((("x",), False), ((), True)):
@@ -171,8 +172,8 @@ def test_an_endpoint_without_a_usable_address_is_reported() -> None:
     network = VirtualNetwork()
     one = network.add()
     two = network.add(default_unicast=(Locator("0.0.0.0", 7411),))
-    r = one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
-    two.create_writer("t", "T", RELIABLE, keyed=False, now=network.now)
+    r = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
     assert not r.writers
     said = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
@@ -182,7 +183,7 @@ def test_an_endpoint_without_a_usable_address_is_reported() -> None:
 def test_own_locators_of_an_endpoint_come_first() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
-    one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
+    one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
     special = (Locator("10.0.0.2", 9999),)
     data = EndpointData(Guid(two.prefix, b"\0\0\x09\3"), "t", "T", RELIABLE, special, (GROUP,))
@@ -196,8 +197,8 @@ def test_multicast_is_not_used_where_it_is_not_wanted() -> None:
     network = VirtualNetwork(multicast=False)
     one = network.add(peers=(Locator("10.0.0.2", 7410),))
     two = network.add(default_multicast=(GROUP,))
-    one.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
-    two.create_writer("t", "T", RELIABLE, keyed=False, now=network.now)
+    one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
     network.run(2 * SECOND)
     matched = [each for each in network.events[one.prefix] if isinstance(each, events.Matched)]
     assert [each.multicast for each in matched] == [()]

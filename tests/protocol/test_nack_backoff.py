@@ -7,10 +7,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from reader_script import MS, POLICY, Script
 
 from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.wire.submessages import AckNack
+from tests.protocol.reader_script import MS, POLICY, Script
 
 GROUP = replace(POLICY, nack_group_size=10, nack_backoff_max=10 * MS)
 

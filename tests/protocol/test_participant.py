@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.errors import DropReason, UsageError
 from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
-from spark_rtps.transport.protocol.writing import broadcast as broadcast_module
-from spark_rtps.transport.protocol.writing import sender as sender_module
+from spark_rtps.transport.protocol.writing.sending import broadcast as broadcast_module
+from spark_rtps.transport.protocol.writing.sending import sender as sender_module
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import (
@@ -29,6 +29,7 @@ from spark_rtps.transport.structure import (
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, InfoTimestamp
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 E = TypeVar("E")
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
@@ -40,11 +41,11 @@ def told(network: VirtualNetwork, participant: Participant, kind: type[E]) -> li
 
 
 def reader(network: VirtualNetwork, participant: Participant, qos: Qos = RELIABLE) -> StatefulReader:
-    return participant.create_reader(*TOPIC, qos, keyed=False, now=network.now)
+    return participant.create_reader(ReaderSpec(*TOPIC, qos), now=network.now)
 
 
 def writer(network: VirtualNetwork, participant: Participant, qos: Qos = RELIABLE) -> StatefulWriter:
-    return participant.create_writer(*TOPIC, qos, keyed=False, now=network.now)
+    return participant.create_writer(WriterSpec(*TOPIC, qos), now=network.now)
 
 
 def samples(*numbers: int) -> Samples:
@@ -194,8 +195,8 @@ def test_many_endpoints_reach_a_late_joiner() -> None:
     network = VirtualNetwork(seed=4, loss=0.1)
     one = network.add()
     for i in range(300):
-        one.create_reader(f"topic{i}", "Type", RELIABLE, keyed=False, now=network.now)
-    gone = [one.create_writer(f"gone{i}", "Type", RELIABLE, keyed=False, now=network.now) for i in range(50)]
+        one.create_reader(ReaderSpec(f"topic{i}", "Type", RELIABLE), now=network.now)
+    gone = [one.create_writer(WriterSpec(f"gone{i}", "Type", RELIABLE), now=network.now) for i in range(50)]
     network.run(SECOND)
     for w in gone:
         one.delete_endpoint(w.guid, network.now)
@@ -315,10 +316,10 @@ def test_a_stream_of_small_datagrams_keeps_the_lease() -> None:
 def test_entity_ids() -> None:
     one = Participant(ParticipantConfig(bytes(range(12))), now=0)
     guids = [
-        one.create_reader(*TOPIC, RELIABLE, keyed=True, now=0).guid,
-        one.create_reader(*TOPIC, RELIABLE, keyed=False, now=0, entity_key=0xABCDEF).guid,
-        one.create_writer(*TOPIC, RELIABLE, keyed=True, now=0).guid,
-        one.create_writer(*TOPIC, RELIABLE, keyed=False, now=0, entity_key=7).guid,
+        one.create_reader(ReaderSpec(*TOPIC, RELIABLE, keyed=True), now=0).guid,
+        one.create_reader(ReaderSpec(*TOPIC, RELIABLE, entity_key=0xABCDEF), now=0).guid,
+        one.create_writer(WriterSpec(*TOPIC, RELIABLE, keyed=True), now=0).guid,
+        one.create_writer(WriterSpec(*TOPIC, RELIABLE, entity_key=7), now=0).guid,
     ]
     assert guids == [
         Guid(one.prefix, b"\0\0\1" + bytes((KIND_READER_WITH_KEY,))),
@@ -328,7 +329,7 @@ def test_entity_ids() -> None:
     ]
     for key in (7, 0, -1, 1 << 24):
         with pytest.raises(UsageError):
-            one.create_reader(*TOPIC, RELIABLE, keyed=True, now=0, entity_key=key)
+            one.create_reader(ReaderSpec(*TOPIC, RELIABLE, keyed=True, entity_key=key), now=0)
 
 
 def test_a_wrong_configuration_is_refused() -> None:
@@ -342,7 +343,7 @@ def test_a_restarted_reader_goes_on_where_it_was() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     w = writer(network, one)
-    r = two.create_reader(*TOPIC, RELIABLE, keyed=False, entity_key=5, now=network.now)
+    r = two.create_reader(ReaderSpec(*TOPIC, RELIABLE, entity_key=5), now=network.now)
     network.run(SECOND)
     w.write(samples(1, 2, 3), timestamp=0, now=network.now)
     network.run(SECOND)
@@ -354,7 +355,7 @@ def test_a_restarted_reader_goes_on_where_it_was() -> None:
     restarted = Participant(two.config, now=network.now)
     network._hosts[address] = restarted
     resumed = restarted.create_reader(
-        *TOPIC, RELIABLE, keyed=False, entity_key=5, resume={w.guid: 3}, now=network.now
+        ReaderSpec(*TOPIC, RELIABLE, entity_key=5, resume={w.guid: 3}), now=network.now
     )
     assert resumed.guid == r.guid
     network.run(9 * SECOND)
@@ -409,8 +410,8 @@ def test_small_messages_share_a_datagram() -> None:
     network.log = []
     one, two = network.add(), network.add()
     for i in range(20):
-        one.create_reader(f"t{i}", "T", RELIABLE, keyed=False, now=network.now)
-        two.create_writer(f"t{i}", "T", RELIABLE, keyed=False, now=network.now)
+        one.create_reader(ReaderSpec(f"t{i}", "T", RELIABLE), now=network.now)
+        two.create_writer(WriterSpec(f"t{i}", "T", RELIABLE), now=network.now)
     network.run(5 * SECOND)
     assert len(network.log) < 120
     assert max(len(datagram) for _, _, datagram in network.log) <= 65_507

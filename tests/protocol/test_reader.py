@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reader_script import ANY, IT, LASTING, MS, POLICY, RELIABLE, WHERE, Script, started
 
 from spark_rtps.transport import limits
-from spark_rtps.transport.protocol.reading.reader import WriterInfo
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import Locator
 from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import AckNack, HeartbeatFrag, NackFrag
+from tests.protocol.reader_script import ANY, IT, LASTING, MS, POLICY, RELIABLE, WHERE, Script, started
 
 
 def test_the_next_run_goes_through_without_a_copy() -> None:
@@ -277,7 +277,7 @@ def test_a_reassembled_sample_waits_for_the_window() -> None:
     s.reader.window = 1000
     (run,) = s.reader.take()
     assert run.nbytes == 1000
-    assert s.reader._budget.nbytes == 0
+    assert s.reader._delivery.reassembly.budget.nbytes == 0
 
 
 def test_fragments_are_requested_by_nack_frag() -> None:
@@ -293,7 +293,7 @@ def test_fragments_are_requested_by_nack_frag() -> None:
     assert s.taken() == [1, 2]
     s.frag(1, 4)
     assert s.reader.counters.duplicate_fragments == 1
-    assert s.reader._budget.nbytes == 0
+    assert s.reader._delivery.reassembly.budget.nbytes == 0
 
 
 def test_fragments_under_way_are_left_alone() -> None:
@@ -330,7 +330,7 @@ def test_best_effort_fragments_of_an_older_sample_are_given_up() -> None:
     s = Script(Qos(), reliable=False)
     s.frag(1, 1).frag(2, 1, count=10).frag(1, 2, count=9)
     assert s.taken() == [2]
-    assert s.reader._budget.nbytes == 0
+    assert s.reader._delivery.reassembly.budget.nbytes == 0
     for sn in range(3, 200):
         s.frag(sn, 1)
     assert len(s.proxy.fragments) <= limits.FRAGMENTED_SAMPLES_MAX
@@ -384,7 +384,7 @@ def test_unmatching_forgets_everything_but_the_position() -> None:
     s.reader.unmatch_writer(IT)
     assert s.reader.get_timer() is None
     assert s.said() == []
-    assert s.reader._budget.nbytes == 0
+    assert s.reader._delivery.reassembly.budget.nbytes == 0
     s.data(4)
     assert s.reader.counters.unknown_writer == 1
     s.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reader_script import ANY, IT, LASTING, MS, POLICY, Script, samples, started
 
 from spark_rtps.transport import limits
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.batch import Batch
 from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import AckNack, AckNackBatch
+from tests.protocol.reader_script import ANY, IT, LASTING, MS, POLICY, Script, samples, started
 
 
 def the_one(said: list[object]) -> AckNack | AckNackBatch:

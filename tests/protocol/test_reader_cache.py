@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reader_cache_scene import Scene
-from runs_of_samples import SECOND, WALL, Sample, numbers, run_of, uniform_run, writer
 
-from spark_rtps.transport.protocol.reading import reader_cache
-from spark_rtps.transport.protocol.reading.reader_cache import ReaderCache
+from spark_rtps.transport.protocol.reading.cache import reader_cache
+from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCache
 from spark_rtps.transport.qos import DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, REMOVED, UNREGISTERED
+from tests.protocol.reader_cache_scene import Scene
+from tests.protocol.runs_of_samples import SECOND, WALL, Sample, numbers, run_of, uniform_run, writer
 
 MILLISECOND = SECOND // 1000
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs_of_samples import SECOND, WALL, Sample, keys_of, numbers, run_of, timestamp, writer
 
 from spark_rtps.transport.protocol.instances import Groups, running_maximum, separated
-from spark_rtps.transport.protocol.reading.reader_cache import ReaderCache
-from spark_rtps.transport.qos import LENGTH_UNLIMITED, DestinationOrderKind, HistoryKind, OwnershipKind, Qos
+from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCache
+from spark_rtps.transport.qos import DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, REMOVED, UNREGISTERED
+from tests.protocol.runs_of_samples import SECOND, WALL, Sample, keys_of, numbers, run_of, timestamp, writer
 
 STATE_CHANGE = DISPOSED | UNREGISTERED
 
@@ -88,7 +88,7 @@ class Oracle:
             ("lost_by_history", qos.history_depth, True),
             ("rejected_by_samples_per_instance_limit", qos.max_samples_per_instance, False),
         ):
-            if bound == LENGTH_UNLIMITED or (newest and qos.history is HistoryKind.KEEP_ALL):
+            if bound == INFINITE or (newest and qos.history is HistoryKind.KEEP_ALL):
                 continue
             kept: list[int] = []
             of_instance: Counter[int] = Counter()
@@ -99,7 +99,7 @@ class Oracle:
                 else:
                     self.counts[name] += 1
             passing = sorted(kept)
-        if qos.max_samples != LENGTH_UNLIMITED:
+        if qos.max_samples != INFINITE:
             self.counts["rejected_by_samples_limit"] += max(0, len(passing) - qos.max_samples)
             passing = passing[: qos.max_samples]
         return passing
@@ -129,7 +129,7 @@ SAMPLES = st.builds(
 )
 WRITE = st.tuples(st.integers(1, 3), st.lists(SAMPLES, min_size=1, max_size=12), st.booleans())
 STEPS = st.lists(st.one_of(WRITE, st.integers(1, 3), st.floats(0, 2)), max_size=12)
-BOUND = st.one_of(st.just(LENGTH_UNLIMITED), st.integers(1, 4))
+BOUND = st.one_of(st.just(INFINITE), st.integers(1, 4))
 READERS = st.builds(
     Qos,
     ownership=st.sampled_from(OwnershipKind),

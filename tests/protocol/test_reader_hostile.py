@@ -6,15 +6,24 @@ import time
 
 import numpy as np
 import pytest
-from reader_script import ANY, IT, MS, POLICY, WHERE, Script, started
 
 from spark_rtps.transport import limits
-from spark_rtps.transport.protocol.reading.reader import WriterInfo
+from spark_rtps.transport.errors import DecodeError, DropReason
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.numbers import FragmentNumberSet, SequenceNumberSet
 from spark_rtps.transport.wire.samples import SAMPLE_INDEX, Run
-from spark_rtps.transport.wire.submessages import AckNack, DataFrag, Gap, Heartbeat, HeartbeatFrag, NackFrag
+from spark_rtps.transport.wire.submessages import (
+    AckNack,
+    DataFrag,
+    Gap,
+    Heartbeat,
+    HeartbeatFrag,
+    NackFrag,
+    decode_submessage,
+)
+from tests.protocol.reader_script import ANY, IT, MS, POLICY, WHERE, Script, started
 
 
 def quick(started_at: float) -> bool:
@@ -57,8 +66,11 @@ def test_far_future_heartbeats() -> None:
     assert s.taken() == [1, 2]
     s.sleep(1000 * MS)
     assert s.said() == []
-    s.heartbeat(5, 3).heartbeat(0, 3).heartbeat(-1, 3)
-    assert s.reader.counters.bad_heartbeats == 3
+    for first, last in ((5, 3), (0, 3), (-1, 3)):  # no reader ever sees such a one
+        raw = memoryview(Heartbeat(ANY, IT.entity, first, last, 99).encode())
+        with pytest.raises(DecodeError) as caught:
+            decode_submessage(raw[0], raw[1], raw[4:])
+        assert caught.value.reason is DropReason.BAD_SEQUENCE_NUMBER
     assert quick(t)
 
 
@@ -73,7 +85,7 @@ def test_the_highest_sequence_number_there_is() -> None:
     assert said.missing.base == most, "there is no number behind it to acknowledge it with"
     s.frag(most, 1).heartbeat(most, most).sleep(100 * MS).said()
     s.reader.unmatch_writer(IT)
-    assert s.reader._budget.nbytes == 0
+    assert s.reader._delivery.reassembly.budget.nbytes == 0
 
 
 def test_out_of_order_data_is_bounded() -> None:
@@ -109,7 +121,7 @@ def test_endless_fragments() -> None:
     s, t = started(), time.process_time()
     for sn in range(2, 5_000):
         s.frag(sn, 1, total=200 << 20)
-    assert s.reader._budget.nbytes <= limits.FRAGMENTED_BYTES_MAX
+    assert s.reader._delivery.reassembly.budget.nbytes <= limits.FRAGMENTED_BYTES_MAX
     for sn in range(5_000, 9_000):
         s.frag(sn, 1)
     assert len(s.proxy.fragments) <= limits.FRAGMENTED_SAMPLES_MAX
@@ -136,7 +148,7 @@ def test_a_sample_larger_than_anybody_takes_does_not_stall_its_writer(size: int)
     s.data(1).frag(2, 1, total=size).frag(2, 2, total=size).data(3).heartbeat(1, 3)
     assert s.taken() == [1, 3]
     assert s.reader.counters.oversized_samples == 1
-    assert s.reader._budget.nbytes == 0
+    assert s.reader._delivery.reassembly.budget.nbytes == 0
     said = s.sleep(1000 * MS).said()[-1]
     assert isinstance(said, AckNack)
     assert (said.missing.base, said.final) == (4, True)
@@ -187,14 +199,14 @@ def test_oversized_samples_ahead_of_their_turn() -> None:
 
 def test_all_writers_together_are_bounded() -> None:
     s = started()
-    s.reader._reorder_budget.bytes_max = 100_000
+    s.reader._delivery.reorder_budget.bytes_max = 100_000
     others = [Guid(bytes((i,)) * 12, IT.entity) for i in range(1, 50)]
     for guid in others:
         s.reader.match_writer(WriterInfo(guid, WHERE, (), True, False), now=s.now)
         s.reader.on_heartbeat(guid, Heartbeat(ANY, guid.entity, 1, 0, 1), now=s.now)
         for sn in range(2, 20):
             s.reader.on_run(Run(guid, sn, 1, np.zeros(1024, np.uint8), 1024, 24, 1000), now=s.now)
-    budget = s.reader._reorder_budget
+    budget = s.reader._delivery.reorder_budget
     held = [proxy.held for proxy in s.reader.writers.values()]
     assert sum(each.nbytes for each in held) == budget.nbytes <= 100_000
     assert s.reader.counters.reorder_overflow == 49 * 18 - 100_000 // 1024

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from virtual_network import SECOND, VirtualNetwork
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol import message_receiver
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
-from spark_rtps.transport.protocol.writing.writer import StatefulWriter
+from spark_rtps.transport.protocol.writing.feedback import Feedback
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import VENDOR_ID, VENDOR_RTI, Guid
 from spark_rtps.transport.wire.batch import BatchBlock, frame_batch
@@ -31,6 +31,7 @@ from spark_rtps.transport.wire.submessages import (
     InfoSource,
     InfoTimestamp,
 )
+from tests.support.virtual_network import SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 ANY = bytes(4)
@@ -44,9 +45,9 @@ class Scene:
         self.network = VirtualNetwork()
         self.one, self.two = self.network.add(), self.network.add()
         now = self.network.now
-        self.reader: StatefulReader = self.one.create_reader("t", "T", qos, keyed=False, now=now)
+        self.reader: StatefulReader = self.one.create_reader(ReaderSpec("t", "T", qos), now=now)
         offered = replace(RELIABLE, coherent_access=True)
-        writer = self.two.create_writer("t", "T", offered, keyed=False, now=now)
+        writer = self.two.create_writer(WriterSpec("t", "T", offered), now=now)
         self.writer: Guid = writer.guid
         self.network.run(SECOND)
         self.reader.take()
@@ -118,10 +119,10 @@ def test_heartbeat_batch_reaches_the_reader() -> None:
 
 def test_acknack_batch_reaches_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     s = Scene()
-    writer = s.one.create_writer("u", "T", RELIABLE, keyed=False, now=s.network.now)
+    writer = s.one.create_writer(WriterSpec("u", "T", RELIABLE), now=s.network.now)
     told: list[tuple[Guid, AckNackBatch]] = []
     monkeypatch.setattr(
-        StatefulWriter,
+        Feedback,
         "on_acknack_batch",
         lambda self, reader, acknack, *, now: told.append((reader, acknack)),
         raising=False,
@@ -232,7 +233,7 @@ def test_whatever_becomes_of_batches_nothing_is_raised(seed: int, monkeypatch: p
     s = Scene(replace(RELIABLE, coherent_access=seed % 2 == 0))
     r = random.Random(seed)
     # What the real writer would make of it is not the matter here.
-    monkeypatch.setattr(StatefulWriter, "on_acknack_batch", lambda *_, now: None, raising=False)
+    monkeypatch.setattr(Feedback, "on_acknack_batch", lambda *_, now: None, raising=False)
     for number in range(1, 100):
         first = 10 * number - 9 + r.randint(0, 20)
         submessages = [

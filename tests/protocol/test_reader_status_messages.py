@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reader_script import IT, ME, MS, POLICY, RELIABLE, Script, samples
 
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
-from spark_rtps.transport.protocol.reading.congestion_control import DATAGRAM, Outcome
-from spark_rtps.transport.protocol.reading.status_messages import TERM_LENGTH
+from spark_rtps.transport.protocol.reading.flow.congestion_control import WindowOutcome
+from spark_rtps.transport.protocol.reading.flow.status_reporter import TERM_LENGTH
+from spark_rtps.transport.protocol.reading.received_stream import DATAGRAM
 from spark_rtps.transport.wire.status_messages import RttMeasurement, StatusMessage
 from spark_rtps.transport.wire.submessages import AckNack
+from tests.protocol.reader_script import IT, ME, MS, POLICY, RELIABLE, Script, samples
 
 WINDOW = 64_000
 STATIC = replace(POLICY, congestion_control=CongestionControlPolicy(max_window=WINDOW))
@@ -80,7 +81,7 @@ class TestDue:
         policy = replace(POLICY, congestion_control=CongestionControlPolicy(max_window=1 << 30))
         each = script(policy)
         each.data(1).sleep(TIMEOUT).said()
-        each.proxy.stream.rcv_pos = each.proxy.stream.told_pos = TERM_LENGTH - 64
+        each.proxy.stream.rcv_pos = each.proxy.stream.reported_pos = TERM_LENGTH - 64
         each.proxy.stream.due = TERM_LENGTH
         assert said(each.data(2)) == []
         assert len(said(each.data(3))) == 1
@@ -203,20 +204,20 @@ class TestWindow:
 
     def test_congestion_control_is_heard_at_each_quarter(self) -> None:
         each = script(CUBIC)
-        assert each.proxy.stream.told_window == 10 * DATAGRAM
+        assert each.proxy.stream.offered_window == 10 * DATAGRAM
         for i in range(10):
             each.data(32 * i + 1, 32 * i + 32, DATAGRAM // 32).said()
-        assert 17 * DATAGRAM <= each.proxy.stream.told_window <= 20 * DATAGRAM
+        assert 17 * DATAGRAM <= each.proxy.stream.offered_window <= 20 * DATAGRAM
 
     def test_fragments_are_datagrams(self) -> None:
         each = script(CUBIC)
         each.frag(1, 1, size=60_000, total=120_000).frag(1, 2, size=60_000, total=120_000).said()
-        assert each.proxy.stream.told_window == (10 + 2) * 60_000
+        assert each.proxy.stream.offered_window == (10 + 2) * 60_000
 
     def test_it_can_force_a_message(self) -> None:
         class Pushing:
-            def on_track_rebuild(self, **_: object) -> Outcome:
-                return Outcome(1 << 40, True)
+            def on_track_rebuild(self, **_: object) -> WindowOutcome:
+                return WindowOutcome(1 << 40, True)
 
             def on_rtt_measurement(self, rtt: int, *, now: int) -> None: ...
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reader_script import RELIABLE, started
 
 from spark_rtps.transport.wire.submessages import AckNack
+from tests.protocol.reader_script import RELIABLE, started
 
 
 def test_a_run_longer_than_the_room_is_taken_in_parts() -> None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lossy_link import MS, SECOND, LossyLink, Node
 
-from spark_rtps.transport.protocol.reading.reader import ReaderPolicy, StatefulReader
-from spark_rtps.transport.protocol.writing.writer import StatefulWriter, WriterPolicy
+from spark_rtps.transport.protocol.policies import ReaderPolicy, WriterPolicy
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
-from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import Samples
+from tests.protocol.lossy_link import MS, SECOND, LossyLink, Node
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 LASTING = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
@@ -126,11 +127,11 @@ def test_all_arrives_once_and_in_order(block: int) -> None:
         assert sequence_numbers(b, reader) == list(range(1, total + 1)), seed
         assert reader.counters.lost_samples == 0
         assert writer.unacknowledged_bytes == 0
-        assert writer._history.samples == writer._history.nbytes == 0
+        assert writer.history.samples == writer.history.nbytes == 0
         proxy = reader.writers[writer.guid]
         assert not proxy.held
         assert not proxy.fragments
-        assert reader._budget.nbytes == 0
+        assert reader._delivery.reassembly.budget.nbytes == 0
         link.run(5 * SECOND)
         assert writer.get_timer() is None, "nothing is left to say"
         assert reader.get_timer() is None
@@ -254,8 +255,8 @@ def test_late_joiner_of_keep_last_by_instance() -> None:
     got = received(b, reader)
     assert got == expected
     assert reader.counters.lost_samples == 0
-    assert writer._history.samples == 16
-    assert writer._history.nbytes < 16 * 80
+    assert writer.history.samples == 16
+    assert writer.history.nbytes < 16 * 80
 
 
 def test_resume_goes_on_after_what_was_delivered() -> None:
@@ -321,7 +322,7 @@ def test_best_effort_delivers_in_order_and_counts_what_is_lost() -> None:
     sns = sequence_numbers(b, reader)
     assert reader.counters.lost_samples == sns[-1] - sns[0] + 1 - len(sns)
     assert writer.get_timer() is None
-    assert writer._history.samples == 0
+    assert writer.history.samples == 0
     assert link.datagrams == 200, "no heartbeats, no acknowledgements"
 
 
@@ -341,7 +342,7 @@ def test_a_reader_that_vanishes_blocks_until_it_is_unmatched() -> None:
     feed()
     assert not feed.batches
     assert writer.unacknowledged() == {}
-    assert writer._history.samples == 0
+    assert writer.history.samples == 0
     assert writer.get_timer() is None
     del b
 
@@ -384,16 +385,16 @@ def test_policies_are_reasonable() -> None:
 
 def drawn(rng: random.Random) -> WriterPolicy:
     """Any policy that makes some sense."""
-    low = rng.choice((-1, 1, 3, 10))
-    high = rng.choice((-1, 10, 40)) if low > 0 else rng.choice((-1, 5))
+    low = rng.choice((INFINITE, 1, 3, 10))
+    high = rng.choice((INFINITE, 10, 40)) if low < INFINITE else rng.choice((INFINITE, 5))
     period = rng.choice((1, 20, 100)) * MS
     return WriterPolicy(
         heartbeat_period=period,
         fast_heartbeat_period=rng.choice((1, 10)) * MS,
         low_watermark=rng.choice((0, 2)),
-        high_watermark=rng.choice((-1, 3, 8)),
+        high_watermark=rng.choice((INFINITE, 3, 8)),
         heartbeats_per_max_samples=rng.choice((0, 1, 8, 40)),
-        max_heartbeat_retries=rng.choice((-1, 60 * SECOND // period)),
+        max_heartbeat_retries=rng.choice((INFINITE, 60 * SECOND // period)),
         min_send_window_size=low,
         max_send_window_size=high,
         send_window_update_period=rng.choice((1, 50)) * MS,
@@ -422,8 +423,8 @@ def test_all_arrives_under_any_policy(block: int) -> None:
         )
         assert received(b, reader) == list(range(122)), seed
         assert writer.window.samples == writer.window.nbytes == 0
-        assert writer._history.samples == 0
+        assert writer.history.samples == 0
         assert writer.counters.unacknowledged_samples == 0
-        assert writer.take_events() == []
+        assert writer.activity.take_events() == []
         link.run(5 * SECOND)
         assert writer.get_timer() is None, "nothing is left to say"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from reader_script import MS, RELIABLE, Script, started
 
 from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.wire.submessages import AckNack
+from tests.protocol.reader_script import MS, RELIABLE, Script, started
 
 DELAYED = ReaderPolicy(min_heartbeat_response_delay=100 * MS, max_heartbeat_response_delay=300 * MS)
 
@@ -88,13 +88,12 @@ def test_max_heartbeat_response_delay_gathers_heartbeats_into_one_answer() -> No
 
 
 def test_readers_without_a_generator_draw_differently() -> None:
-    from reader_script import ME
-
     from spark_rtps.transport.protocol.reading.reader import StatefulReader
     from spark_rtps.transport.structure import Guid
+    from tests.protocol.reader_script import ME
 
     draws = {
-        StatefulReader(Guid(bytes((i,)) * 12, ME.entity), RELIABLE, policy=DELAYED)._responder._draw()
+        StatefulReader(Guid(bytes((i,)) * 12, ME.entity), RELIABLE, policy=DELAYED)._responder.delays.draw()
         for i in range(20)
     }
     assert len(draws) == 20

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from batch_writer import BatchWriter
-from lossy_link import MS, SECOND, LossyLink, Node
 
 from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.framing import frame_end_of_coherent_set
+from tests.protocol.batch_writer import BatchWriter
+from tests.protocol.lossy_link import MS, SECOND, LossyLink, Node
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 WRITER, READER = b"\0\0\1\3", b"\0\0\2\4"
@@ -35,7 +35,7 @@ def pair(
     a.writers.append(writer)
     b.readers.append(reader)
     link.match(writer, reader)
-    link.run(20 * SECOND, until=lambda: reader.writers[writer.guid].heard)
+    link.run(20 * SECOND, until=lambda: reader.counters.heartbeats > 0)
     return link, writer, b, reader
 
 

@@ -6,10 +6,10 @@ import random
 from itertools import pairwise
 
 import pytest
-from reader_script import MS, started
 
 from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.wire.submessages import AckNack, NackFrag
+from tests.protocol.reader_script import MS, started
 
 
 def requests(s, duration: int) -> list[tuple[int, list[tuple[int, int]]]]:  # type: ignore[no-untyped-def]
@@ -138,5 +138,5 @@ def test_receive_window_size_is_kept_whatever_comes(seed: int) -> None:
         got += s.taken()
         batches = {run.batch_sn for run in held.runs if run.batch_sn}
         assert held.units == len(batches) + sum(run.count for run in held.runs if not run.batch_sn) <= 20
-        assert held.nbytes == s.reader._reorder_budget.nbytes == sum(run.nbytes for run in held.runs)
+        assert held.nbytes == s.reader._delivery.reorder_budget.nbytes == sum(run.nbytes for run in held.runs)
     assert got == sorted(set(got))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from lossy_link import MS, LossyLink, Node
 
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.policies import READER_POLICY, ReaderPolicy, WriterPolicy
-from spark_rtps.transport.protocol.reading.reader import StatefulReader, WriterInfo
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
@@ -17,6 +17,7 @@ from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Run, Samples
 from spark_rtps.transport.wire.submessages import AckNack, Data, Heartbeat, decode_submessage
+from tests.protocol.lossy_link import MS, LossyLink, Node
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 HALF_MS = MS // 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from writer_script import LASTING, MS, Script, reader_guid, sns, times
 
 from spark_rtps.transport.protocol.policies import WRITER_POLICY, WriterPolicy
-from spark_rtps.transport.protocol.writing.reader_activity import ReaderActivityChanged
-from spark_rtps.transport.qos import LENGTH_UNLIMITED
+from spark_rtps.transport.protocol.writing.readers import ReaderActivityChanged
+from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat
+from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns, times
 
 
 def heard(readers: int = 1, **options: object) -> Script:
@@ -204,16 +204,16 @@ def test_max_heartbeat_retries() -> None:
     s.acknack(6, i=2)
     assert times(s.sleep(399 * MS), Heartbeat) == [100, 200, 300]
     assert s.reader(1).active, "it has a period to answer the third"
-    assert s.writer.take_events() == []
+    assert s.writer.activity.take_events() == []
     s.sleep(MS)
     assert not s.reader(1).active
-    assert s.writer.take_events() == [ReaderActivityChanged(reader_guid(1), False, 1, 1)]
-    assert s.writer.take_events() == []
+    assert s.writer.activity.take_events() == [ReaderActivityChanged(reader_guid(1), False, 1, 1)]
+    assert s.writer.activity.take_events() == []
     assert (s.writer.counters.active_readers, s.writer.counters.inactive_readers) == (1, 1)
     # nothing is kept or waited for
     assert s.writer.unacknowledged() == {}
     assert s.writer.unacknowledged_bytes == 0
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
     assert s.reader(1).acked == 0
     # data and heartbeats are still sent
     s.write(1)
@@ -224,7 +224,7 @@ def test_max_heartbeat_retries() -> None:
     # active again with the next ACKNACK
     s.acknack(3, 3, i=1)
     assert s.reader(1).active
-    assert s.writer.take_events() == [ReaderActivityChanged(reader_guid(1), True, 2, 0)]
+    assert s.writer.activity.take_events() == [ReaderActivityChanged(reader_guid(1), True, 2, 0)]
     assert s.writer.counters.reader_activity_changes == 2
     (gap, heartbeat) = s.said()
     assert isinstance(gap, Gap)
@@ -268,7 +268,7 @@ def test_max_heartbeat_retries_unblocks() -> None:
     s.sleep(20 * MS)
     assert not s.reader().active
     assert s.write(7) == 7
-    assert s.writer.blocked_by == ""
+    assert s.writer.state.blocked_by == ""
 
 
 @pytest.mark.parametrize("transient_local", [False, True])
@@ -293,14 +293,14 @@ def test_max_heartbeat_retries_of_an_inactive_reader_that_leaves() -> None:
 
 
 def test_max_heartbeat_retries_is_unlimited_by_default() -> None:
-    assert WRITER_POLICY.max_heartbeat_retries == LENGTH_UNLIMITED
+    assert WRITER_POLICY.max_heartbeat_retries == INFINITE
     assert not WRITER_POLICY.inactivate_nonprogressing_readers
     s = heard()
     s.write(4)
     s.sleep(900_000 * MS)
     assert s.reader().active
     assert s.writer.unacknowledged() == {reader_guid(1): 0}
-    assert s.writer.take_events() == []
+    assert s.writer.activity.take_events() == []
 
 
 # --- inactivate_nonprogressing_readers -----------------------------------------------------------
@@ -346,17 +346,17 @@ def test_a_reader_that_has_all_is_active_whatever_it_repeats() -> None:
         s.acknack(6)
     s.sleep(5_000 * MS)
     assert s.reader().active
-    assert s.writer.take_events() == []
+    assert s.writer.activity.take_events() == []
 
 
 def test_events_nobody_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_rtps.transport.protocol.writing.reader_activity.EVENTS_MAX", 3)
+    monkeypatch.setattr("spark_rtps.transport.protocol.writing.readers.reader_activity.EVENTS_MAX", 3)
     s = heard(policy=WriterPolicy(max_heartbeat_retries=0))
     s.write(1)
     for _ in range(10):
         s.sleep(100 * MS)
         s.acknack(1)
-    assert len(s.writer.take_events()) == 3
+    assert len(s.writer.activity.take_events()) == 3
     assert s.writer.counters.reader_activity_changes == 20
 
 

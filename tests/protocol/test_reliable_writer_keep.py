@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns, times
 
 from spark_rtps.transport.protocol.policies import WriterPolicy
 from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, U8
 from spark_rtps.transport.wire.submessages import Gap, Heartbeat
+from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns, times
 
 SECOND = 1_000 * MS
 
@@ -37,11 +37,11 @@ def test_disable_positive_acks() -> None:
     s.writer._acks._keep.duration = 40 * MS  # as if that NACK had not been
     s.sleep(10 * MS)
     assert s.writer.unacknowledged() == {reader_guid(1): 5}
-    assert s.writer._history.samples == 2
+    assert s.writer.history.samples == 2
     s.sleep(30 * MS)
     assert s.writer.unacknowledged() == {}
     assert s.writer.unacknowledged_bytes == 0
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
     s.acknack(3, 3)
     (gap, *_) = s.said()
     assert isinstance(gap, Gap), "the cost of it"
@@ -56,9 +56,9 @@ def test_disable_positive_acks_of_one_reader() -> None:
     assert set(s.writer.unacknowledged()) == {reader_guid(1), reader_guid(2)}
     s.sleep(MS)
     assert set(s.writer.unacknowledged()) == {reader_guid(1)}
-    assert s.writer._history.samples == 5, "kept for the other"
+    assert s.writer.history.samples == 5, "kept for the other"
     s.acknack(6, i=1)
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
     s.write(1)
     s.writer.unmatch_reader(reader_guid(2))
     s.acknack(7, i=1)
@@ -130,9 +130,9 @@ def test_increase_sample_keep_duration_factor() -> None:
     s.acknack(1, 1)
     assert duration(s) == 90
     s.sleep(89 * MS)
-    assert s.writer._history.samples == 3
+    assert s.writer.history.samples == 3
     s.sleep(MS)
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
 
 
 def test_max_sample_keep_duration() -> None:
@@ -190,7 +190,7 @@ def test_lifespan() -> None:
     s.acknack(1, 2, 7)
     assert sns(s.said()) == [2, 7]
     s.sleep(100 * MS)
-    assert s.writer._history.samples == 5
+    assert s.writer.history.samples == 5
     assert s.writer.counters.expired_samples == 5
     assert s.writer.window.samples == 5, "nobody is waited for to have them"
     s.acknack(1, 2, 7)
@@ -213,7 +213,7 @@ def test_lifespan_of_what_is_kept_for_late_joiners() -> None:
     assert isinstance(heartbeat, Heartbeat)
     assert (heartbeat.first_sn, heartbeat.last_sn) == (6, 8)
     s.sleep(200 * MS)
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
 
 
 def test_lifespan_counts_from_the_source_timestamp() -> None:

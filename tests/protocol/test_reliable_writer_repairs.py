@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from writer_script import LASTING, MS, Script, reader_guid, sns, submessages, times
 
 from spark_rtps.transport.limits import REORDER_RUNS_MAX
 from spark_rtps.transport.protocol.policies import WriterPolicy
-from spark_rtps.transport.protocol.writing.reader_proxy import RecentRepairs, Requested
+from spark_rtps.transport.protocol.writing.readers.reader_repairs import RecentRepairs, Requested
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, DataFrag, Gap, Heartbeat
+from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns, submessages, times
 
 
 def started(count: int, size: int = 16, readers: int = 1, **options: object) -> Script:
@@ -254,7 +254,7 @@ def test_repairs_that_are_remembered_are_bounded() -> None:
     for base in range(1, 40_000, 256):
         s.acknack(base, *range(base, base + 256, 2))
         s.said()
-    recent = s.reader().recent
+    recent = s.reader().repairs.recent
     assert recent.is_full
     assert s.writer.counters.repairs_bounded > 0
     s.now += 5 * MS

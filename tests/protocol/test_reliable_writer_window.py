@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from writer_script import LASTING, MS, Script, reader_guid, sns
-
 from spark_rtps.transport.protocol.policies import WriterPolicy
-from spark_rtps.transport.protocol.writing.send_window import SendWindow
+from spark_rtps.transport.protocol.writing.readers.send_window import SendWindow
+from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.submessages import Heartbeat
+from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns
 
 SECOND = 1_000 * MS
 
@@ -31,7 +31,7 @@ def fill(s: Script) -> int:
 def test_max_send_window_size() -> None:
     s = window(10, 10)
     assert s.write(25) == 10
-    assert s.writer.blocked_by == "send window"
+    assert s.writer.state.blocked_by == "send window"
     assert s.write(15) == 0
     s.acknack(4)
     assert s.write(15) == 3, "as many as are acknowledged, of the middle of a block too"
@@ -40,7 +40,7 @@ def test_max_send_window_size() -> None:
     assert s.write(12) == 10
     s.acknack(24)
     assert s.write(2) == 2
-    assert s.writer.blocked_by == ""
+    assert s.writer.state.blocked_by == ""
 
 
 def test_full_reached() -> None:
@@ -81,19 +81,19 @@ def test_a_late_joiners_history_is_not_in_the_window() -> None:
 
 def test_min_send_window_size_is_where_it_starts() -> None:
     assert fill(window(8, 100)) == 8
-    assert fill(window(8, -1)) == 8
-    assert fill(window(-1, 100)) == 100, "without a minimum there is one size"
+    assert fill(window(8, INFINITE)) == 8
+    assert fill(window(INFINITE, 100)) == 100, "without a minimum there is one size"
 
 
 def test_send_window_size_unlimited_leaves_it_to_send_window_bytes() -> None:
-    s = window(-1, -1, send_window_bytes=4_000)
+    s = window(INFINITE, INFINITE, send_window_bytes=4_000)
     assert s.writer.window.size is None
     assert s.write(1_000) == 100
-    assert s.writer.blocked_by == "send window"
+    assert s.writer.state.blocked_by == "send window"
     assert s.writer.counters.full_reached == 1
     s = window(1_000, 1_000, send_window_bytes=4_000)
     assert s.write(1_000) == 100, "whichever is reached first"
-    assert s.writer.blocked_by == "send window"
+    assert s.writer.state.blocked_by == "send window"
 
 
 def test_send_window_update_period() -> None:
@@ -186,7 +186,7 @@ def test_a_window_smaller_than_its_size_takes_no_more_until_it_drains() -> None:
 
 
 def test_what_is_in_flight_to_the_sample() -> None:
-    s = window(-1, -1)
+    s = window(INFINITE, INFINITE)
     s.write(10)
     s.write(10)
     acked = 0

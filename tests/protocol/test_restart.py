@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hostile_scene import EVIL, EVIL_IP, EVIL_WRITER, Scene
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE, Announcement
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import ENTITYID_SEDP_PUBLICATIONS_WRITER, Guid
+from tests.protocol.hostile_scene import EVIL, EVIL_IP, EVIL_WRITER, Scene
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 
@@ -31,26 +32,26 @@ def test_both_sides_learn_what_is_new_after_a_restart(multicast: bool, loss: flo
     peer = network.add()
     host = network.add(peers=() if multicast else peer.config.metatraffic_unicast)
     for i in range(20):  # its SEDP writers have used many numbers
-        host.create_reader(f"old{i}", "T", RELIABLE, keyed=False, now=network.now)
-    host.create_reader("a", "T", RELIABLE, keyed=False, entity_key=500, now=network.now)
-    a = peer.create_writer("a", "T", RELIABLE, keyed=False, now=network.now)
-    b = peer.create_writer("b", "T", RELIABLE, keyed=False, now=network.now)
+        host.create_reader(ReaderSpec(f"old{i}", "T", RELIABLE), now=network.now)
+    host.create_reader(ReaderSpec("a", "T", RELIABLE, entity_key=500), now=network.now)
+    a = peer.create_writer(WriterSpec("a", "T", RELIABLE), now=network.now)
+    b = peer.create_writer(WriterSpec("b", "T", RELIABLE), now=network.now)
     network.run(5 * SECOND)
     assert len(a.readers) == 1
 
     host = restart(network, host)
     now = network.now
-    reader_a = host.create_reader("a", "T", RELIABLE, keyed=False, entity_key=500, now=now)
-    reader_b = host.create_reader("b", "T", RELIABLE, keyed=False, entity_key=501, now=now)
+    reader_a = host.create_reader(ReaderSpec("a", "T", RELIABLE, entity_key=500), now=now)
+    reader_b = host.create_reader(ReaderSpec("b", "T", RELIABLE, entity_key=501), now=now)
     assert network.run(
         200 * MILLISECOND if not loss else 5 * SECOND,
         until=lambda: a.guid in reader_a.writers and b.guid in reader_b.writers and len(b.readers) == 1,
     )
     # what comes later on either side is found as well
-    c = peer.create_writer("c", "T", RELIABLE, keyed=False, now=network.now)
-    reader_c = host.create_reader("c", "T", RELIABLE, keyed=False, entity_key=502, now=network.now)
-    d = host.create_writer("d", "T", RELIABLE, keyed=False, entity_key=503, now=network.now)
-    reader_d = peer.create_reader("d", "T", RELIABLE, keyed=False, now=network.now)
+    c = peer.create_writer(WriterSpec("c", "T", RELIABLE), now=network.now)
+    reader_c = host.create_reader(ReaderSpec("c", "T", RELIABLE, entity_key=502), now=network.now)
+    d = host.create_writer(WriterSpec("d", "T", RELIABLE, entity_key=503), now=network.now)
+    reader_d = peer.create_reader(ReaderSpec("d", "T", RELIABLE), now=network.now)
     assert network.run(
         10 * MILLISECOND if not loss else 5 * SECOND,
         until=lambda: (
@@ -69,8 +70,8 @@ def test_restarts_in_quick_succession() -> None:
     network = VirtualNetwork()
     peer, host = network.add(), network.add()
     for i in range(10):
-        writer = peer.create_writer(f"t{i}", "T", RELIABLE, keyed=False, now=network.now)
-        reader = host.create_reader(f"t{i}", "T", RELIABLE, keyed=False, entity_key=i + 1, now=network.now)
+        writer = peer.create_writer(WriterSpec(f"t{i}", "T", RELIABLE), now=network.now)
+        reader = host.create_reader(ReaderSpec(f"t{i}", "T", RELIABLE, entity_key=i + 1), now=network.now)
         assert network.run(
             SECOND, until=lambda r=reader, w=writer: w.guid in r.writers and r.guid in w.readers
         )
@@ -82,8 +83,8 @@ def test_peers_that_do_not_answer_are_known_again() -> None:
     """Cyclone DDS announces itself to whom it does not know, and every 8 seconds: a restart is no news to it."""
     network = VirtualNetwork(seed=5)
     peer, host = network.add(), network.add()
-    host.create_reader("a", "T", RELIABLE, keyed=False, entity_key=500, now=network.now)
-    a = peer.create_writer("a", "T", RELIABLE, keyed=False, now=network.now)
+    host.create_reader(ReaderSpec("a", "T", RELIABLE, entity_key=500), now=network.now)
+    a = peer.create_writer(WriterSpec("a", "T", RELIABLE), now=network.now)
     network.run(5 * SECOND)
 
     announced = host.announcements
@@ -91,7 +92,7 @@ def test_peers_that_do_not_answer_are_known_again() -> None:
     host = restart(network, host)
     peer._spdp._answer = lambda remote, restarted: None  # type: ignore[method-assign]
     host.recall(announced, now=network.now)
-    reader = host.create_reader("a", "T", RELIABLE, keyed=False, entity_key=500, now=network.now)
+    reader = host.create_reader(ReaderSpec("a", "T", RELIABLE, entity_key=500), now=network.now)
     assert network.run(100 * MILLISECOND, until=lambda: a.guid in reader.writers)
     network.run(30 * SECOND)
     assert a.guid in reader.writers
@@ -134,11 +135,11 @@ def test_assertions_of_liveliness_after_a_restart() -> None:
     network = VirtualNetwork()
     peer, host = network.add(), network.add()
     qos = Qos(liveliness_lease_duration=SECOND)
-    writer = host.create_writer("t", "T", qos, keyed=False, entity_key=1, now=network.now)
-    reader = peer.create_reader("t", "T", qos, keyed=False, now=network.now)
+    writer = host.create_writer(WriterSpec("t", "T", qos, entity_key=1), now=network.now)
+    reader = peer.create_reader(ReaderSpec("t", "T", qos), now=network.now)
     network.run(3 * SECOND)
     host = restart(network, host)
-    host.create_writer("t", "T", qos, keyed=False, entity_key=1, now=network.now)
+    host.create_writer(WriterSpec("t", "T", qos, entity_key=1), now=network.now)
     network.run(20 * SECOND)
     assert writer.guid in reader.writers
     assert len(host._liveliness.writer.readers) == 1
@@ -173,7 +174,7 @@ def test_a_late_heartbeat_is_no_restart() -> None:
     reader = one._sedp.publications_reader
     reader.unmatch_writer = lambda guid: rematched.append(guid)  # type: ignore[method-assign]
     for i in range(200):
-        two.create_writer(f"t{i}", "T", RELIABLE, keyed=False, now=network.now)
+        two.create_writer(WriterSpec(f"t{i}", "T", RELIABLE), now=network.now)
         network.run(MILLISECOND)
     network.run(SECOND)
     assert len(one.remote_endpoints) == 200

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from virtual_network import SECOND, VirtualNetwork
 
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.protocol import statuses as statuses_module
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.events import (
     IncompatibleQos,
     LivelinessGained,
@@ -18,7 +18,7 @@ from spark_rtps.transport.protocol.events import (
     Unmatched,
 )
 from spark_rtps.transport.protocol.policies import ReaderCounters, WriterCounters
-from spark_rtps.transport.protocol.reading.reader_cache import ReaderCacheCounters
+from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCacheCounters
 from spark_rtps.transport.protocol.statuses import POLICY_IDS, ReaderStatuses, WriterStatuses
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
@@ -31,6 +31,7 @@ from spark_rtps.transport.qos import (
     incompatibilities,
 )
 from spark_rtps.transport.structure import INFINITE, Guid
+from tests.support.virtual_network import SECOND, VirtualNetwork
 
 US, WE = (Guid(b"\1" * 12, bytes((0, 0, n, 7))) for n in (1, 2))
 ONE, TWO = (Guid(bytes((n,)) * 12, b"\0\0\1\3") for n in (5, 6))
@@ -161,7 +162,7 @@ def test_liveliness_lost_comes_from_the_participant() -> None:
         liveliness=LivelinessKind.MANUAL_BY_TOPIC,
         liveliness_lease_duration=SECOND,
     )
-    writer = one.create_writer("t", "T", qos, keyed=False, now=network.now)
+    writer = one.create_writer(WriterSpec("t", "T", qos), now=network.now)
     statuses = WriterStatuses(writer.guid)
     network.run(3 * SECOND)
     for event in network.events[one.prefix]:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_rtps.transport.protocol.policies import BatchPolicy
 from spark_rtps.transport.protocol.writing.batching import Batcher, FlushReason, PendingBatch
-from spark_rtps.transport.protocol.writing.turbo import BLOCKED_DELAY_MAX, DELAY_MAX, Turbo
+from spark_rtps.transport.protocol.writing.batching.turbo import BLOCKED_DELAY_MAX, DELAY_MAX, Turbo
 from spark_rtps.transport.structure import NANOSECONDS
 from spark_rtps.transport.wire.samples import Samples
 

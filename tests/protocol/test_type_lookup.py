@@ -1,4 +1,4 @@
-"""Types of remote endpoints, found out and compared: participants that ask each other, with and without loss."""
+"""Types of remote endpoints, found out: participants that ask each other, with and without loss."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from type_scene import RELIABLE, large, struct
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
-from spark_rtps.transport.errors import DecodeError, DropReason
+from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.limits import TYPE_LOOKUP_REPLY_BYTES
-from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery import type_matching
-from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData
-from spark_rtps.transport.protocol.discovery.type_lookup import TIMEOUT
 from spark_rtps.transport.protocol.participant import Participant
-from spark_rtps.transport.protocol.reading.reader import StatefulReader
-from spark_rtps.transport.protocol.writing.writer import StatefulWriter
-from spark_rtps.transport.qos import Qos, TypeConsistency, TypeConsistencyKind
 from spark_rtps.transport.structure import (
     ENTITYID_TYPE_LOOKUP_REPLY_READER,
     ENTITYID_TYPE_LOOKUP_REPLY_WRITER,
@@ -26,7 +18,6 @@ from spark_rtps.transport.structure import (
     ENTITYID_TYPE_LOOKUP_REQUEST_WRITER,
     Guid,
 )
-from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.types.xtypes.information import SizedIdentifier
 from spark_rtps.transport.types.xtypes.lookup_messages import (
     GetTypeDependencies,
@@ -38,71 +29,9 @@ from spark_rtps.transport.types.xtypes.lookup_messages import (
     instance_name,
 )
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
-from spark_rtps.transport.wire.message import iter_submessages
-from spark_rtps.transport.wire.submessages import Data, decode_submessage
-
-FORCED = replace(RELIABLE, type_consistency=TypeConsistency(force_type_validation=True))
-EXACT = replace(RELIABLE, type_consistency=TypeConsistency(TypeConsistencyKind.DISALLOW_TYPE_COERCION))
-
-
-def reader(
-    participant: Participant, now: int, type: Struct | None, qos: Qos = RELIABLE, **more: Any
-) -> StatefulReader:
-    options: dict[str, Any] = {"keyed": type is None or type.is_keyed, "now": now, "type": type} | more
-    name = options.pop("name", "lab::Rich" if type is None else type.name)
-    return participant.create_reader(options.pop("topic", "t"), name, qos, **options)
-
-
-def writer(
-    participant: Participant, now: int, type: Struct | None, qos: Qos = RELIABLE, **more: Any
-) -> StatefulWriter:
-    options: dict[str, Any] = {"keyed": type is None or type.is_keyed, "now": now, "type": type} | more
-    name = options.pop("name", "lab::Rich" if type is None else type.name)
-    return participant.create_writer(options.pop("topic", "t"), name, qos, **options)
-
-
-class Pair:
-    """A reader of one participant and a writer of another, with these types."""
-
-    def __init__(
-        self,
-        read: Struct | None,
-        written: Struct | None,
-        qos: Qos = RELIABLE,
-        network: VirtualNetwork | None = None,
-    ) -> None:
-        self.network = network or VirtualNetwork()
-        self.network.log = []
-        self.one, self.two = self.network.add(), self.network.add()
-        self.reader = reader(self.one, self.network.now, read, qos)
-        self.writer = writer(self.two, self.network.now, written)
-
-    def run(self, duration: int = SECOND) -> Pair:
-        self.network.run(duration)
-        return self
-
-    @property
-    def matched(self) -> bool:
-        """On both sides, or on neither."""
-        both = {self.writer.guid in self.reader.writers, self.reader.guid in self.writer.readers}
-        assert len(both) == 1
-        return both.pop()
-
-    def reasons(self, participant: Participant | None = None) -> list[tuple[str, ...]]:
-        told = self.network.events[(participant or self.one).prefix]
-        return [each.reasons for each in told if isinstance(each, events.IncompatibleQos)]
-
-    def sent(self, entity: bytes) -> list[tuple[str, str]]:
-        """(from, to) of each sample of a built-in writer."""
-        found = []
-        for source, destination, datagram in self.network.log or ():
-            view = memoryview(datagram)
-            for kind, flags, start, stop in iter_submessages(view):
-                data = decode_submessage(kind, flags, view[start:stop])
-                if isinstance(data, Data) and data.writer_id == entity:
-                    found.append((source, destination.address))
-        return found
-
+from tests.protocol.type_pair import Pair, reader, writer
+from tests.protocol.type_scene import large, struct
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 # --- finding out ----------------------------------------------------------------------------------
 
@@ -263,159 +192,6 @@ def test_a_participant_that_goes_takes_its_types_along() -> None:
     assert pair.one.type_of(pair.writer.guid) is None
     assert pair.one.type_failure(pair.writer.guid) is None
     assert pair.one._lookup.get_timer() is None
-
-
-# --- matching -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("types", [("Rich", "Wide"), ("Wide", "Rich")])
-def test_assignable_types_match_whatever_their_names(types: tuple[str, str]) -> None:
-    pair = Pair(*map(struct, types)).run()
-    assert pair.matched
-    assert pair.reasons() == []
-
-
-def test_types_that_are_not_assignable() -> None:
-    pair = Pair(struct("Rich"), struct("Other")).run()
-    assert not pair.matched
-    for participant in (pair.one, pair.two):
-        ((first, *_),) = pair.reasons(participant)
-        assert first.startswith("TYPE_CONSISTENCY: ")
-        assert "name" in first
-
-
-def test_other_policies_are_told_with_the_types() -> None:
-    pair = Pair(struct("Rich"), struct("Other"), replace(RELIABLE, deadline=1)).run()
-    first, *_, last = pair.reasons()[-1]
-    assert first.startswith("TYPE_CONSISTENCY: ")
-    assert last.startswith("DEADLINE: ")
-
-
-def test_names_decide_where_one_side_announces_no_type() -> None:
-    assert Pair(struct("Rich"), None).run().matched
-    assert Pair(None, struct("Rich")).run().matched
-    pair = Pair(None, struct("Wide")).run()
-    assert not pair.matched
-    assert pair.reasons() == [("TYPE: the writer's is 'lab::Wide', the reader's is 'lab::Rich'",)]
-
-
-def test_forced_type_validation_wants_types() -> None:
-    pair = Pair(struct("Rich"), None, FORCED).run()
-    assert not pair.matched
-    expected = (
-        "TYPE_CONSISTENCY: the reader forces type validation, and the writer's type is not known: "
-        "it does not announce its type",
-    )
-    assert pair.reasons(pair.one) == pair.reasons(pair.two) == [expected]
-    assert Pair(struct("Wide"), struct("Rich"), FORCED).run().matched
-
-
-def test_a_reader_that_takes_its_own_type_only() -> None:
-    assert Pair(struct("Rich"), struct("Rich"), EXACT).run().matched
-    pair = Pair(struct("Wide"), struct("Rich"), EXACT).run()
-    assert not pair.matched
-    assert pair.reasons()[0][0].startswith("TYPE_CONSISTENCY: ")
-
-
-def test_endpoints_of_one_participant_are_compared_too() -> None:
-    network = VirtualNetwork()
-    one = network.add()
-    wide = reader(one, network.now, struct("Wide"))
-    other = reader(one, network.now, struct("Other"))
-    rich = writer(one, network.now, struct("Rich"))
-    assert rich.guid in wide.writers
-    assert rich.guid not in other.writers
-
-
-def test_a_peer_that_does_not_answer_is_matched_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for qos, name, matches in (
-        (RELIABLE, "lab::Wide", True),
-        (RELIABLE, "X", False),
-        (FORCED, "lab::Wide", False),
-    ):
-        network = VirtualNetwork()
-        one, two = network.add(), network.add()
-        monkeypatch.setattr(two._types, "_on_request", lambda *_: None)
-        mine = reader(one, network.now, struct("Wide"), qos)
-        theirs = writer(two, network.now, struct("Rich"), name=name)
-        network.run(TIMEOUT - SECOND // 2)
-        assert not mine.writers
-        network.run(SECOND)
-        assert (theirs.guid in mine.writers) is matches
-        assert one.type_failure(theirs.guid) == "it did not tell its type within 5 s"
-        said = [
-            each.reasons[0] for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)
-        ]
-        if qos is FORCED:
-            assert "the writer's type is not known: it did not tell its type" in said[-1]
-
-
-def test_minimal_types_are_compared_with_minimal_ones() -> None:
-    for name, matches in (("Wide", True), ("Other", False)):
-        network = VirtualNetwork()
-        one, two = network.add(), network.add()
-        mine = reader(one, network.now, struct("Rich"))
-        theirs = writer(two, network.now, struct(name))
-        data = two._endpoints.own(theirs.guid)
-        assert data is not None and data.type_information is not None
-        minimal = replace(data.type_information, complete=None)
-        two._sedp.announce(replace(data, type_information=minimal), now=network.now)
-        network.run(SECOND)
-        assert (theirs.guid in mine.writers) is matches
-
-
-def test_a_type_that_changes_is_looked_up_again() -> None:
-    pair = Pair(struct("Rich"), struct("Rich")).run()
-    assert pair.matched
-    data = pair.two._endpoints.own(pair.writer.guid)
-    assert data is not None
-
-    def become(name: str) -> None:
-        information = pair.two._library.offer(struct(name))
-        assert data is not None
-        pair.two._sedp.announce(replace(data, type_information=information), now=pair.network.now)
-        pair.run()
-
-    become("Wide")
-    assert pair.one.type_of(pair.writer.guid) == struct("Wide")
-    assert pair.writer.guid in pair.reader.writers
-    told = pair.network.events[pair.one.prefix]
-    assert not [each for each in told if isinstance(each, events.Unmatched)]
-    become("Other")
-    assert pair.one.type_of(pair.writer.guid) == struct("Other")
-    assert pair.writer.guid not in pair.reader.writers
-    become("Rich")
-    assert pair.writer.guid in pair.reader.writers
-
-
-def test_keys_still_have_to_agree() -> None:
-    network = VirtualNetwork()
-    one, two = network.add(), network.add()
-    mine = reader(one, network.now, struct("Rich"))
-    writer(two, network.now, struct("Rich"), keyed=False)
-    network.run(SECOND)
-    assert not mine.writers
-    (said,) = [each for each in network.events[one.prefix] if isinstance(each, events.IncompatibleQos)]
-    assert said.reasons == ("KEY: the reader's type has a key, the writer's has none",)
-
-
-def test_broken_type_information_is_counted_and_the_name_decides() -> None:
-    pair = Pair(struct("Rich"), None).run()
-    data = EndpointData(Guid(pair.two.prefix, b"\0\0\x09\x02"), "t", "lab::Rich", RELIABLE)
-    before = pair.one.drops[DropReason.BAD_PARAMETER]
-    from spark_rtps.transport.protocol.discovery import endpoint_data
-
-    encode = endpoint_data.encode_type_information
-    try:
-        endpoint_data.encode_type_information = lambda _: b"garbage!"
-        information = type_objects_of(struct("Rich")).information
-        pair.two._sedp.announce(replace(data, type_information=information), now=pair.network.now)
-    finally:
-        endpoint_data.encode_type_information = encode
-    pair.run()
-    assert data.guid in pair.reader.writers
-    assert pair.one.drops[DropReason.BAD_PARAMETER] == before + 1
-    assert "broken" in str(pair.one.type_failure(data.guid))
 
 
 # --- telling --------------------------------------------------------------------------------------

@@ -7,9 +7,6 @@ import time
 import tracemalloc
 
 import pytest
-from hostile_scene import EVIL, RELIABLE, Scene
-from type_scene import objects, struct
-from virtual_network import MILLISECOND, SECOND
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.limits import TYPE_LOOKUP_REPLY_BYTES_MAX, TYPE_LOOKUP_REQUEST_BYTES_MAX
@@ -34,6 +31,9 @@ from spark_rtps.transport.types.xtypes.lookup_messages import (
 )
 from spark_rtps.transport.types.xtypes.type_objects import identifier_of, type_objects_of
 from spark_rtps.transport.wire.submessages import Data, Heartbeat
+from tests.protocol.hostile_scene import EVIL, RELIABLE, Scene
+from tests.protocol.type_scene import objects, struct
+from tests.support.virtual_network import MILLISECOND, SECOND
 
 
 class EvilTypes(Scene):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-import pcap
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +28,7 @@ from spark_rtps.transport.types.xtypes.lookup_messages import (
 )
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.submessages import Data, decode_submessage
+from tests.support import pcap
 
 REQUESTS, REPLIES = b"\x00\x03\x00\xc3", b"\x00\x03\x01\xc3"
 ME = RequestId(bytes(range(16)), 7 << 32 | 5)

@@ -8,8 +8,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from type_scene import endpoint, guid, large, objects, struct
-from virtual_network import SECOND
 
 from spark_rtps.transport import limits
 from spark_rtps.transport.errors import DropReason
@@ -20,6 +18,8 @@ from spark_rtps.transport.protocol.discovery.type_lookup import RETRY_FIRST, RET
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.types.xtypes.information import Dependencies, SizedIdentifier, TypeInformation
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
+from tests.protocol.type_scene import endpoint, guid, large, objects, struct
+from tests.support.virtual_network import SECOND
 
 RICH = objects("Rich")
 INFORMATION = RICH.information
@@ -139,7 +139,7 @@ def test_back_off_and_giving_up() -> None:
     waits = [b - a for a, b in zip([0, *asked], asked, strict=False)]
     assert waits == [RETRY_FIRST, 2 * RETRY_FIRST, 4 * RETRY_FIRST, RETRY_MAX]
     assert scene.now - start == TIMEOUT
-    assert scene.lookup.known(guid(1)) == "it did not tell its type within 5 s"
+    assert scene.lookup.known(guid(1)) == "it did not send its type within 5 s"
     assert scene.lookup.take_settled() == [guid(1)]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reader_script import IT, POLICY, Script
 
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
 from spark_rtps.transport.wire.status_messages import StatusMessage
 from spark_rtps.transport.wire.submessages import AckNack
+from tests.protocol.reader_script import IT, POLICY, Script
 
 WINDOW = 64_000
 LIMIT, REST = 5_000_000_000, 10_000_000_000

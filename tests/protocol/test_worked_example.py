@@ -1,16 +1,12 @@
-"""The worked example of Aeron's log buffers, told by a real writer: initial state, status message, three messages.
-
-The bare log and its agents are put through the same in tests/log/test_publication.py.
-"""
+"""The worked example of Aeron's log buffers by a real writer: initial state, status message, three messages."""
 
 from __future__ import annotations
 
-from writer_script import Script, sns
-
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.log.publication_metadata import TAILS
+from spark_rtps.transport.log.publication_log_metadata import ACTIVE_TERM_COUNT, TAILS
 from spark_rtps.transport.protocol.policies import FlowControlPolicy
-from spark_rtps.transport.protocol.writing.flow_control import FlowControl
+from spark_rtps.transport.protocol.writing.flow import FlowControl
+from tests.protocol.writer_script import Script, sns
 
 TERM = 64 << 10
 #: Frame 32, RTPS header and INFO_TS 32, DATA 24, payload 40.
@@ -33,13 +29,16 @@ def test_the_worked_example() -> None:
     tail = log.metadata.words[TAILS]
     assert tail == 0x3ED00000000
     assert counters(s) == {"pub_pos": 0, "pub_lmt": 0, "snd_pos": 0, "snd_lmt": 0, "snd_bpe": 0}
-    assert not s.writer.is_connected
+    assert not s.writer.positions.is_connected
+    assert not log.data.any() and log.metadata.words[ACTIVE_TERM_COUNT] == 0
+    shown = "pub_pos pub_lmt snd_pos snd_lmt snd_bpe clean_pos is_connected unblocked"
+    assert log.metadata.positions() == dict.fromkeys(shown.split(), 0)
 
     # a receiver is there, and its first status message opens the way for two messages
     s.match(1, status_messages=True).acknack(1).status(0, 2 * PLACE)
     s.said()
-    assert s.writer.is_connected
-    assert s.writer.send_limit[0] == 2 * PLACE
+    assert s.writer.positions.is_connected
+    assert s.writer.pacing.send_limit[0] == 2 * PLACE
     assert counters(s)["pub_lmt"] == TERM // 2, "the conductor has looked: half a term"
 
     # three messages are published, two of them sent
@@ -65,6 +64,10 @@ def test_the_worked_example() -> None:
         "snd_lmt": 3 * PLACE,
         "snd_bpe": 1,
     }
+
+    # every process that maps the log can see it
+    log.record(s.writer.positions)
+    assert log.metadata.positions() == counters(s) | {"clean_pos": 0, "is_connected": 1, "unblocked": 0}
 
     # and so on, until the first term is cleaned behind the sender
     while s.writer.positions.pub_pos < 3 * TERM:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from writer_script import LASTING, ME, MS, RELIABLE, Script, reader_guid, sns, submessages, where
 
-from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.protocol.writing.writer import ReaderInfo, WriterPolicy
+from spark_rtps.transport.errors import UsageError, WriterLimit
+from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
+from spark_rtps.transport.protocol.policies import WriterPolicy
 from spark_rtps.transport.qos import HistoryKind
 from spark_rtps.transport.structure import Locator
 from spark_rtps.transport.wire.numbers import FragmentNumberSet
@@ -22,6 +22,17 @@ from spark_rtps.transport.wire.submessages import (
     Heartbeat,
     InfoTimestamp,
     NackFrag,
+)
+from tests.protocol.writer_script import (
+    LASTING,
+    ME,
+    MS,
+    RELIABLE,
+    Script,
+    reader_guid,
+    sns,
+    submessages,
+    where,
 )
 
 
@@ -70,7 +81,7 @@ def test_without_readers_nothing_is_kept_or_sent() -> None:
     assert s.write(100_000, 400) == 100_000
     assert s.writer.last_sn == 100_000
     assert s.writer.outgoing() == []
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
     s.match(1)
     (heartbeat,) = s.said()
     assert isinstance(heartbeat, Heartbeat)
@@ -107,7 +118,7 @@ def test_the_send_window_closes_and_opens() -> None:
     assert s.write(900) == 0 or s.writer.unacknowledged_bytes <= 4_000
     s.acknack(s.writer.last_sn + 1)
     assert s.writer.unacknowledged_bytes == 0
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
     assert s.write(900) == 100
     assert s.writer.counters.back_pressured >= 2
 
@@ -138,33 +149,33 @@ def test_resource_limits_hold_back() -> None:
     s = Script(replace(RELIABLE, max_samples=10))
     assert s.write(30) == 10
     assert s.write(20) == 0
-    assert s.writer.blocked_by == "resource_limits.max_samples"
+    assert s.writer.state.blocked_by == WriterLimit.MAX_SAMPLES
     s.acknack(8)
     assert s.write(20) == 7
     s.acknack(18)
     assert s.write(5) == 5
-    assert s.writer.blocked_by == ""
+    assert s.writer.state.blocked_by == ""
     lasting = Script(replace(LASTING, max_samples=10))
     assert lasting.write(30) == 10
     lasting.acknack(11)
     assert lasting.write(20) == 0, "and for ever: late joiners are promised all of them"
-    assert lasting.writer.blocked_by == "resource_limits.max_samples"
+    assert lasting.writer.state.blocked_by == WriterLimit.MAX_SAMPLES
 
 
 def test_what_holds_back_is_named() -> None:
     policy = WriterPolicy(send_window_bytes=4_000)
     s = Script(replace(RELIABLE, max_samples=150), policy=policy, message_size=480)
-    assert s.writer.blocked_by == ""
+    assert s.writer.state.blocked_by == ""
     assert s.write(1000) == 100
-    assert s.writer.blocked_by == "send window"
+    assert s.writer.state.blocked_by == "send window"
     s = Script(replace(RELIABLE, max_samples=50), policy=policy, message_size=480)
     assert s.write(1000) == 50
-    assert s.writer.blocked_by == "resource_limits.max_samples"
+    assert s.writer.state.blocked_by == WriterLimit.MAX_SAMPLES
     s.acknack(51)
     assert s.write(1000) == 50
     s.acknack(101)
     assert s.write(10) == 10
-    assert s.writer.blocked_by == ""
+    assert s.writer.state.blocked_by == ""
 
 
 def test_numbers_may_start_above_one() -> None:
@@ -194,7 +205,7 @@ def test_requests_are_answered_with_exactly_what_is_missing() -> None:
     said = submessages(out)
     assert sns(said) == [12, 13, 50]
     assert isinstance(said[-1], Heartbeat)
-    assert s.writer._history.first_sn == 11
+    assert s.writer.history.first_sn == 11
     s.acknack(11, 12, 51)
     assert sns(s.said()) == [51], "12 was sent just now"
     s.now += 20 * MS
@@ -317,16 +328,16 @@ def test_large_samples_travel_as_fragments() -> None:
         assert frag.inline_qos.key_hash == b"\7" * 16
         assert frag.inline_qos.status_info == DISPOSED
     nack = NackFrag(reader_guid(1).entity, ME.entity, 1, FragmentNumberSet.from_numbers(2, [2, 5, 250]), 1)
-    s.writer.on_nack_frag(reader_guid(1), nack, now=s.now)
+    s.writer.feedback.on_nack_frag(reader_guid(1), nack, now=s.now)
     said = s.said()
     assert [each.first_fragment for each in said if isinstance(each, DataFrag)] == [2, 5]
-    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
+    s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
     assert s.said() == [], "sent just now"
-    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
+    s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
     assert s.writer.counters.stale_counts == 1
     s.acknack(2)
     s.now += 20 * MS
-    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=3), now=s.now)
+    s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=3), now=s.now)
     assert isinstance(s.said()[0], Gap), "acknowledged, hence gone"
 
 
@@ -392,7 +403,7 @@ def test_best_effort_pairs_have_no_heartbeats() -> None:
     assert s.writer.readers[reader_guid(1)].is_ready
     assert s.write(200_000, 64) == 200_000
     assert not any(isinstance(each, Heartbeat) for each in s.said())
-    assert s.writer._history.samples == 0
+    assert s.writer.history.samples == 0
     s.acknack(1, 1)
     assert s.writer.counters.unknown_reader == 1
     assert s.said() == []
@@ -456,8 +467,8 @@ def test_nonsense_from_strangers() -> None:
     s.said()
     s.acknack(1, 1, i=9)
     nack = NackFrag(reader_guid(9).entity, ME.entity, 1, FragmentNumberSet(1), 1)
-    s.writer.on_nack_frag(reader_guid(9), nack, now=s.now)
-    s.writer.on_nack_frag(reader_guid(1), replace(nack, sn=1 << 60), now=s.now)
-    s.writer.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
+    s.writer.feedback.on_nack_frag(reader_guid(9), nack, now=s.now)
+    s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, sn=1 << 60), now=s.now)
+    s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
     assert s.said() == []
     assert s.writer.counters.unknown_reader == 2

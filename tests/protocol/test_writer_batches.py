@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from batch_scene import (
+
+from spark_rtps.transport.errors import UsageError, WriterLimit
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.policies import (
+    BatchPolicy,
+    BatchWire,
+    Compression,
+    PublicationPolicy,
+    WriterPolicy,
+)
+from spark_rtps.transport.qos import HistoryKind
+from spark_rtps.transport.wire.samples import DISPOSED, REMOVED
+from tests.protocol.batch_scene import (
     ACKNACK,
     ACKNACK_BATCH,
     BATCH,
@@ -23,18 +35,7 @@ from batch_scene import (
     numbers,
     samples,
 )
-from virtual_network import MILLISECOND, SECOND, VirtualNetwork
-
-from spark_rtps.transport.errors import UsageError
-from spark_rtps.transport.protocol.policies import (
-    BatchPolicy,
-    BatchWire,
-    Compression,
-    PublicationPolicy,
-    WriterPolicy,
-)
-from spark_rtps.transport.qos import HistoryKind
-from spark_rtps.transport.wire.samples import DISPOSED, REMOVED
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 
 def test_our_readers_are_sent_batches_acknowledged_as_one() -> None:
@@ -134,7 +135,7 @@ def test_max_flush_delay_flushes_by_the_timer() -> None:
     scene.join()
     scene.write(samples(0, 3))
     scene.run(40 * MILLISECOND)
-    assert scene.writer.queued == 3
+    assert scene.writer.intake.count == 3
     assert not scene.taken[0]
     scene.run(20 * MILLISECOND)
     assert numbers(scene.taken[0]) == [0, 1, 2]
@@ -276,7 +277,7 @@ def test_resource_limits_max_samples_holds_writes_back() -> None:
     scene = Scene(BATCH, replace(RELIABLE, max_samples=10))
     scene.join()
     assert scene.writer.write(samples(0, 25), timestamp=0, now=scene.network.now) == 10
-    assert scene.writer.blocked_by == "resource_limits.max_samples"
+    assert scene.writer.state.blocked_by == WriterLimit.MAX_SAMPLES
     scene.write(samples(10, 15))
     scene.settle()
     assert numbers(scene.taken[0]) == list(range(25))
@@ -289,7 +290,7 @@ def test_max_batches_holds_writes_back() -> None:
     while n := scene.writer.write(samples(written, 5), timestamp=0, now=scene.network.now):
         written += n
     assert written == 15
-    assert scene.writer.blocked_by == "max_batches"
+    assert scene.writer.state.blocked_by == WriterLimit.MAX_BATCHES
     scene.write(samples(15, 30))
     scene.settle()
     assert numbers(scene.taken[0]) == list(range(45))
@@ -326,15 +327,11 @@ def test_an_interceptor_flushes_and_what_it_raises_reaches_the_user() -> None:
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     w = one.create_writer(
-        "t",
-        "T",
-        RELIABLE,
-        keyed=False,
-        policy=PublicationPolicy(batch=BATCH),
+        WriterSpec("t", "T", RELIABLE, policy=PublicationPolicy(batch=BATCH)),
         interceptor=interceptor,
         now=network.now,
     )
-    r = two.create_reader("t", "T", RELIABLE, keyed=False, now=network.now)
+    r = two.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     network.run(SECOND)
     w.write(samples(0, 7), timestamp=0, now=network.now)
     assert [count for _, count, _ in seen] == [0, 1, 2, 3, 1, 2, 3]
@@ -350,16 +347,16 @@ def test_coherent_sets_flush_at_their_begin_and_end() -> None:
     scene = Scene(BATCH, replace(RELIABLE, coherent_access=True))
     scene.join(replace(RELIABLE, coherent_access=True))
     scene.write(samples(0, 3))
-    assert scene.writer.queued == 3
-    scene.writer.begin_coherent_set(now=scene.network.now)
-    assert scene.writer.queued == 0
+    assert scene.writer.intake.count == 3
+    scene.writer.coherent_sets.begin(now=scene.network.now)
+    assert scene.writer.intake.count == 0
     scene.write(samples(3, 4))
     scene.writer.flush(now=scene.network.now)
     scene.run(SECOND)
     assert numbers(scene.taken[0]) == [0, 1, 2]
     scene.write(samples(7, 2))
-    scene.writer.end_coherent_set(now=scene.network.now)
-    assert scene.writer.queued == 0
+    scene.writer.coherent_sets.end(now=scene.network.now)
+    assert scene.writer.intake.count == 0
     scene.settle()
     assert numbers(scene.taken[0]) == list(range(9))
 
@@ -373,12 +370,12 @@ def test_coherent_sets_larger_than_the_send_window_under_loss(seed: int, batch: 
     scene.join(coherent)
     scene.join()
     for turn in range(3):
-        scene.writer.begin_coherent_set(now=scene.network.now)
+        scene.writer.coherent_sets.begin(now=scene.network.now)
         scene.write(samples(turn * 10_000, 5_000))
         scene.write(samples(turn * 10_000 + 5_000, 5_000))
         scene.run(20 * MILLISECOND)
         assert numbers(scene.taken[0]) == list(range(turn * 10_000))
-        scene.writer.end_coherent_set(now=scene.network.now)
+        scene.writer.coherent_sets.end(now=scene.network.now)
         scene.settle()
     assert numbers(scene.taken[0]) == numbers(scene.taken[1]) == list(range(30_000))
 
@@ -387,7 +384,7 @@ def test_a_coherent_set_too_large_for_any_reader_is_refused() -> None:
     coherent = replace(RELIABLE, coherent_access=True)
     scene = Scene(BATCH, coherent, config={"message_size": 1_400})
     scene.join(coherent)
-    scene.writer.begin_coherent_set(now=scene.network.now)
+    scene.writer.coherent_sets.begin(now=scene.network.now)
     with pytest.raises(UsageError, match="too large"):
         scene.write(samples(0, 1_000_000))
 
@@ -396,14 +393,14 @@ def test_turbo_mode_is_ignored_when_batching_is_enabled() -> None:
     scene = Scene(replace(BATCH, turbo_mode=True))
     scene.join()
     scene.write(samples(0, 1))
-    assert scene.writer.queued == 1
+    assert scene.writer.intake.count == 1
 
 
 def test_turbo_mode_sends_single_samples_at_once_and_blocks_in_batches() -> None:
     scene = Scene(BatchPolicy(turbo_mode=True))
     scene.join()
     scene.write(samples(0, 1))
-    assert scene.writer.queued == 0
+    assert scene.writer.intake.count == 0
     scene.network.log = []
     scene.write(samples(1, 10_000))
     scene.settle()

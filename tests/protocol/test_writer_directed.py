@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from writer_script import MS, Script, reader_guid, sns, submessages, where
-
 from spark_rtps.transport.structure import Locator
 from spark_rtps.transport.wire.submessages import Gap, Heartbeat
+from tests.protocol.writer_script import MS, Script, reader_guid, sns, submessages, where
 
 
 class Scene(Script):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark_rtps.transport.qos import DataRepresentation
-from spark_rtps.transport.receiver.keys import InstanceKeys
+from spark_rtps.transport.receiver.instance_keys import InstanceKeys
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.cdr import lanes
 from spark_rtps.transport.types.cdr.codec import Codec

@@ -22,24 +22,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.errors import RtpsError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.log.term_frames import DATA, PAD
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS, Guid
 from spark_rtps.transport.wire.samples import Samples
+from tests.support import domains
+from tests.support.child_environment import child_environment
+from tests.support.publication_frames import PAD, walk
+from tests.support.waiting import PATIENCE, wait_until
 
-DOMAIN = 83
+DOMAIN = domains.RECEIVER_KILL
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 BATCHES = BatchPolicy(enable=True, max_data_bytes=20_000, max_flush_delay=5_000_000)
 KILLS = 12  # of each receiver, and
@@ -142,7 +146,7 @@ def config(directory: Path, **changes: object) -> ReceiverConfig:
 class Load:
     """A thread that writes without end, until told to stop."""
 
-    def __init__(self, writer: PublishingWriter, seed: int) -> None:
+    def __init__(self, writer: BlockingWriter, seed: int) -> None:
         self.written = 0
         self._writer = writer
         self._seed = seed
@@ -174,9 +178,9 @@ class Load:
 @pytest.mark.parametrize("consumption", ["logged", "committed"])
 def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -> None:
     rng = random.Random(consumption)
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=60 * NANOSECONDS)).start()
-    plain = node.create_writer("t", "T", RELIABLE)
-    batching = node.create_writer("t", "T", RELIABLE, policy=PublicationPolicy(batch=BATCHES))
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=60 * NANOSECONDS)).start()
+    plain = node.create_writer(WriterSpec("t", "T", RELIABLE))
+    batching = node.create_writer(WriterSpec("t", "T", RELIABLE, policy=PublicationPolicy(batch=BATCHES)))
     given = config(tmp_path / "log", consumption=consumption)
     log = LogReader(tmp_path / "log")
     loads: list[Load] = []
@@ -228,16 +232,16 @@ def test_receivers_killed_at_random_instants(tmp_path: Path, consumption: str) -
 
 def publish(path: Path, seed: int) -> None:
     """A process that publishes from a publication log in a file, until it is killed."""
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=LEASE)).start()
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=LEASE)).start()
     policy = PublicationPolicy(flow_control=FlowControlPolicy(term_length=TERM), batch=_batch(seed))
     log = PublicationLog.create(TERM, path=path)
     with node.lock:
         now = time.monotonic_ns()
         writer = node.participant.create_writer(
-            "t", "T", RELIABLE, keyed=False, policy=policy, flow_control=None, log=log, now=now
+            WriterSpec("t", "T", RELIABLE, policy=policy), flow_control=None, log=log, now=now
         )
         node.flush()
-    writing = PublishingWriter(node, writer, "t")
+    writing = BlockingWriter(node, writer, "t")
     writing.wait_for_readers(PATIENCE)
     os.write(1, writing.guid.to_bytes())
     for samples in load(seed):
@@ -255,33 +259,25 @@ def check_publication(path: Path, seed: int) -> int:
     assert not log.metadata.owner_lives
     assert told["snd_pos"] <= tail and told["pub_lmt"] <= told["snd_pos"] + TERM // 2
     assert log.clean_position <= tail <= log.clean_position + 3 * TERM
-    log.adopt()
     # Frames begin where a term does.
-    position, sn, written, size = -(-log.clean_position // TERM) * TERM, 0, shapes(seed), 0
+    start, sn, written, size = -(-log.clean_position // TERM) * TERM, 0, shapes(seed), 0
     after = 0
-    while position < tail:
-        frame = log.frame(position)
-        if frame is None:  # claimed, and not committed
-            assert log.unblock(position)
-            frame = log.frame(position)
-        assert frame is not None and frame.start == position
-        if frame.type == DATA:
-            assert sn in (0, frame.first_sn - 1), "each once and in order"
-            text, at = frame.data.tobytes(), 0
-            for number in range(frame.first_sn - 1, frame.first_sn - 1 + frame.count):
-                while number >= after:
-                    first, count, size = next(written)
-                    after = first + count
-                if text:
-                    # In a batch one encapsulation header is enough.
-                    whole = bytes(checksummed(number, 1, size).payload(0)[4:])
-                    at = text.find(whole, at)
-                    assert at >= 0, "a torn frame"
-            sn = frame.first_sn + frame.count - 1
-        else:
-            assert frame.type == PAD
-        position = frame.end
-    assert position == tail == log.position
+    for frame in walk(log, start, tail):
+        if isinstance(frame, int) or frame.type == PAD:  # an int: claimed, and not committed
+            continue
+        assert sn in (0, frame.first_sn - 1), "each once and in order"
+        text, at = frame.data.tobytes(), 0
+        for number in range(frame.first_sn - 1, frame.first_sn - 1 + frame.count):
+            while number >= after:
+                first, count, size = next(written)
+                after = first + count
+            if text:
+                # In a batch one encapsulation header is enough.
+                whole = bytes(checksummed(number, 1, size).payload(0)[4:])
+                at = text.find(whole, at)
+                assert at >= 0, "a torn frame"
+        sn = frame.first_sn + frame.count - 1
+    assert tail == log.position
     return sn
 
 
@@ -320,8 +316,7 @@ def test_senders_killed_at_random_instants(tmp_path: Path) -> None:
 
 def start(directory: Path, seed: int, killed: contextlib.ExitStack) -> subprocess.Popen[bytes]:
     command = [sys.executable, __file__, str(directory / f"publication{seed}"), str(seed)]
-    paths = os.pathsep.join(path for path in sys.path if path)
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": paths})
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=child_environment())
     killed.enter_context(child)
     killed.callback(child.kill)
     return child

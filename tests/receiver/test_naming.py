@@ -12,21 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numbered_samples import numbered, numbers_of
-from waiting import PATIENCE, wait_until
 
+from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.transport.errors import LogError, LogFullError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.process import ReceiverProcess
+from spark_rtps.transport.structure import is_keyed
+from tests.support import domains
+from tests.support.numbered_samples import numbered, numbers_of, one_instance
+from tests.support.waiting import PATIENCE, wait_until
 
-DOMAIN = 84
+DOMAIN = domains.RECEIVER_NAMING
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 KEPT = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
 
@@ -42,7 +47,7 @@ def config(directory: Path, **changes: Any) -> ReceiverConfig:
         "log_max_bytes": 64 << 20,
         "log_segment_bytes": 4 << 20,
     }
-    return ReceiverConfig(**{**given, **changes})
+    return ReceiverConfig(**{**given, **changes}, remedies=RECEIVER_REMEDIES)
 
 
 def numbers(directory: Path, end: Cursor) -> list[int]:
@@ -66,7 +71,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    with closing(Node(NodeConfig(domain=DOMAIN, interface="lo")).start()) as node:
+    with closing(Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()) as node:
         yield node
 
 
@@ -83,9 +88,10 @@ def receive(directory: Path) -> Iterator[Callable[..., ReceiverProcess]]:
         yield start
 
 
-def written(writer: PublishingWriter, first: int, count: int) -> None:
+def written(writer: BlockingWriter, first: int, count: int) -> None:
     """Write numbers, which all readers acknowledge."""
-    writer.write(numbered(first, count))
+    key_hashes = one_instance(count) if is_keyed(writer.guid.entity) else None
+    writer.write(numbered(first, count), key_hashes=key_hashes)
     assert writer.wait_for_acknowledgments(PATIENCE) == {}
 
 
@@ -94,10 +100,10 @@ def test_a_writer_that_comes_later_is_matched(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess], keyed: bool
 ) -> None:
     receiver = receive()
-    node.create_writer("u", "Other", RELIABLE)
+    node.create_writer(WriterSpec("u", "Other", RELIABLE))
     assert told(directory) == (None, None)
     assert receiver.counters()["reader.matched_writers"] == 0
-    writer = node.create_writer("t", "ns::Shape", RELIABLE, keyed=keyed)
+    writer = node.create_writer(WriterSpec("t", "ns::Shape", RELIABLE, keyed=keyed))
     assert writer.wait_for_readers(PATIENCE)
     written(writer, 0, 100)
     assert numbers(directory, receiver.cursor()) == list(range(100))
@@ -108,8 +114,8 @@ def test_the_history_of_a_writer_comes_too(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
 ) -> None:
     receiver = receive(qos=KEPT)
-    writer = node.create_writer("t", "ns::Shape", KEPT, keyed=True)
-    writer.write(numbered(0, 100))
+    writer = node.create_writer(WriterSpec("t", "ns::Shape", KEPT, keyed=True))
+    writer.write(numbered(0, 100), key_hashes=one_instance(100))
     wait_until(lambda: receiver.counters()["log.rows"] == 100)
     assert numbers(directory, receiver.cursor()) == list(range(100))
 
@@ -118,10 +124,10 @@ def test_what_others_call_it_is_a_mismatch(
     node: Node, receive: Callable[..., ReceiverProcess], capfd: pytest.CaptureFixture[str]
 ) -> None:
     receiver = receive()
-    first = node.create_writer("t", "First", RELIABLE)
+    first = node.create_writer(WriterSpec("t", "First", RELIABLE))
     assert first.wait_for_readers(PATIENCE)
-    node.create_writer("t", "Second", RELIABLE)
-    node.create_writer("t", "First", RELIABLE, keyed=True)
+    node.create_writer(WriterSpec("t", "Second", RELIABLE))
+    node.create_writer(WriterSpec("t", "First", RELIABLE, keyed=True))
     wait_until(lambda: receiver.counters().get("status.inconsistent_topic.total_count") == 2)
     assert receiver.counters()["reader.matched_writers"] == 1
     receiver.stop()
@@ -134,9 +140,9 @@ def test_a_key_that_was_said_counts(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
 ) -> None:
     receiver = receive(keyed=True)
-    node.create_writer("t", "First", RELIABLE)
+    node.create_writer(WriterSpec("t", "First", RELIABLE))
     wait_until(lambda: receiver.counters()["reader.incompatible_qos"] == 1)
-    second = node.create_writer("t", "First", RELIABLE, keyed=True)
+    second = node.create_writer(WriterSpec("t", "First", RELIABLE, keyed=True))
     assert second.wait_for_readers(PATIENCE)
 
 
@@ -145,15 +151,15 @@ def test_started_again_it_goes_on_with_the_name(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess], how: signal.Signals
 ) -> None:
     receiver = receive(qos=KEPT)
-    first = node.create_writer("t", "First", KEPT, keyed=True)
+    first = node.create_writer(WriterSpec("t", "First", KEPT, keyed=True))
     assert first.wait_for_readers(PATIENCE)
     written(first, 0, 100)
     os.kill(receiver.pid, how)
     receiver.stop()
     node.delete_endpoint(first.guid)
-    node.create_writer("t", "Second", KEPT)
-    first = node.create_writer("t", "First", KEPT, keyed=True)
-    first.write(numbered(100, 100))
+    node.create_writer(WriterSpec("t", "Second", KEPT))
+    first = node.create_writer(WriterSpec("t", "First", KEPT, keyed=True))
+    first.write(numbered(100, 100), key_hashes=one_instance(100))
     receiver = receive(qos=KEPT)
     wait_until(lambda: receiver.counters()["reader.incompatible_qos"] == 1)
     wait_until(lambda: receiver.counters()["log.rows"] == 200)
@@ -166,12 +172,12 @@ def test_a_name_that_is_said_later(
 ) -> None:
     """Nothing was received under the other name; then a log is of its type for good."""
     receiver = receive()
-    node.create_writer("t", "First", RELIABLE, keyed=True)
+    node.create_writer(WriterSpec("t", "First", RELIABLE, keyed=True))
     wait_until(lambda: told(directory) == ("First", True))
     receiver.stop()
     receiver = receive(type_name="Second", keyed=False)
     assert told(directory) == ("Second", False)
-    second = node.create_writer("t", "Second", RELIABLE)
+    second = node.create_writer(WriterSpec("t", "Second", RELIABLE))
     assert second.wait_for_readers(PATIENCE)
     written(second, 0, 1)
     receiver.stop()
@@ -186,16 +192,16 @@ def test_a_name_that_is_said_no_more(
     receive(type_name="Wrong", keyed=False).stop()
     receive()
     assert told(directory) == (None, None)
-    assert node.create_writer("t", "Right", RELIABLE, keyed=True).wait_for_readers(PATIENCE)
+    assert node.create_writer(WriterSpec("t", "Right", RELIABLE, keyed=True)).wait_for_readers(PATIENCE)
     assert told(directory) == ("Right", True)
 
 
 def test_a_writer_in_another_partition_is_not_followed(
     directory: Path, node: Node, receive: Callable[..., ReceiverProcess]
 ) -> None:
-    node.create_writer("t", "Other", replace(RELIABLE, partition=("a",)))
+    node.create_writer(WriterSpec("t", "Other", replace(RELIABLE, partition=("a",))))
     receive(qos=replace(RELIABLE, partition=("b",)))
-    right = node.create_writer("t", "Right", replace(RELIABLE, partition=("b",)))
+    right = node.create_writer(WriterSpec("t", "Right", replace(RELIABLE, partition=("b",))))
     assert right.wait_for_readers(PATIENCE)
     assert told(directory) == ("Right", False)
 
@@ -213,12 +219,11 @@ def test_a_disk_that_takes_no_more(
         raise LogFullError("cannot write the metadata")
 
     monkeypatch.setattr(StreamLog, "amend", refuse)
-    host = Host(config(directory))
-    host.open()
+    host = Host.open(config(directory))
     thread = threading.Thread(target=host.run)
     thread.start()
     try:
-        writer = node.create_writer("t", "T", RELIABLE)
+        writer = node.create_writer(WriterSpec("t", "T", RELIABLE))
         assert writer.wait_for_readers(PATIENCE)
         written(writer, 0, 1)
     finally:

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
-from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.wire.samples import Samples
+from tests.support import domains
+from tests.support.waiting import PATIENCE, wait_until
 
-DOMAIN = 68
+DOMAIN = domains.RECEIVER_OBSERVED
 BEST_EFFORT = Qos(reliability=ReliabilityKind.BEST_EFFORT)
 SAMPLE = 64
 
@@ -27,9 +30,9 @@ def test_of_a_best_effort_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     receiver = ReceiverProcess.start(
         ReceiverConfig(str(tmp_path / "log"), "t", "T", False, qos=BEST_EFFORT, node=node_config)
     )
-    node = Node(node_config).start()
+    node = Node.open(node_config).start()
     try:
-        writer = node.create_writer("t", "T", BEST_EFFORT)
+        writer = node.create_writer(WriterSpec("t", "T", BEST_EFFORT))
         assert writer.wait_for_readers(PATIENCE)
         samples = Samples.uniform(np.zeros(10 * SAMPLE, np.uint8), 10, SAMPLE)
         wait_until(lambda: receiver.counters().get("reader.matched_writers") == 1, "the reader's match")

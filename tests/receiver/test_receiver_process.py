@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import numbered_samples
 import pytest
-from numbered_samples import numbers_of
-from waiting import PATIENCE, wait_until
 
+from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.transport.errors import (
     AcknowledgmentError,
     LogError,
@@ -27,16 +25,21 @@ from spark_rtps.transport.errors import (
 )
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS
+from tests.support import domains, numbered_samples
+from tests.support.numbered_samples import numbers_of
+from tests.support.waiting import PATIENCE, wait_until
 
-DOMAIN = 62
+DOMAIN = domains.RECEIVER_PROCESS
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 #: Its lease is longer than a restart takes.
 NODE = NodeConfig(domain=DOMAIN, interface="lo", receive_buffer=4 << 20, lease_duration=60 * NANOSECONDS)
@@ -54,7 +57,7 @@ def config(directory: Path, **changes: object) -> ReceiverConfig:
         "log_max_bytes": 64 << 20,
         "log_segment_bytes": 4 << 20,
     }
-    return ReceiverConfig(**{**given, **changes})  # type: ignore[arg-type]
+    return ReceiverConfig(**{**given, **changes}, remedies=RECEIVER_REMEDIES)  # type: ignore[arg-type]
 
 
 def numbers(directory: Path, start: Cursor, end: Cursor) -> list[int]:
@@ -65,7 +68,7 @@ def numbers(directory: Path, start: Cursor, end: Cursor) -> list[int]:
     return found
 
 
-def write_until_held_back(writer: PublishingWriter, receiver: ReceiverProcess) -> int:
+def write_until_held_back(writer: BlockingWriter, receiver: ReceiverProcess) -> int:
     """Write numbered samples until none goes any more, for the receiver has no room; returns how many there are."""
     while (written := writer.writer.last_sn) < 2_000_000:
         try:
@@ -77,9 +80,9 @@ def write_until_held_back(writer: PublishingWriter, receiver: ReceiverProcess) -
 
 
 @pytest.fixture
-def writer() -> Iterator[PublishingWriter]:
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
-    yield node.create_writer("t", "T", RELIABLE)
+def writer() -> Iterator[BlockingWriter]:
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    yield node.create_writer(WriterSpec("t", "T", RELIABLE))
     node.close()
 
 
@@ -91,7 +94,7 @@ def test_a_congestion_control_that_cannot_be_had_is_said(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("consumption", ["logged", "committed"])
 def test_its_counters_show_where_each_stream_stands(
-    tmp_path: Path, writer: PublishingWriter, consumption: str
+    tmp_path: Path, writer: BlockingWriter, consumption: str
 ) -> None:
     receiver = ReceiverProcess.start(config(tmp_path / "log", consumption=consumption))
 
@@ -125,7 +128,7 @@ def test_configuration_survives_its_json() -> None:
 
 
 def test_samples_reach_the_log_once_in_order_and_commits_trim_it(
-    tmp_path: Path, writer: PublishingWriter
+    tmp_path: Path, writer: BlockingWriter
 ) -> None:
     receiver = ReceiverProcess.start(config(tmp_path / "log"))
     try:
@@ -143,7 +146,7 @@ def test_samples_reach_the_log_once_in_order_and_commits_trim_it(
         receiver.stop()
 
 
-def test_a_full_log_holds_the_writer_back_and_loses_nothing(tmp_path: Path, writer: PublishingWriter) -> None:
+def test_a_full_log_holds_the_writer_back_and_loses_nothing(tmp_path: Path, writer: BlockingWriter) -> None:
     receiver = ReceiverProcess.start(
         config(tmp_path / "log", log_max_bytes=16 << 20, log_segment_bytes=2 << 20)
     )
@@ -169,7 +172,7 @@ def test_a_full_log_holds_the_writer_back_and_loses_nothing(tmp_path: Path, writ
         receiver.stop()
 
 
-def test_killed_and_restarted_it_goes_on_where_it_was(tmp_path: Path, writer: PublishingWriter) -> None:
+def test_killed_and_restarted_it_goes_on_where_it_was(tmp_path: Path, writer: BlockingWriter) -> None:
     first = ReceiverProcess.start(config(tmp_path / "log"))
     assert writer.wait_for_readers(PATIENCE)
     writer.write(numbered(0, 20_000))
@@ -193,7 +196,7 @@ def test_it_does_not_outlive_its_parent(tmp_path: Path) -> None:
         """
         import os, sys, time
         from pathlib import Path
-        from spark_rtps.transport.net.node import NodeConfig
+        from spark_rtps.transport.net.node_config import NodeConfig
         from spark_rtps.transport.receiver.config import ReceiverConfig
         from spark_rtps.transport.receiver.process import ReceiverProcess
         node = NodeConfig(domain=int(sys.argv[2]), interface="lo", receive_buffer=1 << 20)
@@ -240,11 +243,11 @@ def test_what_keeps_it_from_starting_is_said(tmp_path: Path) -> None:
 def test_an_incompatible_writer_is_counted_and_explained(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
     receiver = ReceiverProcess.start(config(tmp_path / "log"))
     try:
-        node.create_writer("t", "T", Qos())
-        node.create_writer("t", "Other", RELIABLE)
+        node.create_writer(WriterSpec("t", "T", Qos()))
+        node.create_writer(WriterSpec("t", "Other", RELIABLE))
         wait_until(lambda: receiver.counters()["reader.incompatible_qos"] == 2)
         assert receiver.counters()["reader.matched_writers"] == 0
     finally:
@@ -255,7 +258,7 @@ def test_an_incompatible_writer_is_counted_and_explained(
     assert "Other" in said
 
 
-def test_a_full_disk_holds_the_writer_back(tmp_path: Path, writer: PublishingWriter) -> None:
+def test_a_full_disk_holds_the_writer_back(tmp_path: Path, writer: BlockingWriter) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)], check=True)
@@ -304,7 +307,7 @@ def test_an_ephemeral_log_ends_with_its_receiver(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
-def test_what_waits_for_room_is_not_acknowledged(tmp_path: Path, writer: PublishingWriter) -> None:
+def test_what_waits_for_room_is_not_acknowledged(tmp_path: Path, writer: BlockingWriter) -> None:
     """Killed while its log is full, a receiver takes nothing with it: a roomier successor has it all."""
     first = ReceiverProcess.start(config(tmp_path / "log", log_max_bytes=16 << 20))
     assert writer.wait_for_readers(PATIENCE)
@@ -323,10 +326,10 @@ def test_what_waits_for_room_is_not_acknowledged(tmp_path: Path, writer: Publish
 def test_a_keyless_reader_of_a_keyed_topic_is_told_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
     receiver = ReceiverProcess.start(config(tmp_path / "log"))
     try:
-        node.create_writer("t", "T", RELIABLE, keyed=True)
+        node.create_writer(WriterSpec("t", "T", RELIABLE, keyed=True))
         wait_until(lambda: receiver.counters()["reader.incompatible_qos"] == 1)
     finally:
         receiver.stop()
@@ -340,16 +343,15 @@ def test_a_keyless_reader_of_a_keyed_topic_is_told_so(
 def test_a_topic_nobody_writes_is_told_which_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_rtps.transport.receiver.host._NOBODY_NS", 3600 * NANOSECONDS)
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo")).start()
-    host = Host(config(tmp_path / "log"))
-    host.open()
+    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 3600 * NANOSECONDS)
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    host = Host.open(config(tmp_path / "log"))
     thread = threading.Thread(target=host.run, daemon=True)
     thread.start()
     try:
-        node.create_writer("another", "T", RELIABLE)
-        wait_until(lambda: any(each.topic == "another" for each in host.node.participant.remote_endpoints))
-        host._nobody_at = 1  # it has waited long enough
+        node.create_writer(WriterSpec("another", "T", RELIABLE))
+        wait_until(lambda: any(topic == "another" for topic in host.node.written_topics()))
+        host.adviser._warns_at = 1  # it has waited long enough
         wait_until(lambda: "no writer" in caplog.text)
         assert f"topic 't': no writer on domain {DOMAIN} so far; topics written here: another" in caplog.text
     finally:

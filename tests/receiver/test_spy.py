@@ -15,18 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numbered_samples
 import pytest
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.errors import RtpsError
-from spark_rtps.transport.log import publications
+from spark_rtps.transport.log import named_logs
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.log.publication_metadata import SubscriberState
+from spark_rtps.transport.log.subscriber_slots import SubscriberState
 from spark_rtps.transport.net import written_logs
-from spark_rtps.transport.net.node import Node, NodeConfig
-from spark_rtps.transport.net.publishing import PublishingWriter
+from spark_rtps.transport.net.blocking_writer import BlockingWriter
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.net.recipients import Discard
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.policies import (
     BatchPolicy,
     Compression,
@@ -34,13 +35,16 @@ from spark_rtps.transport.protocol.policies import (
     PublicationPolicy,
     ReaderPolicy,
 )
+from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS
+from tests.support import domains, numbered_samples
+from tests.support.waiting import PATIENCE, wait_until
 
-DOMAIN = 86
+DOMAIN = domains.RECEIVER_SPY
 RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 PUBLISHED = FlowControlPolicy(spies_simulate_connection=True, term_length=1 << 20)
 NODE = NodeConfig(domain=DOMAIN, interface="lo")
@@ -49,20 +53,20 @@ numbered = partial(numbered_samples.numbered, size=68)
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(publications, "_SHARED_MEMORY", tmp_path)
-    return publications.directory_of_user()
+    monkeypatch.setattr(named_logs, "_SHARED_MEMORY", tmp_path)
+    return named_logs.directory_of_user()
 
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    node = Node(NODE).start()
+    node = Node.open(NODE).start()
     yield node
     node.close()
 
 
-def writer_of(node: Node, topic: str = "t", **policy: Any) -> PublishingWriter:
+def writer_of(node: Node, topic: str = "t", **policy: Any) -> BlockingWriter:
     given = PublicationPolicy(**{"flow_control": PUBLISHED, **policy})
-    return node.create_writer(topic, "T", RELIABLE, policy=given)
+    return node.create_writer(WriterSpec(topic, "T", RELIABLE, policy=given))
 
 
 def config_in(directory: Path, **changes: Any) -> ReceiverConfig:
@@ -80,19 +84,18 @@ def config_in(directory: Path, **changes: Any) -> ReceiverConfig:
     return ReceiverConfig(**(given | changes))
 
 
-def are_seen(node: Node, *writers: PublishingWriter, spies: int = 1) -> bool:
+def are_seen(node: Node, *writers: BlockingWriter, spies: int = 1) -> bool:
     """Whether the writers know how many spies look at them."""
     node.wake()
     with node.lock:
-        return all(len(writer.writer._publication.spies) == spies for writer in writers)
+        return all(len(writer.writer._unsent.spies) == spies for writer in writers)
 
 
 class Spy:
     """A receiver in a thread of this process."""
 
     def __init__(self, config: ReceiverConfig) -> None:
-        self.host = Host(config)
-        self.host.open()
+        self.host = Host.open(config)
         self._thread = threading.Thread(target=self.host.run, daemon=True)
         self._thread.start()
 
@@ -110,13 +113,18 @@ class Spy:
 
     @property
     def writers(self) -> int:
-        return len(self.host.reader.writers)
+        return len(self.reader.writers)
 
     def counters(self) -> dict[str, int]:
-        return self.host.reader.counters.snapshot()
+        return self.reader.counters.snapshot()
+
+    @property
+    def reader(self) -> StatefulReader:
+        assert self.host.subscription is not None
+        return self.host.subscription.reader
 
     def commit(self) -> None:
-        self.host._consumer.set(self.host.log.position)
+        self.host.shown._consumer.set(self.host.log.position)
 
     def stop(self, *, keep_log: bool = False) -> None:
         self.host.stop(goodbye=True)
@@ -156,20 +164,19 @@ def test_it_sees_all_that_is_written(node: Node, spying: Callable[..., Spy], pol
     writer.flush()
     wait_until(lambda: spy.rows == 10_000)
     assert spy.samples() == list(range(10_000))
-    assert spy.counters()["lost_samples"] == 0 and not spy.host.node.participant.drops
+    assert spy.counters()["lost_samples"] == 0 and not spy.host.node.drops
     assert writer.writer.readers == {} and node.participant.remote_participants == {}, "nobody knows of it"
 
 
 def test_a_spy_alone_makes_the_writer_connected(node: Node, spying: Callable[..., Spy]) -> None:
     writer = writer_of(node)
     spying()
-    wait_until(lambda: not node.wake() and writer.writer.is_connected)
+    wait_until(lambda: not node.wake() and writer.writer.positions.is_connected)
 
 
 def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]) -> None:
-    elsewhere = Node(NODE).start()
-    reader = elsewhere.create_reader("t", "T", RELIABLE, keyed=False)
-    elsewhere.on_received = lambda: reader.take()
+    elsewhere = Node.open(NODE).start()
+    elsewhere.create_reader(ReaderSpec("t", "T", RELIABLE), Discard())
     try:
         writer = writer_of(node)
         spy = spying()
@@ -201,15 +208,15 @@ def test_writers_that_come_and_go(node: Node, spying: Callable[..., Spy]) -> Non
 def test_other_topics_types_domains_and_partitions_are_not_looked_at(
     node: Node, spying: Callable[..., Spy]
 ) -> None:
-    other_domain = Node(replace(NODE, domain=DOMAIN + 1)).start()
+    other_domain = Node.open(replace(NODE, domain=domains.RECEIVER_SPY_ELSEWHERE)).start()
     policy = PublicationPolicy(flow_control=PUBLISHED)
     others = [
-        node.create_writer("other", "T", RELIABLE, policy=policy),
-        node.create_writer("t", "Other", RELIABLE, policy=policy),
-        node.create_writer("t", "T", replace(RELIABLE, partition=("a",)), policy=policy),
-        other_domain.create_writer("t", "T", RELIABLE, policy=policy),
+        node.create_writer(WriterSpec("other", "T", RELIABLE, policy=policy)),
+        node.create_writer(WriterSpec("t", "Other", RELIABLE, policy=policy)),
+        node.create_writer(WriterSpec("t", "T", replace(RELIABLE, partition=("a",)), policy=policy)),
+        other_domain.create_writer(WriterSpec("t", "T", RELIABLE, policy=policy)),
     ]
-    right = node.create_writer("t", "T", replace(RELIABLE, partition=("b",)), policy=policy)
+    right = node.create_writer(WriterSpec("t", "T", replace(RELIABLE, partition=("b",)), policy=policy))
     spy = spying(qos=replace(RELIABLE, partition=("b",)))
     wait_until(lambda: are_seen(node, right))
     for writer in (*others, right):
@@ -258,7 +265,7 @@ def test_an_untethered_spy_is_let_go_and_rejoins(
         writer.write(numbered(written, 100, size=1_000), timeout=PATIENCE)
         written += 100
         other.commit()
-        states |= {slot.state for slot in writer.writer._publication.log.subscribers()}  # type: ignore[union-attr]
+        states |= {slot.state for slot in writer.writer._unsent.log.subscribers()}  # type: ignore[union-attr]
     assert "is unavailable to the untethered reader" in caplog.text
     spy.commit()
     before = spy.rows
@@ -293,7 +300,7 @@ def test_a_log_that_goes_on_gets_what_is_still_there(
 def test_nobody_to_spy_on_is_said(
     spying: Callable[..., Spy], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_rtps.transport.receiver.host._NOBODY_NS", 100_000_000)
+    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 100_000_000)
     with caplog.at_level(logging.WARNING):
         spying()
         wait_until(lambda: "no publication log of type 'T'" in caplog.text)
@@ -305,10 +312,10 @@ def test_a_type_that_nobody_named_is_the_first_writers_to_name(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("spark_rtps.transport.receiver.host._NOBODY_NS", 100_000_000)
+    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 100_000_000)
     writer_of(node, "u")
     partition = replace(RELIABLE, partition=("elsewhere",))
-    node.create_writer("t", "Other", partition, policy=PublicationPolicy(flow_control=PUBLISHED))
+    node.create_writer(WriterSpec("t", "Other", partition, policy=PublicationPolicy(flow_control=PUBLISHED)))
     spy = spying(type_name=None, keyed=None)
     wait_until(lambda: f"no publication log on domain {DOMAIN}" in caplog.text)
     writer = writer_of(node)
@@ -336,16 +343,18 @@ WRITES = """
 import sys
 import numpy as np
 from pathlib import Path
-from spark_rtps.transport.log import publications
-from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.log import named_logs
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import FlowControlPolicy, PublicationPolicy
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.wire.samples import Samples
-publications._SHARED_MEMORY = Path(sys.argv[1])
-node = Node(NodeConfig(domain=int(sys.argv[2]), interface="lo")).start()
+named_logs._SHARED_MEMORY = Path(sys.argv[1])
+node = Node.open(NodeConfig(domain=int(sys.argv[2]), interface="lo")).start()
 policy = PublicationPolicy(flow_control=FlowControlPolicy(spies_simulate_connection=True, term_length=1 << 20))
 qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
-writer = node.create_writer("t", "T", qos, policy=policy)
+writer = node.create_writer(WriterSpec("t", "T", qos, policy=policy))
 rows = np.zeros((100, 68), np.uint8); rows[:, 1] = 1; rows[:, 4] = 77
 while True:
     writer.write(Samples.uniform(rows.reshape(-1), 100, 68), timeout=60)
@@ -375,16 +384,16 @@ def test_a_spy_that_is_killed_holds_nobody_up_for_long(
 ) -> None:
     monkeypatch.undo()  # the process looks where everybody does
     monkeypatch.setattr(written_logs, "_DEAD_NS", 2 * NANOSECONDS)
-    mine = Node(NODE).start()
+    mine = Node.open(NODE).start()
     try:
         topic = f"of {os.getpid()}"
         process = ReceiverProcess.start(config_in(tmp_path, topic=topic))
         writer = writer_of(mine, topic)
-        wait_until(lambda: not mine.wake() and writer.writer.is_connected)
+        wait_until(lambda: not mine.wake() and writer.writer.positions.is_connected)
         writer.write(numbered(0, 1_000))
         wait_until(lambda: process.counters().get("log.rows") == 1_000)
         os.kill(process.pid, signal.SIGKILL)
-        wait_until(lambda: not mine.wake() and not writer.writer.is_connected)
+        wait_until(lambda: not mine.wake() and not writer.writer.positions.is_connected)
         process.stop()
     finally:
         mine.close()

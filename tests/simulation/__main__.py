@@ -1,6 +1,6 @@
 """``make simulate`` prints the table, ``make plots`` also puts it and its figures into docs/.
 
-``python -m simulation [--docs DIRECTORY] [SECTION ...]``; all sections by default.
+``python -m tests.simulation [--docs DIRECTORY] [SECTION ...]``; all sections by default.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .bottleneck_sections import FlowRow, bottleneck_sections
-from .flow import FlowResult, flow
-from .scenarios import Result, simulate
-from .sections import Row, sections
-from .table import AnySection, cells, headings, insert
+from tests.simulation.bottleneck_sections import FlowRow, bottleneck_sections
+from tests.simulation.flow import FlowResult, flow
+from tests.simulation.scenarios import Result, simulate
+from tests.simulation.sections import Row, sections
+from tests.simulation.table import AnySection, cells, headings, insert
 
 
 def measure(row: Row | FlowRow) -> Result | FlowResult:
@@ -51,8 +51,8 @@ def main() -> None:
             show(console, known[name], results)
             done[name] = (known[name], results)
     if arguments.docs is not None:
-        from .bottleneck_plots import FLOW_FIGURES  # matplotlib is wanted here only
-        from .plots import FIGURES, plot
+        from tests.simulation.bottleneck_plots import FLOW_FIGURES  # matplotlib is wanted here only
+        from tests.simulation.plots import FIGURES, plot
 
         document = arguments.docs / "simulation.md"
         text = document.read_text(encoding="utf-8")

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_rtps.transport.structure import Locator
-
-from .network import FRAMING, GROUP, MS, SECOND, US, Host, Link, Network
+from tests.simulation.network import FRAMING, GROUP, MS, SECOND, US, Host, Link, Network
 
 #: How far apart the points of a figure are.
 SLOT: Final = 20 * MS

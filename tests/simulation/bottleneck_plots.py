@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from .bottleneck import SLOT
-from .flow import FlowResult
-from .network import SECOND
-from .plots import COLOURS, Draw, Rows, draw_bars, grouped, panels
+from tests.simulation.bottleneck import SLOT
+from tests.simulation.flow import FlowResult
+from tests.simulation.network import SECOND
+from tests.simulation.plots import COLOURS, Draw, Rows, draw_bars, grouped, panels
 
 #: Slots that a rate is the mean of.
 _MEAN: Final = SECOND // 4 // SLOT

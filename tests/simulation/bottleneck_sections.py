@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from .bottleneck import Bottleneck
-from .flow import CUBIC, STATIC, FlowResult, FlowScenario
-from .network import MS, SECOND
+from tests.simulation.bottleneck import Bottleneck
+from tests.simulation.flow import CUBIC, STATIC, FlowResult, FlowScenario
+from tests.simulation.network import MS, SECOND
 
 #: Aeron's initial window, and one that fits the queue and the link together.
 STATIC_128: Final = replace(STATIC, max_window=128 << 10)

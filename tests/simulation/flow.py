@@ -22,14 +22,13 @@ from spark_rtps.transport.protocol.policies import (
     WriterPolicy,
 )
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
-from spark_rtps.transport.protocol.writing.flow_control import flow_control_of
+from spark_rtps.transport.protocol.writing.flow import flow_control_of
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import INFINITE, Guid
-
-from .bottleneck import SLOT, Bottleneck, BottleneckNetwork
-from .network import FRAMING, GROUP, MS, SECOND, Host
-from .scenarios import RELIABLE, Wrong, payload_numbers, payloads
-from .traffic import Meter
+from tests.simulation.bottleneck import SLOT, Bottleneck, BottleneckNetwork
+from tests.simulation.network import FRAMING, GROUP, MS, SECOND, Host
+from tests.simulation.scenarios import RELIABLE, Wrong, payload_numbers, payloads
+from tests.simulation.traffic import Meter
 
 STATIC: Final = CongestionControlPolicy()
 CUBIC: Final = CongestionControlPolicy("cubic", measure_rtt=True)
@@ -190,7 +189,7 @@ class _Consumer:
                 )
             if run.first_sn > max(self.wanted, 1):
                 self.missed += run.first_sn - max(self.wanted, 1)
-                self.behind.append(self._source.writer._history.sent_sn - run.first_sn)
+                self.behind.append(self._source.writer.state.sent_sn - run.first_sn)
             self.wanted = run.last_sn + 1
             self.counts[now // SLOT] += run.count
             if self._simulation.measuring:
@@ -271,7 +270,7 @@ class _Source:
             if taken < stop - at:
                 break
         waiting = writer.positions.pub_pos - writer.positions.snd_pos
-        self.peak = max(self.peak, waiting, writer._history.nbytes)
+        self.peak = max(self.peak, waiting, writer.history.nbytes)
 
     @property
     def is_done(self) -> bool:

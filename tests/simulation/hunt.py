@@ -1,6 +1,6 @@
 """Random scenarios: policies, sizes and networks that nobody would think of together.
 
-``python -m simulation.hunt FIRST LAST`` runs the seeds FIRST..LAST and tells which go wrong, or take far longer
+``python -m tests.simulation.hunt FIRST LAST`` runs the seeds FIRST..LAST and tells which go wrong, or take far longer
 than the network and the policies explain.
 """
 
@@ -22,11 +22,9 @@ from spark_rtps.transport.protocol.policies import (
     ReaderPolicy,
     WriterPolicy,
 )
-from spark_rtps.transport.qos import LENGTH_UNLIMITED
 from spark_rtps.transport.structure import INFINITE
-
-from .network import MS, SECOND, US, Link
-from .scenarios import Scenario, Simulation, Wrong
+from tests.simulation.network import MS, SECOND, US, Link
+from tests.simulation.scenarios import Scenario, Simulation, Wrong
 
 #: Virtual; some policies allow one fragment a round trip.
 PATIENCE: Final = 900 * SECOND
@@ -58,20 +56,20 @@ def scenario(seed: int) -> Scenario:
         instances=pick((0, 0, 5)),
         writer=_writer(draw),
         # A coherent set that is larger than the receive window is lost.
-        reader=_reader(draw, (-1,) if coherent else (-1, -1, 4, 64)),
+        reader=_reader(draw, (INFINITE,) if coherent else (INFINITE, INFINITE, 4, 64)),
         # A set has to fit in; and history that is kept for late joiners fills it for ever.
-        batch=replace(batch, max_batches=LENGTH_UNLIMITED) if late or coherent else batch,
+        batch=replace(batch, max_batches=INFINITE) if late or coherent else batch,
     )
 
 
 def _writer(draw: random.Random) -> WriterPolicy:
     pick = draw.choice
-    most = pick((-1, -1, 64, 256))
+    most = pick((INFINITE, INFINITE, 64, 256))
     return replace(
         WRITER_POLICY,
         send_window_bytes=pick((4 << 20, 16 << 10, 3_000)),
         max_send_window_size=most,
-        min_send_window_size=-1 if most == -1 else pick((16, 64)),
+        min_send_window_size=INFINITE if most == INFINITE else pick((16, 64)),
         heartbeats_per_max_samples=pick((0, 8, 64)),
         max_nack_response_delay=pick((0, 5 * MS, 50 * MS)),
         min_nack_response_delay=pick((0, 0, 2 * MS)),
@@ -103,12 +101,12 @@ def _batch(draw: random.Random) -> BatchPolicy:
     return BatchPolicy(
         enable=True,
         max_data_bytes=pick((300, 1_024, 1_200, 30_000)),
-        max_samples=pick((-1, -1, 3, 10)),
+        max_samples=pick((INFINITE, INFINITE, 3, 10)),
         max_flush_delay=pick((MS, 10 * MS, INFINITE)),
         source_timestamp_resolution=pick((0, INFINITE)),
         compression=codec,
         wire=pick((BatchWire.AUTO, BatchWire.AUTO, BatchWire.DATA)),
-        max_batches=pick((-1, -1, 8)),
+        max_batches=pick((INFINITE, INFINITE, 8)),
     )
 
 

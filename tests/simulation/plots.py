@@ -15,9 +15,8 @@ mpl.rcParams.update({"svg.hashsalt": "spark-rtps", "svg.fonttype": "none", "font
 from matplotlib import pyplot as plt  # noqa: E402  (after the choice of the backend)
 
 from spark_rtps.transport.protocol.policies import READER_POLICY  # noqa: E402
-
-from .scenarios import Result  # noqa: E402
-from .sections import Row  # noqa: E402
+from tests.simulation.scenarios import Result  # noqa: E402
+from tests.simulation.sections import Row  # noqa: E402
 
 Rows = list[tuple[Any, Any]]
 Draw = Callable[[Rows], Any]

@@ -22,9 +22,8 @@ from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Run, Samples
-
-from .network import GROUP, LINK, MS, SECOND, Host, Link, Network
-from .traffic import Meter
+from tests.simulation.network import GROUP, LINK, MS, SECOND, Host, Link, Network
+from tests.simulation.traffic import Meter
 
 RELIABLE: Final = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
 LASTING: Final = replace(RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
@@ -269,7 +268,7 @@ class Simulation:
             if scenario.coherent:
                 place = self._written % scenario.coherent
                 if not place and not self._in_set:
-                    writer.begin_coherent_set(now=now)
+                    writer.coherent_sets.begin(now=now)
                     self._in_set = True
                 count = min(count, scenario.coherent - place)
             taken = writer.write(
@@ -294,7 +293,7 @@ class Simulation:
     def _end_set(self, now: int) -> None:
         if self._in_set:
             self._in_set = False
-            self.writer.end_coherent_set(now=now)
+            self.writer.coherent_sets.end(now=now)
 
     def _key_hashes(self, first: int, count: int) -> npt.NDArray[np.uint8] | None:
         if not self.scenario.instances:
@@ -306,7 +305,7 @@ class Simulation:
     # --- from the beginning to silence -----------------------------------------------------------
 
     def _is_done(self) -> bool:
-        if self._queue or self._offered < self.scenario.samples or self.writer.queued:
+        if self._queue or self._offered < self.scenario.samples or self.writer.intake.count:
             return False
         if self.scenario.no_positive_acks:
             return not self._behind()

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark_rtps.transport.protocol.policies import BATCH_POLICY, READER_POLICY, WRITER_POLICY, BatchPolicy
-
-from .network import MS, US, Link
-from .scenarios import Scenario
+from tests.simulation.network import MS, US, Link
+from tests.simulation.scenarios import Scenario
 
 LOSSES: Final = (0.0, 0.01, 0.05, 0.10, 0.20, 0.30)
 READERS: Final = (1, 4, 16, 64)

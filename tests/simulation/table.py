@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from .bottleneck_sections import FLOW_COLUMNS, Cell, FlowSection
-from .network import MS
-from .scenarios import Result
-from .sections import Row, Section
+from tests.simulation.bottleneck_sections import FLOW_COLUMNS, Cell, FlowSection
+from tests.simulation.network import MS
+from tests.simulation.scenarios import Result
+from tests.simulation.sections import Row, Section
 
 AnySection = Section | FlowSection
 

@@ -11,14 +11,23 @@ import pytest
 
 from spark_rtps.transport.protocol.policies import READER_POLICY, WRITER_POLICY
 from spark_rtps.transport.structure import INFINITE, Locator
-
-from .bottleneck import Bottleneck, BottleneckNetwork, Queue
-from .bottleneck_plots import FLOW_FIGURES
-from .bottleneck_sections import SITUATIONS, STATIC_56, bottleneck_sections
-from .flow import CUBIC, SIZE, STATIC, WIRE_SIZE, FlowResult, FlowScenario, FlowSimulation, flow, jain
-from .network import FRAMING, GROUP, MS, SECOND, US
-from .plots import plot
-from .table import cells, headings, markdown
+from tests.simulation.bottleneck import Bottleneck, BottleneckNetwork, Queue
+from tests.simulation.bottleneck_plots import FLOW_FIGURES
+from tests.simulation.bottleneck_sections import SITUATIONS, STATIC_56, bottleneck_sections
+from tests.simulation.flow import (
+    CUBIC,
+    SIZE,
+    STATIC,
+    WIRE_SIZE,
+    FlowResult,
+    FlowScenario,
+    FlowSimulation,
+    flow,
+    jain,
+)
+from tests.simulation.network import FRAMING, GROUP, MS, SECOND, US
+from tests.simulation.plots import plot
+from tests.simulation.table import cells, headings, markdown
 
 #: Of the bottleneck, and of the bytes sent: what congestion control has to keep.
 ENOUGH: Final = 0.85
@@ -162,7 +171,7 @@ def test_without_a_receiver_timeout_it_waits_for_ever() -> None:
     stopped_at = source.writer.positions.snd_pos
     network.run(network.now + 20 * SECOND)
     assert source.writer.positions.snd_pos == stopped_at
-    assert source.writer._history.nbytes <= WRITER_POLICY.send_window_bytes
+    assert source.writer.history.nbytes <= WRITER_POLICY.send_window_bytes
 
 
 @pytest.mark.parametrize("strategy", ["max", "tagged"])

@@ -15,13 +15,12 @@ from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import AckNack
-
-from .hunt import PATIENCE, scenario
-from .network import FRAMING, MS, SECOND, US, Link, Network
-from .scenarios import Result, Scenario, Simulation, Wrong, simulate
-from .sections import SPREAD_READER, UNSUPPRESSED_READER, UNSUPPRESSED_WRITER, sections
-from .table import cells, headings, insert, markdown
-from .traffic import Meter
+from tests.simulation.hunt import PATIENCE, scenario
+from tests.simulation.network import FRAMING, MS, SECOND, US, Link, Network
+from tests.simulation.scenarios import Result, Scenario, Simulation, Wrong, simulate
+from tests.simulation.sections import SPREAD_READER, UNSUPPRESSED_READER, UNSUPPRESSED_WRITER, sections
+from tests.simulation.table import cells, headings, insert, markdown
+from tests.simulation.traffic import Meter
 
 SMALL: Final = Scenario(samples=400)
 BATCHES: Final = BatchPolicy(enable=True, max_flush_delay=MS)

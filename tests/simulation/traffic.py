@@ -19,8 +19,7 @@ from spark_rtps.transport.wire.submessages import (
     HeartbeatBatch,
     NackFrag,
 )
-
-from .network import MS
+from tests.simulation.network import MS
 
 #: From behind the submessage header: the sequence number of DATA and DATA_FRAG; fragmentStartingNum.
 _SN: Final = 12

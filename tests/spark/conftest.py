@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from spark_streams import DOMAIN, Publisher
 
 from spark_rtps.java import use_java
 from spark_rtps.session import CONF, spark_defaults
-from spark_rtps.transport.net.node import Node, NodeConfig
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from tests.spark.spark_streams import DOMAIN, Publisher
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,7 @@ def chatty(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def node() -> Iterator[Node]:
-    node = Node(NodeConfig(domain=DOMAIN, interface="lo", participant_name="tests")).start()
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo", participant_name="tests")).start()
     yield node
     node.close()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -20,15 +19,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from paced_reader import RELIABLE
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from spark_streams import DOMAIN, sink_options, source
-from waiting import PATIENCE, wait_until
 
-from spark_rtps.datasource.options import default_log_dir
+from spark_rtps.options import default_log_dir
 from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.wire.samples import Samples
+from tests.spark.spark_streams import DOMAIN, sink_options, source
+from tests.support.child_environment import child_environment
+from tests.support.paced_reader import RELIABLE
+from tests.support.waiting import PATIENCE, wait_until
 
 MIB = 1 << 20
 #: What may come and go beside the stream: buffers, code that is loaded late, a garbage collector's mood.
@@ -113,13 +114,9 @@ class Slow:
     """A reader in a process of its own that consumes ``rate`` bytes a second."""
 
     def __init__(self, topic: str, rate: int) -> None:
-        tests = Path(__file__).parents[1]
         settings = json.dumps({"interface": "lo", "rate": rate, "receive_buffer": 4 * MIB})
-        command = [sys.executable, str(tests / "paced_reader.py"), str(DOMAIN), topic, "Blob", settings]
-        paths = os.pathsep.join(path for path in sys.path if path)
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
-        )
+        command = [sys.executable, "-m", "tests.support.paced_reader", str(DOMAIN), topic, "Blob", settings]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
         self.count = 0
         assert self.process.stdout is not None
         self.guid = self.process.stdout.readline().strip()
@@ -209,7 +206,7 @@ class Topic:
     """A thread that writes numbered blobs as fast as it may, until told to stop."""
 
     def __init__(self, node, topic: str) -> None:
-        self.writer = node.create_writer(topic, "Blob", RELIABLE)
+        self.writer = node.create_writer(WriterSpec(topic, "Blob", RELIABLE))
         self.written = 0
         self._stopping = threading.Event()
         self._rows = np.zeros((64, 16 + BLOB_BYTES), np.uint8)

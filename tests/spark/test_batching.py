@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from interop.cyclone_peer import CyclonePeer
-from interop.cyclone_types import Vehicle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from spark_streams import (
+
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.structure import Guid
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.cyclone_types import Vehicle
+from tests.spark.spark_streams import (
     DOMAIN,
     Subscriber,
     rows,
@@ -27,12 +30,9 @@ from spark_streams import (
     source,
     wait_for_rows,
 )
-from spark_views import Stderr, source_counter, sources
-from stream_logs import NOTE
-from waiting import wait_until
-
-from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.structure import Guid
+from tests.spark.spark_views import Stderr, source_counter, sources
+from tests.support.stream_logs import NOTE
+from tests.support.waiting import wait_until
 
 TOPIC = "batched_vehicles"
 VEHICLE = {"type": "interop::Vehicle", "key": "id"}

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
-from spark_streams import Publisher, Subscriber, running, sink_options, source, wait_for_rows
-from spark_views import source_counter
-from stream_logs import POINT, points
 from typer.testing import CliRunner
-from waiting import wait_until
 
 from spark_rtps.cli import app
 from spark_rtps.transport.qos import ReliabilityKind
+from tests.spark.spark_streams import Publisher, Subscriber, running, sink_options, source, wait_for_rows
+from tests.spark.spark_views import source_counter
+from tests.support import domains
+from tests.support.stream_logs import POINT, points
+from tests.support.waiting import wait_until
 
 
 def reported(query: StreamingQuery) -> dict[str, object]:
@@ -46,7 +47,7 @@ def test_losses_are_in_the_progress_and_offsets_stay_what_they_are(spark, node, 
         publisher.write(points(0, 100))
         wait_for_rows(spark, query, 100)
         with node.lock:
-            publisher.writer.writer._history.last_sn += 7  # seven samples that nobody will get
+            publisher.writer.writer.state.last_sn += 7  # seven samples that nobody will get
         publisher.write(points(100, 500))
         wait_for_rows(spark, query, 600)
         wait_until(lambda: reported(query).get("status", {}).get("lost") == 7, "the loss in the progress")
@@ -83,6 +84,6 @@ def test_a_sink_has_counters(spark, topic, tmp_path: Path):
         (stream,) = [s for s in stat() if s["topic"] == topic]
     finally:
         subscriber.stop()
-    assert (stream["kind"], stream["state"], stream["domain"]) == ("sink", "alive", 44)
+    assert (stream["kind"], stream["state"], stream["domain"]) == ("sink", "alive", domains.SPARK)
     assert (stream["samples"], stream["behind_samples"], stream["peers"]) == (20_000, 0, 1)
     assert [(r["acked_sn"], r["active"]) for r in stream["readers"]] == [(20_000, True)]

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from spark_streams import POINT_DDL, Publisher, running, source, wait_for_rows
-from spark_views import statuses
-from stream_logs import points
 from typer.testing import CliRunner
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.cli import app
 from spark_rtps.transport.wire.samples import Samples
+from tests.spark.spark_streams import POINT_DDL, Publisher, running, source, wait_for_rows
+from tests.spark.spark_views import statuses
+from tests.support.numbered_samples import one_instance
+from tests.support.stream_logs import points
+from tests.support.waiting import PATIENCE, wait_until
 
 BAD = b"\x77\x77\0\0" + bytes(8)
 
@@ -33,7 +34,7 @@ def test_permissive_and_a_filter(
     df = source(spark, topic, log_dir, ddl, mode="permissive", filter="id <> 3")
     with running(df, tmp_path / "c") as query:
         publisher.write(points(0, 2))
-        publisher.write_samples(bad_sample())
+        publisher.write_samples(bad_sample(), key_hashes=one_instance(1))
         publisher.write(points(2, 3))
         found = wait_for_rows(spark, query, 5).collect()
         assert [(r.id, r.x, r._corrupt_record) for r in found] == [
@@ -58,7 +59,7 @@ def test_failfast(spark: SparkSession, publisher: Publisher, topic: str, log_dir
     df = source(spark, topic, log_dir, mode="failfast")
     with running(df, tmp_path / "c") as query:
         publisher.write(points(0, 2))
-        publisher.write_samples(bad_sample())
+        publisher.write_samples(bad_sample(), key_hashes=one_instance(1))
         with pytest.raises(
             StreamingQueryException, match=r"sample 3 of writer .* is malformed: unknown encapsulation"
         ):

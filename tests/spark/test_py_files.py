@@ -10,9 +10,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from spark_streams import DOMAIN
 
 from spark_rtps.java import find_java_home
+from tests.spark.spark_streams import DOMAIN
 
 ROOT = Path(__file__).parents[2]
 JOB = """

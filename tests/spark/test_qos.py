@@ -11,27 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from interop.cyclone_peer import CyclonePeer
-from interop.cyclone_types import Blob
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from spark_streams import (
-    DOMAIN,
-    Publisher,
-    network,
-    rows,
-    running,
-    sink_options,
-    source,
-    wait_for_rows,
-)
-from spark_views import Stderr, source_counter, statuses
-from stream_logs import POINT, points
-from waiting import PATIENCE, wait_until
 
 from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolicy
 from spark_rtps.transport.qos import (
     DestinationOrderKind,
@@ -42,6 +28,21 @@ from spark_rtps.transport.qos import (
     ReliabilityKind,
 )
 from spark_rtps.transport.types.cdr.codec import Codec
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.interop.cyclone_types import Blob
+from tests.spark.spark_streams import (
+    DOMAIN,
+    Publisher,
+    network,
+    rows,
+    running,
+    sink_options,
+    source,
+    wait_for_rows,
+)
+from tests.spark.spark_views import Stderr, source_counter, statuses
+from tests.support.stream_logs import POINT, points
+from tests.support.waiting import PATIENCE, wait_until
 
 MS = 1_000_000
 S = 1000 * MS
@@ -57,7 +58,7 @@ class Offering(Publisher):
         batches = BatchPolicy(enable=True, max_samples=batch) if batch else BatchPolicy()
         self.struct = POINT
         self.writer = node.create_writer(
-            topic, POINT.name, offered, keyed=True, policy=PublicationPolicy(batch=batches)
+            WriterSpec(topic, POINT.name, offered, keyed=True, policy=PublicationPolicy(batch=batches))
         )
 
     def put(self, ids: list[int], x: float, *, timestamp: int | None = None) -> None:

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from spark_streams import DOMAIN
-from stream_logs import encoded, points
-from waiting import wait_until
 
 from spark_rtps.transport.log.counters import Counters
+from tests.spark.spark_streams import DOMAIN
+from tests.support.stream_logs import points
+from tests.support.waiting import wait_until
 
 DRIVER = Path(__file__).with_name("driver.py")
 
@@ -73,7 +73,7 @@ def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log
     receiver = Path(f"/proc/{Counters.open(log / 'counters').snapshot()['receiver.pid']}")
     wait_until(lambda: not receiver.exists(), "the receiver to notice")
 
-    publisher.writer.write(encoded(points(10_000, 500)))  # nobody is there to acknowledge it now
+    publisher.write_unread(points(10_000, 500))  # nobody is there to acknowledge it now
     driver = start(topic, log_dir, tmp_path, rows=2_000)
     try:
         wait_until(lambda: written() >= 10_500, "the rest", 180, every=0.02)

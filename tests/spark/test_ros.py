@@ -8,23 +8,17 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
-from ros_oracle import random_value, rosbags_bytes, typestore
-from spark_streams import Publisher, Subscriber, network, running, source, wait_for_rows
 
-from spark_rtps.datasource.decoding import codec_for
-from spark_rtps.datasource.options import AppliesTo, parse_options
-from spark_rtps.datasource.schema import (
-    TopicPlan,
-    plan_reading,
-    plan_writing,
-    source_schema,
-    to_spark,
-    topic_type,
-)
-from spark_rtps.datasource.writer import samples_of
+from spark_rtps.columns.decoding import codec_for
+from spark_rtps.columns.encoding import samples_of
+from spark_rtps.columns.topic_plan import TopicPlan, topic_type
+from spark_rtps.datasource.schema import plan_sink, plan_source, source_schema, to_spark
+from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.ros import ros_type
 from spark_rtps.transport.types.ros_names import dds_type_name
+from tests.spark.spark_streams import Publisher, Subscriber, network, running, source, wait_for_rows
+from tests.support.ros_oracle import random_value, rosbags_bytes, typestore
 
 NAMES = sorted(typestore().fielddefs)
 ROWS = 3
@@ -40,8 +34,8 @@ def test_every_message_of_jazzy(spark):
         settings = parse_options(options, AppliesTo.READ)
         found = topic_type(settings)
         schema = source_schema(settings, found)
-        reading.append(plan_reading(settings, schema, found))
-        writing.append(plan_writing(parse_options(options, AppliesTo.WRITE), schema))
+        reading.append(plan_source(settings, schema, found))
+        writing.append(plan_sink(parse_options(options, AppliesTo.WRITE), schema))
         assert reading[-1].type_name == writing[-1].type_name == dds_type_name(name)
         struct, rng = ros_type(name), random.Random(name)
         expected.append([random_value(struct, rng) for _ in range(ROWS)])

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException, StreamingQueryException
-from spark_streams import POINT_DDL, Subscriber, running, sink_options, source, wait_for_rows
-from stream_logs import NOTE, POINT, points
-from waiting import wait_until
 
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
+from tests.spark.spark_streams import POINT_DDL, Subscriber, running, sink_options, source, wait_for_rows
+from tests.support.stream_logs import NOTE, POINT, points
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from chispa import assert_df_equality
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from spark_streams import POINT_DDL, Publisher, network, rows, running, source, wait_for_rows
-from stream_logs import encoded, points
-from waiting import wait_until
 
-from spark_rtps.datasource.schema import ARROW_BATCH, METADATA_DDL
-from spark_rtps.datasource.writer import arrow_sample
+from spark_rtps.columns.encoding import arrow_sample
+from spark_rtps.columns.topic_plan import ARROW_BATCH, METADATA_DDL
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.qos import DurabilityKind
+from tests.spark.spark_streams import POINT_DDL, Publisher, network, rows, running, source, wait_for_rows
+from tests.support.stream_logs import points
+from tests.support.waiting import wait_until
 
 #: Seconds, for what ends by itself.
 AT_MOST = 90
@@ -132,7 +132,7 @@ class TestProgress:
 
     def test_available_now_takes_history_and_ends(self, spark, node, topic, log_dir, tmp_path):
         publisher = Publisher(node, topic, durability=DurabilityKind.TRANSIENT_LOCAL)
-        publisher.writer.write(encoded(points(0, 500)))
+        publisher.write_unread(points(0, 500))
         for listen in ("2s", "10s", "30s"):  # as long as a loaded machine has discovered nobody by then
             options = {"startingOffsets": "earliest", "read__timeout": listen, "maxRowsPerTrigger": 200}
             df = source(spark, topic, log_dir / listen, **options)
@@ -283,7 +283,7 @@ class TestFaults:
         restart = source(spark, topic, elsewhere).writeStream.format("noop")
         query = restart.option("checkpointLocation", str(tmp_path / "c")).start()
         with pytest.raises(
-            StreamingQueryException, match=r"Set log\.dir to the directory of the earlier run"
+            StreamingQueryException, match=r"set log\.dir to the directory of the earlier run"
         ):
             query.awaitTermination(AT_MOST)
         tolerant = source(spark, topic, elsewhere, failOnDataLoss="false").writeStream.format("noop")
@@ -299,7 +299,7 @@ class TestFaults:
 class TestBatch:
     def test_max_rows(self, spark, node, topic, log_dir):
         publisher = Publisher(node, topic, durability=DurabilityKind.TRANSIENT_LOCAL)
-        publisher.writer.write(encoded(points(0, 500)))
+        publisher.write_unread(points(0, 500))
         options = network(log_dir, startingOffsets="earliest", read__max_rows=120, read__timeout="90s")
         df = spark.read.format("rtps").schema(POINT_DDL).options(**options).load(topic)
         assert_df_equality(df, expected(spark, 120), ignore_row_order=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from interop import cyclone_types
-from interop.cyclone_peer import CyclonePeer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from spark_streams import DOMAIN, running, wait_for_rows
 
 from spark_rtps.transport.net.node import Node
+from tests.interop import cyclone_types
+from tests.interop.cyclone_peer import CyclonePeer
+from tests.spark.spark_streams import DOMAIN, running, wait_for_rows
 
 NETWORK = {"domain": DOMAIN, "interface": "lo"}
 

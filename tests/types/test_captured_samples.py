@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pcap import CAPTURES, captures, read_pcap
 
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.structure import is_builtin
@@ -20,6 +19,7 @@ from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import Data, decode_submessage
+from tests.support.pcap import CAPTURES, captures, read_pcap
 
 LAB = parse_idl(
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import idl_types
 import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
@@ -15,6 +14,7 @@ from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.types.cdr.codec import Codec, Decoded
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import Samples
+from tests.types import idl_types
 
 _FORMS = st.sampled_from(
     [

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import EncodeError
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import arrow_schema
@@ -280,7 +281,7 @@ def test_maps() -> None:
 )
 def test_a_null_says_what_to_do(t: Type, value: object, said: str) -> None:
     kind = arrow_schema(Struct("S", (Member("x", t, 0),))).field("x").type
-    with pytest.raises(EncodeError, match=said):
+    with pytest.raises(EncodeError, match=said), explained():
         body(t, pa.array([value], kind))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import idl_types
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,6 +16,7 @@ from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.cdr.encoding import draft
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
+from tests.types import idl_types
 
 REPRESENTATIONS = DataRepresentation.XCDR1, DataRepresentation.XCDR2
 

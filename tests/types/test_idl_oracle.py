@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-import cyclone_idlc
-import idl_types
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
@@ -26,6 +24,7 @@ from spark_rtps.transport.types.model import (
 )
 from spark_rtps.transport.types.xtypes.information import decode_type_information
 from spark_rtps.transport.types.xtypes.type_objects import type_objects_of
+from tests.types import cyclone_idlc, idl_types
 
 #: Each has a struct S. That compiler counts a union's members from 0, which XTypes does not: so they have an @id.
 TEXTS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import idl_types
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -33,6 +32,7 @@ from spark_rtps.transport.types.model import (
     walk,
     without_aliases,
 )
+from tests.types import idl_types
 
 LONG = Primitive(PrimitiveKind.INT32)
 _SETTINGS = settings(

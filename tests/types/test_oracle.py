@@ -6,12 +6,9 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-import cyclone_library
-import idl_types
 import numpy as np
 import pyarrow as pa
 import pytest
-from cyclone_oracle import cyclone_bytes, supports, supports_key
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +34,8 @@ from spark_rtps.transport.types.model import (
     walk,
 )
 from spark_rtps.transport.wire.samples import Samples
+from tests.types import cyclone_library, idl_types
+from tests.types.cyclone_oracle import cyclone_bytes, supports, supports_key
 
 XCDR = {1: DataRepresentation.XCDR1, 2: DataRepresentation.XCDR2}
 COLOR = Enum("lab::Color", (("RED", 0), ("GREEN", 1), ("BLUE", 2)))

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ros_oracle import from_rosbags, random_value, rosbags_bytes, typestore
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
@@ -20,6 +19,7 @@ from spark_rtps.transport.types.model import Struct, walk
 from spark_rtps.transport.types.ros import PRIMITIVES, distributions, parse_msg, ros_type
 from spark_rtps.transport.types.ros_names import dds_type_name
 from spark_rtps.transport.wire.samples import Samples
+from tests.support.ros_oracle import from_rosbags, random_value, rosbags_bytes, typestore
 
 JAZZY = sorted(typestore().fielddefs)
 VALUES = 6

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pcap import CAPTURES, captures, read_pcap
 
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.types.idl.parser import parse_idl
@@ -20,6 +19,7 @@ from spark_rtps.transport.types.xtypes.information import (
 from spark_rtps.transport.types.xtypes.type_objects import identifier_of, struct_of, type_objects_of
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.submessages import Data, decode_submessage
+from tests.support.pcap import CAPTURES, captures, read_pcap
 
 #: As the writers of the captures have it, in IDL.
 LAB = parse_idl(

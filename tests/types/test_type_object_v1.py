@@ -15,9 +15,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from idl_types import structs
-from pcap import CAPTURES, read_pcap, write_pcap
-from type_library_v1 import KINDS, Library, Value
 
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.limits import TYPE_DEPTH_MAX, TYPE_OBJECT_BYTES_MAX
@@ -42,6 +39,9 @@ from spark_rtps.transport.types.model import (
 from spark_rtps.transport.types.xtypes.structures import StructType, TypeObject
 from spark_rtps.transport.types.xtypes.type_object_v1 import decompress_type_object, struct_of_v1
 from spark_rtps.transport.types.xtypes.xcdr2 import decode, layout_of
+from tests.support.pcap import CAPTURES, read_pcap, write_pcap
+from tests.types.idl_types import structs
+from tests.types.type_library_v1 import KINDS, Library, Value
 
 BOTH_ORDERS = pytest.mark.parametrize("little_endian", [True, False], ids=["LE", "BE"])
 LONG = Primitive(PrimitiveKind.INT32)

@@ -7,13 +7,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from cyclone_idlc import type_information
-from cyclone_oracle import cyclone_class, supports
 from cyclonedds.idl._support import Endianness
 from cyclonedds.idl._xt_builder import XTBuilder
 from hypothesis import HealthCheck, assume, given, settings
-from idl_for_cyclone import idl_text
-from idl_types import ANONYMOUS_ARRAYS, FEATURES, structs
 
 from spark_rtps.transport.errors import DecodeError, TypeDefinitionError
 from spark_rtps.transport.types.model import (
@@ -55,6 +51,10 @@ from spark_rtps.transport.types.xtypes.type_objects import (
     type_objects_of,
 )
 from spark_rtps.transport.types.xtypes.xcdr2 import decode, encode
+from tests.types.cyclone_idlc import type_information
+from tests.types.cyclone_oracle import cyclone_class, supports
+from tests.types.idl_for_cyclone import idl_text
+from tests.types.idl_types import ANONYMOUS_ARRAYS, FEATURES, structs
 
 LONG, DOUBLE = Primitive(PrimitiveKind.INT32), Primitive(PrimitiveKind.FLOAT64)
 COLOR = Enum("lab::Color", (("RED", 5), ("GREEN", 6), ("BLUE", 12)), default="GREEN")

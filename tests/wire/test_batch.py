@@ -1,172 +1,32 @@
-"""DATA_BATCH: the fast road against a plain one that steps from sample to sample; bytes counted, cut, damaged."""
+"""DATA_BATCH: its bytes in both orders, what a sample costs, and the shapes that count."""
 
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from spark_rtps.transport.errors import DecodeError, DropReason, UsageError
-from spark_rtps.transport.structure import ENTITYID_UNKNOWN, Guid
-from spark_rtps.transport.wire.batch import DATA_BATCH, Batch, BatchBlock, frame_batch, scan_batch
-from spark_rtps.transport.wire.batch_scan import SAMPLE_INFO_FLAGS, _alike
-from spark_rtps.transport.wire.framing import frame
-from spark_rtps.transport.wire.ntp import from_ntp, to_ntp
-from spark_rtps.transport.wire.runs import Words
-from spark_rtps.transport.wire.samples import (
-    DISPOSED,
-    HAS_KEY_HASH,
-    KEY_ONLY,
-    NO_TIMESTAMP,
-    REMOVED,
-    UNREGISTERED,
-    Run,
-    Samples,
+from spark_rtps.transport.errors import DecodeError
+from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire.batch import frame_batch, scan_batch
+from spark_rtps.transport.wire.ntp import from_ntp
+from spark_rtps.transport.wire.samples import DISPOSED, NO_TIMESTAMP, REMOVED, UNREGISTERED, Samples
+from tests.wire.plain_batches import (
+    BOTH_ORDERS,
+    CDR_LE,
+    NOON,
+    PREFIX,
+    READER,
+    WRITER,
+    Sample,
+    encode,
+    expected,
+    framed,
+    rows_of,
+    scanned,
 )
-
-PREFIX, WRITER, READER = bytes(range(12)), b"\x00\x00\x01\x02", b"\x00\x00\x02\x07"
-T, Q, O, D, I, K = SAMPLE_INFO_FLAGS  # noqa: E741 -- their names in the layout
-CDR_LE = b"\x00\x01"
-NOON = 1_700_000_000_000_000_000  # INFO_TS, in the tests
-BOTH_ORDERS = pytest.mark.parametrize("little", [True, False], ids=["LE", "BE"])
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What a sample is, whichever way it travels; None: there is none of it."""
-
-    payload: bytes | None = b"\x2a\x00\x00\x00"  # without encapsulation header and padding
-    key: bool = False
-    status: int = 0
-    key_hash: bytes | None = None
-    timestamp: int | None = None  # its own; None: that of the sample before
-    offset: int | None = None
-    removed: bool = False
-    coherent_set: int = 0
-
-
-# --- the plain road: one sample after the other ------------------------------------------------------
-
-
-def encode(
-    samples: list[Sample],
-    little: bool = True,
-    *,
-    batch_sn: int = 5,
-    first_sn: int = 100,
-    to_last: int | None = None,
-    qos: bytes = b"",
-    padded: bool = True,
-    last_padded: bool = True,
-    count: int | None = None,
-    reader_id: bytes = READER,
-) -> bytes:
-    """A DATA_BATCH as another vendor might write it: exact lengths, everything that the layout has."""
-    e = "<" if little else ">"
-    infos, payloads, number = b"", b"", -1
-    for at, sample in enumerate(samples):
-        number = number + 1 if sample.offset is None else sample.offset
-        bits, own, inline = 0, b"", b""
-        if sample.timestamp is not None:
-            bits, own = bits | T, struct.pack(e + "II", *to_ntp(sample.timestamp))
-        if sample.offset is not None:
-            bits, own = bits | O, own + struct.pack(e + "I", sample.offset)
-        if sample.key_hash is not None:
-            inline += struct.pack(e + "HH", 0x70, 16) + sample.key_hash
-        if sample.coherent_set:
-            high, low = sample.coherent_set >> 32, sample.coherent_set & 0xFFFFFFFF
-            inline += struct.pack(e + "HHiI", 0x56, 8, high, low)
-        if sample.status:
-            inline += struct.pack(e + "HH", 0x71, 4) + bytes((0, 0, 0, sample.status))
-        if inline:
-            bits, inline = bits | Q, inline + struct.pack(e + "HH", 1, 0)
-        bits |= I if sample.removed else 0
-        if sample.payload is not None:
-            bits |= K if sample.key else D
-        payload = sample.payload or b""
-        infos += bytes((0, bits)) + struct.pack(e + "HI", 4 + len(own), len(payload)) + own + inline
-        payloads += payload
-        if padded and (last_padded or at < len(samples) - 1):
-            payloads += bytes(-len(payload) & 3)
-    to_last = number if to_last is None else to_last
-    body = struct.pack(e + "HH", 0, 32) + reader_id + WRITER
-    body += struct.pack(
-        e + "iIiI", batch_sn >> 32, batch_sn & 0xFFFFFFFF, first_sn >> 32, first_sn & 0xFFFFFFFF
-    )
-    body += struct.pack(e + "II", to_last, len(samples) if count is None else count)
-    body += qos + struct.pack(e + "I", len(infos)) + infos + CDR_LE + b"\x00\x00" + payloads
-    return bytes((DATA_BATCH, little | (Q if qos else 0))) + struct.pack(e + "H", len(body)) + body
-
-
-Row = tuple[int, bytes, int, int, bytes]
-
-
-def expected(samples: list[Sample], first_sn: int = 100, timestamp: int = NOON) -> list[Row]:
-    """(sequence number, payload as a run has it, flags, timestamp, key hash) of each sample."""
-    rows, number = [], -1
-    for sample in samples:
-        number = number + 1 if sample.offset is None else sample.offset
-        timestamp = timestamp if sample.timestamp is None else sample.timestamp
-        payload = b""
-        if sample.payload is not None:
-            padding = -len(sample.payload) & 3
-            payload = CDR_LE + bytes((0, padding)) + sample.payload + bytes(padding)
-        flags = sample.status | (KEY_ONLY if sample.key and sample.payload is not None else 0)
-        flags |= (HAS_KEY_HASH if sample.key_hash else 0) | (REMOVED if sample.removed else 0)
-        rows.append((first_sn + number, payload, flags, timestamp, sample.key_hash or bytes(16)))
-    return rows
-
-
-def rows_of(runs: list[Run]) -> list[Row]:
-    rows = []
-    for run in runs:
-        samples, stamps, flags, numbers = (
-            run.samples(), run.timestamps(), run.sample_flags(), run.sequence_numbers()
-        )  # fmt: skip
-        hashes = run.key_hashes()
-        for i in range(run.count):
-            key_hash = bytes(16) if hashes is None else hashes[i].tobytes()
-            rows.append((int(numbers[i]), bytes(samples.payload(i)), int(flags[i]), int(stamps[i]), key_hash))
-    return rows
-
-
-def scanned(submessage: bytes, timestamp: int = NOON) -> Batch:
-    """What becomes of it somewhere inside a message."""
-    data = np.frombuffer(b"\xee" * 8 + submessage + b"\xee" * 12, np.uint8)
-    return scan_batch(data, 8, len(data) - 12, PREFIX, timestamp)
-
-
-def ragged(payloads: list[bytes]) -> Samples:
-    lengths = np.array([len(payload) for payload in payloads], np.int64)
-    return Samples.ragged(np.frombuffer(b"".join(payloads), np.uint8), np.cumsum(lengths) - lengths, lengths)
-
-
-def framed(samples: list[Sample], *, uniform: bool = False, **options: object) -> BatchBlock:
-    """The samples through frame_batch, as a writer hands them over: timestamps of all, flags of each."""
-    rows = expected(samples)
-    payloads = [row[1] for row in rows]
-    made = ragged(payloads)
-    if uniform:
-        made = Samples.uniform(made.data, len(rows), len(payloads[0]))
-    hashes = np.frombuffer(b"".join(row[4] for row in rows), np.uint8).reshape(-1, 16)
-    return frame_batch(
-        made,
-        WRITER,
-        5,
-        100,
-        flags=np.array([row[2] for row in rows], np.uint32),
-        key_hashes=hashes if samples[0].key_hash else None,
-        timestamps=np.array([row[3] for row in rows], np.int64),
-        removed=np.array([sample.removed for sample in samples]),
-        **options,  # type: ignore[arg-type]
-    )
-
 
 # --- bytes, in both orders ---------------------------------------------------------------------------
 
@@ -305,116 +165,6 @@ def test_overhead_per_batch() -> None:
     assert frame_batch(one, WRITER, 1, 1, coherent_set=1).nbytes == 48 + 8 + 16
 
 
-# --- there and back ---------------------------------------------------------------------------------
-
-key_hashes = st.binary(min_size=16, max_size=16)
-stamps = st.integers(0, (2**32 - 2) * 10**9)
-contents = st.none() | st.sampled_from([0, 1, 4, 8, 13]).map(lambda n: bytes(range(7, 7 + n)))
-
-
-@st.composite
-def foreign_samples(draw: st.DrawFn) -> list[Sample]:
-    """Stretches of samples that look alike, now and then with one that does not."""
-    samples: list[Sample] = []
-    number = -1
-    for _ in range(draw(st.integers(1, 5))):
-        like = Sample(
-            draw(contents),
-            draw(st.booleans()),
-            draw(st.sampled_from([0, 0, DISPOSED, UNREGISTERED])),
-            draw(st.none() | key_hashes),
-            draw(st.none() | stamps),
-        )
-        with_offsets = draw(st.booleans())
-        for _ in range(draw(st.integers(1, 9))):
-            number += 1
-            sample = replace(like, removed=draw(st.integers(0, 5)) == 0)
-            if draw(st.integers(0, 5)) == 0:
-                sample = replace(sample, payload=draw(contents))
-            if with_offsets:
-                number += draw(st.sampled_from([0, 0, 0, 1, 1000]))
-                sample = replace(sample, offset=number)
-            if sample.key_hash is not None:
-                sample = replace(sample, key_hash=draw(key_hashes))
-            if sample.timestamp is not None:
-                sample = replace(sample, timestamp=draw(stamps))
-            samples.append(sample)
-    return samples
-
-
-@given(
-    samples=foreign_samples(),
-    little=st.booleans(),
-    first_sn=st.sampled_from([1, 100, 2**32 - 3, 2**62]),
-    count=st.none() | st.integers(0, 2**32 - 1),
-)
-@example([Sample()] * 40, True, 100, None)
-@example([Sample(), *[Sample(timestamp=NOON + i) for i in range(40)]], True, 100, None)
-def test_whatever_others_write_is_read(
-    samples: list[Sample], little: bool, first_sn: int, count: int | None
-) -> None:
-    found = scanned(encode(samples, little, first_sn=first_sn, count=count))
-    assert rows_of(found.runs) == expected(samples, first_sn)
-    assert found.last_sn == found.runs[-1].last_sn
-    assert all(run.batch_sn == 5 and not run.sparse for run in found.runs)
-    for run in found.runs:
-        assert run.sequence_numbers().tolist() == list(range(run.first_sn, run.last_sn + 1))
-
-
-@st.composite
-def our_samples(draw: st.DrawFn) -> list[Sample]:
-    """What frame_batch can be asked for: key hashes of all or none, no offsets."""
-    keyed = draw(st.booleans())
-    alike = draw(st.booleans())
-    sample = Sample(draw(contents), draw(st.booleans()), draw(st.sampled_from([0, 0, DISPOSED, 3])))
-    samples = []
-    for i in range(draw(st.integers(1, 30))):
-        if not alike:
-            sample = Sample(draw(contents), draw(st.booleans()), draw(st.sampled_from([0, 0, DISPOSED, 3])))
-        if sample.status and not sample.key:
-            sample = replace(sample, payload=None)  # it would not be sent
-        samples.append(
-            replace(
-                sample,
-                key_hash=draw(key_hashes) if keyed else None,
-                timestamp=draw(st.none() | stamps) if i else None,
-                removed=draw(st.booleans()),
-            )
-        )
-    return samples
-
-
-@given(samples=our_samples())
-def test_what_we_write_we_read(samples: list[Sample]) -> None:
-    """Byte for byte: padding that the encapsulation headers told is told again."""
-    block = framed(samples)
-    assert rows_of(block.to_run(PREFIX, NOON)) == expected(samples)
-    uniform = len({0 if sample.payload is None else 4 + len(sample.payload) for sample in samples}) == 1
-    if uniform and samples[0].payload is not None and len({bool(s.status) for s in samples}) == 1:
-        assert (
-            framed(samples, uniform=len(samples[0].payload) % 4 == 0).data.tobytes() == block.data.tobytes()
-        )
-
-
-@given(samples=our_samples(), lengths=st.data())
-def test_removed_later_is_as_if_removed_before(samples: list[Sample], lengths: st.DataObject) -> None:
-    first = lengths.draw(st.integers(90, 140))
-    last = lengths.draw(st.integers(first - 1, 140))
-    block = framed([replace(sample, removed=False) for sample in samples])
-    block.mark_removed(first, last)
-    marked = [replace(s, removed=first <= 100 + i <= last) for i, s in enumerate(samples)]
-    assert block.data.tobytes() == framed(marked).data.tobytes()
-    assert (block.last_sn, block.nbytes) == (99 + len(samples), len(block.data))
-
-
-def test_a_batch_becomes_plain_data_again() -> None:
-    payloads = [CDR_LE + bytes((0, i & 3)) + bytes([i] * 8) for i in range(6)]
-    block = frame_batch(ragged(payloads), WRITER, 1, 7)
-    [run] = block.to_run(PREFIX, NOON)
-    [plain] = frame(run.samples(), WRITER, run.first_sn, budget=1000)
-    assert plain.data.tobytes() == frame(ragged(payloads), WRITER, 7, budget=1000)[0].data.tobytes()
-
-
 # --- the shapes that count ---------------------------------------------------------------------------
 
 
@@ -495,117 +245,3 @@ def test_the_first_timestamp_may_be_none_at_all() -> None:
 def coherent(sn: int, little: bool = True) -> bytes:
     e = "<" if little else ">"
     return struct.pack(e + "HHiIHH", 0x56, 8, sn >> 32, sn & 0xFFFFFFFF, 1, 0)
-
-
-# --- what is wrong -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("submessage", "reason"),
-    [
-        (encode([Sample()], batch_sn=0), DropReason.BAD_SEQUENCE_NUMBER),
-        (encode([Sample()], batch_sn=-5), DropReason.BAD_SEQUENCE_NUMBER),
-        (encode([Sample()], first_sn=0), DropReason.BAD_SEQUENCE_NUMBER),
-        (encode([Sample()], first_sn=2**63 - 1, to_last=1), DropReason.BAD_SEQUENCE_NUMBER),
-        (encode([Sample()] * 3, to_last=1), DropReason.BAD_SEQUENCE_NUMBER),
-        (encode([Sample(offset=3), Sample(offset=3)]), DropReason.BAD_SEQUENCE_NUMBER),
-        (encode([Sample(offset=3), Sample(offset=2)], to_last=9), DropReason.BAD_SEQUENCE_NUMBER),
-        (encode([], to_last=0), DropReason.TRUNCATED_SUBMESSAGE),
-        (encode([Sample()], qos=b"\x56\x00\x08\x00" + bytes(4)), DropReason.BAD_PARAMETER_LIST),
-    ],
-)
-def test_refused(submessage: bytes, reason: DropReason) -> None:
-    with pytest.raises(DecodeError) as refused:
-        scanned(submessage)
-    assert refused.value.reason is reason
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_data_and_key_together_are_refused(at: int) -> None:
-    whole = bytearray(encode([Sample(), Sample()]))
-    for i in range(at, 2):
-        whole[44 + 8 * i + 1] |= D | K
-    with pytest.raises(DecodeError):
-        scanned(bytes(whole))
-
-
-def test_a_declared_size_allocates_nothing() -> None:
-    """Lengths of 4 GiB each, in a batch that has room for none."""
-    whole = bytearray(encode([Sample()] * 1000))
-    infos = np.frombuffer(whole, np.uint8)[44 : 44 + 8000].reshape(1000, 8)
-    infos[:, 4:] = 0xFF
-    with pytest.raises(DecodeError):
-        scanned(bytes(whole))
-    infos[500:, 4:] = 0
-    with pytest.raises(DecodeError):
-        scanned(bytes(whole))
-
-
-def test_a_list_of_many_shapes_is_read_in_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No two neighbours alike: each is then compared with a few only."""
-    samples = [Sample(b"", timestamp=NOON + i if i % 2 else None) for i in range(4000)]
-    compared = 0
-
-    def alike(words: Words, shape: Any, ahead: int, little: int) -> Words:
-        nonlocal compared
-        compared += min(len(words) // shape.size, ahead)
-        return _alike(words, shape, ahead, little)
-
-    monkeypatch.setattr(f"{scan_batch.__module__}._alike", alike)
-    assert rows_of(scanned(encode(samples)).runs) == expected(samples)
-    assert compared < 2 * 6000 + 4 * 4000
-
-
-@given(samples=foreign_samples(), little=st.booleans(), data=st.data())
-def test_damage_is_a_decode_error_or_another_batch(
-    samples: list[Sample], little: bool, data: st.DataObject
-) -> None:
-    whole = bytearray(encode(samples, little))
-    for _ in range(data.draw(st.integers(1, 6))):
-        whole[data.draw(st.integers(1, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    with suppress(DecodeError):
-        found = scanned(bytes(whole))
-        rows = rows_of(found.runs)
-        assert sum(len(row[1]) for row in rows) <= 8 * len(whole)
-        assert all(found.first_sn <= row[0] <= found.last_sn for row in rows)
-
-
-@given(flags=st.integers(0, 255), body=st.binary(max_size=200))
-def test_noise_is_a_decode_error_or_a_batch(flags: int, body: bytes) -> None:
-    with suppress(DecodeError):
-        scanned(bytes((DATA_BATCH, flags, 0, 0)) + body)
-
-
-# --- misuse ------------------------------------------------------------------------------------------
-
-
-def test_misuse() -> None:
-    def uniform(count: int, size: int) -> Samples:
-        return Samples.uniform(np.zeros(count * size, np.uint8), count, size)
-
-    with pytest.raises(UsageError, match="without samples"):
-        frame_batch(uniform(0, 8), WRITER, 1, 1)
-    with pytest.raises(UsageError, match="a submessage has at most"):
-        frame_batch(uniform(1000, 64), WRITER, 1, 1)
-    with pytest.raises(UsageError, match="not padded"):
-        frame_batch(uniform(4, 6), WRITER, 1, 1)
-    with pytest.raises(UsageError, match="not padded"):
-        frame_batch(ragged([bytes(6)]), WRITER, 1, 1)
-    mixed = [CDR_LE + bytes(6), b"\x00\x07" + bytes(6)]
-    for samples in (ragged(mixed), Samples.uniform(np.frombuffer(b"".join(mixed), np.uint8), 2, 8)):
-        with pytest.raises(UsageError, match="encapsulations"):
-            frame_batch(samples, WRITER, 1, 1)
-    with pytest.raises(UsageError, match="timestamp"):
-        frame_batch(uniform(2, 8), WRITER, 1, 1, timestamps=np.array([0, -5]))
-
-
-def test_a_timestamp_that_is_none_goes_as_time_invalid() -> None:
-    samples = Samples.uniform(np.zeros(16, np.uint8), 2, 8)
-    block = frame_batch(samples, WRITER, 1, 1, timestamps=np.array([NOON, NO_TIMESTAMP]))
-    assert block.to_run(PREFIX, NOON)[0].timestamps().tolist() == [NOON, NO_TIMESTAMP]
-
-
-def test_reader_id() -> None:
-    samples = Samples.uniform(np.zeros(16, np.uint8), 2, 8)
-    assert frame_batch(samples, WRITER, 1, 1).to_run(PREFIX, NOON)[0].reader_id == ENTITYID_UNKNOWN
-    assert frame_batch(samples, WRITER, 1, 1, reader_id=READER).to_run(PREFIX, NOON)[0].reader_id == READER

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from pcap import write_pcap
 
 from spark_rtps.transport.wire.batch import AckNackBatch, BatchBlock, HeartbeatBatch, frame_batch
 from spark_rtps.transport.wire.compressed import compress
@@ -17,6 +16,7 @@ from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Samples
 from spark_rtps.transport.wire.submessages import Heartbeat, InfoDestination, InfoTimestamp
+from tests.support.pcap import write_pcap
 
 PREFIX = bytes.fromhex("017e0102030405060708090a")
 READER, KEYED_WRITER, WRITER = b"\x00\x00\x01\x07", b"\x00\x00\x02\x02", b"\x00\x00\x02\x03"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pcap import captures, read_pcap
 
 from spark_rtps.transport.errors import DecodeError, DropReason
 from spark_rtps.transport.structure import Guid, is_builtin
 from spark_rtps.transport.wire import parameters as p
 from spark_rtps.transport.wire.message import Header, header_at, iter_submessages
 from spark_rtps.transport.wire.submessages import Data, DataFrag, Submessage, decode_submessage
+from tests.support.pcap import captures, read_pcap
 
 EACH_CAPTURE = pytest.mark.parametrize("path", captures(), ids=lambda path: path.stem)
 

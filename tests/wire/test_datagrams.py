@@ -105,6 +105,16 @@ def test_one_writer_is_one_run_that_views_the_drain() -> None:
     assert np.shares_memory(found.run.data, data)
 
 
+@pytest.mark.parametrize("little", [True, False])
+def test_nothing_that_follows_a_vendors_submessage_is_passed_over(little: bool) -> None:
+    vendor = b"\x80\x01\x04\x00abcd" if little else b"\x80\x00\x00\x04abcd"
+    more = Data(bytes(4), b"\0\0\1\3", 1_000, ENCAPSULATION).encode()
+    datagrams = [datagram(1, sn, bytes(64), sn, vendor + more * (sn == 7)) for sn in range(1, 101)]
+    found, rest = scan_datagrams(*lay_out(datagrams))
+    assert rest == [6]
+    assert [(each.run.first_sn, each.run.count) for each in found] == [(1, 6), (8, 93)]
+
+
 def test_the_heartbeat_that_asks_for_an_answer_is_the_one_named() -> None:
     beats = {5: False, 20: True}
     datagrams = [

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pcap import write_pcap
 
 from spark_rtps.transport.errors import DecodeError, DropReason
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.status_messages import RttMeasurement, StatusMessage
 from spark_rtps.transport.wire.submessages import Heartbeat, decode_submessage
+from tests.support.pcap import write_pcap
 
 PREFIX = bytes.fromhex("017e0102030405060708090a")
 READER, WRITER = b"\x00\x00\x01\x07", b"\x00\x00\x02\x02"

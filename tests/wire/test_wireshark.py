@@ -6,7 +6,6 @@ import shutil
 import subprocess
 
 import pytest
-from pcap import write_pcap
 
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire import parameters as p
@@ -33,6 +32,7 @@ from spark_rtps.transport.wire.submessages import (
     StatusMessage,
     Submessage,
 )
+from tests.support.pcap import write_pcap
 
 PREFIX = bytes.fromhex("017e0102030405060708090a")
 READER, WRITER = b"\x00\x00\x01\x07", b"\x00\x00\x02\x02"

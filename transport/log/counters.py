@@ -1,4 +1,4 @@
-"""A process's counters in one mmap'ed file, for every other process to see (as Aeron's cnc.dat).
+"""The counters of a process in one mapped file, for every other process to read (as Aeron's cnc.dat).
 
 ::
 
@@ -7,8 +7,8 @@
     64  labels    64 bytes each: u32 length of the label (0 = free), then its UTF-8
         values    i64 each, aligned, in the machine's byte order
 
-A value is read and written by one load or store. Only the process that created the file adds labels (from one
-thread; a label's length is stored last). Each counter has one process that writes it, by agreement.
+A value is read and written by one load or store. Only the process that created the file adds labels, from one
+thread; it stores a label's length last. By agreement only one process writes each counter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CAPACITY: Final = 1_024
 
 
 class Counter:
-    """One int64."""
+    """One 64-bit counter with its label."""
 
     __slots__ = ("_at", "_values", "label")
 
@@ -45,7 +45,7 @@ class Counter:
         self._values[self._at] = value
 
     def add(self, increment: int = 1) -> int:
-        """Only for the one process that writes this counter: it is a load and a store."""
+        """Add to the counter by a load and a store: only for the one process that writes it."""
         value: int = self._values[self._at] + increment
         self._values[self._at] = value
         return value
@@ -67,7 +67,7 @@ class Counters:
 
     @classmethod
     def create(cls, path: Path, *, capacity: int = CAPACITY) -> Counters:
-        """A new file, all zeros; one that is there is replaced (who mapped that one keeps it)."""
+        """A new file of zeros. An older one of that name is replaced; a process that has mapped it keeps it."""
         if capacity < 1:
             raise UsageError(f"a counters file cannot have {capacity} counters")
         size = _HEADER_BYTES + capacity * (_LABEL_BYTES + 8)
@@ -81,17 +81,17 @@ class Counters:
 
     @classmethod
     def open(cls, path: Path) -> Counters:
-        """The file another process created; LogError if there is none, or none of this kind."""
+        """Open the file that another process created; LogError if there is none, or none of this kind."""
         otherwise = f"{path} is not a counters file"
         mapping = map_file(path, _HEADER_BYTES, what=f"the counters file {path}", otherwise=otherwise)
         capacity = int.from_bytes(mapping[8:16], "little")
         whole = len(mapping) == _HEADER_BYTES + capacity * (_LABEL_BYTES + 8)
         if mapping[:8] != _MAGIC or not whole:
-            raise LogError(otherwise)
+            raise LogError(otherwise, path=path)
         return cls(path, mapping, is_creator=False)
 
     def counter(self, label: str) -> Counter:
-        """The counter of that label: the creator adds one that is not there, others get a LogError."""
+        """The counter of that label. A missing one is added by the creator; LogError in other processes."""
         found = self._counters.get(label)
         if found is None:
             self._read_labels()
@@ -115,14 +115,15 @@ class Counters:
     def _add(self, label: str) -> Counter:
         if not self._is_creator:
             raise LogError(
-                f"no counter {label!r} in {self.path}; there are {', '.join(self._counters) or 'none'}"
+                f"no counter {label!r} in {self.path}; there are {', '.join(self._counters) or 'none'}",
+                path=self.path,
             )
         text = label.encode()
         if not 0 < len(text) <= _TEXT_MAX:
             raise UsageError(f"counter label {label!r} is not of 1 to {_TEXT_MAX} bytes")
         number = len(self._counters)
         if number == self._capacity:
-            raise LogError(f"{self.path} is full: {number} counters")
+            raise LogError(f"{self.path} is full: {number} counters", path=self.path)
         at = _HEADER_BYTES + number * _LABEL_BYTES
         self._mapping[at + 4 : at + 4 + len(text)] = text
         self._lengths[at >> 2] = len(text)

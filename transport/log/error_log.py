@@ -1,7 +1,7 @@
 """The distinct error log of a process: each warning or error once, with how often and when (as Aeron's).
 
-Errors are told apart by level, logger and text, but for the numbers in it: "3 samples lost" and "5 samples lost" are
-one error, whose text is that of its first time. The file is that of :mod:`.observations`.
+Level, logger and text distinguish errors, but numbers in the text do not: "3 samples lost" and "5 samples lost" are
+one error, with the text of its first occurrence. The file is one of :mod:`.observations`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ..errors import RtpsError
 from ..structure import NANOSECONDS
 from .observations import Observations, read_observations
 
-#: Of the error log in a stream log's directory.
+#: The name of the error log in a stream log's directory.
 ERROR_LOG: Final = "error_log"
 _LOGGER: Final = "spark_rtps"
 _MAGIC: Final = b"rtpserr1"
-#: Peers can make us write any number of different errors.
+#: A bound, since peers can cause any number of different errors.
 _SIZE: Final = 256 << 10
-#: Bytes of one error; a traceback is cut.
+#: Bytes of one error; a longer traceback is cut.
 _CONTENT_MAX: Final = 4096
-#: A number that stands alone. Not so those of addresses, versions and GUIDs: they say what it is about.
+#: A number that stands alone. Those in addresses, versions and GUIDs identify what the error is about, and count.
 _NUMBER: Final = re.compile(rb"(?<![\w.:-])\d+(?:\.\d+)?(?![\w:-]|\.\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctError:
-    """One error; times since 1970."""
+    """One error; times in ns since 1970."""
 
     level: str
     logger: str
@@ -43,7 +43,7 @@ class DistinctError:
 
 
 class ErrorLog:
-    """The error log at ``path``, made at the first error. Not thread-safe: the handler's lock sees to that."""
+    """The error log at ``path``, made at the first error. Not thread-safe: the handler calls it under its lock."""
 
     def __init__(self, path: Path, *, size: int = _SIZE) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class ErrorLog:
         self._known: dict[bytes, int] = {}
 
     def record(self, level: str, logger: str, text: str, *, now: int) -> None:
-        """One more error; LogError if there is no file and none can be made."""
+        """Count one more error; LogError if there is no file and none can be made."""
         file = self._file or self._open()
         content = f"{level}\n{logger}\n{text}".encode("utf-8", "replace")[:_CONTENT_MAX]
         key = _key(content)
@@ -72,7 +72,7 @@ class ErrorLog:
 
 
 def read_error_log(path: Path) -> tuple[list[DistinctError], int]:
-    """The errors, oldest first, and how many more there were that found no room; LogError if there is no log."""
+    """The errors, oldest first, and how many more found no room; LogError if there is no log."""
     entries, overflow = read_observations(path, magic=_MAGIC)
     errors = []
     for entry in entries:
@@ -82,9 +82,9 @@ def read_error_log(path: Path) -> tuple[list[DistinctError], int]:
 
 
 class ErrorLogHandler(logging.Handler):
-    """Puts what our loggers warn of into an error log. It never fails who logs: what cannot be written is not.
+    """Writes the warnings and errors of our loggers into an error log; one that cannot be written is left out.
 
-    ``path`` is asked for when something is to be written, and again in a forked child.
+    ``path`` is called when the first one is to be written, and again in a forked child.
     """
 
     def __init__(self, path: Callable[[], Path]) -> None:
@@ -97,8 +97,8 @@ class ErrorLogHandler(logging.Handler):
         try:
             self._record(record)
         except (RtpsError, OSError):
-            self._log = None  # and so for good: what is wrong with the disk is told by others
-        except Exception:  # noqa: BLE001  (a record that cannot be formatted; all handlers do it so)
+            self._log = None  # for good: other parts report what is wrong with the disk
+        except Exception:  # noqa: BLE001  (a record that cannot be formatted; all handlers treat it so)
             self.handleError(record)
         if logging.lastResort is not None and _is_alone(record):
             logging.lastResort.handle(record)
@@ -113,14 +113,14 @@ class ErrorLogHandler(logging.Handler):
 
 
 def log_errors(path: Callable[[], Path]) -> None:
-    """From now on the warnings and errors of our loggers go to an error log, too; once in a process and its forks."""
+    """Write the warnings and errors of our loggers to an error log, too, in this process and its forks."""
     logger = logging.getLogger(_LOGGER)
     if not any(isinstance(handler, ErrorLogHandler) for handler in logger.handlers):
         logger.addHandler(ErrorLogHandler(path))
 
 
 def _is_alone(record: logging.LogRecord) -> bool:
-    """Whether nobody else would say it: a logger without handlers says it on stderr, and we are no reason not to."""
+    """Whether there is no other handler: the record then goes to stderr, as it would without us."""
     logger: logging.Logger | None = logging.getLogger(record.name)
     while logger is not None:
         if any(not isinstance(handler, ErrorLogHandler) for handler in logger.handlers):

@@ -5,7 +5,7 @@ A frame starts at a multiple of 32. Its header, little-endian::
      0  length          i32  header and body; the next frame starts at the next multiple of 32
      4  kind            u16  RUN, or PAD: 32 bytes of header, then nothing up to the segment's end
      6  frame flags     u16  TIMESTAMP_BIG_ENDIAN, SPARSE
-     8  position        i64  of this frame: what another life of these bytes left never passes for a frame
+     8  position        i64  of this frame: bytes of an earlier use of the segment never pass for a frame
     16  rows_before     i64  samples in the log before this frame, since its birth
     24  count           u32  samples in this frame
     28  stride          u32  0 = indexed: the body starts with ``count`` SAMPLE_INDEX entries
@@ -21,8 +21,8 @@ A frame starts at a multiple of 32. Its header, little-endian::
 
 The length is stored negative before anything else of the frame and made positive after all of it, each time
 by one aligned 4-byte store (Aeron's commit). So neither a reader of the same mmap nor a recovery after
-``kill -9`` takes half a frame for a whole one. x86-64 keeps the order of the stores; on weaker machines a
-reader learns of a position by a way (a Spark offset) that takes far longer than they do to arrive.
+``kill -9`` takes half a frame for a whole one. x86-64 keeps the order of the stores. On weaker machines a
+reader learns of a position by way of another process, which takes far longer than the stores do to arrive.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ HEADER_BYTES: Final = 96
 RUN: Final = 1
 PAD: Final = 2
 TIMESTAMP_BIG_ENDIAN: Final = 0x1
-#: Sequence numbers are missing in between; the index tells them.
+#: Sequence numbers are missing in between; the index holds those that are there.
 SPARSE: Final = 0x2
 
-#: The first 32 bytes are all that walking needs: length, kind, flags, position, rows_before, count, stride.
+#: The first 32 bytes suffice to walk the frames: length, kind, flags, position, rows_before, count, stride.
 WALK: Final = struct.Struct("<iHHqqII")
 #: All of the header, and all but its length (which is stored apart, first and last).
 _HEADER: Final = struct.Struct("<iHHqqIIqq16sqIIiiI4s")
@@ -87,7 +87,7 @@ def frame_length(run: Run) -> int:
     return HEADER_BYTES + index_bytes + run.data.nbytes
 
 
-#: A log holds few writers and any number of their frames.
+#: A log holds few writers, but any number of their frames.
 _guid: Final = lru_cache(maxsize=1024)(Guid.from_bytes)
 
 

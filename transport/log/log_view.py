@@ -1,4 +1,4 @@
-"""Read a stream log in place, from any process, while another appends to it and trims it."""
+"""Reads a stream log in place, from any process, while another process appends to it and trims it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .segment import JSON, SegmentFile, list_segments, read_metadata, segment_pa
 
 __all__ = ["Cursor", "Frame", "LogView"]
 
-#: Segments kept mapped for the next call. Few, for a mapped one holds its disk space though trimmed.
+#: Segments kept mapped for the next call. Few, since a mapped segment holds its disk space though trimmed.
 _MAPPED_MAX: Final = 2
 _UNLIMITED: Final = 1 << 63
 
@@ -39,7 +39,7 @@ class _Header:
     count: int
 
     def byte(self, row: int) -> int:
-        """Where ``row`` samples end, all being equally long."""
+        """The position behind ``row`` samples, if all are equally long."""
         return self.position + self.length * row // self.count
 
     def cursor(self, row: int) -> Cursor:
@@ -49,8 +49,8 @@ class _Header:
 class LogView:
     """A read-only view of the log in ``directory``. Not thread-safe; cheap to make.
 
-    Positions handed in are those of frames, as cursors and the log's own ``position`` are. A range that is
-    not fully held, because it was trimmed or not appended yet, raises LogLostError.
+    Positions handed in are those of frames, as in cursors and in the log's own ``position``. A range that the log
+    does not hold whole, because a part was trimmed or is not appended yet, raises LogLostError.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -59,13 +59,14 @@ class LogView:
 
     @property
     def metadata(self) -> dict[str, JSON]:
-        """What the log's creator gave; LogError if there is no log."""
+        """The metadata that the log's creator gave; LogError if there is no log."""
         return read_metadata(self.directory).given
 
     def frames(self, start: Cursor, end: Cursor) -> Iterator[Frame]:
         """The frames from ``start`` to ``end``, the first and last one sliced; their runs view the log.
 
-        What is not held any more or not yet raises here; what is trimmed meanwhile, while iterating.
+        LogLostError is raised here for what is trimmed already, or not appended yet, and while iterating for what is
+        trimmed meanwhile.
         """
         self._check_range(start, end)
         if start == end:
@@ -79,7 +80,7 @@ class LogView:
     ) -> Cursor:
         """The furthest cursor up to ``tail`` within the limits, but at least one sample after ``start``.
 
-        Bytes are those of positions; inside a frame they are spread evenly over its samples.
+        ``max_bytes`` counts positions; inside a frame its bytes are spread evenly over its samples.
         """
         if tail <= start.position:
             return start
@@ -102,9 +103,9 @@ class LogView:
         return end
 
     def split(self, start: Cursor, end: Cursor, pieces: int) -> list[tuple[Cursor, Cursor]]:
-        """At most ``pieces`` ranges that make up the range, of about equal bytes.
+        """Split the range into at most ``pieces`` of about equal bytes.
 
-        They are cut between frames, and inside a frame only where it is longer than half a piece.
+        The cuts lie between frames, and inside a frame only where it is longer than half a piece.
         """
         self._check_range(start, end)
         if pieces < 1:
@@ -168,17 +169,21 @@ class LogView:
                     yield _Header(segment, position, step, rows_before, count)
                 position += step
         if position != end.position and not end.row:
-            raise LogLostError(f"no frame ends at position {end.position} in the log in {self.directory}")
+            raise LogLostError(
+                f"no frame ends at position {end.position} in the log in {self.directory}",
+                path=self.directory,
+                position=end.position,
+            )
 
     def _first_header(self, start: Cursor, end: Cursor) -> _Header | None:
-        """The frame of the first sample after ``start``."""
+        """The header of the frame that holds the first sample after ``start``."""
         for header in self._headers(start.position, end):
             if header.position > start.position or header.count > start.row:
                 return header
         return None
 
     def _skip_segments(self, position: int, tail: int, rows_end: int, bytes_end: int) -> int:
-        """``position``, or the start of a later segment that is still within the limits: less to walk."""
+        """The start of the last segment within the limits, or ``position``: the frames before need no walk."""
         for file in list_segments(self.directory):
             if position < file.base < tail and file.base <= bytes_end:
                 first = self._first_header(Cursor(file.base), Cursor(tail))
@@ -188,7 +193,7 @@ class LogView:
         return position
 
     def _byte(self, cursor: Cursor) -> int:
-        """Where a cursor lies in bytes."""
+        """The cursor in bytes."""
         if not cursor.row:
             return cursor.position
         header = self._first_header(Cursor(cursor.position), cursor)
@@ -226,11 +231,19 @@ class LogView:
         raise self._lost(position)
 
     def _damaged(self, position: int) -> LogLostError:
-        return LogLostError(f"the log in {self.directory} is damaged at position {position}")
+        return LogLostError(
+            f"the log in {self.directory} is damaged at position {position}",
+            path=self.directory,
+            position=position,
+        )
 
     def _lost(self, position: int) -> LogLostError:
-        read_metadata(self.directory)  # no log at all is said by its own error
+        read_metadata(self.directory)  # raises an error of its own where there is no log at all
         files = list_segments(self.directory)
         held = f"which holds segments [{files[0].base}, {files[-1].end})" if files else "which holds nothing"
         when = "no longer" if files and position < files[0].base else "not (yet)"
-        return LogLostError(f"position {position} is {when} in the log in {self.directory}, {held}")
+        return LogLostError(
+            f"position {position} is {when} in the log in {self.directory}, {held}",
+            path=self.directory,
+            position=position,
+        )

@@ -1,6 +1,7 @@
-"""The loss report of a receiver: of each writer, what was lost, how often and when (as Aeron's).
+"""The loss report of a receiver: what each writer's stream lost, how often and when (as Aeron's).
 
-The file is that of :mod:`.observations`; its contents are a writer's GUID and its topic, its amounts samples and bytes.
+The file is one of :mod:`.observations`. The content of an entry is a writer's GUID and its topic, its amounts are
+samples and bytes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from .observations import Observations, read_observations
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: Of the loss report in a stream log's directory.
+#: The name of the loss report in a stream log's directory.
 LOSS_REPORT: Final = "loss_report"
 _MAGIC: Final = b"rtpslos1"
-#: Some thousand writers: peers can make up any number of them.
+#: Room for some thousand writers: peers can make up any number of them.
 _SIZE: Final = 256 << 10
 _GUID_BYTES: Final = 16
 _TOPIC_MAX: Final = 256
@@ -27,8 +28,10 @@ _TOPIC_MAX: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What of one writer was lost; times since 1970. Nobody knows the size of what did not come: ``nbytes`` is
-    what so many samples of this stream take on average."""
+    """What one writer's stream lost; times in ns since 1970.
+
+    The size of a sample that did not come is unknown: ``nbytes`` is what so many samples of the stream take on average.
+    """
 
     writer: Guid
     topic: str
@@ -40,7 +43,7 @@ class Loss:
 
 
 class LossReport:
-    """The loss report at ``path``, made at the first loss. It never fails: what cannot be written is warned of."""
+    """The loss report at ``path``, made at the first loss. A failure to write it is logged, not raised."""
 
     def __init__(self, path: Path, *, size: int = _SIZE) -> None:
         self.path = path
@@ -50,14 +53,14 @@ class LossReport:
         self._given_up = False
 
     def observe(self, writer: Guid, topic: str, samples: int, *, now: int, sample_bytes: int = 0) -> None:
-        """``samples`` more were lost, each of about so many bytes; ``now`` in ns since 1970."""
+        """Count ``samples`` lost ones of about ``sample_bytes`` each; ``now`` in ns since 1970."""
         if samples <= 0 or self._given_up:
             return
         try:
             file = self._file or self._open()
         except (RtpsError, OSError) as error:
             self._given_up = True
-            _log.warning("%s; `spark-rtps loss` will not show what topic %r lost", error, topic)
+            _log.warning("%s; there will be no report of what topic %r loses", error, topic)
             return
         key = writer.to_bytes() + topic.encode("utf-8", "replace")[:_TOPIC_MAX]
         at = self._known.get(key)
@@ -76,8 +79,7 @@ class LossReport:
 
 
 def read_loss_report(path: Path) -> tuple[list[Loss], int]:
-    """The losses, those of the first writer first, and how many more there were that found no room; LogError if
-    there is no report."""
+    """The losses, oldest first, and how many more observations found no room; LogError if there is no report."""
     entries, overflow = read_observations(path, magic=_MAGIC)
     losses = []
     for e in entries:

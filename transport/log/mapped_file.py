@@ -1,4 +1,4 @@
-"""Files that several processes map: made whole before they have their name, and mapped as they are."""
+"""Files that several processes map: each is made whole before it gets its name, and is mapped as it is."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _T = TypeVar("_T")
 def create_mapped(
     path: Path, size: int, fill: Callable[[mmap.mmap], _T], *, what: str, mode: int = 0o644
 ) -> _T:
-    """What ``fill`` makes of the mapping of a new file of ``size`` zeros, which gets its name afterwards.
+    """Make a file of ``size`` zeros, have ``fill`` fill its mapping, give it its name, and return what ``fill`` made.
 
-    A file that is there is replaced; who mapped that one keeps it. Raises LogFullError where there is no room, LogError
-    where the file cannot be made; nothing is left behind then.
+    An older file of that name is replaced; a process that has mapped it keeps it. Raises LogFullError where there is
+    no room, LogError where the file cannot be made; nothing is left behind then.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
@@ -36,20 +36,20 @@ def create_mapped(
         finally:
             os.close(fd)
     except OSError as error:
-        raise refusal(error, f"create {what}") from error
+        raise refusal(error, f"create {what}", path=path) from error
     return made
 
 
 def map_file(path: Path, least: int, *, what: str, otherwise: str, writable: bool = True) -> mmap.mmap:
-    """The file another process made; LogError, ``otherwise``, if it has fewer than ``least`` bytes."""
+    """Map the file that another process made; LogError, saying ``otherwise``, if it is shorter than ``least``."""
     try:
         fd = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
             size = os.fstat(fd).st_size
             if size < least:
-                raise LogError(otherwise)
+                raise LogError(otherwise, path=path)
             return mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         finally:
             os.close(fd)
     except OSError as error:
-        raise refusal(error, f"open {what}") from error
+        raise refusal(error, f"open {what}", path=path) from error

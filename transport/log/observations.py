@@ -1,20 +1,20 @@
-"""What happened, each distinct thing once, in one mmap'ed file: how often, when first and last, how much of it.
+"""Distinct observations in one mapped file: of each, how often it was made, when first and last, and two sums.
 
-The error log and the loss report are such files (as Aeron's). Nobody needs one while nothing happens, so it is made
-at the first observation::
+The error log and the loss report are such files (as Aeron's). The file is made at the first observation::
 
      0  magic     8s
      8  size      i64   of the file
-    16  overflow  i64   observations of what found no room
+    16  overflow  i64   observations that found no room
     64  entries, one behind the other, each aligned to 8:
-         0  length        u32   with this header; 0: no entry (yet). Stored last.
+         0  length        u32   header included; 0: there is no entry yet. Stored last.
          8  observations  i64
         16  first, last   2 i64  nanoseconds since 1970
-        32  amounts       2 i64  sums of what the observations were about
+        32  amounts       2 i64  sums over the observations
         48  content             what was observed; never changes
 
-All in the machine's byte order. One process writes; a number is one aligned load or store, and an entry is there once
-its length is. So others can read at any time, also after the writer was killed in the middle of a store.
+All numbers are in the machine's byte order. One process writes. A number is read and written by one aligned load or
+store, and an entry exists once its length is stored, so that other processes can read at any time, also after the
+writer was killed in the middle of a store.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _HEADER_BYTES: Final = 64
 _OVERFLOW: Final = 16 >> 3
 _ALIGNMENT: Final = 8
 _ENTRY: Final = struct.Struct("=IIqqqqq")
-# int64s from the start of an entry
+# Words from the start of an entry.
 _OBSERVATIONS, _FIRST, _LAST, _AMOUNTS = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One entry. Times in ns since 1970."""
+    """One entry; times in ns since 1970."""
 
     content: bytes
     observations: int
@@ -60,17 +60,17 @@ class Observations:
         words = memoryview(mapping)
         self._lengths, self._numbers = words.cast("I"), words.cast("q")
         self._end = _HEADER_BYTES
-        #: Where each entry is that was there already.
+        #: Where each entry lies that the file held when it was opened.
         self.found: dict[bytes, int] = {}
         for at, content in _entries(mapping):
             self.found.setdefault(content, at)
             self._end = at + _align(_ENTRY.size + len(content))
-        # An entry whose writer was killed has no length, but content that the next ones must not end in.
+        # An entry whose writer was killed has no length, but may have content, which must not follow the next entry.
         mapping[self._end :] = bytes(self._size - self._end)
 
     @classmethod
     def open(cls, path: Path, *, magic: bytes, size: int) -> Observations:
-        """Go on with the file there, or make one of ``size`` bytes; what is no such file is replaced."""
+        """Go on with the file, or make one of ``size`` bytes; a file of another kind is replaced."""
         try:
             mapping = _map(path, magic, writable=True)
         except LogError:
@@ -78,7 +78,7 @@ class Observations:
         return cls(path, mapping)
 
     def add(self, content: bytes, *, now: int) -> int | None:
-        """Where the new entry is, not yet observed; None if it finds no room."""
+        """Add an entry without observations, and return where it lies; None: there is no room."""
         at, length = self._end, _ENTRY.size + len(content)
         if at + _align(length) > self._size:
             return None
@@ -89,7 +89,7 @@ class Observations:
         return at
 
     def observe(self, at: int, *, now: int, amounts: tuple[int, int] = (0, 0)) -> None:
-        """Once more what is at ``at``."""
+        """Count one more observation of the entry at ``at``."""
         first = at >> 3
         for i, amount in enumerate(amounts, first + _AMOUNTS):
             self._add(i, amount)
@@ -97,7 +97,7 @@ class Observations:
         self._add(first + _OBSERVATIONS, 1)
 
     def overflowed(self) -> None:
-        """Once more what found no room."""
+        """Count one more observation that found no room."""
         self._add(_OVERFLOW, 1)
 
     def _add(self, i: int, amount: int) -> None:
@@ -117,7 +117,7 @@ def read_observations(path: Path, *, magic: bytes) -> tuple[list[Observed], int]
 
 
 def _entries(mapping: mmap.mmap) -> Iterator[tuple[int, bytes]]:
-    """Where entries are, and their contents; ends where something is no entry."""
+    """Where the entries lie, and their contents, up to the first place that holds no entry."""
     at, size = _HEADER_BYTES, len(mapping)
     with memoryview(mapping) as words, words.cast("I") as lengths:
         while at + _ENTRY.size <= size:
@@ -137,7 +137,7 @@ def _map(path: Path, magic: bytes, *, writable: bool) -> mmap.mmap:
     mapping = map_file(path, _HEADER_BYTES, what=str(path), otherwise=otherwise, writable=writable)
     size = len(mapping)
     if size % _ALIGNMENT or mapping[:8] != magic or int.from_bytes(mapping[8:16], "little") != size:
-        raise LogError(otherwise)
+        raise LogError(otherwise, path=path)
     return mapping
 
 

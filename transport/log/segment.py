@@ -1,14 +1,14 @@
-"""The files of a log's directory.
+"""The files of a stream log's directory.
 
 ::
 
-    metadata.json             its sizes and what its creator gave; written last: with it, there is a log
+    metadata.json             the log's sizes and what its creator gave; written last: with it, there is a log
     lock                      flock'ed by the one appender; holds its process id
     writers                   the checkpoint, see Checkpoint
     <20 digits>.segment       frames from that base position on; as long as the file is
 
-A segment gets its name only after all its bytes are allocated, so whoever sees it may map and store to all of
-it. Files that end in ``.new`` were being made when their process died.
+A segment gets its name only after all its bytes are allocated, so that a process which sees it may map all of it and
+store to all of it. Files that end in ``.new`` were being made when their process died.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def segment_path(directory: Path, base: int) -> Path:
 
 
 def list_segments(directory: Path) -> list[SegmentFile]:
-    """Segments there are right now, by base; one that vanishes while we look is not there."""
+    """The segments that are there right now, by base; one that vanishes meanwhile is left out."""
     found = []
     for name in os.listdir(directory):
         stem = name.removesuffix(SUFFIX)
@@ -81,17 +81,15 @@ def page_ceil(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-def refusal(error: OSError, what: str) -> LogError:
-    """The error to raise when the system would not do ``what``."""
+def refusal(error: OSError, what: str, *, path: Path) -> LogError:
+    """The error to raise when the system refuses to do ``what`` with ``path``."""
     kind = LogFullError if error.errno in _FULL else LogError
-    return kind(f"cannot {what}: {error.strerror}")
+    return kind(f"cannot {what}: {error.strerror}", path=path)
 
 
-def lost(what: str) -> LogLostError:
-    """The error to raise when the log cannot be resumed."""
-    return LogLostError(
-        f"{what}: the log cannot be resumed; go on with a new one (failOnDataLoss=false, or a new checkpoint)"
-    )
+def lost(what: str, *, path: Path) -> LogLostError:
+    """The error to raise when the log at ``path`` cannot be resumed."""
+    return LogLostError(f"{what}: the log cannot be resumed", path=path)
 
 
 def allocate(fd: int, directory: Path, size: int) -> None:
@@ -100,22 +98,25 @@ def allocate(fd: int, directory: Path, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
     except OSError as error:
         disk = os.statvfs(directory)
-        what = f"allocate {size} bytes in {directory} ({disk.f_bavail * disk.f_frsize} bytes are free)"
-        fix = ". Free space there, lower log.max_bytes, or put the log on a larger disk"
-        told = refusal(error, what)
-        raise type(told)(f"{told}{fix}") from error
+        free = disk.f_bavail * disk.f_frsize
+        refused = refusal(
+            error, f"allocate {size} bytes in {directory} ({free} bytes are free)", path=directory
+        )
+        if isinstance(refused, LogFullError):
+            refused.needed, refused.free = size, free
+        raise refused from error
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
-    """What a log was created with; ``given`` is its creator's own."""
+class StreamLogMetadata:
+    """The sizes a stream log was created with, and what its creator gave."""
 
     max_bytes: int
     segment_bytes: int
     given: dict[str, JSON]
 
 
-def write_metadata(directory: Path, metadata: Metadata) -> None:
+def write_metadata(directory: Path, metadata: StreamLogMetadata) -> None:
     content = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -126,25 +127,25 @@ def write_metadata(directory: Path, metadata: Metadata) -> None:
     replace_text(directory / METADATA, json.dumps(content, indent=1))
 
 
-def read_metadata(directory: Path) -> Metadata:
+def read_metadata(directory: Path) -> StreamLogMetadata:
     path = directory / METADATA
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise LogError(f"there is no stream log in {directory}") from error
+        raise LogError(f"there is no stream log in {directory}", path=directory) from error
     except OSError as error:
-        raise LogError(f"cannot read {path}: {error.strerror}") from error
+        raise refusal(error, f"read {path}", path=path) from error
     except ValueError as error:
-        raise lost(f"{path} is damaged ({error})") from error
+        raise lost(f"{path} is damaged ({error})", path=path) from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise lost(f"{path} is not a stream log's")
+        raise lost(f"{path} is not a stream log's", path=path)
     if content.get("version") != _VERSION:
-        raise lost(f"{path} is not of version {_VERSION}, the one known here")
+        raise lost(f"{path} is not of version {_VERSION}, the one known here", path=path)
     match content:
         case {"max_bytes": int(max_bytes), "segment_bytes": int(segment_bytes), "metadata": dict(given)}:
             if segment_bytes > 0 and segment_bytes % ALIGNMENT == 0:
-                return Metadata(max_bytes, segment_bytes, given)
-    raise lost(f"{path} is damaged")
+                return StreamLogMetadata(max_bytes, segment_bytes, given)
+    raise lost(f"{path} is damaged", path=path)
 
 
 def lock(directory: Path) -> int:
@@ -157,7 +158,9 @@ def lock(directory: Path) -> int:
         holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
         os.close(fd)
         raise LogError(
-            f"process {holder or '?'} is appending to the log in {directory}: stop it first"
+            f"process {holder or '?'} is appending to the log in {directory}: stop it first",
+            path=directory,
+            process=int(holder) if holder.isdecimal() else None,
         ) from error
     except BaseException:
         os.close(fd)
@@ -184,19 +187,19 @@ class Segment:
         self.end = base + self.size
         self._mmap = mmap.mmap(fd, self.size)
         self._populated = 0
-        # Both keep the mapping alive; it goes with the last view of it.
+        # Both keep the mapping alive: it goes with the last view of it.
         self.data: U8 = np.frombuffer(self._mmap, np.uint8)
         self.lengths = self.data.view("<i4")
 
     @classmethod
     def create(cls, directory: Path, base: int, size: int) -> Segment:
-        """A new one of zeros; raises LogFullError (and leaves nothing behind) when the disk is full."""
+        """A new segment of zeros; raises LogFullError, and leaves nothing behind, when the disk is full."""
         path = segment_path(directory, base)
         unfinished = path.with_suffix(UNFINISHED)
         try:
             fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         except OSError as error:
-            raise refusal(error, f"create a segment in {directory}") from error
+            raise refusal(error, f"create a segment in {directory}", path=directory) from error
         try:
             allocate(fd, directory, size)
             segment = cls(base, fd)
@@ -204,7 +207,7 @@ class Segment:
         except BaseException as error:
             os.unlink(unfinished)
             if isinstance(error, OSError):
-                raise refusal(error, f"create a segment in {directory}") from error
+                raise refusal(error, f"create a segment in {directory}", path=directory) from error
             raise
         finally:
             os.close(fd)
@@ -230,14 +233,14 @@ class Segment:
             self._populated = self.size  # an older kernel: pages come one by one
 
     def pad(self, position: int, rows_before: int) -> None:
-        """Fill what is left from ``position`` on."""
+        """Fill the rest of the segment, from ``position`` on, with a PAD."""
         at, length = position - self.base, self.end - position
         if length:
             self.populate(at + ALIGNMENT)
             write_pad(self.data, self.lengths, at, length, position=position, rows_before=rows_before)
 
     def clear(self, position: int) -> None:
-        """Zero what lies from ``position`` on; pages that hold zeros already are only read."""
+        """Zero the rest of the segment, from ``position`` on; pages that hold zeros already are only read."""
         self._populated = (position - self.base) // PAGE * PAGE
         step = 1 << 20
         for at in range(position - self.base, self.size, step):
@@ -296,15 +299,16 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """The newest whole one."""
+    """The newest whole checkpoint."""
+    path = directory / WRITERS
     try:
-        raw = (directory / WRITERS).read_bytes()
+        raw = path.read_bytes()
     except OSError as error:
-        raise LogError(f"cannot read {directory / WRITERS}: {error.strerror}") from error
+        raise refusal(error, f"read {path}", path=path) from error
     slots = [_read_slot(raw[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
     whole = [slot for slot in slots if slot is not None]
     if not whole:
-        raise lost(f"{directory / WRITERS} is damaged")
+        raise lost(f"{path} is damaged", path=path)
     return max(whole, key=lambda slot: slot.serial)
 
 

@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole: a reader finds the old one or the new one, never a part."""
+"""Small files that are replaced as a whole: a reader finds the old file or the new one, never a part of one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Final
 
-#: Ends the names of files that are not complete.
+#: The suffix of files that are not complete.
 UNFINISHED: Final = ".new"
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write UTF-8 beside ``path``, then put it there. Raises OSError."""
+    """Write ``text`` as UTF-8 to a file beside ``path``, then rename that to ``path``. Raises OSError."""
     unfinished = path.with_name(path.name + UNFINISHED)
     unfinished.write_text(text, encoding="utf-8")
     os.replace(unfinished, path)

@@ -1,19 +1,19 @@
-"""The stream log: what a subscription received, appended to mmap'ed segments (the appender's side).
+"""The stream log: what a subscription has received, appended to mapped segments (the appender's side).
 
 A **position** is a count of bytes since the log's birth and never falls. The log holds ``[base, position)``:
 ``base`` is where its oldest segment starts, since trimming deletes whole segments only.
 
 Invariants
 
-- Segments lie end to end from ``base`` on; only the last may have room behind its last frame. The next one is
+- Segments lie end to end from ``base`` on; only the last may have room behind its last frame. A new segment is
   made when a frame needs it. A frame longer than ``segment_bytes`` gets a segment of its own.
 - ``max_bytes`` bounds the bytes allocated on disk for segments, their unused ends included. It is no less
   than four segments (``segment_bytes`` is cut down), so that the next frame finds room once all is trimmed.
 - The checkpoint in the file ``writers`` is written before segments are deleted and whenever one is begun.
-  Frames from the checkpoint's position on tell the rest.
+  What happened since is read from the frames behind the checkpoint's position.
 
-Nothing is synced: the page cache outlives a process that is killed, and that is what the log is made for.
-After a power loss it ends at its first frame that is not whole, or does not open.
+Nothing is synced: the log is made to outlive a killed process, and the page cache does that. After a power loss the
+log ends at its first frame that is not whole, or it does not open.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from .segment import (
     METADATA,
     PAGE,
     Checkpoint,
-    Metadata,
     Segment,
     SegmentFile,
+    StreamLogMetadata,
     create_checkpoint_file,
     extend_segment,
     list_segments,
@@ -70,7 +70,9 @@ _FRAME_PART: Final = 8
 class StreamLog:
     """The appender of one log; there is at most one at a time. Not thread-safe."""
 
-    def __init__(self, directory: Path, locked: int, metadata: Metadata, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self, directory: Path, locked: int, metadata: StreamLogMetadata, checkpoint: Checkpoint
+    ) -> None:
         """Use :meth:`create` or :meth:`open`."""
         self.directory = directory
         self.metadata: dict[str, JSON] = metadata.given
@@ -96,8 +98,8 @@ class StreamLog:
         segment_bytes: int = SEGMENT_BYTES,
         metadata: dict[str, JSON],
     ) -> StreamLog:
-        """A new, empty log in ``directory``, which is made if need be and must not hold a log yet."""
-        settings = Metadata(max_bytes, _fitting(max_bytes, segment_bytes), metadata)
+        """A new, empty log in ``directory``, which is made if it is missing and must not hold a log yet."""
+        settings = StreamLogMetadata(max_bytes, _fitting(max_bytes, segment_bytes), metadata)
         checkpoint = Checkpoint(1, 0, 0, 0, ())
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -105,7 +107,8 @@ class StreamLog:
             try:
                 if cls.exists(directory):
                     raise LogError(
-                        f"{directory} holds a stream log already: open it, or delete the directory"
+                        f"{directory} holds a stream log already: open it, or delete the directory",
+                        path=directory,
                     )
                 create_checkpoint_file(directory)
                 write_checkpoint(directory, checkpoint)
@@ -114,7 +117,7 @@ class StreamLog:
                 os.close(locked)
                 raise
         except OSError as error:
-            raise refusal(error, f"create a stream log in {directory}") from error
+            raise refusal(error, f"create a stream log in {directory}", path=directory) from error
         return cls(directory, locked, settings, checkpoint)
 
     @staticmethod
@@ -124,10 +127,15 @@ class StreamLog:
 
     @classmethod
     def open(cls, directory: Path, *, max_bytes: int | None = None) -> StreamLog:
-        """Resume a log, also after ``kill -9``; ``max_bytes`` may be given anew."""
+        """Resume a log, also after ``kill -9``; ``max_bytes`` replaces its limit.
+
+        Raises LogLostError for a log that cannot be resumed, LogError for one that cannot be opened.
+        """
         settings = read_metadata(directory)
         if max_bytes is not None:
-            settings = Metadata(max_bytes, _fitting(max_bytes, settings.segment_bytes), settings.given)
+            settings = StreamLogMetadata(
+                max_bytes, _fitting(max_bytes, settings.segment_bytes), settings.given
+            )
         try:
             locked = lock(directory)
             try:
@@ -138,11 +146,11 @@ class StreamLog:
                 os.close(locked)
                 raise
         except OSError as error:
-            raise refusal(error, f"open the stream log in {directory}") from error
+            raise refusal(error, f"open the stream log in {directory}", path=directory) from error
         return log
 
     def close(self) -> None:
-        """Let go of the directory; the log can be opened again. May be called twice."""
+        """Release the directory, so that the log can be opened again. May be called twice."""
         if self._lock is None:
             return
         try:
@@ -177,16 +185,18 @@ class StreamLog:
 
     @property
     def writers(self) -> dict[Guid, int]:
-        """Highest sequence number appended of each writer, trimmed ones included; not to be changed."""
+        """The highest sequence number appended of each writer, trimmed ones included; not to be changed."""
         return self._writers
 
     @property
     def free_bytes(self) -> int:
         """Frames of at most an eighth of a segment, together no longer than this, all fit under max_bytes.
 
-        A frame is ``align(frame_length(run))`` long. What the disk has left is not looked at.
+        A frame is ``align(frame_length(run))`` long. The room on the disk is not taken into account.
         """
-        lost = self.segment_bytes // _FRAME_PART  # at most, where a frame did not fit a segment's end
+        lost = (
+            self.segment_bytes // _FRAME_PART
+        )  # at most: at the end of a segment that the next frame did not fit
         tail = self._tail.end - self._position if self._tail else 0
         segments = max(0, self.max_bytes - self._held) // self.segment_bytes
         return max(0, tail - lost) + segments * (self.segment_bytes - lost)
@@ -194,18 +204,19 @@ class StreamLog:
     # --- change ----------------------------------------------------------------------------------
 
     def amend(self, **given: JSON) -> None:
-        """Add to what its creator gave, or replace it. Raises LogError."""
+        """Add to the metadata that the log's creator gave, or replace parts of it. Raises LogError."""
         amended = {**self.metadata, **given}
         try:
-            write_metadata(self.directory, Metadata(self.max_bytes, self.segment_bytes, amended))
+            write_metadata(self.directory, StreamLogMetadata(self.max_bytes, self.segment_bytes, amended))
         except OSError as error:
-            raise refusal(error, f"write the metadata of the stream log in {self.directory}") from error
+            what = f"write the metadata of the stream log in {self.directory}"
+            raise refusal(error, what, path=self.directory) from error
         self.metadata.update(given)
 
     def append(self, run: Run, *, reception: int) -> bool:
-        """Append and commit a run, or nothing of it: False = no room until more is trimmed.
+        """Append and commit a whole run, or nothing of it: False = no room until more is trimmed.
 
-        LogFullError: the disk is full (append it again when there is room), or the run is so long that
+        LogFullError: the disk is full (append the run again when there is room), or the run is so long that
         max_bytes can never hold it.
         """
         if self._lock is None:
@@ -239,7 +250,7 @@ class StreamLog:
         return True
 
     def trim(self, position: int) -> None:
-        """Delete the segments that end at or before ``position``. Who maps one can still read it."""
+        """Delete the segments that end at or before ``position``. A process that has mapped one can still read it."""
         if position > self._position:
             raise UsageError(
                 f"cannot trim to {position}: the log in {self.directory} ends at {self._position}"
@@ -261,11 +272,14 @@ class StreamLog:
     def _begin_segment(self, aligned: int) -> Segment | None:
         """The next segment, its checkpoint written; None = no room under max_bytes."""
         size = max(self.segment_bytes, page_ceil(aligned))
-        # With all consumed, one segment that still has room may be left: it must fit beside it.
+        # When all is consumed, one segment with room may be left: the new one must fit beside it.
         if size > self.segment_bytes and size + self.segment_bytes > self.max_bytes:
             raise LogFullError(
                 f"a run of {aligned} bytes never fits the log in {self.directory}, which is limited to "
-                f"{self.max_bytes} bytes: set log.max_bytes to {size + self.segment_bytes} at least"
+                f"{self.max_bytes} bytes: it takes {size + self.segment_bytes} at least",
+                path=self.directory,
+                needed=size + self.segment_bytes,
+                limit=self.max_bytes,
             )
         if self._held + size > self.max_bytes:
             return None
@@ -280,7 +294,7 @@ class StreamLog:
         return segment
 
     def _seal(self, segment: Segment) -> None:
-        """Nothing more goes into it: a consumer that has read all can have it trimmed."""
+        """End the segment with a PAD, so that it can be trimmed once all of it is consumed."""
         segment.pad(self._position, self._rows)
         self._position = segment.end
         self._tail = None
@@ -298,10 +312,10 @@ class StreamLog:
         try:
             write_checkpoint(self.directory, checkpoint)
         except OSError as error:
-            raise refusal(error, f"write the checkpoint in {self.directory}") from error
+            raise refusal(error, f"write the checkpoint in {self.directory}", path=self.directory) from error
 
     def _recover(self, base: int) -> None:
-        """Find the tail: walk the frames from the checkpoint on to the first that was not committed."""
+        """Find the tail: walk the frames from the checkpoint on, to the first that was not committed."""
         for unfinished in self.directory.glob(f"*{UNFINISHED}"):
             unfinished.unlink()
         end = base
@@ -310,11 +324,12 @@ class StreamLog:
                 segment_path(self.directory, file.base).unlink()
                 continue
             if file.base != end:
-                raise lost(f"{segment_path(self.directory, end)} is missing or cut")
+                missing = segment_path(self.directory, end)
+                raise lost(f"{missing} is missing or cut", path=missing)
             self._segments.append(file)
             end = file.end
         if self._position > end:
-            raise lost(f"the log in {self.directory} ends before {self._position}")
+            raise lost(f"the log in {self.directory} ends before {self._position}", path=self.directory)
         self._restore_size()
         for number, file in enumerate(self._segments):
             if file.end <= self._position:
@@ -332,7 +347,7 @@ class StreamLog:
         self._checkpoint(base=base)
 
     def _restore_size(self) -> None:
-        """Make a last segment that was cut as long as it was, or as any other."""
+        """Give a last segment that was cut its length again."""
         if not self._segments:
             return
         last = self._segments[-1]
@@ -342,7 +357,7 @@ class StreamLog:
             self._segments[-1] = SegmentFile(last.base, size)
 
     def _walk(self, segment: Segment, end: int) -> None:
-        """Take the committed frames of ``segment`` from the position on; there were bytes up to ``end``."""
+        """Count in the committed frames of ``segment`` from the position on; the files end at ``end``."""
         data = segment.data
         while self._position < segment.end:
             at = self._position - segment.base
@@ -362,11 +377,11 @@ class StreamLog:
             self._position += align(length)
 
     def _drop_from(self, number: int) -> None:
-        """Delete the segments from ``number`` on: one that was made and not yet used."""
+        """Delete the segments from ``number`` on: there may be one that was made and not yet used."""
         for file in self._segments[number:]:
             segment = Segment.open(self.directory, file.base)
             if segment.lengths[0] > 0:
-                raise lost(f"the log in {self.directory} is damaged at {self._position}")
+                raise lost(f"the log in {self.directory} is damaged at {self._position}", path=self.directory)
             segment_path(self.directory, file.base).unlink()
         del self._segments[number:]
 
@@ -375,7 +390,7 @@ def _fitting(max_bytes: int, segment_bytes: int) -> int:
     """``segment_bytes``, cut down so that several fit ``max_bytes``, in whole pages."""
     if max_bytes < _SEGMENTS_MIN * PAGE or segment_bytes < PAGE:
         raise UsageError(
-            f"log.max_bytes = {max_bytes} and log.segment_bytes = {segment_bytes}: "
+            f"a stream log of {max_bytes} bytes with segments of {segment_bytes} is too small: "
             f"{_SEGMENTS_MIN * PAGE} and {PAGE} are the least"
         )
     return page_ceil(min(segment_bytes, max_bytes // _SEGMENTS_MIN // PAGE * PAGE))

@@ -1,35 +1,32 @@
-"""Frames in the terms of a publication log, and how they come to be whole.
+"""Frames in the terms of a publication log, and how they become whole.
 
-A frame starts at a multiple of 32. Its header, in the machine's byte order (who maps it is on this host)::
+A frame starts at a multiple of 32. Its header, in the machine's byte order (all that map it are on this host)::
 
      0  length       i32  header and body; the next frame starts at the next multiple of 32
      4  version      u8
      5  flags        u8
      6  type         u16  PAD, or DATA: the body is a whole RTPS message
      8  term_offset  i32
-    12  term_id      i32  of the term written here: what an earlier one left never passes for a frame
+    12  term_id      i32  of the term that is written here
     16  first_sn     i64  sequence number of its first sample
     24  count        u32  samples in it
-    28  segment      u32  0: the body is one message; else messages of so many bytes each, the last maybe fewer
+    28  segment      u32  0: the body is one message; else messages of so many bytes each, the last perhaps shorter
     32  body
 
-The length is stored negative before anything else of the frame and made positive after all of it, each time
-by one aligned 4-byte store (Aeron's commit), and before that it is zero, as all of a cleaned term. So a reader
-of the same memory, and whoever opens the file after ``kill -9``, sees nothing, a claim or a whole frame.
-x86-64 keeps the order of the stores; see frame.py for weaker machines.
+The length is zero at first, as all of a cleaned term. It is stored negative before anything else of the frame and
+made positive after all of it, each time by one aligned 4-byte store (Aeron's commit). So a reader of the same
+memory, and a process that opens the file after ``kill -9``, sees nothing, a claim or a whole frame. x86-64 keeps the
+order of the stores; see frame.py for weaker machines.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
-from ..errors import LogError
+from ..protocol.writing.publication import FRAME_ALIGNMENT
 from ..wire.samples import U8
-from .frame import ALIGNMENT, align
 
-HEADER_BYTES: Final = 32
 VERSION: Final = 1
 PAD: Final = 0
 DATA: Final = 1
@@ -41,21 +38,7 @@ _HEADER: Final = struct.Struct("@iBBHiiqII")
 _TYPE: Final = struct.Struct("@H")
 _TYPE_AT: Final = 6
 _WORD: Final = 4
-_STRIDE: Final = ALIGNMENT // _WORD
-
-
-@dataclass(slots=True)
-class Frame:
-    """A committed frame; ``data`` views the log."""
-
-    start: int  # positions
-    end: int
-    type: int
-    first_sn: int
-    count: int
-    data: U8
-    #: Bytes of each message in it, the last maybe fewer; 0: it is one.
-    segment: int = 0
+_STRIDE: Final = FRAME_ALIGNMENT // _WORD
 
 
 def term_id_at(initial_term_id: int, term_count: int) -> int:
@@ -80,14 +63,14 @@ class Terms:
         return term_id_at(self.initial_term_id, position // self.term_length)
 
     def length_at(self, position: int) -> int:
-        """Positive: of a whole frame; negative: of a claim; 0: nothing yet."""
+        """The length that is stored at a position: of a whole frame, negative of a claim, 0 where nothing is yet."""
         length: int = self.lengths[position % self.span // _WORD]
         return length
 
     def claim(
         self, at: int, length: int, term_offset: int, term_id: int, first_sn: int, count: int, segment: int
     ) -> None:
-        """Store the header of a DATA frame that is not committed."""
+        """Store the header of a DATA frame that is not committed yet."""
         _HEADER.pack_into(
             self.data, at, -length, VERSION, 0, DATA, term_offset, term_id, first_sn, count, segment
         )
@@ -101,32 +84,17 @@ class Terms:
         self.commit(at, length)
 
     def pad(self, position: int, length: int) -> None:
-        """Store and commit a PAD of ``length`` bytes where there is nothing, or a claim, be its header whole or not."""
+        """Store and commit a PAD of ``length`` bytes over nothing, or over a claim, even if its header is not whole."""
         at = position % self.span
         offset, term_id = position % self.term_length, self.term_id(position)
         _HEADER.pack_into(self.data, at, -length, VERSION, 0, PAD, offset, term_id, 0, 0, 0)
         self.commit(at, length)
 
     def gap(self, position: int, limit: int) -> int:
-        """The position up to which there is nothing, in this term and below ``limit``."""
+        """The position up to which nothing is stored, in this term and below ``limit``."""
         start = position % self.span // _WORD
         room = min(limit - position, self.term_length - position % self.term_length)
-        # No store of a body can lie there without its header, so that only headers need to be looked for.
+        # A body is stored after its header, so only headers need to be looked for.
         words = self.data.view("i4")[start : start + room // _WORD : _STRIDE]
         found = words.nonzero()[0]
-        return position + (int(found[0]) * ALIGNMENT if found.size else room)
-
-    def read(self, position: int) -> Frame | None:
-        """The committed frame that starts at ``position``; LogError if what is there can be none."""
-        at = position % self.span
-        length = self.lengths[at // _WORD]
-        if length <= 0:
-            return None
-        _, _, _, type_, offset, term_id, first_sn, count, segment = _HEADER.unpack_from(self.data, at)
-        in_term = position % self.term_length
-        if term_id != self.term_id(position) or offset != in_term:
-            return None  # another term is there by now
-        if length < HEADER_BYTES or in_term + length > self.term_length:
-            raise LogError(f"the publication log is damaged at position {position}")
-        body = self.data[at + HEADER_BYTES : at + length]
-        return Frame(position, position + align(length), type_, first_sn, count, body, segment)
+        return position + (int(found[0]) * FRAME_ALIGNMENT if found.size else room)

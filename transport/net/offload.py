@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ..limits import LOCATORS_MAX, PARTICIPANTS_MAX, UDP_PAYLOAD_MAX
-from ..protocol.outgoing import Buffer, Datagram
+from ..protocol.message_receiver import Span
+from ..protocol.outgoing import Buffer, OutgoingDatagrams
 from ..structure import VENDOR_ID, Locator
 from ..wire.message import HEADER_SIZE
 from ..wire.samples import U8
-
-Span = tuple[int, int, str]
 
 _SOL_UDP: Final = socket.IPPROTO_UDP
 _UDP_SEGMENT: Final = 103
@@ -42,11 +41,11 @@ CONTROL_SIZE: Final = socket.CMSG_SPACE(4)
 TRAIN_ROOM: Final = UDP_PAYLOAD_MAX + UDP_PAYLOAD_MAX // HEADER_SIZE * 3
 
 #: Datagrams to the same destinations, bytes of each of them but the last, which may have fewer, and bytes of all.
-Train = tuple[list[Datagram], int, int]
+Train = tuple[list[OutgoingDatagrams], int, int]
 
 
 def control(segment: int) -> list[tuple[int, int, bytes]]:
-    """What tells the kernel where to cut."""
+    """The control message by which the kernel knows where to cut."""
     return [(_SOL_UDP, _UDP_SEGMENT, segment.to_bytes(2, sys.byteorder))]
 
 
@@ -57,9 +56,9 @@ def pieces(buffers: list[Buffer], nbytes: int) -> list[Buffer]:
     return buffers
 
 
-def trains(datagrams: Iterable[Datagram]) -> Iterator[Train]:
+def trains(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[Train]:
     """All datagrams in order, together as far as they go together."""
-    train: list[Datagram] = []
+    train: list[OutgoingDatagrams] = []
     segment = nbytes = 0
     for each in datagrams:
         size = sum(map(len, each.buffers))
@@ -124,8 +123,8 @@ def receive_trains(receiver: socket.socket) -> bool:
 def is_train(data: U8, spans: list[Span]) -> bool:
     """Whether the datagrams of a drain look as if they had come in a train.
 
-    Only participants like us send trains. From all others every datagram would only cost more: to be told of
-    trains takes a longer system call.
+    Only participants of this kind send trains, and the system call that reports trains takes longer: from all others
+    every datagram would only cost more.
     """
     if len(spans) <= _TRAIN_SEEN:
         return False

@@ -1,18 +1,18 @@
 """Readers and writers of ours on one host: samples go by the writer's publication log, not by UDP (Aeron's IPC).
 
-Discovery, HEARTBEATs, acknowledgements, GAPs and what does not fit the log go by UDP as ever, and so do repairs: a
-reader that cannot map the log, or loses its slot there, is a reader as any other. Both sides work in the duty cycle of
-their node, under its lock:
+Discovery, HEARTBEATs, acknowledgements, GAPs, repairs and samples that do not fit the log go by UDP. A reader that
+cannot map the log, or loses its slot in it, receives everything by UDP. Both sides work in the duty cycle of their
+node, under its lock:
 
-* :class:`ReadLogs` hands what others have committed to the participant, as if it were drained datagrams, and tells in
-  its slots how far that is;
-* :class:`~.written_logs.WrittenLogs` tells its writers how far the slots are, and wakes readers that sleep by a
+* :class:`ReadLogs` hands frames that writers have committed to the participant, as if they were drained datagrams, and
+  records in its slots how far it has read;
+* :class:`~.written_logs.WrittenLogs` hands the positions of the slots to the writers, and wakes sleeping readers by a
   datagram without samples.
 
 Invariants:
-* a datagram is handed to the participant only after all that was in the logs when it was received: no HEARTBEAT
-  announces what is still to be read;
-* nothing is read that the reader has no room for, so that the writer feels it.
+* a datagram is handed to the participant only after everything that was in the logs when it was received: no HEARTBEAT
+  announces samples that are still to be read;
+* a frame is read only when the readers have room for it, so that a full reader holds the writer back.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..errors import LogError
-from ..log.image import CopyBuffer, Image, Span
+from ..log.image import CopyBuffer, Image
+from ..log.named_logs import NamedLogs
 from ..log.publication_log import PublicationLog
-from ..log.publication_metadata import Subscriber, SubscriberState
-from ..log.publications import Publications
+from ..log.subscriber_slots import SubscriberSlot, SubscriberState
 from ..protocol.endpoint_info import WriterInfo
 from ..protocol.events import Event, Matched, Unmatched
+from ..protocol.message_receiver import Span
 from ..protocol.reading.reader import StatefulReader
 from ..structure import INFINITE, NANOSECONDS, Guid
 from ..wire.samples import U8
 
 _log = logging.getLogger(__name__)
 
-#: How often the owners of the logs that are read are looked for.
+#: How often the node checks whether the processes that own the logs still live.
 _OWNER_PERIOD_NS: Final = NANOSECONDS
-#: What is handed to the participant at once.
+#: Bytes that are handed to the participant at once.
 _READ_BYTES: Final = 1 << 20
 
 #: Takes in messages that lie in one array.
@@ -50,53 +51,51 @@ class _Place:
     """One of our readers in one log."""
 
     reader: StatefulReader
-    slot: Subscriber
+    slot: SubscriberSlot
     resting: bool = False
-    #: Of a reader that calls samples consumed later: (bytes received by then, position in the log).
+    #: For a reader whose owner reports consumption itself: (bytes received so far, position in the log).
     unconsumed: deque[tuple[int, int]] = field(default_factory=deque)
     consumed: int = 0
 
 
 @dataclass(slots=True)
 class _Reading:
-    """One log, and those of our readers that read it."""
+    """One log, and our readers that read it."""
 
     writer: Guid
     image: Image
     places: dict[Guid, _Place] = field(default_factory=dict)
-    #: Where a frame begins that found no room, and how much it needs: readers have seen it, and do not ask for it.
+    #: Where a frame begins that found no room, and the bytes it needs. Readers know of it, and do not request it.
     refused: tuple[int, int] = (-1, 0)
 
     @property
     def active(self) -> list[_Place]:
-        """Those that are not resting."""
+        """The readers that are not resting."""
         return [place for place in self.places.values() if not place.resting]
 
     @property
     def largest(self) -> int:
-        """Bytes of what some of them will have room for one day; what is larger they pass over."""
+        """Bytes of the largest sample that some reader accepts; readers pass over larger ones."""
         return max((place.reader.sample_size_max for place in self.active), default=0)
 
     @property
     def room(self) -> int:
-        """Bytes that all of them can take; 0: there is nobody."""
+        """Bytes that every reader can take; 0: there are no readers."""
         return min((self._room_of(place.reader) for place in self.active), default=0)
 
     def _room_of(self, reader: StatefulReader) -> int:
         proxy = reader.writers.get(self.writer)
-        # Of a writer that it has let go itself it drops everything.
+        # A reader that has let a writer go drops everything from it.
         return INFINITE if proxy is not None and proxy.resting else reader.window
 
 
 class ReadLogs:
     """The logs of other writers that readers of one node read."""
 
-    def __init__(
-        self, receive: Receive, publications: Publications | None = None, *, spies: bool = False
-    ) -> None:
-        """``spies``: the readers are none that writers know of."""
+    def __init__(self, receive: Receive, named_logs: NamedLogs | None = None, *, spies: bool = False) -> None:
+        """``spies``: writers do not know of the readers."""
         self._receive = receive
-        self._publications = publications or Publications()
+        self._named_logs = named_logs or NamedLogs()
         self._spies = spies
         self._readers: dict[Guid, StatefulReader] = {}
         self._readings: dict[Guid, _Reading] = {}
@@ -105,11 +104,16 @@ class ReadLogs:
 
     @property
     def writers(self) -> list[Guid]:
-        """Whose logs are read."""
+        """The writers whose logs are read."""
         return list(self._readings)
 
+    def is_read_by(self, reader: Guid, writer: Guid) -> bool:
+        """Whether a reader reads the log of a writer."""
+        reading = self._readings.get(writer)
+        return reading is not None and reader in reading.places
+
     def add_reader(self, reader: StatefulReader) -> None:
-        """Its writers on this host come by :meth:`on_event`."""
+        """A reader from now on; :meth:`on_event` brings its writers on this host."""
         self._readers[reader.guid] = reader
 
     def remove_reader(self, guid: Guid) -> None:
@@ -135,7 +139,7 @@ class ReadLogs:
         reading = self._readings.get(writer) or _Reading(writer, Image.joined(log, self._buffer))
         image = Image.joined(log, self._buffer)
         if self._spies and reader.writers[writer].synced:
-            image.rewind()  # it knows what it has, and nobody sends it again
+            image.rewind()  # the reader knows which samples it has, and nobody repeats the others
         if not self._subscribe(reading, reader, image.position, now):
             return False
         reading.image.position = min(reading.image.position, image.position)
@@ -143,7 +147,7 @@ class ReadLogs:
         return True
 
     def read(self, *, now: int) -> tuple[int, int]:
-        """Hand on all that is in the logs by now, as far as there is room; returns the frames and their bytes."""
+        """Hand on everything in the logs, as far as there is room; returns the number of frames and their bytes."""
         frames = nbytes = 0
         for reading in list(self._readings.values()):
             try:
@@ -160,12 +164,12 @@ class ReadLogs:
         return frames, nbytes
 
     def prepare_to_wait(self) -> bool:
-        """Ask writers to wake us; False: there is something to be read already."""
+        """Ask writers to wake this node; False: there is something to read already."""
         for reading in self._readings.values():
             for place in reading.active:
                 place.slot.waiting = True
-        # Whoever publishes looks at the word after it stored the frame, we look for frames after we stored the word,
-        # and locks are taken in between: one of us sees the other's store.
+        # The publisher looks at the word after it stored the frame; this node looks for frames after it stored the
+        # word. Locks are taken in between, so that one of the two sees the other's store.
         return not any(
             reading.image.has_more and self._takes_more(reading) for reading in self._readings.values()
         )
@@ -179,9 +183,9 @@ class ReadLogs:
     def _find(self, info: WriterInfo) -> PublicationLog | None:
         """The log of a writer, if it is on this host and readers may read it."""
         try:
-            log = self._publications.open(info.publication_log)
+            log = self._named_logs.open(info.publication_log)
         except LogError as error:
-            _log.debug("%s is read by UDP: %s", info.guid, error)  # it is on another host, most likely
+            _log.debug("%s is read by UDP: %s", info.guid, error)  # most likely it is on another host
             return None
         about = log.about
         is_its = log.token == info.publication_token and about.get("guid") == str(info.guid)
@@ -227,7 +231,7 @@ class ReadLogs:
                 image.rejoin()
             elif room < found.nbytes <= reading.largest:
                 reading.refused = image.position, found.nbytes
-                # It does not ask for what it has seen to be too much for now.
+                # A reader does not request a sample that it has seen and has no room for.
                 if all(_is_reliable(place.reader, reading.writer) for place in reading.active):
                     self._receive(found.data, found.spans)
             else:
@@ -242,16 +246,16 @@ class ReadLogs:
         return frames, nbytes
 
     def _takes_more(self, reading: _Reading) -> bool:
-        """Whether there is room for the next frame, as far as is known."""
+        """Whether there is room for the next frame, if its size is known, or for any."""
         at, needed = reading.refused
         return reading.room >= (needed if at == reading.image.position else 1)
 
     def _show(self, reading: _Reading, now: int) -> None:
-        """Tell the writer how far we are, and hear what it says of us."""
+        """Record in the slots how far the readers are, and follow the states that the writer has given them."""
         for guid, place in list(reading.places.items()):
             slot = place.slot
             if not slot.is_there:
-                # It took us for dead, and has sent by UDP since.
+                # The writer took the reader for dead, and has sent by UDP since.
                 place.reader.untethered.rejoin(reading.writer)
                 if not self._subscribe(reading, place.reader, reading.image.position, now):
                     self._leave(reading, guid)
@@ -264,7 +268,7 @@ class ReadLogs:
                 slot.position = _consumed(place, reading)
 
     def _follow(self, reading: _Reading, place: _Place) -> None:
-        """Rest when the writer says so, and rejoin."""
+        """Rest and rejoin as the writer decides."""
         rests = place.slot.state is not SubscriberState.ACTIVE
         if rests == place.resting:
             return
@@ -291,7 +295,7 @@ class ReadLogs:
             self._drop(reading)
         if over:
             try:
-                self._publications.remove_dead()
+                self._named_logs.remove_dead()
             except LogError as error:
                 _log.debug("%s", error)
 
@@ -310,7 +314,7 @@ def _is_reliable(reader: StatefulReader, writer: Guid) -> bool:
 
 
 def _note_received(place: _Place, reading: _Reading) -> None:
-    """What is consumed later than it is received is told later."""
+    """Keep what a later report of consumption needs."""
     if place.reader.consumption_held and reading.writer in place.reader.writers:
         received = place.reader.positions(reading.writer).rcv_pos
         place.unconsumed.append((received, reading.image.position))

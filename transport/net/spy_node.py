@@ -1,28 +1,34 @@
-"""A node without a network: its one reader spies on what writers of this host put into their publication logs."""
+"""A node without a network: its readers spy on what writers of this host put into their publication logs."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..errors import LogError
-from ..log.image import Span
-from ..log.publications import Publications, Published
+from ..errors import DropReason, LogError, UsageError
+from ..log.named_logs import NamedLog, NamedLogs
 from ..log.segment import JSON
-from ..protocol.endpoint_info import ContentFilterProperty
+from ..protocol.discovery.spdp import Announcement
+from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.events import Event
-from ..protocol.policies import ReaderPolicy
+from ..protocol.message_receiver import Span
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.spying import SpyParticipant
 from ..qos import OwnershipKind, Qos, partitions_match
-from ..structure import INFINITE, KIND_READER_NO_KEY, KIND_READER_WITH_KEY, NANOSECONDS, Guid, is_keyed
+from ..structure import INFINITE, NANOSECONDS, Guid, is_keyed
 from ..types.idl.parser import parse_struct
 from ..types.model import Struct
 from ..wire.samples import U8
+from .congestion_control_plugins import load_congestion_control
 from .on_host import ReadLogs
+from .receiving_node import NamedType
+from .recipients import Recipient, Recipients
 
 _log = logging.getLogger(__name__)
 
@@ -36,47 +42,72 @@ _SLEEP_MAX: Final = 0.01
 _GUID: Final = re.compile(r"([0-9a-f]{8})\.([0-9a-f]{8})\.([0-9a-f]{8}):([0-9a-f]{8})")
 
 
-class SpyNode:
-    """What a receiver uses of a :class:`~.node.Node`, for spying."""
+@dataclass(slots=True)
+class _Spy:
+    """One reader: what it looks for, and the writers whose logs it reads."""
 
-    def __init__(self, domain: int, guid_prefix: bytes, publications: Publications | None = None) -> None:
+    spec: ReaderSpec
+    reader: StatefulReader
+    joined: set[Guid] = field(default_factory=set)
+    #: Logs that were looked at and are of no use.
+    passed: set[str] = field(default_factory=set)
+
+
+class SpyNode:
+    """A :class:`~.receiving_node.ReceivingNode` whose readers no writer knows."""
+
+    def __init__(self, domain: int, guid_prefix: bytes, named_logs: NamedLogs | None = None) -> None:
         self.domain = domain
-        self.guid_prefix = guid_prefix
-        #: As of a node.
-        self.on_received: Callable[[], None] | None = None
-        self.before_receive: Callable[[], None] | None = None
-        self._publications = publications or Publications()
-        self._logs = ReadLogs(self._receive, self._publications, spies=True)
-        self._topic = self._type_name = ""
-        self._partition: tuple[str, ...] = ()
-        self._joined: set[Guid] = set()
-        #: Logs that were looked at and are of no use.
-        self._passed: set[str] = set()
+        self.lock = threading.RLock()
+        self.participant = SpyParticipant(guid_prefix)
+        self._named_logs = named_logs or NamedLogs()
+        self._logs = ReadLogs(self._receive, self._named_logs, spies=True)
+        self._recipients = Recipients()
+        self._spies: dict[Guid, _Spy] = {}
+        self._keys = itertools.count(1)
+        self._looks = 0
         self._look_at = 0
         self._sleep = _SLEEP_MIN
 
-    def create_reader(
-        self,
-        topic: str,
-        type_name: str,
-        qos: Qos,
-        *,
-        keyed: bool,
-        entity_key: int,
-        resume: Mapping[Guid, int],
-        policy: ReaderPolicy,
-        type: Struct | None = None,
-        awaits_types: bool = False,
-        content_filter: ContentFilterProperty | None = None,
-    ) -> StatefulReader:
-        """The reader; its GUID is known to no writer, and so are its type and filter."""
-        kind = KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY
-        guid = Guid(self.guid_prefix, entity_key.to_bytes(3, "big") + bytes((kind,)))
-        self._topic, self._type_name, self._partition = topic, type_name, qos.partition
-        self.participant = SpyParticipant(guid, topic, qos, policy=policy, resume=resume)
-        return self.participant.reader
+    def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
+        """A reader; no writer learns of it, nor of its type and filter."""
+        key = next(self._keys) if spec.entity_key is None else spec.entity_key
+        with self.lock:
+            reader = self.participant.create_reader(replace(spec, entity_key=key))
+            reader.congestion_control = load_congestion_control(spec.policy.congestion_control.kind)
+            self._spies[reader.guid] = _Spy(spec, reader)
+            self._recipients.add(reader, recipient)
+        return reader
 
-    def first_writer(self, topic: str, qos: Qos) -> tuple[str, bool] | None:
+    def delete_endpoint(self, guid: Guid) -> None:
+        with self.lock:
+            if self._spies.pop(guid, None) is None:
+                raise UsageError(f"no endpoint {guid} here")
+            self._logs.remove_reader(guid)
+            self._recipients.remove(guid)
+            self.participant.delete_reader(guid)
+
+    def offer_room(self, reader: StatefulReader) -> None:
+        with self.lock:
+            self._recipients.offer_room(reader)
+
+    # --- what is known of writers ----------------------------------------------------------------
+
+    @property
+    def changes(self) -> int:
+        """The publication logs may have changed at each look."""
+        return self._looks
+
+    @property
+    def drops(self) -> Mapping[DropReason, int]:
+        return self.participant.drops
+
+    @property
+    def announcements(self) -> list[Announcement]:
+        """There are no participants."""
+        return []
+
+    def first_writer(self, topic: str, qos: Qos) -> NamedType | None:
         """What a writer that a reader with this QoS can look at calls the topic's type, and whether it has a key."""
         for published in self._listing() or ():
             about = published.about
@@ -85,21 +116,41 @@ class SpyNode:
                 continue
             is_there = (about.get("domain"), about.get("topic")) == (self.domain, topic)
             if is_there and partitions_match(_qos(about).partition, qos.partition):
-                return type_name, is_keyed(writer.entity)
+                return NamedType(type_name, is_keyed(writer.entity))
         return None
+
+    def written_topics(self) -> set[str]:
+        """The topics with a publication log on this host."""
+        ours = (each.about for each in self._listing() or () if each.about.get("domain") == self.domain)
+        return {str(about.get("topic")) for about in ours}
+
+    def qos_of(self, guid: Guid) -> Qos | None:
+        return self.participant.qos_of(guid)
+
+    def type_of(self, guid: Guid) -> Struct | None:
+        return self.participant.type_of(guid)
+
+    def events(self) -> list[Event]:
+        found: list[Event] = []
+        with self.lock:
+            while (event := self.participant.next_event()) is not None:
+                found.append(event)
+        return found
+
+    # --- the duty cycle --------------------------------------------------------------------------
 
     def cycle(self, timeout: float) -> None:
         """One duty cycle: look for writers, read what is there; sleep if there is nothing."""
-        if not self._topic:  # there is no reader yet
+        if not self._spies:
             time.sleep(min(timeout, _LOOK_SECONDS))
+            self._looks += 1
             return
         now = time.monotonic_ns()
-        if now >= self._look_at:
-            self._look_at = now + _LOOK_NS
-            self._look(now)
-        if self.before_receive is not None:
-            self.before_receive()
-        messages, _ = self._logs.read(now=now)
+        with self.lock:
+            if now >= self._look_at:
+                self._look_at = now + _LOOK_NS
+                self._look(now)
+            messages, _ = self._logs.read(now=now)
         if messages:
             self._sleep = _SLEEP_MIN
         else:
@@ -109,68 +160,64 @@ class SpyNode:
     def wake(self) -> None:
         """It never sleeps for long."""
 
-    def events(self) -> list[Event]:
-        found: list[Event] = []
-        while self._topic and (event := self.participant.next_event()) is not None:
-            found.append(event)
-        return found
-
     def close(self) -> None:
-        self._logs.close()
+        with self.lock:
+            self._logs.close()
 
     abandon = close
 
     # --- inside ------------------------------------------------------------------------------------
 
     def _receive(self, data: U8, spans: Sequence[Span]) -> None:
-        self.participant.receive(data, spans, now=time.monotonic_ns())
-        if self.on_received is not None:
-            self.on_received()
-        if self.before_receive is not None:
-            self.before_receive()  # there is less room now
+        self._recipients.deliver(self.participant.receive(data, spans, now=time.monotonic_ns()))
 
     def _look(self, now: int) -> None:
-        """Find logs of the topic that are new, and let go of those that ended."""
-        for gone in self._joined.difference(self._logs.writers):
-            self._joined.discard(gone)
-            self.participant.leave(gone)
+        """Find logs of the readers' topics that are new, and let go of those that ended."""
+        self._looks += 1
+        for spy in self._spies.values():
+            for writer in list(spy.joined):
+                if not self._logs.is_read_by(spy.reader.guid, writer):
+                    spy.joined.discard(writer)
+                    self.participant.leave(spy.reader, writer)
         listing = self._listing()
         if listing is None:
             return
-        self._passed.intersection_update(each.path.name for each in listing)
-        for published in listing:
-            if published.path.name not in self._passed:
-                self._passed.add(published.path.name)
-                self._join(published, now)
+        names = {each.path.name for each in listing}
+        for spy in self._spies.values():
+            spy.passed.intersection_update(names)
+            for published in listing:
+                if published.path.name not in spy.passed:
+                    spy.passed.add(published.path.name)
+                    self._join(spy, published, now)
 
-    def _listing(self) -> list[Published] | None:
+    def _listing(self) -> list[NamedLog] | None:
         """None: what there is cannot be known now."""
         try:
-            return self._publications.listing()
+            return self._named_logs.listing()
         except LogError as error:
             _log.warning("%s: there is nothing to spy on", error)
             return None
 
-    def _join(self, published: Published, now: int) -> None:
-        about = published.about
+    def _join(self, spy: _Spy, published: NamedLog, now: int) -> None:
+        about, spec = published.about, spy.spec
         writer = _guid(about.get("guid"))
         ours = (about.get("domain"), about.get("topic"), about.get("type"))
-        if writer is None or ours != (self.domain, self._topic, self._type_name):
+        if writer is None or ours != (self.domain, spec.topic, spec.type_name):
             return
         offered = _qos(about)
-        if not partitions_match(offered.partition, self._partition):
+        if not partitions_match(offered.partition, spec.qos.partition):
             return
         try:
-            log = self._publications.open(published.path.name)
+            log = self._named_logs.open(published.path.name)
         except LogError as error:
             _log.debug("%s", error)
             return
-        self.participant.join(writer, offered, _struct(about), now=now)
-        if self._logs.join(self.participant.reader, writer, log, now=now):
-            self._joined.add(writer)
+        self.participant.join(spy.reader, writer, offered, _struct(about), now=now)
+        if self._logs.join(spy.reader, writer, log, now=now):
+            spy.joined.add(writer)
         else:
             _log.warning("%s has as many readers as it takes: %s is not read", log.path, writer)
-            self.participant.leave(writer)
+            self.participant.leave(spy.reader, writer)
 
 
 def _guid(text: JSON) -> Guid | None:

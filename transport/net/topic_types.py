@@ -6,15 +6,17 @@ import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..errors import UnknownTypeError
+from ..errors import TypeGap, UnknownTypeError
 from ..protocol.participant import RemoteEndpoint
 from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
 from ..structure import is_keyed
 from ..types.model import Struct
 from ..types.xtypes.assignability import incompatibilities_of_types
-from .node import Node
+
+if TYPE_CHECKING:
+    from .node import Node
 
 _LOOK_AGAIN_SECONDS: Final = 0.02
 #: A peer's endpoints come one after the other, and so do peers: how long to look for more than the first.
@@ -27,8 +29,8 @@ _NAMES_MAX: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class ToldType:
-    """What one endpoint of a topic says of its type; ``struct`` is None if it does not, for which ``failure`` has the
-    reason, or if it has not been asked for yet."""
+    """The type that one endpoint of a topic announces. ``struct`` is None if it announces none, for which ``failure``
+    has the reason, or if it has not been asked for yet."""
 
     endpoint: RemoteEndpoint
     struct: Struct | None
@@ -101,7 +103,7 @@ def await_type(
         if now >= deadline or stopping():
             if told:
                 return _widest(told, topic)
-            raise UnknownTypeError(_nothing(node, topic, type_name, seen, timeout))
+            raise _unknown(node, topic, type_name, seen, timeout)
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 
@@ -119,8 +121,8 @@ def _widest(told: list[ToldType], topic: str) -> ToldType:
         f"{each.type_name!r} by {each.endpoint.participant_name or each.endpoint.guid}" for each in candidates
     )
     raise UnknownTypeError(
-        f"topic {topic!r} has {len(candidates)} types that no one type can stand for: {names[:1000]}; give one "
-        "with type.file, or by its name with type"
+        f"topic {topic!r} has {len(candidates)} types that no one type can stand for: {names[:1000]}",
+        gap=TypeGap.CONTRADICTORY,
     )
 
 
@@ -130,7 +132,9 @@ def _is_read_as(writer: ToldType, reader: ToldType) -> bool:
     return not incompatibilities_of_types(writer.struct, reader.struct, TypeConsistency())
 
 
-def _nothing(node: Node, topic: str, type_name: str | None, seen: list[ToldType], timeout: float) -> str:
+def _unknown(
+    node: Node, topic: str, type_name: str | None, seen: list[ToldType], timeout: float
+) -> UnknownTypeError:
     domain = node.config.domain
     if seen:
         said = "; ".join(
@@ -138,17 +142,16 @@ def _nothing(node: Node, topic: str, type_name: str | None, seen: list[ToldType]
             f"{each.failure or 'has not answered yet'}"
             for each in seen[:_NAMES_MAX]
         )
-        return (
-            f"nobody on topic {topic!r} of domain {domain} told its type within {timeout:g} s ({said}); give it with "
-            "type.file, or a ROS 2 name with type, or the columns with .schema(...)"
-        )
+        why = f"nobody on topic {topic!r} of domain {domain} told its type within {timeout:g} s ({said})"
+        return UnknownTypeError(why, gap=TypeGap.UNTOLD)
     with node.lock:
         endpoints = list(node.participant.remote_endpoints)
         participants = len(node.participant.remote_participants)
     here = sorted({e.type_name for e in endpoints if e.topic == topic})
     if here:
         listed = ", ".join(map(repr, here[:_NAMES_MAX]))
-        return f"topic {topic!r} of domain {domain} has no type {type_name!r}; its types are {listed}"
+        why = f"topic {topic!r} of domain {domain} has no type {type_name!r}; its types are {listed}"
+        return UnknownTypeError(why, gap=TypeGap.OTHER_NAME)
     written = {e.topic: e.type_name for e in endpoints if e.kind == "writer"}
     near = sorted(written, key=lambda name: (-difflib.SequenceMatcher(None, topic, name).ratio(), name))
     topics = [f"{name!r} ({written[name]})" for name in near]
@@ -158,7 +161,8 @@ def _nothing(node: Node, topic: str, type_name: str | None, seen: list[ToldType]
         if topics
         else "nothing is written there"
     )
-    return (
+    return UnknownTypeError(
         f"no one is on topic {topic!r} of domain {domain} after {timeout:g} s; {participants} participants were seen, "
-        f"{there}. Start the writer first, or give the type with type.file, or the columns with .schema(...)"
+        f"{there}",
+        gap=TypeGap.NO_ENDPOINT,
     )

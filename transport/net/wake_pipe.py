@@ -25,10 +25,12 @@ class WakePipe:
 
     def clear(self) -> None:
         """Forget that it was woken."""
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # it is empty, or closed
             while os.read(self._read, 4096):
                 pass
 
     def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+        """Give both ends back. Their numbers may soon be somebody else's, so they are forgotten first."""
+        read, self._read, write, self._write = self._read, -1, self._write, -1
+        os.close(read)
+        os.close(write)

@@ -1,4 +1,4 @@
-"""Our writers' named publication logs: who reads them on this host, how far, and who has to be woken.
+"""Our writers' named publication logs: the readers on this host, how far they are, and which of them to wake.
 
 This is the writer's side of :mod:`.on_host`.
 """
@@ -11,90 +11,82 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..errors import LogError
+from ..log.named_logs import NamedLogs, remove
 from ..log.publication_log import PublicationLog
-from ..log.publication_metadata import Subscriber, SubscriberState
-from ..log.publications import Publications, remove
 from ..log.segment import JSON
-from ..protocol.outgoing import Datagram
+from ..log.subscriber_slots import SubscriberSlot, SubscriberState
+from ..log.tethering import Consumer, Tethering
+from ..protocol.endpoint_specs import WriterSpec
+from ..protocol.outgoing import OutgoingDatagrams
 from ..protocol.policies import FlowControlPolicy
-from ..protocol.writing.tethering import Consumer, Tethering, TetherState
 from ..protocol.writing.writer import StatefulWriter
-from ..qos import Qos
 from ..structure import INFINITE, KIND_WRITER_NO_KEY, KIND_WRITER_WITH_KEY, NANOSECONDS, Guid
 from ..types.idl.printer import print_idl
-from ..types.model import Struct
 from ..wire.message import Header
 
 _log = logging.getLogger(__name__)
 
-#: Who has not shown itself for so long is dead; the longest duty cycle is a second.
+#: A reader whose heartbeat is older than this is dead; the longest duty cycle is a second.
 _DEAD_NS: Final = 5 * NANOSECONDS
-#: A writer that waits for readers of its log looks at them so often: they send it nothing when they get on.
+#: How often a writer that waits for readers of its log looks at them: they send nothing when they advance.
 _PATIENCE_MIN_NS: Final = 500_000
 _PATIENCE_MAX_NS: Final = 20_000_000
-#: And otherwise, for who may have come.
+#: How often other writers look for new readers of their logs.
 _LOOK_NS: Final = 100_000_000
-#: Entity keys of their writers; those of others begin at 1.
+#: Entity keys of writers with named logs begin here, all others at 1.
 _FIRST_KEY: Final = 1 << 16
 
 
 @dataclass(slots=True)
 class _Writing:
-    """One writer of ours with a named log, and who reads it there."""
+    """One writer of ours with a named log, and the readers of the log."""
 
     writer: StatefulWriter
     log: PublicationLog
     tethering: Tethering
-    slots: list[Subscriber] = field(default_factory=list)
-    #: What the writer was told last.
+    slots: list[SubscriberSlot] = field(default_factory=list)
+    #: The positions that the writer was handed last: of readers, of spies.
     told: tuple[dict[Guid, int], list[int]] = field(default_factory=lambda: ({}, []))
-    #: How long to wait until the readers have got on.
+    #: How long to wait until the readers have advanced.
     patience: int = _PATIENCE_MIN_NS
 
     @property
     def waits(self) -> bool:
-        """Whether the writer could do more if readers of the log got on."""
+        """Whether the writer could do more if readers of the log advanced."""
         positions = self.writer.positions
-        return bool(self.slots) and (bool(self.writer.blocked_by) or positions.snd_pos < positions.pub_pos)
+        return bool(self.slots) and (
+            bool(self.writer.state.blocked_by) or positions.snd_pos < positions.pub_pos
+        )
 
 
 class WrittenLogs:
     """The named logs of one participant's writers."""
 
-    def __init__(self, prefix: bytes, domain: int, publications: Publications | None = None) -> None:
+    def __init__(self, prefix: bytes, domain: int, named_logs: NamedLogs | None = None) -> None:
         self._prefix = prefix
         self._domain = domain
-        self._publications = publications or Publications()
+        self._named_logs = named_logs or NamedLogs()
         self._writings: dict[Guid, _Writing] = {}
         self._keys = itertools.count(_FIRST_KEY)
-        #: An RTPS message without submessages: it wakes who waits for a datagram.
+        #: An RTPS message without submessages: it wakes a node that waits for a datagram.
         self._wake_up = Header(prefix=prefix).encode()
 
-    def create(
-        self,
-        topic: str,
-        type_name: str,
-        qos: Qos,
-        *,
-        keyed: bool,
-        policy: FlowControlPolicy,
-        term_length: int,
-        type: Struct | None,
-    ) -> tuple[int | None, PublicationLog | None]:
-        """The log of a writer to be, if it is to be found on this host and there is room for it, and its entity key.
+    def create(self, spec: WriterSpec, term_length: int) -> tuple[int | None, PublicationLog | None]:
+        """Make the entity key and the log of a future writer, if its policy wants a named log and there is room.
 
-        The log tells the GUID of its writer, and its type: to readers that know it from discovery, and to spies.
+        The log records the GUID of its writer, and its type: for readers, which know it from discovery, and for spies.
         """
+        policy, qos = spec.policy.flow_control, spec.qos
         if not (policy.ipc or policy.spies_simulate_connection):
             return None, None
-        key, kind = next(self._keys), KIND_WRITER_WITH_KEY if keyed else KIND_WRITER_NO_KEY
+        key, kind = next(self._keys), KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY
         about: dict[str, JSON] = {
             "guid": str(Guid(self._prefix, key.to_bytes(3, "big") + bytes((kind,)))),
             "domain": self._domain,
-            "topic": topic,
-            "type": type_name,
-            "keyed": keyed,
-            "idl": None if type is None else [print_idl(type), type.name],
+            "topic": spec.topic,
+            "type": spec.type_name,
+            "keyed": spec.keyed,
+            "idl": None if spec.type is None else [print_idl(spec.type), spec.type.name],
             "ipc": policy.ipc,
             "partition": list(qos.partition),
             "lifespan": qos.lifespan,
@@ -102,16 +94,16 @@ class WrittenLogs:
             "ownership_strength": qos.ownership_strength,
         }
         try:
-            return key, self._publications.create(term_length, about)
+            return key, self._named_logs.create(term_length, about)
         except LogError as error:
             _log.warning("%s: nobody on this host can read it there, readers are sent datagrams", error)
             return key, None
 
     def add(self, writer: StatefulWriter, log: PublicationLog, policy: FlowControlPolicy) -> None:
-        """The log of a writer, which is removed with it."""
+        """Look after the log of a writer; the log is removed with the writer."""
         window = writer.positions.term_window
-        # A writer that waits for room waits for two datagrams of it: it gets no nearer to the top.
-        window -= min(2 * writer.message_size, window // 2)
+        # A writer waits until there is room for two datagrams, and so comes no nearer to the top.
+        window -= min(2 * writer.state.message_size, window // 2)
         tethering = Tethering(
             window, policy.untethered_window_limit_timeout, policy.untethered_resting_timeout
         )
@@ -126,16 +118,17 @@ class WrittenLogs:
             self.remove(guid)
 
     def conduct(self, *, now: int) -> None:
-        """Tell writers how far they are read (Aeron's conductor)."""
+        """Hand the writers the positions of the readers of their logs (Aeron's conductor)."""
         for writing in self._writings.values():
-            writing.log.record(writing.writer.positions)
+            unblocked = writing.writer.counters.unblocked_publications
+            writing.log.record(writing.writer.positions, unblocked=unblocked)
             slots = writing.log.subscribers()
             if slots or writing.slots:
                 writing.slots = [slot for slot in slots if _is_alive(slot, now)]
                 self._conduct(writing, now)
 
-    def wake_readers(self) -> list[Datagram]:
-        """Datagrams for readers that wait for what was published now."""
+    def wake_readers(self) -> list[OutgoingDatagrams]:
+        """Datagrams for the readers that sleep, and for which something was published."""
         datagrams = []
         for writing in self._writings.values():
             for slot in writing.slots:
@@ -143,7 +136,7 @@ class WrittenLogs:
                     slot.waiting = False
                     proxy = writing.writer.readers.get(slot.guid)
                     if proxy is not None:
-                        datagrams.append(Datagram([self._wake_up], proxy.info.destinations))
+                        datagrams.append(OutgoingDatagrams([self._wake_up], proxy.info.destinations))
         return datagrams
 
     def patience(self) -> int:
@@ -162,7 +155,7 @@ class WrittenLogs:
         for slot in writing.slots:
             rests = slot.state is SubscriberState.RESTING
             if not slot.is_spy and slot.guid in writer.readers:
-                # One that rests is sent nothing, and waited for by nobody.
+                # A resting reader gets nothing, and nobody waits for it.
                 readers[slot.guid] = newest if rests else slot.position
             elif slot.is_spy and not rests:
                 spies.append(slot.position)
@@ -170,24 +163,24 @@ class WrittenLogs:
             writing.patience = min(2 * writing.patience, _PATIENCE_MAX_NS)
             return
         writing.told, writing.patience = (readers, spies), _PATIENCE_MIN_NS
-        writer.on_log_positions(readers, spies, now=now)
+        writer.feedback.on_log_positions(readers, spies, now=now)
 
     def _tether(self, writing: _Writing, now: int) -> None:
-        """Apply to the slots what becomes of untethered readers."""
+        """Set the states of untethered readers in their slots."""
         writer, slots = writing.writer, {slot.guid: slot for slot in writing.slots}
         consumers = {slot.guid: Consumer(slot.position, slot.is_tethered) for slot in writing.slots}
         by_udp = any(guid not in slots for guid in writer.readers)
         sent = writer.positions.snd_pos if by_udp else 0
         for guid, state in writing.tethering.update(consumers, sent, now=now):
             slot = slots[guid]
-            if state is TetherState.ACTIVE:
+            if state is SubscriberState.ACTIVE:
                 slot.position = writing.log.position
-            slot.state = SubscriberState(state)
+            slot.state = state
             kind = "spy" if slot.is_spy else "reader"
             _log.info("the untethered %s %s of %s is %s", kind, guid, writer.guid, state.name)
 
 
-def _is_alive(slot: Subscriber, now: int) -> bool:
+def _is_alive(slot: SubscriberSlot, now: int) -> bool:
     if now - slot.heartbeat <= _DEAD_NS:
         return True
     _log.info("the reader %s of a publication log is dead", slot.guid)

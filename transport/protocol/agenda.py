@@ -1,4 +1,4 @@
-"""Which endpoints of a participant have something to do: a thousand that have not cost nothing.
+"""Which endpoints of a participant have something to do: a thousand idle endpoints cost nothing.
 
 Invariants: an endpoint that may have something to say is among ``_talking``; one whose timer may have changed since it
 was asked for it is among ``_unsettled``; of all others ``_timers`` holds the timer, and the heap an entry for it.
@@ -30,7 +30,7 @@ _E = TypeVar("_E", bound=Endpoint)
 
 
 def untouched() -> None:
-    """Of endpoints that nobody looks after."""
+    """The ``touch`` of an endpoint which is in no agenda."""
 
 
 class Agenda:
@@ -66,6 +66,11 @@ class Agenda:
         """All endpoints of a kind."""
         return [each for each in self._endpoints.values() if isinstance(each, kind)]
 
+    def touched(self, kind: type[_E]) -> Iterator[_E]:
+        """Endpoints of a kind to which something was done since they last spoke, or that have more to say."""
+        endpoints = self._endpoints
+        return (each for number in self._talking if isinstance(each := endpoints[number], kind))
+
     def talking(self, kind: type[_E]) -> Iterator[_E]:
         """Endpoints of a kind that may have something to say, which they do now."""
         for number in list(self._talking):
@@ -78,7 +83,7 @@ class Agenda:
                     self._talking[number] = None
 
     def get_timer(self) -> int | None:
-        """When the first of them wants to be called."""
+        """The earliest timer of all endpoints; None: there is none."""
         timers, heap = self._timers, self._heap
         for number in self._unsettled:
             timer = self._endpoints[number].get_timer()
@@ -93,7 +98,7 @@ class Agenda:
         return heap[0][0] if heap else None
 
     def handle_timer(self, now: int) -> None:
-        """Call those that want to be called."""
+        """Call the endpoints whose timers are due."""
         due = []
         while (timer := self.get_timer()) is not None and timer <= now:
             number = heapq.heappop(self._heap)[1]

@@ -1,4 +1,4 @@
-"""What a local endpoint is told of a remote one that it matches."""
+"""What a local endpoint knows of a remote endpoint that it matches."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..structure import Guid, Locator
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What our own endpoints say of themselves, with what is true of all others."""
+    """What endpoints of ours announce beyond the standard; the defaults hold for all other endpoints."""
 
-    #: It is one of ours. A reader then reads DATA_BATCH, and says which codecs of compressed submessages it knows.
+    #: The endpoint is one of ours: a reader then reads DATA_BATCH, and announces its codecs of compressed submessages.
     batches: bool = False
     codecs: frozenset[str] = frozenset()
-    #: The largest RTPS message it takes.
+    #: Bytes of the largest RTPS message that a reader accepts.
     message_size_max: int = UDP_PAYLOAD_MAX
-    #: A reader that sends no positive acknowledgements, a writer that wants none.
+    #: The reader sends no positive acknowledgements; the writer wants none.
     no_positive_acks: bool = False
-    #: A reader that sends status messages, a writer that understands them.
+    #: The reader sends status messages; the writer understands them.
     status_messages: bool = False
-    #: What a writer may have on its way to one reader at most, in bytes: larger windows are of no use; 0: any number.
+    #: Bytes that a writer has on the way to one reader at most, so that larger windows are of no use; 0: any number.
     term_window: int = 0
-    #: The name of a writer's publication log, which readers of ours on its host can map, and a number that is in it.
+    #: The name of a writer's publication log, which readers of ours on its host can map, and a number recorded in it.
     publication_log: str = ""
     publication_token: int = 0
 
@@ -34,7 +34,7 @@ NO_ABILITIES: Final = Abilities()
 
 @dataclass(frozen=True, slots=True)
 class ContentFilterProperty:
-    """What a reader is not to be sent (DDS 1.4 §2.2.2.5.3, RTPS 2.5 §9.6.2.2): the content-filtered topic's name and
+    """Which samples a reader does not want (DDS 1.4 §2.2.2.5.3, RTPS 2.5 §9.6.2.2): the content-filtered topic's name,
     the topic it filters, the filter's language, its expression and the expression's parameters."""
 
     name: str
@@ -61,15 +61,15 @@ class EndpointInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReaderInfo(EndpointInfo):
-    """A remote reader; what only ours say of themselves has the default of all others."""
+    """A remote reader; what only readers of ours announce has a default for all others."""
 
-    #: It reads DATA_BATCH, and which codecs of compressed submessages.
+    #: It reads DATA_BATCH, and knows these codecs of compressed submessages.
     batches: bool = False
     codecs: frozenset[str] = frozenset()
-    #: The largest RTPS message it takes.
+    #: Bytes of the largest RTPS message that a reader accepts.
     message_size_max: int = UDP_PAYLOAD_MAX
     no_positive_acks: bool = False
-    #: It sends status messages; of others the writer has acknowledgements alone.
+    #: It sends status messages; all other readers send acknowledgements only.
     status_messages: bool = False
 
 
@@ -77,13 +77,13 @@ class ReaderInfo(EndpointInfo):
 class WriterInfo(EndpointInfo):
     """A remote writer."""
 
-    #: It asks not to be sent positive acknowledgements.
+    #: It wants no positive acknowledgements.
     no_positive_acks: bool = False
-    #: What an ACKNACK before its first HEARTBEAT says to be missing from, for it to answer with one.
+    #: The first missing sequence number in an ACKNACK that makes the writer send its first HEARTBEAT.
     preemptive_base: int = 1
-    #: It filters for the reader: what it no longer has may have been none of the reader's.
+    #: It filters for the reader: samples that it no longer has may have been filtered out.
     filters: bool = False
-    #: It knows of readers that send none, and does not wait for theirs.
+    #: It knows which readers send no positive acknowledgements, and does not wait for them.
     needs_no_acks: bool = True
     #: It understands status messages.
     status_messages: bool = False

@@ -1,4 +1,4 @@
-"""Our readers and writers, and whom each of them is matched with.
+"""Our readers and writers, and the remote endpoints that each of them matches.
 
 Invariants
 * ``routes[writer]`` lists exactly the readers of ours that are matched with that writer.
@@ -21,9 +21,10 @@ from .discovery.matching import mismatches, usable_multicast, usable_unicast
 from .discovery.participant_data import ParticipantData
 from .discovery.spdp import RemoteParticipant
 from .discovery.type_matching import TypeMatching
+from .endpoint_info import ReaderInfo, WriterInfo
 from .policies import BatchWire
-from .reading.reader import StatefulReader, WriterInfo
-from .writing.writer import ReaderInfo, StatefulWriter
+from .reading.reader import StatefulReader
+from .writing.writer import StatefulWriter
 
 _Locators = tuple[Locator, ...]
 _NO_ADDRESS = ("LOCATOR: it names no IPv4 address that can be sent to",)
@@ -31,18 +32,18 @@ _NO_ADDRESS = ("LOCATOR: it names no IPv4 address that can be sent to",)
 
 @dataclass(slots=True)
 class _Local:
-    """An endpoint of ours, what it announces, whom it is matched with and whom it cannot be."""
+    """An endpoint of ours, what it announces, the endpoints that match it and those that cannot."""
 
     data: EndpointData
     endpoint: StatefulReader | StatefulWriter
     matched: dict[Guid, WriterInfo | ReaderInfo] = field(default_factory=dict)
     incompatible: dict[Guid, tuple[str, ...]] = field(default_factory=dict)
-    #: It has no type of its own, and is not matched with a writer whose type it could still be told.
+    #: It has no type of its own, and matches no writer whose type may still become known.
     awaits_types: bool = False
 
 
 class LocalEndpoints:
-    """The user's endpoints of a participant; tells ``emit`` what changes."""
+    """The user's endpoints of a participant; ``emit`` gets an event for each change."""
 
     def __init__(
         self,
@@ -54,9 +55,9 @@ class LocalEndpoints:
         multicast: bool,
         emit: Callable[[events.Event], None],
     ) -> None:
-        #: Readers by remote (or own) writer; the participant adds those of the built-in topics.
+        #: Readers by the writer they match, remote or ours; the participant adds the readers of the built-in topics.
         self.routes: dict[Guid, list[StatefulReader]] = {}
-        #: Whether readers of ours were ever matched with writers of ours.
+        #: Whether a reader of ours ever matched a writer of ours.
         self.hears_itself = False
         self._own = own
         self._remotes = remotes
@@ -81,7 +82,7 @@ class LocalEndpoints:
         now: int,
         awaits_types: bool = False,
     ) -> None:
-        """A new endpoint of ours; ``others`` are the remote ones known so far."""
+        """Add an endpoint of ours; ``others`` are the remote endpoints known so far."""
         new = _Local(data, endpoint, awaits_types=awaits_types)
         for other in others:
             self._consider(new, other, now)
@@ -93,7 +94,7 @@ class LocalEndpoints:
         self._topics[data.topic] += 1
 
     def remove(self, guid: Guid) -> EndpointData | None:
-        """One of ours goes; None if there is no such one."""
+        """Remove an endpoint of ours, and return what it announced; None if there is no such endpoint."""
         local = self._locals.pop(guid, None)
         if local is None:
             return None
@@ -106,31 +107,31 @@ class LocalEndpoints:
     # --- others come and go -----------------------------------------------------------------------
 
     def consider(self, other: EndpointData, *, now: int) -> None:
-        """Another participant's endpoint is new, or its data or addresses changed."""
+        """An endpoint of another participant is new, or its data or addresses changed."""
         for local in self._locals.values():
             self._consider(local, other, now)
 
     def lose(self, guid: Guid) -> None:
-        """Another endpoint is gone."""
+        """An endpoint is gone."""
         for local in self._locals.values():
             self._drop(local, guid)
 
     def own(self, guid: Guid) -> EndpointData | None:
-        """One of ours."""
+        """What an endpoint of ours announces; None if there is no such endpoint."""
         local = self._locals.get(guid)
         return None if local is None else local.data
 
     def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
-        """The endpoints on the topic of one of ours that do not match it, with the reasons."""
+        """The endpoints on the topic of an endpoint of ours that do not match it, with the reasons."""
         local = self._locals.get(guid)
         return {} if local is None else dict(local.incompatible)
 
     def has_topic(self, topic: str) -> bool:
-        """Whether one of ours is on that topic."""
+        """Whether an endpoint of ours is on that topic."""
         return self._topics[topic] > 0
 
     def topic_of(self, writer: Guid) -> str:
-        """The topic a matched writer, or one of ours, writes."""
+        """The topic that a matched writer, or a writer of ours, writes."""
         if (own := self.own(writer)) is not None:
             return own.topic
         for reader in self.routes.get(writer, ()):
@@ -169,7 +170,7 @@ class LocalEndpoints:
     def _match(
         self, local: _Local, other: EndpointData, unicast: _Locators, multicast: _Locators, now: int
     ) -> None:
-        """Match them, or tell a matched one that its counterpart changed."""
+        """Match them, or hand a matched endpoint the new data of its counterpart."""
         known, qos, guid, can = local.matched.get(other.guid), other.qos, other.guid, other.abilities
         if isinstance(local.endpoint, StatefulWriter):
             reader = ReaderInfo(
@@ -215,7 +216,7 @@ class LocalEndpoints:
             self._liveliness.track(other, now=now)
 
     def _is_known_to_batch(self, writer: StatefulWriter, reader: Guid) -> bool:
-        """Whether it is one of RTI Connext's readers, and the writer is told to send them batches."""
+        """Whether the reader is one of RTI Connext's, and the writer is to send them batches."""
         remote = self._remotes.get(reader.prefix)
         asked = writer.batch.wire is BatchWire.DATA_BATCH
         return asked and remote is not None and remote.data.vendor == VENDOR_RTI
@@ -239,7 +240,7 @@ class LocalEndpoints:
         self._emit(events.Unmatched(local.data.guid, other, local.data.topic))
 
     def _addresses(self, other: EndpointData) -> tuple[_Locators, _Locators]:
-        """Where an endpoint is reached: at its own locators, else at its participant's (RTPS 2.5 §8.5.5)."""
+        """The locators of an endpoint: its own, else those of its participant (RTPS 2.5 §8.5.5)."""
         if other.guid.prefix == self._own.guid_prefix:
             return usable_unicast(self._own.default_unicast, ""), ()
         remote = self._remotes[other.guid.prefix]

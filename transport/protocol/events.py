@@ -1,9 +1,10 @@
-"""What a participant tells its owner: frozen events, fetched one by one with ``next_event()``."""
+"""What a participant reports to its owner: frozen events, fetched one by one with ``next_event()``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..qos import QosPolicyId, policies_of
 from ..structure import Guid, Locator
 from .discovery.endpoint_data import EndpointData
 from .discovery.participant_data import ParticipantData
@@ -54,12 +55,19 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class IncompatibleQos:
-    """Same topic, but no match; one readable sentence per reason. Told once per remote endpoint."""
+    """Same topic, but no match; one readable sentence per reason. Reported once per remote endpoint."""
 
     local: Guid
     remote: Guid
     topic: str
     reasons: tuple[str, ...]
+
+    @property
+    def policy_ids(self) -> tuple[int, ...]:
+        """QosPolicyId_t of each policy that is incompatible, in the order of the reasons."""
+        return tuple(
+            QosPolicyId[name].value for name in policies_of(self.reasons) if name in QosPolicyId.__members__
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, 
 from ..wire.batch import DATA_BATCH, Batch, scan_batch
 from ..wire.compressed import COMPRESSED, decompress
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
+from ..wire.info import INFO_TS_SIZE
 from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
@@ -45,7 +46,6 @@ from .discovery.spdp import RemoteParticipant
 from .reading.reader import StatefulReader
 from .writing.writer import StatefulWriter
 
-_INFO_TS_SIZE: Final = 12
 _LOOKAHEAD_MIN: Final = 1024
 _HEARTBEAT_SIZE: Final = 32
 #: Datagrams up to this size on average, that of jumbo frames, are looked at together; larger ones hold so many
@@ -65,10 +65,10 @@ _TO_READER: Final[dict[int, Callable[[StatefulReader], Callable[..., None]]]] = 
     Gap.KIND: lambda reader: reader.on_gap,
 }
 _TO_WRITER: Final[dict[int, Callable[[StatefulWriter], Callable[..., None]]]] = {
-    AckNack.KIND: lambda writer: writer.on_acknack,
-    AckNackBatch.KIND: lambda writer: writer.on_acknack_batch,
-    NackFrag.KIND: lambda writer: writer.on_nack_frag,
-    StatusMessage.KIND: lambda writer: writer.on_status_message,
+    AckNack.KIND: lambda writer: writer.feedback.on_acknack,
+    AckNackBatch.KIND: lambda writer: writer.feedback.on_acknack_batch,
+    NackFrag.KIND: lambda writer: writer.feedback.on_nack_frag,
+    StatusMessage.KIND: lambda writer: writer.feedback.on_status_message,
 }
 _ASSERT_LIVELINESS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
 
@@ -96,7 +96,7 @@ class MessageReceiver:
     ``endpoints.routes`` (readers matched with a writer), ``writers`` (ours, by entity id) and ``remotes`` are
     the participant's own, which changes them as endpoints come and go. SPDP samples are handed back in
     ``announcements``; ``builtin_touched`` says that built-in readers have something to take. A datagram
-    larger than ``message_size_max`` is dropped, and ``on_oversized`` told its sender and size.
+    larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class MessageReceiver:
         self.builtin_touched = False
         self.message_size_max = UDP_PAYLOAD_MAX
         self.on_oversized: Callable[[str, int], None] | None = None
-        #: Told who wrote, or said that it lives.
+        #: Called with each writer that wrote, or asserted that it lives.
         self.on_alive: Callable[[Guid, int], None] = _ignore
         self._prefix = prefix
         self._endpoints = endpoints
@@ -213,7 +213,7 @@ class MessageReceiver:
                 elif kind == _INFO_TS:
                     stamp = InfoTimestamp.decode(flags, view[body:end]).timestamp
                     timestamp = NO_TIMESTAMP if stamp is None else stamp
-                    stamped = end if end - pos == _INFO_TS_SIZE else -1
+                    stamped = end if end - pos == INFO_TS_SIZE else -1
                 elif kind == _INFO_DST:
                     destination = InfoDestination.decode(flags, view[body:end]).prefix
                     for_us = destination in (self._prefix, PREFIX_UNKNOWN)
@@ -324,4 +324,4 @@ class MessageReceiver:
             for reader in self._addressed(writer, measurement.reader_id):
                 reader.on_rtt_measurement(writer, measurement, now=now)
         elif (local := self._writers.get(measurement.writer_id)) is not None:
-            local.on_rtt_measurement(Guid(source, measurement.reader_id), measurement)
+            local.feedback.on_rtt_measurement(Guid(source, measurement.reader_id), measurement)

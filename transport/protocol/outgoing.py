@@ -1,4 +1,4 @@
-"""What leaves the state machines: submessages gathered into datagrams; their header is still to come."""
+"""What leaves the state machines: submessages gathered into datagrams, and these with their header."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from typing import Final
 
 from ..limits import MESSAGE_SIZE_LEAST
 from ..structure import Locator
+from ..wire.info import INFO_DST_SIZE, INFO_TS_SIZE
+from ..wire.message import HEADER_SIZE
 from ..wire.samples import NO_TIMESTAMP, U8
 from ..wire.submessages import InfoTimestamp
 
 Buffer = bytes | memoryview | U8
 
 #: What the participant puts in front: RTPS header, INFO_DST, INFO_TS.
-HEADER_ROOM: Final = 20 + 16 + 12
+HEADER_ROOM: Final = HEADER_SIZE + INFO_DST_SIZE + INFO_TS_SIZE
 #: A HEARTBEAT or HEARTBEAT_BATCH that follows the data.
 HEARTBEAT_ROOM: Final = 48
-#: What is not for samples in a datagram.
+#: Bytes of a datagram that are not for samples.
 DATAGRAM_ROOM: Final = HEADER_ROOM + HEARTBEAT_ROOM
-_INFO_TS_SIZE: Final = 12
 #: Small messages to the same addresses share a datagram up to this size, an unfragmented one on any link.
 SHARED_SIZE_MAX: Final = MESSAGE_SIZE_LEAST
 
 
 @dataclass(slots=True)
 class Outgoing:
-    """What one endpoint wants in ONE datagram; header, INFO_DST and the first INFO_TS are not in it.
+    """What one endpoint sends in one datagram; header, INFO_DST and the first INFO_TS are not in it.
 
     ``timestamp`` is the source timestamp (ns since the epoch) in force for the first submessage, if any.
     """
@@ -34,27 +35,30 @@ class Outgoing:
     dest_prefix: bytes | None
     timestamp: int | None
     submessages: list[Buffer]
-    #: Others to the same addresses may be put behind it.
+    #: What other endpoints send to the same addresses may be put behind it.
     shareable: bool = True
-    #: The one buffer holds whole messages of so many bytes each, the last maybe fewer; 0: it does not.
+    #: The one buffer holds whole messages of so many bytes each, the last maybe fewer; 0: it holds none.
     segment: int = 0
 
 
 @dataclass(slots=True)
-class Datagram:
-    """Bytes to send as one UDP datagram, to each destination; with ``segment`` as several of so many bytes each."""
+class OutgoingDatagrams:
+    """Bytes to send to each destination: as one UDP datagram, or with ``segment`` as several of so many bytes each."""
 
     buffers: list[Buffer]
     destinations: tuple[Locator, ...]
     segment: int = 0
 
-    def apart(self) -> list[Datagram]:
+    def apart(self) -> list[OutgoingDatagrams]:
         """Each UDP datagram by itself."""
         if not self.segment:
             return [self]
         (buffer,) = self.buffers
         step = self.segment
-        return [Datagram([buffer[at : at + step]], self.destinations) for at in range(0, len(buffer), step)]
+        return [
+            OutgoingDatagrams([buffer[at : at + step]], self.destinations)
+            for at in range(0, len(buffer), step)
+        ]
 
     def messages(self) -> list[bytes]:
         """What each UDP datagram holds."""
@@ -82,22 +86,22 @@ class Packer:
         self.packed.append(Outgoing(self.destinations, self.dest_prefix, None, [messages], False, segment))
 
     def begin_datagram(self) -> None:
-        """What is added next is not put behind what is there."""
+        """What is added next begins a new datagram."""
         self._room = 0
 
     def add(self, buffer: Buffer, timestamp: int | None = None, *, reserve: int = 0) -> None:
         """Append a submessage, or several in one buffer.
 
-        ``timestamp`` is that of DATA and DATA_FRAG, NO_TIMESTAMP if they have none; None for the others,
-        which do not care. ``reserve`` bytes are left free behind it.
+        ``timestamp`` is that of DATA and DATA_FRAG, NO_TIMESTAMP if they have none; None for submessages to which
+        timestamps mean nothing. ``reserve`` bytes are left free behind it.
         """
         stamp = self._timestamp if timestamp is None else timestamp
         changes = stamp != self._timestamp
-        need = len(buffer) + (_INFO_TS_SIZE if changes else 0)
+        need = len(buffer) + (INFO_TS_SIZE if changes else 0)
         self.nbytes += len(buffer)
         if not self.packed or need + reserve > self._room or (changes and stamp == NO_TIMESTAMP):
             own = None if timestamp is None or timestamp == NO_TIMESTAMP else timestamp
-            # Others know nothing of a limit that is lower than theirs.
+            # A datagram that is shared may grow beyond a message size that is lower than usual.
             shareable = self.shareable and self.message_size >= SHARED_SIZE_MAX
             self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, [buffer], shareable))
             self._room = self.message_size - HEADER_ROOM - len(buffer)

@@ -6,28 +6,31 @@ from collections.abc import Iterable
 
 from ..limits import MESSAGE_SIZE_MAX
 from ..structure import Locator
-from ..wire.message import Header
+from ..wire.info import INFO_DST_SIZE, INFO_TS_SIZE
+from ..wire.message import HEADER_SIZE, Header
 from ..wire.submessages import InfoDestination, InfoTimestamp
-from .outgoing import SHARED_SIZE_MAX, Buffer, Datagram, Outgoing
+from .outgoing import SHARED_SIZE_MAX, Buffer, Outgoing, OutgoingDatagrams
 
 _Key = tuple[tuple[Locator, ...], bytes | None]
 
 
-def pack(prefix: bytes, outgoing: Iterable[Outgoing], message_size: int = MESSAGE_SIZE_MAX) -> list[Datagram]:
+def pack(
+    prefix: bytes, outgoing: Iterable[Outgoing], message_size: int = MESSAGE_SIZE_MAX
+) -> list[OutgoingDatagrams]:
     """Messages of the participant ``prefix``, in order for each destination."""
     shared_size_max = min(SHARED_SIZE_MAX, message_size)
     header = Header(prefix=prefix).encode()
-    datagrams: list[Datagram] = []
-    shared: dict[_Key, tuple[Datagram, int]] = {}
+    datagrams: list[OutgoingDatagrams] = []
+    shared: dict[_Key, tuple[OutgoingDatagrams, int]] = {}
     for each in outgoing:
         if not each.destinations or not each.submessages:
             continue
         if each.segment:
-            datagrams.append(Datagram([*each.submessages], each.destinations, each.segment))
+            datagrams.append(OutgoingDatagrams([*each.submessages], each.destinations, each.segment))
             shared.pop((each.destinations, each.dest_prefix), None)
             continue
         key = (each.destinations, each.dest_prefix)
-        size = sum(len(buffer) for buffer in each.submessages) + 12
+        size = sum(len(buffer) for buffer in each.submessages) + INFO_TS_SIZE
         datagram, filled = shared.get(key, (None, 0)) if each.shareable else (None, 0)
         if datagram is None or filled + size > shared_size_max:
             buffers: list[Buffer] = [header]
@@ -35,7 +38,7 @@ def pack(prefix: bytes, outgoing: Iterable[Outgoing], message_size: int = MESSAG
                 buffers.append(InfoDestination(each.dest_prefix).encode())
             if each.timestamp is not None:
                 buffers.append(InfoTimestamp(each.timestamp).encode())
-            datagram, filled = Datagram(buffers, each.destinations), 36
+            datagram, filled = OutgoingDatagrams(buffers, each.destinations), HEADER_SIZE + INFO_DST_SIZE
             datagrams.append(datagram)
         else:
             # Also when it has none: the timestamp of what lies before it is still in force.

@@ -1,7 +1,7 @@
 """The participant of one domain: discovery, readers and writers in one sans-I/O state machine.
 
-Datagrams go in (:meth:`Participant.receive`), datagrams come out (:meth:`Participant.datagrams_to_send`), a
-timer says when to call again, events tell what happened. It knows neither sockets nor clocks.
+Datagrams go in (:meth:`Participant.receive`), datagrams come out (:meth:`Participant.datagrams_to_send`), a timer
+gives the time of the next call, events report what happened. It knows neither sockets nor clocks.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ from .discovery.type_library import KnownType, TypeLibrary
 from .discovery.type_lookup import TypeLookup
 from .discovery.type_lookup_service import TypeLookupService
 from .discovery.type_matching import TypeMatching
-from .endpoint_info import Abilities, ContentFilterProperty
+from .endpoint_info import Abilities
+from .endpoint_specs import ReaderSpec, WriterSpec
 from .endpoints import LocalEndpoints
 from .events import Event
 from .message_receiver import MessageReceiver
-from .outgoing import Datagram, Outgoing
+from .outgoing import Outgoing, OutgoingDatagrams
 from .packing import pack
 from .participant_config import ParticipantConfig, RemoteEndpoint, listed
-from .policies import PUBLICATION_POLICY, PublicationPolicy, ReaderPolicy
+from .reading.flow.congestion_control import CongestionControlFactory
 from .reading.reader import StatefulReader
 from .writing.asynchronous import AsynchronousPublishing
 from .writing.batching import Interceptor
-from .writing.flow_control import FlowControl, flow_control_of
-from .writing.publication import PublicationLog
+from .writing.flow import FlowControl, flow_control_of
+from .writing.publication import MessageLog
 from .writing.writer import StatefulWriter
 
 __all__ = ["Participant", "ParticipantConfig", "RemoteEndpoint"]
@@ -116,7 +117,7 @@ class Participant:
         for endpoint in self._builtin:
             self._agenda.add(endpoint)
         self._flow = AsynchronousPublishing()
-        #: Those whose LIVELINESS is MANUAL: writing asserts it.
+        #: The writers whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
         self._keys: set[int] = set()
         self._events: deque[Event] = deque()
@@ -134,71 +135,53 @@ class Participant:
     # --- endpoints of ours ------------------------------------------------------------------------
 
     def create_reader(
-        self,
-        topic: str,
-        type_name: str,
-        qos: Qos,
-        *,
-        keyed: bool,
-        now: int,
-        entity_key: int | None = None,
-        resume: Mapping[Guid, int] | None = None,
-        policy: ReaderPolicy | None = None,
-        type: Struct | None = None,
-        awaits_types: bool = False,
-        content_filter: ContentFilterProperty | None = None,
+        self, spec: ReaderSpec, *, now: int, congestion_control: CongestionControlFactory | None = None
     ) -> StatefulReader:
-        """A reader of a topic. ``entity_key`` (24 bits) makes its GUID the same again after a restart;
-        ``resume``: the highest sequence number already had from each writer; ``type`` is announced, and told to who
-        asks for it; ``awaits_types``: without one, match a writer only when its type is known, or will never be;
-        ``content_filter``: what the reader would drop, writers need not send. Raises UsageError."""
-        qos = requested_by_reader(qos)
-        guid = self._new_guid(KIND_READER_WITH_KEY if keyed else KIND_READER_NO_KEY, entity_key)
-        information = None if type is None else self._library.offer(type)
-        policy = policy or ReaderPolicy()
-        reader = StatefulReader(guid, qos, policy=policy, resume=resume)
+        """A reader of a topic; ``congestion_control`` by default as the policy names it. Raises UsageError."""
+        qos = requested_by_reader(spec.qos)
+        guid = self._new_guid(KIND_READER_WITH_KEY if spec.keyed else KIND_READER_NO_KEY, spec.entity_key)
+        information = None if spec.type is None else self._library.offer(spec.type)
+        reader = StatefulReader(guid, qos, policy=spec.policy, resume=spec.resume)
+        if congestion_control is not None:
+            reader.congestion_control = congestion_control
+        reader.consumption_held = spec.consumption_held
+        reader.sample_size_max = spec.sample_size_max
         self._agenda.add(reader)
         abilities = Abilities(
             batches=True,
             codecs=CODECS,
             message_size_max=self.config.message_size_max,
-            no_positive_acks=policy.disable_positive_acks,
+            no_positive_acks=spec.policy.disable_positive_acks,
             status_messages=True,
         )
         data = EndpointData(
             guid,
-            topic,
-            type_name,
+            spec.topic,
+            spec.type_name,
             qos,
             abilities=abilities,
             type_information=information,
-            content_filter=content_filter,
+            content_filter=spec.content_filter,
         )
-        self._introduce(data, reader, now, awaits_types=awaits_types)
+        self._introduce(data, reader, now, awaits_types=spec.awaits_types)
         return reader
 
     def create_writer(
         self,
-        topic: str,
-        type_name: str,
-        qos: Qos,
+        spec: WriterSpec,
         *,
-        keyed: bool,
         now: int,
-        entity_key: int | None = None,
-        policy: PublicationPolicy = PUBLICATION_POLICY,
         interceptor: Interceptor | None = None,
         flow_control: FlowControl | None = None,
-        log: PublicationLog | None = None,
-        type: Struct | None = None,
+        log: MessageLog | None = None,
     ) -> StatefulWriter:
-        """A writer of a topic; ``flow_control`` by default as the policy names it, ``log`` holds what is published
-        and is told to readers on this host if it has a name; ``type`` is announced, and told to who asks for it.
-        Raises UsageError."""
+        """A writer of a topic; ``flow_control`` by default as the policy names it. ``log`` holds what is published;
+        if it has a name, the writer announces it to readers on this host. Raises UsageError."""
+        qos, policy = spec.qos, spec.policy
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
-        guid = self._new_guid(KIND_WRITER_WITH_KEY if keyed else KIND_WRITER_NO_KEY, entity_key)
-        information = None if type is None else self._library.offer(type)
+        guid = self._new_guid(KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY, spec.entity_key)
+        information = None if spec.type is None else self._library.offer(spec.type)
         writer = StatefulWriter(
             guid,
             qos,
@@ -222,7 +205,9 @@ class Participant:
             publication_log="" if log is None or log.path is None else log.path.name,
             publication_token=0 if log is None or log.path is None else log.token,
         )
-        data = EndpointData(guid, topic, type_name, qos, abilities=abilities, type_information=information)
+        data = EndpointData(
+            guid, spec.topic, spec.type_name, qos, abilities=abilities, type_information=information
+        )
         self._liveliness.add_local(data, now=now)
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
@@ -249,7 +234,7 @@ class Participant:
 
     @property
     def readers(self) -> list[StatefulReader]:
-        """Ours, those of discovery included."""
+        """All readers of ours, those of discovery included."""
         return self._agenda.all(StatefulReader)
 
     def delete_endpoint(self, guid: Guid, now: int) -> None:
@@ -278,7 +263,7 @@ class Participant:
         return Guid(self.prefix, key.to_bytes(3, "big") + bytes((kind,)))
 
     def assert_liveliness(self, now: int, writer: Guid | None = None) -> None:
-        """Our MANUAL_BY_PARTICIPANT writers live, or this MANUAL_BY_TOPIC one does."""
+        """Assert that our MANUAL_BY_PARTICIPANT writers live, or that this MANUAL_BY_TOPIC writer does."""
         if writer is None:
             self._liveliness.assert_participant(now)
         else:
@@ -287,18 +272,18 @@ class Participant:
 
     def _note_writes(self) -> None:
         for writer in self._manual_writers:
-            self._liveliness.on_data(writer.guid, writer.last_written)
+            self._liveliness.on_data(writer.guid, writer.state.written_at)
 
     # --- datagrams --------------------------------------------------------------------------------
 
-    def receive(self, data: U8, spans: Sequence[tuple[int, int, str]], *, now: int) -> None:
+    def receive(self, data: U8, spans: Sequence[tuple[int, int, str]], *, now: int) -> list[StatefulReader]:
         """Take in datagrams that lie in one buffer: (start, stop, source address) each, starts 4-aligned.
 
-        Never raises on what they hold; what is dropped is counted in ``drops``. Afterwards readers may have
-        samples to :meth:`~StatefulReader.take`, which view ``data``.
+        Returns the readers that have something to :meth:`~StatefulReader.take` now; it views ``data``. Never raises on
+        what the datagrams hold; what is dropped is counted in ``drops``.
         """
         if self._closed:
-            return
+            return []
         view = memoryview(data)
         receiver = self._receiver
         for start, stop, source_ip in receiver.receive_runs(data, spans, now=now):
@@ -310,9 +295,14 @@ class Participant:
                 self._on_builtin_samples(now)
         for guid in self._liveliness.gained(now=now):
             self._emit(events.LivelinessGained(guid, self._endpoints.topic_of(guid)))
+        return self.readers_with_runs()
 
-    def datagrams_to_send(self, now: int, *, asynchronous: bool = True) -> list[Datagram]:
-        """Everything that is due now; of asynchronous writers only if asked for, for not every thread may send it."""
+    def readers_with_runs(self) -> list[StatefulReader]:
+        """The readers that have something to :meth:`~StatefulReader.take`."""
+        return [reader for reader in self._agenda.touched(StatefulReader) if reader.has_runs]
+
+    def datagrams_to_send(self, now: int, *, asynchronous: bool = True) -> list[OutgoingDatagrams]:
+        """Everything that is due now. ``asynchronous``: also of asynchronous writers, which one thread sends for."""
         self._note_writes()
         outgoing: Iterator[Outgoing] = chain(
             self._spdp.outgoing(),
@@ -329,7 +319,7 @@ class Participant:
     # --- time -------------------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` wants to be called; None: never."""
+        """When to call :meth:`handle_timer`; None: never."""
         if self._closed:
             return None
         timers = [self._spdp.get_timer(), self._liveliness.get_timer(), self._flow.get_timer()]
@@ -337,7 +327,7 @@ class Participant:
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what has become due; call :meth:`datagrams_to_send` afterwards."""
+        """Do what is due; call :meth:`datagrams_to_send` afterwards."""
         if self._closed:
             return
         self._spdp.handle_timer(now)
@@ -355,7 +345,7 @@ class Participant:
     # --- life -------------------------------------------------------------------------------------
 
     def set_peers(self, peers: tuple[Locator, ...]) -> None:
-        """Other unicast addresses to announce to: host names may resolve anew."""
+        """Replace the unicast addresses to announce to, for host names may resolve differently."""
         self._spdp.set_peers(peers)
 
     def flush(self, now: int) -> None:
@@ -369,7 +359,7 @@ class Participant:
         return self._flow.queued_bytes
 
     def close(self, now: int) -> None:
-        """Leave: the last :meth:`datagrams_to_send` tells everybody; from then on nothing is received."""
+        """The next :meth:`datagrams_to_send` disposes the participant for its peers; nothing more is received."""
         if self._closed:
             return
         for data in self._endpoints.data():
@@ -382,7 +372,7 @@ class Participant:
         return self._events.popleft() if self._events else None
 
     def recall(self, announcements: Iterable[Announcement], *, now: int) -> None:
-        """Know again whom an earlier participant of this GUID knew (:attr:`announcements`).
+        """Take up the participants that an earlier participant of this GUID knew (:attr:`announcements`).
 
         To them a restart is no news: some (Cyclone DDS) announce themselves only when it is their time to.
         """
@@ -391,12 +381,12 @@ class Participant:
 
     @property
     def announcements(self) -> list[Announcement]:
-        """The last one of each remote participant."""
+        """The last announcement of each remote participant."""
         return [remote.announcement for remote in self._spdp.remotes.values()]
 
     @property
     def remote_participants(self) -> Mapping[bytes, ParticipantData]:
-        """By GUID prefix."""
+        """The remote participants, by GUID prefix."""
         return {prefix: remote.data for prefix, remote in self._spdp.remotes.items()}
 
     @property
@@ -406,12 +396,12 @@ class Participant:
         return [listed(data, remotes[data.guid.prefix].data) for data in self._sedp.endpoints()]
 
     def type_of(self, guid: Guid) -> Struct | None:
-        """The type of a remote endpoint, once it is known."""
+        """The type of a remote endpoint; None while it is unknown."""
         known = self._lookup.known(guid)
         return known.struct if isinstance(known, KnownType) else None
 
     def type_failure(self, guid: Guid) -> str | None:
-        """Why the type of a remote endpoint is not, and will not be, known."""
+        """Why the type of a remote endpoint will not become known; None if it may, or is known."""
         known = self._lookup.known(guid)
         return known if isinstance(known, str) else None
 
@@ -421,7 +411,7 @@ class Participant:
         return None if data is None else data.qos
 
     def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
-        """The remote endpoints on the topic of one of ours that do not match it, with the reasons."""
+        """The endpoints on the topic of an endpoint of ours that do not match it, with the reasons."""
         return self._endpoints.incompatible(guid)
 
     def _emit(self, event: Event) -> None:
@@ -448,7 +438,7 @@ class Participant:
     def _on_announcement(self, run: Run, source_ip: str, now: int) -> None:
         if run.writer.prefix == self.prefix:
             return
-        if not source_ip:  # on a port for user data, where nobody asks who sent it
+        if not source_ip:  # on a port for user data, where the sender's address is not read
             self.drops[DropReason.UNKNOWN_WRITER] += 1
             return
         change, remote = self._spdp.on_announcement(run, source_ip, now=now)
@@ -494,7 +484,7 @@ class Participant:
         self._look_up(now)
 
     def _look_up(self, now: int) -> None:
-        """Ask for types that are wanted, and match those whose type has become known, or will not be."""
+        """Ask for types that are wanted, and match the endpoints whose types have become known, or never will."""
         self._types.ask(now=now)
         for guid in self._lookup.take_settled():
             self.changes += 1

@@ -14,7 +14,7 @@ from .discovery.participant_data import ParticipantData
 
 @dataclass(frozen=True, slots=True)
 class ParticipantConfig:
-    """Who we are and where we can be reached. Durations are nanoseconds.
+    """The identity of a participant and its addresses. Durations are nanoseconds.
 
     ``peers`` are announced to by unicast; ``announce_multicast`` says whether to use multicast at all.
     """
@@ -35,7 +35,7 @@ class ParticipantConfig:
     message_size_max: int = UDP_PAYLOAD_MAX
     message_size: int = MESSAGE_SIZE_MAX
     properties: tuple[tuple[str, str], ...] = ()
-    #: Ask for the types of all endpoints, not only of those on topics of ours.
+    #: Ask for the types of all endpoints, not only for those on our topics.
     resolve_types: bool = False
 
 

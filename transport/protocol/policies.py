@@ -6,7 +6,6 @@ import enum
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from ..qos import LENGTH_UNLIMITED
 from ..structure import INFINITE
 
 
@@ -39,8 +38,8 @@ class ReaderPolicy:
     #: nothing comes.
     round_trip_time: int = 20_000_000
     nack_period: int = 320_000_000
-    #: Samples (batches count as one) kept ahead of a missing one, per writer; -1: as many as memory bounds allow.
-    receive_window_size: int = LENGTH_UNLIMITED
+    #: Samples (batches count as one) kept ahead of a missing one, per writer; INFINITE: as many as memory bounds allow.
+    receive_window_size: int = INFINITE
     #: Acknowledge nothing; only request what is missing.
     disable_positive_acks: bool = False
     #: From what proves a loss to the request: late datagrams may still drop in.
@@ -81,15 +80,15 @@ class WriterPolicy:
     #: Instead of it to a reader that has not caught up with the history it found.
     late_joiner_heartbeat_period: int = 20_000_000
     low_watermark: int = 0
-    high_watermark: int = LENGTH_UNLIMITED
+    high_watermark: int = INFINITE
     #: A HEARTBEAT rides along so many times per send window (of samples and of bytes); 0: never.
     heartbeats_per_max_samples: int = 8
-    #: HEARTBEATs a reader may leave unanswered before it is inactive; -1: any number.
-    max_heartbeat_retries: int = LENGTH_UNLIMITED
+    #: HEARTBEATs a reader may leave unanswered before it is inactive.
+    max_heartbeat_retries: int = INFINITE
     inactivate_nonprogressing_readers: bool = False
-    #: Unacknowledged samples at most; between the two the window moves with what is lost. -1: bytes alone decide.
-    min_send_window_size: int = LENGTH_UNLIMITED
-    max_send_window_size: int = LENGTH_UNLIMITED
+    #: Unacknowledged samples at most; between the two the window moves with what is lost. INFINITE: bytes alone decide.
+    min_send_window_size: int = INFINITE
+    max_send_window_size: int = INFINITE
     send_window_update_period: int = 3_000_000_000
     #: Percent.
     send_window_increase_factor: int = 105
@@ -149,7 +148,7 @@ class FlowControlPolicy:
 
 
 class BatchWire(enum.Enum):
-    """How batches travel, see ``batch.wire``."""
+    """How batches travel."""
 
     #: DATA_BATCH to readers that say they read it (ours), coalesced DATA to all others.
     AUTO = "auto"
@@ -167,12 +166,12 @@ class Compression(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """RTI's BATCH QoS, and what Ice's batches add. Bytes, samples, nanoseconds; -1 is LENGTH_UNLIMITED."""
+    """RTI's BATCH QoS, and what Ice's batches add. Bytes, samples, nanoseconds."""
 
     enable: bool = False
     #: Serialized bytes of all samples, encapsulation and padding included, metadata not.
     max_data_bytes: int = 1024
-    max_samples: int = LENGTH_UNLIMITED
+    max_samples: int = INFINITE
     max_flush_delay: int = INFINITE
     source_timestamp_resolution: int = INFINITE
     thread_safe_write: bool = True
@@ -181,13 +180,13 @@ class BatchPolicy:
     wire: BatchWire = BatchWire.AUTO
     disable_inline_keyhash: bool = False
     #: Bytes at which a batch is flushed however large max_data_bytes is; the smaller one counts.
-    auto_flush_size: int = LENGTH_UNLIMITED
+    auto_flush_size: int = INFINITE
     compression: Compression = Compression.NONE
     compression_level: int | None = None
     #: Batches of fewer bytes are not compressed.
     compression_threshold: int = 512
     #: Batches a writer keeps; this or RESOURCE_LIMITS max_samples, whichever is reached first.
-    max_batches: int = LENGTH_UNLIMITED
+    max_batches: int = INFINITE
 
     @property
     def batches(self) -> bool:
@@ -204,15 +203,15 @@ class Scheduling(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowControllerPolicy:
-    """A token bucket that asynchronous writers of one name share; -1 is unlimited."""
+    """A token bucket that asynchronous writers of one name share."""
 
     name: str = "default"
     scheduling: Scheduling = Scheduling.EARLIEST_DEADLINE_FIRST
-    max_tokens: int = LENGTH_UNLIMITED
-    tokens_added_per_period: int = LENGTH_UNLIMITED
+    max_tokens: int = INFINITE
+    tokens_added_per_period: int = INFINITE
     tokens_leaked_per_period: int = 0
     period: int = 1_000_000_000
-    bytes_per_token: int = LENGTH_UNLIMITED
+    bytes_per_token: int = INFINITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +254,6 @@ class ReaderCounters:
     bad_fragments: int = 0
     fragment_overflow: int = 0
     heartbeats: int = 0
-    bad_heartbeats: int = 0
     #: Not answered: they came too soon after one that was.
     suppressed_heartbeats: int = 0
     stale_counts: int = 0

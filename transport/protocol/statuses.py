@@ -14,21 +14,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from ..qos import QosPolicyId, policies_of
 from ..structure import INFINITE, Guid
 from .events import Event, IncompatibleQos, LivelinessGained, LivelinessLost, Matched, Unmatched
 
 #: QosPolicyId_t of the policies that can be incompatible (DDS 1.4 §2.3.3; XTypes 1.3 §7.6.3.1.1). PARTITION is
 #: none of them: who is in another partition is not compared (DDS 1.4 §2.2.3.13).
 POLICY_IDS: Final = {
-    "DURABILITY": 2,
-    "PRESENTATION": 3,
-    "DEADLINE": 4,
-    "LATENCY_BUDGET": 5,
-    "OWNERSHIP": 6,
-    "LIVELINESS": 8,
-    "RELIABILITY": 11,
-    "DESTINATION_ORDER": 12,
-    "DATA_REPRESENTATION": 23,
+    policy.name: policy.value
+    for policy in (
+        QosPolicyId.DURABILITY,
+        QosPolicyId.PRESENTATION,
+        QosPolicyId.DEADLINE,
+        QosPolicyId.LATENCY_BUDGET,
+        QosPolicyId.OWNERSHIP,
+        QosPolicyId.LIVELINESS,
+        QosPolicyId.RELIABILITY,
+        QosPolicyId.DESTINATION_ORDER,
+        QosPolicyId.DATA_REPRESENTATION,
+    )
 }
 #: Reasons of a mismatch that are about the type: INCONSISTENT_TOPIC.
 _OF_THE_TYPE: Final = ("TYPE", "KEY")
@@ -77,7 +81,7 @@ class _Statuses:
         self._policies: Counter[str] = Counter()
 
     def on_event(self, event: Event) -> None:
-        """Take what a participant tells; events about other endpoints than ``local`` are passed over."""
+        """Take what a participant reports; events about other endpoints than ``local`` are passed over."""
         if isinstance(event, Matched | Unmatched | IncompatibleQos):
             if self.local is not None and event.local != self.local:
                 return
@@ -98,7 +102,7 @@ class _Statuses:
         self.matched.discard(remote)
 
     def _on_incompatible(self, reasons: Iterable[str]) -> None:
-        kinds = list(dict.fromkeys(reason.replace(":", " ").split()[0] for reason in reasons if reason))
+        kinds = policies_of(reasons)
         policies = [kind for kind in kinds if kind in POLICY_IDS]
         self._inconsistent_topics += any(kind in _OF_THE_TYPE for kind in kinds)
         if policies:
@@ -169,10 +173,12 @@ class WriterStatuses(_Statuses):
         if isinstance(event, LivelinessLost) and self.local in (None, event.writer):
             self._liveliness_lost += 1
 
-    def snapshot(self, writer_counters: _Counts, *, sample_count: int = 0) -> dict[str, int]:
-        """All labels and values; counters are what ``WriterCounters`` snapshots, ``sample_count`` is how many
-        samples the history holds; its peak is of those that were ever handed in."""
-        self._samples_peak = max(self._samples_peak, sample_count)
+    def snapshot(
+        self, writer_counters: _Counts, *, sample_count: int = 0, sample_count_peak: int = 0
+    ) -> dict[str, int]:
+        """All labels and values; ``writer_counters`` are what ``WriterCounters`` snapshots, ``sample_count`` is how
+        many samples the writer's history holds, ``sample_count_peak`` how many it has held at most."""
+        self._samples_peak = max(self._samples_peak, sample_count, sample_count_peak)
         found = dict(self._common())
         found["status.liveliness_lost.total_count"] = self._liveliness_lost
         missed = writer_counters.get("offered_deadline_missed", 0)

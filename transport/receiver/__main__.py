@@ -1,7 +1,65 @@
-"""``python -m spark_rtps.transport.receiver``: started by :class:`.process.ReceiverProcess`."""
+"""``python -m spark_rtps.transport.receiver``: the process that :class:`.process.ReceiverProcess` starts.
 
+The configuration comes on the first line of standard input, and one line answers it. Standard input stays open while
+the parent lives: its end means that the parent died (no goodbye, so that a successor can go on), the line ``stop``
+means an orderly end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
 import sys
+import threading
+from pathlib import Path
 
-from .host import main
+from ..errors import RtpsError
+from ..log.error_log import ERROR_LOG, log_errors
+from .config import ReceiverConfig
+from .host import ERROR_FILE, Host, StopRequest
 
-sys.exit(main())
+_log = logging.getLogger("spark_rtps.receiver")
+
+
+def main() -> int:
+    """Run one receiver until it is told to stop; returns the exit status."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    config = ReceiverConfig.from_json(sys.stdin.readline())
+    directory = Path(config.log_directory)
+    log_errors(lambda: directory / ERROR_LOG)
+    stop = StopRequest()
+    signal.signal(signal.SIGTERM, lambda *_: stop.make(goodbye=True))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        host = Host.open(config, stop)
+    except (RtpsError, OSError) as error:
+        facts = {name: fact for name, fact in vars(error).items() if isinstance(fact, str | int)}
+        _answer({"error": str(error), "kind": type(error).__name__, "facts": facts})
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: host.stop(goodbye=True))
+    _answer({"ready": True})
+    threading.Thread(target=_watch_parent, args=(host,), name="rtps-parent", daemon=True).start()
+    try:
+        host.run()
+    except Exception as error:
+        _log.critical("the receiver ends: %s: %s", type(error).__name__, error)
+        (directory / ERROR_FILE).write_text(f"{type(error).__name__}: {error}")
+        host.close(keep_log=True)
+        raise
+    host.close()
+    return 0
+
+
+def _answer(message: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def _watch_parent(host: Host) -> None:
+    line = sys.stdin.readline()
+    host.stop(goodbye=line.strip() == "stop")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

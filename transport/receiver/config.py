@@ -1,13 +1,14 @@
-"""What a receiver process is told: one subscription, its log, its place on the network."""
+"""The configuration of a receiver process: one subscription, its log, its place on the network."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..net.node import NodeConfig
+from ..net.node_config import NodeConfig
 from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
 from ..qos import (
     DestinationOrderKind,
@@ -41,31 +42,33 @@ class ReceiverConfig:
 
     log_directory: str
     topic: str
-    #: What the topic's type is called, and whether it has a key; None: as the first writer of the topic has it.
+    #: The name of the topic's type, and whether it has a key; None: as the first writer of the topic announces it.
     type_name: str | None
     keyed: bool | None
     qos: Qos = field(default_factory=Qos)
     policy: ReaderPolicy = field(default_factory=ReaderPolicy)
     #: IDL of the topic's struct and its name, where it is known.
     type: tuple[str, str] | None = None
-    #: Whether peers are told the type, and not its name alone.
+    #: Whether the reader announces the type itself, not only its name.
     announces_type: bool = False
-    #: Whether a QoS policy looks at instances; without a type the wire's key hashes are all that tells them apart.
+    #: Whether a QoS policy distinguishes instances; without a type, only the key hashes on the wire tell them apart.
     tells_instances: bool = False
-    #: Whether to record the types that writers tell: columns were given, and what type they make is a guess.
+    #: Whether to record the types that writers announce: the user gave columns, and their type is a guess.
     records_writer_types: bool = False
-    #: Expression and parameters of a content filter, for writers that filter. What comes all the same is kept.
+    #: Expression and parameters of a content filter, for writers that filter. The receiver keeps all that arrives.
     filter: tuple[str, tuple[str, ...]] | None = None
     accept_writer_removed_batch_samples: bool = False
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
     log_segment_bytes: int = 64 << 20
-    #: What writers of ours are told to be consumed: what is ``logged``, or what Spark has ``committed``.
+    #: Writers of ours count samples as consumed when they are ``logged``, or when Spark has ``committed`` them.
     consumption: str = "logged"
-    #: Read what writers on this host publish from their publication logs, without the network.
+    #: Read the publication logs of writers on this host, without the network.
     spy: bool = False
-    #: The receiver removes its log when it ends, however its parent ended: a batch read leaves nothing behind.
+    #: The receiver removes its log when it ends, however its parent ends: a batch read leaves nothing behind.
     ephemeral: bool = False
+    #: What a user can do about a warning, by its kind (:mod:`.remedies`).
+    remedies: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The configuration as one line of JSON."""

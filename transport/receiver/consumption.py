@@ -1,7 +1,8 @@
-"""Up to where each writer's samples are committed: positions of the log, and what of which writer lies before them.
+"""Which samples of each writer are committed when the log is committed up to a position.
 
-Writers are told of samples, Spark commits positions of the log. One entry for each run that was appended is exact;
-when they become many, every other one of a writer goes into its next: then the writer hears of it a little later.
+Writers get sequence numbers, Spark commits positions of the log. One entry for each appended run is exact. When there
+are too many entries, every other entry of a writer is merged into its next one: the writer then learns of the
+consumption a little later.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Consumed(NamedTuple):
 
 
 class Consumption:
-    """What waits in the log for Spark to commit it."""
+    """The runs in the log that Spark has not committed yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[Consumed] = deque()
@@ -36,13 +37,13 @@ class Consumption:
         return len(self._waiting)
 
     def on_append(self, position: int, writer: Guid, last_sn: int, nbytes: int) -> None:
-        """All of a writer up to ``last_sn`` is in the log, which ends at ``position``, or was dropped on the way."""
+        """Everything of a writer up to ``last_sn`` is in the log, which ends at ``position``, or was dropped."""
         self._waiting.append(Consumed(position, writer, last_sn, nbytes))
         if len(self._waiting) >= self._thin_at:
             self._thin()
 
     def on_commit(self, position: int) -> Iterator[Consumed]:
-        """What is consumed now that all before ``position`` is committed: one entry for each writer."""
+        """Everything before ``position`` is committed: one entry for each writer of which something is consumed now."""
         done: dict[Guid, Consumed] = {}
         while self._waiting and self._waiting[0].position <= position:
             entry = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""How often a receiver was started on its log: all of them have one GUID, and peers may still know the last one."""
+"""How often a receiver was started on its log: each start has the same GUID, and peers may know an earlier one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX: Final = 1 << 32
 
 
 def next_incarnation(directory: Path) -> int:
-    """0 for the first, and one more each time."""
+    """0 for the first start, and one more for each later start."""
     path = directory / _FILE
     try:
         number = int(path.read_text(encoding="ascii")) + 1

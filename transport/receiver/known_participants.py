@@ -1,7 +1,6 @@
 """The participants a receiver knows, in a file beside its log: started again on it, it knows them at once.
 
-It is no more than a hint, and never older than they are: who is gone is forgotten soon, and what cannot be read is
-not there.
+The file is only a hint: participants that are gone are forgotten soon, and a file that cannot be read is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PREFIX_BYTES: Final = 12
 
 
 def write_known_participants(directory: Path, announcements: Iterable[Announcement]) -> None:
-    """Replace the file; a disk that takes no more costs a later restart some seconds, no samples."""
+    """Replace the file. If the disk is full, a later restart takes some seconds longer; no samples are lost."""
     entries = [[each.prefix.hex(), each.sn, each.payload.hex(), each.source_ip] for each in announcements]
     path = directory / _FILE
     try:
@@ -32,7 +31,7 @@ def write_known_participants(directory: Path, announcements: Iterable[Announceme
 
 
 def read_known_participants(directory: Path) -> list[Announcement]:
-    """What was written last; nothing when there is no such file, or none that can be read."""
+    """The announcements that were written last; none if there is no such file, or it cannot be read."""
     path = directory / _FILE
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
@@ -45,7 +44,7 @@ def read_known_participants(directory: Path) -> list[Announcement]:
 
 
 def _announcement(prefix: str, sn: Any, payload: str, source_ip: str) -> Announcement:
-    """Raises ValueError or TypeError for what no participant announces."""
+    """Raises ValueError or TypeError if no participant can have announced this."""
     found = Announcement(bytes.fromhex(prefix), sn, bytes.fromhex(payload), str(source_ip))
     if len(found.prefix) != _PREFIX_BYTES or not found.payload:
         raise ValueError(f"{prefix!r} is no GUID prefix, or has announced nothing")

@@ -8,22 +8,23 @@ import select
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from .. import errors
 from ..errors import RtpsError, TransportError
 from ..log.counters import Counters
 from ..log.log_view import Cursor
 from .config import ReceiverConfig
-from .host import COUNTERS_FILE, ERROR_FILE
+from .host import ERROR_FILE
+from .shown_counters import COUNTERS_FILE
 
-#: Long enough for a busy machine: of a child that fails the end of its pipe tells, at once.
+#: Long enough for a busy machine: a child that fails closes its pipe, which is noticed at once.
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
 
 
 class ReceiverProcess:
-    """A receiver that lives no longer than this process: the pipe between them ties their lives."""
+    """A receiver that lives no longer than this process: it ends when the pipe between them closes."""
 
     def __init__(self, child: subprocess.Popen[bytes], directory: Path) -> None:
         self._child = child
@@ -58,9 +59,11 @@ class ReceiverProcess:
         if "ready" not in answer:
             _discard(child)
             kind = getattr(errors, str(answer.get("kind", "")), TransportError)
-            raise (kind if issubclass(kind, RtpsError) else TransportError)(
+            error = (kind if issubclass(kind, RtpsError) else TransportError)(
                 f"the receiver could not start: {answer.get('error', 'it ended without saying why')}"
             )
+            vars(error).update(cast("dict[str, object]", answer.get("facts", {})))
+            raise error
         return cls(child, Path(config.log_directory))
 
     @property
@@ -89,7 +92,7 @@ class ReceiverProcess:
         raise RtpsError(f"the receiver process {self.pid} ended: {reason}")
 
     def stop(self, *, goodbye: bool = True) -> None:
-        """End the receiver in good order; kill it if it does not end within five seconds.
+        """End the receiver in good order; kill it if it does not end within ``_STOP_SECONDS``.
 
         Without a ``goodbye`` writers still wait for its successor on the log.
         """

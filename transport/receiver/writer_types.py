@@ -31,7 +31,7 @@ _Contents: TypeAlias = tuple[list[Struct], dict[Guid, Struct | None]]
 
 
 class WriterTypes:
-    """What the receiver writes; ``type_of`` says the type of a writer, if that told it."""
+    """Records types; ``type_of`` gives the type that a writer announces, or None."""
 
     def __init__(self, directory: Path, type_of: Callable[[Guid], Struct | None]) -> None:
         self._path = directory / _FILE
@@ -72,7 +72,7 @@ class WriterTypes:
 
 
 def _idl_of(struct: Struct) -> str | None:
-    """None: a peer told names that IDL does not have, or that differ by case alone."""
+    """None: the type has names that IDL does not allow, or that differ in case only."""
     idl = print_idl(struct)
     try:
         _parse(idl, struct.name)
@@ -118,7 +118,7 @@ def _read(path: Path, inode: int, size: int) -> _Contents:
                 place = entry["is"]
                 found[_guid(entry["writer"])] = None if place is None else types[place]
         except (ValueError, LookupError, TypeError, RecursionError, TypeDefinitionError) as error:
-            raise lost(f"{path} is damaged in line {number} ({error!r})") from None
+            raise lost(f"{path} is damaged in line {number} ({error!r})", path=path) from None
     return types, found
 
 

@@ -1,4 +1,4 @@
-"""DDS types as Arrow types, and back. What Spark can hold decides; :class:`~.mapping.Mapping` has the choices.
+"""DDS types as Arrow types, and back, limited to what Spark can hold. :class:`~.mapping.Mapping` has the choices.
 
 =====================================  =====================================
 DDS                                    Arrow
@@ -26,8 +26,8 @@ builtin_interfaces Time and Duration   struct; or timestamp (UTC) and duration, 
 =====================================  =====================================
 
 Arrays of several dimensions are nested lists. Every field is nullable, but nulls are read only for absent
-optional members, members that the writer's older type lacks, branches that are not taken, and all but the key of a
-key-only sample.
+optional members, members that the writer's older type lacks, branches that are not selected, and everything but the
+key of a key-only sample.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def arrow_type(t: Type, mapping: Mapping = DEFAULT_MAPPING) -> pa.DataType:
 
 
 def arrow_schema(struct: Struct, mapping: Mapping = DEFAULT_MAPPING) -> pa.Schema:
-    """The Arrow schema of a topic type: one column a member."""
+    """The Arrow schema of a topic type: one column for each member."""
     return pa.schema([pa.field(member.name, arrow_type(member.type, mapping)) for member in struct.members])
 
 
@@ -133,7 +133,7 @@ def time_type(t: Type) -> pa.DataType | None:
 
 
 def projected(schema: pa.Schema, paths: Iterable[str]) -> pa.Schema:
-    """The columns and, at any depth of structs, the fields that dotted paths name, in the schema's order.
+    """The columns, and the fields at any depth of structs, which dotted paths name, in the order of the schema.
 
     Raises UsageError naming a path that leads nowhere.
     """
@@ -167,8 +167,8 @@ def _projected_type(t: pa.DataType, paths: list[tuple[str, ...]], outer: str) ->
 
 
 def legal_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with names that IDL allows, at every depth: what is no letter or digit becomes ``_``; names that
-    would then be the same (case does not tell them apart in IDL) get a number."""
+    """The schema with names that IDL allows, at every depth: each character that is not a letter or digit becomes
+    ``_``; names that would then be equal (IDL ignores case) get a number."""
     return pa.schema(_legal_fields(list(schema)))
 
 

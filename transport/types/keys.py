@@ -1,4 +1,4 @@
-"""What of a type is its key (DDS 1.4 §2.2.1.2.2, XTypes 1.3 §7.2.2.4.4.4.9 and §7.6.8)."""
+"""The key of a type (DDS 1.4 §2.2.1.2.2, XTypes 1.3 §7.2.2.4.4.4.9 and §7.6.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Arrow types, where a DDS type can be one of two. Apart from ``arrow``, for options need no PyArrow."""
+"""The choice where a DDS type can be one of two Arrow types. It lies apart from ``arrow``: options need no PyArrow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Where a DDS type can be one of two Arrow types: which. The first of each is the default.
+    """Which of two Arrow types a DDS type becomes. The first value of each field is the default.
 
     ``uint64``: ``decimal`` or ``long``; ``enums``: ``string`` or ``int``; ``bitmasks``: ``array`` or ``long``;
     ``times`` (ROS 2's builtin_interfaces Time and Duration): ``struct`` or ``timestamp``.

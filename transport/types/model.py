@@ -1,8 +1,8 @@
-"""The DDS type model (XTypes 1.3 §7.2): what IDL, ROS definitions, type objects and Arrow schemas are read into.
+"""The DDS type model (XTypes 1.3 §7.2), which IDL, ROS definitions, type objects and Arrow schemas are read into.
 
-A type is a tree of frozen values; constants are resolved while reading. Aliases are kept, for they are part of a
-type's identity; :func:`without_aliases` is the tree that codecs work with. Recursive types have no such tree, and no
-columns either.
+A type is a tree of frozen values; constants are resolved while reading. Aliases are kept, because they are part of a
+type's identity; codecs work with the tree that :func:`without_aliases` returns. Recursive types have no such tree, and
+no columns either.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class WString:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """``default`` is the literal that @default_literal marks. Without an annotation an enum is final, as it is to
+    """An enum; ``default`` is the literal that @default_literal marks. Without an annotation an enum is final, as in
     Cyclone DDS."""
 
     name: str
@@ -124,7 +124,7 @@ def _unsigned_code(bits: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bitmask:
-    """Named bits of an unsigned integer: (name, position) each."""
+    """Named bits of an unsigned integer, each as (name, position)."""
 
     name: str
     flags: tuple[tuple[str, int], ...]
@@ -148,7 +148,7 @@ class BitField:
 
 @dataclass(frozen=True, slots=True)
 class Bitset:
-    """Integers packed into one; ``size`` counts all its bits, unnamed ones included. Fields hold inherited ones too."""
+    """Integers packed into one; ``size`` counts all bits, unnamed ones included. Inherited fields are included too."""
 
     name: str
     fields: tuple[BitField, ...]
@@ -189,7 +189,7 @@ class Map:
 
 
 class TryConstruct(enum.Enum):
-    """What becomes of a value that its type cannot hold (XTypes 1.3 §7.2.2.7)."""
+    """What happens to a value that its type cannot hold (XTypes 1.3 §7.2.2.7)."""
 
     DISCARD = "DISCARD"
     USE_DEFAULT = "USE_DEFAULT"
@@ -198,8 +198,8 @@ class TryConstruct(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a struct. ``notes`` are annotations that describe values, as written: @default, @unit, @min, @max,
-    @hashid."""
+    """A member of a struct. ``notes`` are the annotations that describe values, as they are written: @default, @unit,
+    @min, @max, @hashid."""
 
     name: str
     type: Type
@@ -229,7 +229,7 @@ class Struct:
 
     @property
     def own_members(self) -> tuple[Member, ...]:
-        """Those that are not inherited."""
+        """The members that are not inherited."""
         return self.members[len(self.base.members) :] if self.base is not None else self.members
 
     def member(self, name: str) -> Member | None:
@@ -313,7 +313,7 @@ def is_blob(t: Sequence | Array) -> bool:
 
 
 def fields_of(t: Struct | Union | Bitset) -> dict[str, Type]:
-    """The types of what its column has fields for."""
+    """The types of the fields that its column has."""
     if isinstance(t, Struct):
         return {member.name: member.type for member in t.members}
     if isinstance(t, Bitset):
@@ -325,7 +325,7 @@ _REALS: Final = (PrimitiveKind.FLOAT32, PrimitiveKind.FLOAT64, PrimitiveKind.FLO
 
 
 def is_map_key(t: Type) -> bool:
-    """Whether maps can have keys of the type: what is compared exactly (XTypes 1.3 §7.2.2.4.3)."""
+    """Whether maps can have keys of the type: only types whose values compare exactly (XTypes 1.3 §7.2.2.4.3)."""
     t = resolve(t)
     if isinstance(t, Primitive):
         return t.kind not in _REALS
@@ -350,14 +350,14 @@ def hash_id(name: str) -> int:
 
 
 def resolve(t: Type) -> Type:
-    """What an alias, or an alias of one, stands for."""
+    """The type that an alias stands for, through any number of aliases."""
     while isinstance(t, Alias):
         t = t.type
     return t
 
 
 def without_aliases(t: Type) -> Type:
-    """The type with each alias inside replaced by what it stands for. An array of an array stays one of one."""
+    """The type with each alias inside replaced by its type. An array of arrays by way of an alias stays one."""
     t = resolve(t)
     if isinstance(t, Sequence | Array):
         return replace(t, element=without_aliases(t.element))
@@ -375,7 +375,7 @@ def without_aliases(t: Type) -> Type:
 
 
 def walk(t: Type) -> Iterator[Type]:
-    """The type and all types inside it, outermost first; a shared type comes as often as it is used."""
+    """The type and all types inside it, outermost first; a shared type appears as often as it is used."""
     yield t
     if isinstance(t, Sequence | Array):
         yield from walk(t.element)

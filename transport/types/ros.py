@@ -1,12 +1,12 @@
 """ROS 2 interface definitions: ``.msg``, ``.srv`` and ``.action`` texts, and those of its distributions by name.
 
-Structs are named as ROS 2 announces them (:func:`~.ros_names.dds_type_name`). They are FINAL, and without a key. As
-rosidl has it, ``byte`` is an octet, ``char`` an uint8, and a message without fields has one, for IDL has no empty
-structs. Definitions of ROS 1 are read too, as far as ROS 2 has what they use.
+Structs are named as ROS 2 announces them (:func:`~.ros_names.dds_type_name`). They are FINAL and have no key. As in
+rosidl, ``byte`` is an octet, ``char`` is an uint8, and a message without fields gets one, because IDL has no empty
+structs. Definitions of ROS 1 are read too, as far as ROS 2 has the types they use.
 
-What ROS 2 writes differs from these types in two points. A wstring is, in XCDR1, a count of characters and 32 bits for
-each, which the codec does not read: its wstrings are those of XTypes. And rmw_cyclonedds writes 16 bytes, the client's
-id and a number, before each request and response.
+What ROS 2 writes differs from these types in two points. In XCDR1 it encodes a wstring as a count of characters with 32
+bits for each, which the codec does not read: the codec's wstrings are those of XTypes. And rmw_cyclonedds writes 16
+bytes, the client's id and a number, before each request and response.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PRIMITIVES: Final = {
     "float32": PrimitiveKind.FLOAT32,
     "float64": PrimitiveKind.FLOAT64,
 }
-#: What fields may be called without a package, besides the messages of their own.
+#: Types that fields may name without a package, besides the messages of their own package.
 _SHORT_NAMES: Final = {
     "Header": "std_msgs/msg/Header",
     "time": "builtin_interfaces/msg/Time",
@@ -108,7 +108,7 @@ def parse_msg(text: str, name: str, *, definitions: Definitions | None = None) -
 def parse_definition(
     text: str, name: str, wanted: str | None = None, *, definitions: Definitions | None = None
 ) -> Struct:
-    """A struct of a ``.msg``, ``.srv`` or ``.action`` file; ``name``, ``my_package/srv/Add``, says which it is.
+    """A struct of a ``.msg``, ``.srv`` or ``.action`` file; ``name``, ``my_package/srv/Add``, decides which.
 
     ``wanted`` names the struct: ``Add_Request``, ``Add_Response``, ``Add_Event``; ``Go_Goal``, ``Go_Result``,
     ``Go_Feedback`` and what travels, ``Go_SendGoal_Request``, ``Go_FeedbackMessage``, ...; a message file needs none.
@@ -171,7 +171,7 @@ def _nearest(wanted: str, names: Iterable[str]) -> str:
 
 
 def _sections(text: str) -> tuple[str, dict[str, str]]:
-    """What stands first, and the headed definitions after it by name."""
+    """The first definition, and the definitions under headings after it, by name."""
     first, *others = _SEPARATOR.split(text)
     heading = _HEADING.match(first)
     headed: dict[str, str] = {}
@@ -179,13 +179,13 @@ def _sections(text: str) -> tuple[str, dict[str, str]]:
         found = _HEADING.match(section)
         if found is None:
             raise TypeDefinitionError("a definition after a line of = must begin with MSG: package/Name")
-        if found[1] == "MSG":  # those in IDL cannot be used; the error then says that they are missing
+        if found[1] == "MSG":  # definitions in IDL cannot be used; the error then names them as missing
             headed[ros_type_name(found[2])] = section[found.end() :]
     return first[heading.end() :] if heading else first, headed
 
 
 def _parts(text: str, name: str) -> dict[str, str]:
-    """The messages of a service or an action by name, those that rosidl makes of them included."""
+    """The messages of a service or an action by name, including those that rosidl generates."""
     kind = name.split("/")[1]
     parts = _PART.split(text)
     if len(parts) != len(_PARTS[kind]):
@@ -210,7 +210,7 @@ def _read(texts: dict[str, str], name: str, definitions: Definitions | None) -> 
 
 
 class _Reader:
-    """Reads messages with those they use; each once."""
+    """Reads messages and the messages which they use, each once."""
 
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions
@@ -219,7 +219,7 @@ class _Reader:
         self.sizes = TypeSizes()
 
     def struct(self, name: str, where: str) -> Struct:
-        """The message called ``name``, which is asked for at ``where``."""
+        """The message called ``name``, which is referred to at ``where``."""
         if name in self.structs:
             struct = self.structs[name]
             if struct is None:
@@ -290,7 +290,7 @@ class _Reader:
         return Array(t, (length,)) if length and not found["most"] else Sequence(t, length)
 
     def qualified(self, name: str, user: str) -> str:
-        """The whole name of what a field of ``user`` refers to."""
+        """The qualified name of the type that a field of ``user`` refers to."""
         if "/" in name:
             return ros_type_name(name)
         own = f"{user.split('/')[0]}/msg/{name}"

@@ -1,4 +1,4 @@
-"""Names of ROS 2 in DDS: what its middleware (rmw_cyclonedds, rmw_fastrtps) calls types on the wire."""
+"""The names which ROS 2's middleware (rmw_cyclonedds, rmw_fastrtps) gives types on the wire."""
 
 from __future__ import annotations
 

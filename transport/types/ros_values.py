@@ -12,14 +12,14 @@ Value = int | float | str | bool
 
 _WORDS: Final = {"true": True, "1": True, "false": False, "0": False}
 _QUOTED: Final = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
-#: A value that begins with a quote or a bracket, up to a comment; # may be inside of quotes. What a quote without its
-#: end begins is no text, and is not looked through again.
+#: A value that begins with a quote or a bracket, up to a comment; # may be inside quotes. What follows a quote without
+#: an end is not a text, and is not searched again.
 _DELIMITED: Final = re.compile(rf"""(?:[^#'"]++|{_QUOTED}|['"][^#]*+)*+""")
 _ELEMENT: Final = re.compile(rf"""\s*+({_QUOTED}\s*+|(?!['"])[^,]*+)(,|$)""")
 
 
 def default_note(t: Type, text: str, where: str) -> Value | None:
-    """The default that follows a field's name. None if nothing does, or many values: IDL has no default for those."""
+    """The default that follows a field's name. None without a default, or if it has many values, as IDL allows none."""
     text = _uncommented(text)
     if not text:
         return None
@@ -30,7 +30,7 @@ def default_note(t: Type, text: str, where: str) -> Value | None:
 
 
 def check_value(t: Type, text: str, where: str) -> None:
-    """Raises TypeDefinitionError if the text after a constant's ``=`` is no value of its type."""
+    """Raise TypeDefinitionError if the text after a constant's ``=`` is not a value of its type."""
     _value(t, _uncommented(text), where)
 
 
@@ -78,7 +78,7 @@ def _value(t: Type, text: str, where: str) -> Value:
 
 
 def _integer(text: str) -> int:
-    """Decimal, also with zeros before it, or 0x, 0o, 0b."""
+    """An integer in decimal, also with leading zeros, or with 0x, 0o or 0b."""
     try:
         return int(text)
     except ValueError:
@@ -86,7 +86,7 @@ def _integer(text: str) -> int:
 
 
 def _string(t: String | WString, text: str, where: str) -> str:
-    """With or without quotes, of which either kind does."""
+    """A string with quotes of either kind, or without."""
     if text[:1] in ("'", '"') and len(text) > 1 and text[-1] == text[0]:
         quote, text = text[0], text[1:-1]
         if re.search(rf"(?<!\\){quote}", text):

@@ -1,6 +1,6 @@
-"""How large types are as trees: a few definitions, each used twice by the next one, stand for any number of types.
+"""How large types are as trees: a few definitions, each used twice by the next one, expand to any number of types.
 
-What type objects stand for is measured where they are read (:mod:`.xtypes.assembly`), by the same limits.
+Type objects are measured where they are read (:mod:`.xtypes.assembly`), with the same limits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from ..limits import TYPE_DEPTH_MAX, TYPE_NODES_MAX
 from .model import Alias, Array, Map, Sequence, Struct, Type, Union
 
-#: What is too large, for messages.
+#: The limits of a type's size, for messages.
 TOO_LARGE: Final = f"more than {TYPE_NODES_MAX} types inside, or {TYPE_DEPTH_MAX} levels"
 
 
@@ -18,11 +18,11 @@ class TypeSizes:
     """The sizes of the types of one text, each measured once."""
 
     def __init__(self) -> None:
-        #: By identity, for equality walks the tree; the type is kept, so that no other takes its place.
+        #: By identity, because equality walks the tree; the type is kept, so that no other takes its place.
         self._known: dict[int, tuple[Type, int, int]] = {}
 
     def is_too_large(self, t: Type) -> bool:
-        """Whether a type is more types, or nested deeper, than columns are made for."""
+        """Whether a type holds more types, or nests deeper, than the limits for columns."""
         nodes, depth = self._size(t)
         return nodes > TYPE_NODES_MAX or depth > TYPE_DEPTH_MAX
 

@@ -6,11 +6,11 @@ Q, length of the sample-info list (u32), the sample infos, one encapsulation hea
 theirs, each padded to 4. A sample info: flags (u16, big-endian whatever the E flag says), octetsToInlineQos
 (u16), length of the payload (u32), then what its flags say: timestamp, sequence number offset, inline QoS.
 
-Wireshark looks for a payload right behind the one before, whatever its length: so ours is told with the
-padding in it. How much of it is padding, which each encapsulation header said (XTypes 1.3 §7.6.3.1.2), is told
-by two of the flags that are reserved: the low ones of their first byte.
+Wireshark expects a payload right behind the one before, whatever its length: so the length that we write includes the
+padding. How much of it is padding, which the encapsulation header of each sample says (XTypes 1.3 §7.6.3.1.2), is
+written into two of the reserved flags: the low bits of their first byte.
 
-:func:`frame_batch` writes sample infos by column, never one after the other; `batch_scan` reads them so.
+:func:`frame_batch` writes the sample infos column by column, never one by one; `batch_scan` reads them likewise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from ..errors import UsageError
 from ..structure import ENTITYID_UNKNOWN
 from .batch_scan import SAMPLE_INFO_FLAGS, Batch, scan_batch
 from .framing import gather, inline_qos_words, ntp_words, word_rows
-from .runs import FLAG_E, FLAG_Q, PID_KEY_HASH, PID_SENTINEL, PID_STATUS_INFO, STATUS_MASK, Words
+from .message import FLAG_E
+from .parameters import PID_KEY_HASH, PID_SENTINEL, PID_STATUS_INFO
+from .runs import FLAG_Q, STATUS_MASK, Words
 from .samples import DISPOSED, I64, KEY_ONLY, U8, UNREGISTERED, Run, Samples
 from .submessages import AckNackBatch, HeartbeatBatch
 
@@ -54,7 +56,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class BatchBlock:
-    """A DATA_BATCH submessage, ready to send. Nothing changes in it but the removed samples' flags."""
+    """A DATA_BATCH submessage, ready to send. Only the flags of removed samples ever change in it."""
 
     batch_sn: int
     first_sn: int
@@ -74,7 +76,7 @@ class BatchBlock:
         return self.data.nbytes
 
     def mark_removed(self, first_sn: int, last_sn: int) -> None:
-        """Say of the samples first_sn..last_sn, as far as they are in the batch, that they are removed."""
+        """Mark the samples first_sn..last_sn, as far as they are in the batch, as removed."""
         low, high = max(first_sn - self.first_sn, 0), min(last_sn - self.first_sn + 1, self.count)
         if low >= high:
             return
@@ -85,7 +87,7 @@ class BatchBlock:
             self.data[self.info_starts[low:high] + 1] |= _I
 
     def to_run(self, prefix: bytes, timestamp: int) -> list[Run]:
-        """Its samples again, with memory of their own; ``timestamp`` is the first one's."""
+        """The samples again, with memory of their own; ``timestamp`` is that of the first."""
         return scan_batch(self.data, 0, self.nbytes, prefix, timestamp).runs
 
 
@@ -104,11 +106,11 @@ def frame_batch(
 ) -> BatchBlock:
     """Wrap serialized samples, all of one encapsulation, into one DATA_BATCH.
 
-    ``flags``: sample flags of all or (n,) of each. What is DISPOSED or UNREGISTERED goes without payload,
-    unless that is a serialized key (KEY_ONLY). ``key_hashes``: (n, 16). ``timestamps``: (n,) ns, of each its
-    own; the first one's is INFO_TS's, None means that all share it. ``removed``: (n,) bool; REMOVED among
-    the flags says nothing here. ``coherent_set``: as in `framing.frame`. Raises UsageError when the samples
-    do not make one submessage.
+    ``flags``: sample flags of all samples, or (n,) of each. A sample that is DISPOSED or UNREGISTERED goes without
+    payload, unless that is a serialized key (KEY_ONLY). ``key_hashes``: (n, 16). ``timestamps``: (n,) ns of each
+    sample, the first of which the INFO_TS carries; None: all share that one. ``removed``: (n,) bool; REMOVED among
+    the flags has no meaning here. ``coherent_set``: as in `framing.frame`. Raises UsageError if the samples do not
+    make one submessage.
     """
     count = samples.count
     if not count:
@@ -166,8 +168,7 @@ def _payloads(
         if bare or (samples.is_uniform and not samples.size):
             return _NO_PAYLOAD, -1, 0, np.empty(0, np.uint32)
     if samples.is_uniform and isinstance(flags, int):
-        if samples.size % 4:
-            raise UsageError(f"samples of {samples.size} bytes are not padded to 4")
+        samples.check_padding()
         rows = word_rows(samples)
         headers, length = rows[:, 0], samples.size - 4
         if (((headers ^ headers[0]) & _ID_AND_PADDING) == 0).all():
@@ -175,8 +176,7 @@ def _payloads(
         paddings: Words = (headers >> 24 & 3).astype(np.uint32)
         return _encapsulation(headers), length, paddings, rows[:, 1:]
     offsets, sizes = samples.all_offsets(), samples.all_lengths()
-    if (sizes % 4).any():
-        raise UsageError("samples are not padded to 4")
+    samples.check_padding()
     carries = sizes > 0
     if not isinstance(flags, int):
         carries &= (flags & (DISPOSED | UNREGISTERED) == 0) | (flags & KEY_ONLY != 0)
@@ -190,7 +190,7 @@ def _payloads(
     return _encapsulation(headers), lengths, padding, gather(samples.data, at + 1, words - 1)
 
 
-#: Of an encapsulation header read as a little-endian word: its id, and with it how many bytes are padding.
+#: Masks of an encapsulation header read as a little-endian word: its id; its id and its count of padding bytes.
 _ID: Final = np.uint32(0x0000_FFFF)
 _ID_AND_PADDING: Final = np.uint32(0x0300_FFFF)
 _NO_PAYLOAD: Final = 0x0100  # CDR_LE
@@ -203,7 +203,7 @@ def _encapsulation(headers: Words) -> int:
 
 
 def _bits(lengths: int | I64, flags: int | npt.NDArray[np.uint32], removed: Bools | None) -> Any:
-    """D or K where there is a payload, I where it is removed: (n,) or of all."""
+    """D or K where there is a payload, I where the sample is removed: (n,), or one number for all."""
     bits: Any = 0
     if isinstance(lengths, int) and isinstance(flags, int):
         bits = (_K if flags & KEY_ONLY else _D) if lengths >= 0 else 0
@@ -223,7 +223,7 @@ def _sample_infos(
     key_hashes: U8 | None,
     timestamps: I64 | None,
 ) -> tuple[Words, I64 | None]:
-    """The sample infos, as (count, words) if all are of one shape; else flat, and the byte each starts at."""
+    """The sample infos, as (count, words) if all have one shape; else flat, and the byte where each starts."""
     own: Bools | None = None
     if timestamps is not None:
         own = np.empty(count, np.bool_)

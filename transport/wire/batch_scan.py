@@ -1,6 +1,6 @@
-"""Reading DATA_BATCH: sample infos are columns as long as neighbours look alike; see `batch` for the layout.
+"""Reading DATA_BATCH: sample infos that look alike are read as columns; see `batch` for the layout.
 
-Others may write what we do not: inline QoS of the whole batch, sequence number offsets, samples removed.
+Other vendors may write what we do not: inline QoS of the whole batch, sequence number offsets, samples removed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import numpy.typing as npt
 from ..errors import DecodeError, DropReason
 from ..structure import ENTITYID_UNKNOWN, Guid
 from .framing import ntp_words, spread
+from .message import FLAG_E
 from .numbers import SEQUENCE_NUMBER_MAX, pair
-from .runs import FLAG_E, FLAG_Q, Words, scan_inline_qos
+from .runs import FLAG_Q, Words, scan_inline_qos
 from .samples import HAS_KEY_HASH, I64, KEY_ONLY, REMOVED, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
 
-#: Of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
+#: The flags of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
 SAMPLE_INFO_FLAGS: Final = (0x01, 0x02, 0x04, 0x08, 0x10, 0x20)
 _T, _Q, _O, _D, _I, _K = SAMPLE_INFO_FLAGS
-#: Where they are in the first word of a sample info, read in the submessage's byte order; where the padding.
+#: Where the flags, and the padding count, lie in the first word of a sample info, read in the submessage's byte order.
 _SHIFT: Final = (16, 8)
 _PADDING_SHIFT: Final = (24, 0)
 
@@ -34,7 +35,7 @@ _U16: Final = pair("H")
 
 
 class Batch(NamedTuple):
-    """A DATA_BATCH taken apart; its runs have memory of their own."""
+    """A DATA_BATCH, decoded; its runs have memory of their own."""
 
     batch_sn: int
     first_sn: int
@@ -46,14 +47,14 @@ class Batch(NamedTuple):
 
 
 class _Infos(NamedTuple):
-    """The sample infos by column; words are as they lie on the wire, whatever their order of bytes."""
+    """The sample infos by column; words are as they lie on the wire, in either byte order."""
 
     bits: U8
-    padding: U8  # as told in the reserved flags, see `batch`
+    padding: U8  # from the reserved flags, see `batch`
     lengths: I64
     flags: npt.NDArray[np.uint32]
-    stamps: Words | None  # (n, 2), of the last T up to each sample
-    stamped: int  # the first sample with T: those before it have INFO_TS's
+    stamps: Words | None  # (n, 2), the last timestamp up to each sample
+    stamped: int  # the first sample with a timestamp; the samples before it have the INFO_TS's
     hashes: Words | None  # (n, 4), zero where there is none
     numbers: I64  # offsets from the batch's first sequence number
     sets: I64 | None  # coherent set of each, where infos name one
@@ -85,7 +86,7 @@ def scan_batch(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int) -> 
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA_BATCH without sample infos")
     (list_bytes,) = _U32[little].unpack_from(data, at)
     at += 4
-    # Not the sample count but the bytes say how many there are: removed samples may not be counted.
+    # The bytes, not the sample count, determine how many there are: removed samples may not be counted.
     if list_bytes > end - at or list_bytes % 4 or not list_bytes:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{list_bytes} bytes of sample infos")
     parts = _parts(data, at, at + list_bytes, little)
@@ -104,7 +105,7 @@ def scan_batch(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int) -> 
 
 
 class _Shape(NamedTuple):
-    """One sample info taken apart; positions count words."""
+    """One sample info, decoded; positions are in words."""
 
     size: int
     stamp: int
@@ -148,8 +149,8 @@ def _parts(data: U8, at: int, stop: int, little: int) -> list[_Part]:
         rows = _alike(words[w:], shape, ahead, little)
         parts.append((shape, rows))
         w += rows.size
-        # Usually all are alike, or all but the first; where they are not, little is looked at for the next,
-        # else a list of many shapes would be compared over and over.
+        # Usually all are alike, or all but the first. Where they are not, the next comparison is short, else a list of
+        # many shapes would be compared over and over.
         if len(parts) > 1:
             ahead = 4 * len(rows)
     return parts
@@ -160,7 +161,7 @@ def _alike(words: Words, shape: _Shape, ahead: int, little: int) -> Words:
     size = shape.size
     count = min(len(words) // size, ahead)
     rows = words[: count * size].reshape(count, size)
-    # whether there is data, and how it is padded, is each sample's own
+    # whether there is data, and how it is padded, may differ by sample
     mask = np.uint32(0xFFFF_FFFF ^ (_D | _I | _K) << _SHIFT[little] ^ 3 << _PADDING_SHIFT[little])
     same = (rows[:, 0] ^ rows[0, 0]) & mask == 0
     if shape.qos >= 0:
@@ -220,7 +221,7 @@ _SAMPLE_FLAGS: Final = np.array(
 
 
 class _Payloads(NamedTuple):
-    """The encapsulation header at ``at``, what follows it up to ``end``, and what else makes runs of it."""
+    """The encapsulation header at ``at``, the payloads behind it up to ``end``, and what else a run needs."""
 
     data: U8
     at: int
@@ -229,7 +230,7 @@ class _Payloads(NamedTuple):
     little: int
 
     def words(self, count: int, lengths: int | I64, optional: bool) -> Words:
-        """The payloads, each padded to 4; ``optional``: none is needed, nor an encapsulation header."""
+        """The payloads, each padded to 4; ``optional``: there need not be any, nor an encapsulation header."""
         padded = lengths + 3 & -4
         if isinstance(lengths, int):
             total, least = count * (lengths + 3 & -4), count * lengths
@@ -244,7 +245,7 @@ class _Payloads(NamedTuple):
         return self._view(self.data[start : start + total])
 
     def _pad(self, lengths: I64, total: int, least: int) -> Words:
-        """Payloads of a sender that leaves padding out: that of the last one, or of all."""
+        """Payloads of a sender that leaves out the padding of the last one, or of all."""
         start = self.at + 4
         padded = lengths + 3 & -4
         found = np.zeros(total, np.uint8)
@@ -329,7 +330,7 @@ def _uniform(
     stamps: Words | None,
     hashes: Words | None,
 ) -> Run:
-    """Rows of timestamp and key hash, if any, encapsulation header and payload."""
+    """A run of rows that hold timestamp and key hash, if any, encapsulation header and payload."""
     carries = bits & (_D | _K)
     width = (length + 3) // 4
     words = payloads.words(count, length, not carries)

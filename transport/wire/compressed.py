@@ -1,4 +1,4 @@
-"""COMPRESSED: our own submessage that stands for one other, compressed; only our own readers get it.
+"""COMPRESSED: our own submessage, which stands for another one, compressed; only our own readers get it.
 
 Body: codec (u8), kind and flags of the submessage inside (u8 each), a zero, length of its body (u32), length of
 the compressed body (u32), and that, padded to 4. Other vendors skip it, as RTPS 2.5 §8.3.4.1 has it for kinds
@@ -21,7 +21,7 @@ COMPRESSED: Final = 0xB0
 
 #: Codec numbers on the wire; lz4 is the block format, which needs no memory but the result's.
 _NUMBERS: Final = {"lz4": 1, "zstd": 2}
-#: What a reader of ours says that it knows.
+#: The codecs that our readers announce.
 CODECS: Final = frozenset(_NUMBERS)
 _ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
 _HEAD: Final = pair("BBBBII")
@@ -57,7 +57,7 @@ def compress(submessage: Buffer, codec: str, level: int | None = None) -> bytes 
 def decompress(body: Buffer, *, little_endian: bool = True) -> bytes:
     """The submessage inside, with its header, of a COMPRESSED one's body; nothing larger than a datagram.
 
-    Raises DecodeError when it is not exactly what it says it is.
+    Raises DecodeError unless it is exactly what its header declares.
     """
     head = _HEAD[little_endian]
     if len(body) < head.size:
@@ -82,10 +82,10 @@ def decompress(body: Buffer, *, little_endian: bool = True) -> bytes:
 
 
 def _ends_early(packed: memoryview, raw: bytes) -> bool:
-    """Whether an LZ4 block has less in it than ``raw`` has room for: Arrow leaves the rest as memory was.
+    """Whether an LZ4 block holds less than ``raw`` has room for: Arrow leaves the rest as the memory was.
 
-    (Of zstd Arrow checks the size itself.) A block that fits into one byte less is too short, and one that
-    is as long as it says ends with five literals.
+    (Arrow checks the size itself for zstd.) A block that fits into one byte less is too short, and a block that is
+    as long as declared ends with five literals.
     """
     tail = raw[-5:]
     if packed[-len(tail) :] != tail:

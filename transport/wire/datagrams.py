@@ -1,15 +1,15 @@
 """The hot path for small datagrams: a drain of them becomes runs, without a step per datagram.
 
-:func:`scan_datagrams` asks of all datagrams of a drain at once whether they have one of two forms, and leaves
-the others to the message receiver:
+:func:`scan_datagrams` tests all datagrams of a drain at once for one of two forms, and leaves the others to the
+message receiver:
 
-* one sample a datagram: header, INFO_TS, DATA, now and then a HEARTBEAT behind it. Most foreign writers send
-  so (Cyclone DDS; Fast DDS puts a vendor submessage there). Datagrams are grouped by writer;
-* stretches of datagrams of equal length that lie at a constant pitch, as trains do: header, INFO_TS and
-  DATA of equal length that number on. Writers send so who cut what is written at once into small datagrams.
+* one sample a datagram: header, INFO_TS, DATA, now and then a HEARTBEAT behind it. Most foreign writers send this form
+  (Cyclone DDS does; Fast DDS puts a vendor submessage behind the DATA). Datagrams are grouped by writer;
+* stretches of datagrams of equal length that lie at a constant pitch, as trains do: header, INFO_TS and DATA of equal
+  length and consecutive numbers. Writers that cut what is written at once into small datagrams send this form.
 
-A run stands where the first of its datagrams does. Those of one sample that lie further on come as if the
-network had delivered them a moment sooner; everything else keeps its place.
+A run takes the place of the first of its datagrams. A datagram of one sample that lies further on is treated as if the
+network had delivered it a moment sooner; everything else keeps its place.
 """
 
 from __future__ import annotations
@@ -22,36 +22,37 @@ import numpy as np
 import numpy.typing as npt
 
 from ..structure import Guid
-from .runs import Words, scan_equal
+from .compressed import COMPRESSED
+from .info import INFO_TS_SIZE
+from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
+from .runs import DATA, FLAG_D, INFO_TS_WORDS, Words, scan_equal
 from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
+from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, Heartbeat
 
-_HEADER_WORDS: Final = 5
-_INFO_TS_LE: Final = 0x0008_0109
-#: DATA, little-endian, with data and without inline QoS: kind and flags as the low half of its first word
-_PLAIN_DATA_LE: Final = 0x0515
-_DATA_LE: Final = 0x0115
-_KIND_AND_E: Final = 0x01FF
-_OCTETS_TO_INLINE_QOS: Final = 16 << 16
-_BODY: Final = 4 * (_HEADER_WORDS + 3)  # header, INFO_TS
-_PAYLOAD_WORD: Final = _HEADER_WORDS + 3 + 6  # header, INFO_TS, DATA header
-_MAGIC: Final = int.from_bytes(b"RTPS", "little")
-_HEARTBEAT: Final = 0x07
+_HEADER_WORDS: Final = HEADER_SIZE // 4
+_INFO_TS_LE: Final = INFO_TS_WORDS[FLAG_E]
+#: The low half of the first word of a little-endian DATA: kind and flags, without others than E; and with D alone.
+_DATA_LE: Final = DATA | FLAG_E << 8
+_PLAIN_DATA_LE: Final = _DATA_LE | FLAG_D << 8
+_KIND_AND_E: Final = 0xFF | FLAG_E << 8
+_TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
+_BODY: Final = HEADER_SIZE + INFO_TS_SIZE
+_PAYLOAD_WORD: Final = (_BODY + DATA_HEADER_SIZE) // 4
+_MAGIC: Final = int.from_bytes(MAGIC, "little")
 _HEARTBEAT_SIZE: Final = 32
-_HEARTBEAT_FINAL: Final = 0x02
 _VENDOR_SPECIFIC: Final = 0x80
-_COMPRESSED: Final = 0xB0
-#: Below this many datagrams the plain way is as quick.
+#: Below this many datagrams the message receiver is as quick.
 DATAGRAMS_MIN: Final = 8
-#: The same of those of one sample.
+#: Below this many datagrams of one sample, too.
 _SINGLES_MIN: Final = DATAGRAMS_MIN
-#: The same of those in a stretch.
+#: And below this many datagrams in a stretch.
 _STRETCH_MIN: Final = 3
 #: Words in which the datagrams of a stretch agree: prefix, kind, flags and length, ids.
 _ALIKE: Final = (2, 3, 4, 8, 9, 10, 11)
 
 
 class DatagramRun(NamedTuple):
-    """A run that spans datagrams, of which the first is the one at position ``first`` of the drain's.
+    """A run that spans datagrams; ``first`` is the position of the first of them in the drain.
 
     ``heartbeat_at`` is where the HEARTBEAT that counts lies behind one of them; -1: there is none.
     """
@@ -62,7 +63,7 @@ class DatagramRun(NamedTuple):
 
 
 class DatagramScan(NamedTuple):
-    """The runs found, by position, and the positions of the datagrams left to the plain way."""
+    """The runs found, by position, and the positions of the datagrams left to the message receiver."""
 
     runs: list[DatagramRun]
     rest: list[int]
@@ -86,17 +87,17 @@ def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
     if not roomy.any():
         return DatagramScan([], list(range(len(starts))))
     if not roomy.all():
-        at = np.where(roomy, at, at[int(roomy.argmax())])  # looked at, never used
+        at = np.where(roomy, at, at[int(roomy.argmax())])  # read, never used
     head: Words = words[at[:, None] + np.arange(_PAYLOAD_WORD)]
     fit = roomy & (head[:, 0] == _MAGIC) & ((head[:, 1] & 0xFF) == 2) & (head[:, 5] == _INFO_TS_LE)
     fit &= (head[:, 8] & _KIND_AND_E) == _DATA_LE
-    fit &= (head[:, 11] >> 30) != 3  # built-in writers: who sent it matters, which is not known here
+    fit &= (head[:, 11] >> 30) != 3  # of built-in writers the sender matters, which is not known here
     lengths = (head[:, 8] >> 16).astype(np.int64)
     data_ends = starts + (_BODY + 4) + lengths
-    # a length of 0 ("to the end") and lengths that are no multiple of 4 go the plain way
+    # a length of 0 ("to the end") and lengths that are no multiple of 4 are left to the message receiver
     fit &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops)
     drain = _Drain(data, starts, stops, head, data_ends)
-    single = fit & ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _OCTETS_TO_INLINE_QOS)
+    single = fit & ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _TO_INLINE_QOS)
     single &= head[:, 12].view(np.int32) >= 0
     heartbeat = _tails(drain, single)
     runs: list[DatagramRun] = []
@@ -122,7 +123,7 @@ def _stretches(
     linked = of_many[1:] & of_many[:-1] & (size[1:] == size[:-1])
     for column in _ALIKE:
         linked &= head[1:, column] == head[:-1, column]
-    # Between trains the pitch may differ once; where it stays another, a new stretch begins.
+    # Between trains the pitch may differ once; where the difference lasts, a new stretch begins.
     steady = np.zeros(len(starts), np.bool_)
     steady[1:-1] = pitch[1:] == pitch[:-1]
     linked &= steady[1:] | steady[:-1]
@@ -176,16 +177,24 @@ def _singles(
 
 
 def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Clear ``single`` where something we must look at follows the DATA; returns who has a HEARTBEAT there."""
+    """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there."""
     data, _, stops, _, data_ends = drain
     heartbeat = np.zeros(len(stops), np.bool_)
     tailed = np.flatnonzero(single & (stops > data_ends))
     if len(tailed):
-        left = stops[tailed] - data_ends[tailed]
-        kinds = data[data_ends[tailed]]
-        beats = (kinds == _HEARTBEAT) & (left == _HEARTBEAT_SIZE)
+        at = data_ends[tailed]
+        left = stops[tailed] - at
+        kinds = data[at]
+        beats = (kinds == Heartbeat.KIND) & (left == _HEARTBEAT_SIZE)
         heartbeat[tailed] = beats
-        single[tailed] = beats | ((kinds >= _VENDOR_SPECIFIC) & (kinds != _COMPRESSED))
+        vendors = (kinds >= _VENDOR_SPECIFIC) & (kinds != COMPRESSED) & (left >= SUBMESSAGE_HEADER_SIZE)
+        if vendors.any():  # nothing may follow it
+            headers = at[vendors]
+            low, high = data[headers + 2].astype(np.int64), data[headers + 3].astype(np.int64)
+            little = data[headers + 1] & FLAG_E != 0
+            lengths = np.where(little, high << 8 | low, low << 8 | high)
+            vendors[vendors] = (lengths == 0) | (lengths == left[vendors] - SUBMESSAGE_HEADER_SIZE)
+        single[tailed] = beats | vendors
     return heartbeat
 
 
@@ -225,5 +234,5 @@ def _heartbeat_at(data: U8, rows: npt.NDArray[Any], heartbeat: npt.NDArray[np.bo
     if not len(with_beat):
         return -1
     at = data_ends[with_beat]
-    asking = at[(data[at + 1] & _HEARTBEAT_FINAL) == 0]
+    asking = at[(data[at + 1] & Heartbeat.FLAG_F) == 0]
     return int(asking[-1] if len(asking) else at[-1])

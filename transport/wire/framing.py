@@ -8,32 +8,36 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
 from ..structure import NANOSECONDS
+from .message import FLAG_E
 from .ntp import TIME_INVALID
-from .parameters import SEQUENCENUMBER_UNKNOWN
-from .runs import (
-    DATA,
-    FLAG_D,
-    FLAG_E,
-    FLAG_K,
-    FLAG_Q,
+from .parameters import (
     PID_COHERENT_SET,
     PID_KEY_HASH,
     PID_SENTINEL,
     PID_STATUS_INFO,
-    STATUS_MASK,
-    Words,
+    SEQUENCENUMBER_UNKNOWN,
 )
+from .runs import DATA, FLAG_D, FLAG_K, FLAG_Q, STATUS_MASK, Words
 from .samples import I64, KEY_ONLY, NO_TIMESTAMP, U8, Samples
+from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS
+
+#: The second word of a DATA: extraFlags, octetsToInlineQos.
+_TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
+_HEADER_WORDS: Final = DATA_HEADER_SIZE // 4
+KEY_HASH_SIZE: Final = 16
+#: The key hash is the first parameter of the inline QoS.
+_KEY_HASH_OFFSET: Final = DATA_HEADER_SIZE + 4
 
 
 @dataclass(slots=True)
-class Block:
+class DataBlock:
     """DATA submessages of consecutive sequence numbers, ready to send; never mutated.
 
     ``ends`` is the uniform length of a submessage, or a list with where each one ends in ``data``.
@@ -80,18 +84,18 @@ def frame(
     flags: int = 0,
     key_hashes: U8 | None = None,
     coherent_set: int = 0,
-) -> list[Block]:
+) -> list[DataBlock]:
     """Wrap serialized samples into DATA submessages, cut into blocks of at most ``budget`` bytes.
 
-    Payload lengths must be multiples of 4 (the codec pads). ``flags``: sample flags that hold for all;
-    DISPOSED and UNREGISTERED go on the wire as inline QoS, with the (n, 16) ``key_hashes`` if given;
-    KEY_ONLY says that the payloads are serialized keys; ``coherent_set`` is the first sequence number of the
-    set they belong to, 0: of none. Raises UsageError if a sample does not fit.
+    Payload lengths must be multiples of 4 (the codec pads). ``flags``: sample flags that hold for all samples;
+    DISPOSED and UNREGISTERED go on the wire as inline QoS, with the (n, 16) ``key_hashes`` if given; with KEY_ONLY the
+    payloads are serialized keys. ``coherent_set``: the first sequence number of the set to which the samples belong,
+    0 if they belong to none. Raises UsageError if a sample does not fit.
     """
     if samples.count == 0:
         return []
     tail = inline_qos_words(flags, key_hashes is not None, coherent_set)
-    fixed = 24 + 4 * len(tail)
+    fixed = DATA_HEADER_SIZE + 4 * len(tail)
     n = samples.count
     numbers = np.arange(first_sn, first_sn + n, dtype=np.int64)
     kind = FLAG_E | (FLAG_Q if tail else 0)
@@ -101,6 +105,7 @@ def frame(
             kind |= FLAG_K if flags & KEY_ONLY else FLAG_D
         stride = fixed + size
         if stride > budget or size % 4:
+            samples.check_padding()
             raise UsageError(f"a sample of {size} bytes does not fit a datagram of {budget}")
         out = np.empty((n, stride // 4), np.uint32)
         _headers(out, kind, writer_id, numbers, tail, key_hashes)
@@ -110,14 +115,16 @@ def frame(
         flat = out.view(np.uint8).reshape(-1)
         per_block = budget // stride
         return [
-            Block(first_sn + i, min(per_block, n - i), flat[i * stride : (i + per_block) * stride], stride)
+            DataBlock(
+                first_sn + i, min(per_block, n - i), flat[i * stride : (i + per_block) * stride], stride
+            )
             for i in range(0, n, per_block)
         ]
     return _frame_ragged(samples, writer_id, first_sn, budget, flags, key_hashes, tail, kind, numbers)
 
 
 @dataclass(slots=True)
-class Train:
+class MessageBlock:
     """Whole messages of uniform DATA submessages, end to end, ready to send; never mutated.
 
     All messages but the last hold ``per_message`` samples; each begins with ``head`` bytes of headers.
@@ -143,32 +150,32 @@ class Train:
         """Bytes of a message."""
         return self.head + self.per_message * self.stride
 
-    def blocks(self, first_sn: int, last_sn: int) -> Iterator[Block]:
-        """The messages' submessages, of all messages with a sample of [first_sn, last_sn]."""
+    def blocks(self, first_sn: int, last_sn: int) -> Iterator[DataBlock]:
+        """The submessages of each message that has a sample of [first_sn, last_sn]."""
         per, segment = self.per_message, self.segment
         for i in range((first_sn - self.first_sn) // per, (last_sn - self.first_sn) // per + 1):
             count = min(per, self.count - i * per)
             start = i * segment + self.head
-            yield Block(
+            yield DataBlock(
                 self.first_sn + i * per, count, self.data[start : start + count * self.stride], self.stride
             )
 
-    def part(self, first_sn: int, last_sn: int) -> Train:
-        """The messages with a sample of [first_sn, last_sn], a view."""
+    def part(self, first_sn: int, last_sn: int) -> MessageBlock:
+        """The messages that have a sample of [first_sn, last_sn]; a view."""
         per, segment = self.per_message, self.segment
         low, high = (first_sn - self.first_sn) // per, (last_sn - self.first_sn) // per + 1
         count = min(high * per, self.count) - low * per
         data = self.data[low * segment : high * segment]
-        return Train(self.first_sn + low * per, count, data, self.stride, per, self.head)
+        return MessageBlock(self.first_sn + low * per, count, data, self.stride, per, self.head)
 
     def messages_within(self, nbytes: int) -> int:
-        """How many of the first messages have so many bytes together."""
+        """How many of the first messages fit ``nbytes`` together."""
         return -(-self.count // self.per_message) if nbytes >= self.nbytes else nbytes // self.segment
 
 
 @dataclass(frozen=True, slots=True)
-class TrainShape:
-    """How uniform samples are put into messages: see :class:`Train`."""
+class MessageShape:
+    """How uniform samples are put into messages: see :class:`MessageBlock`."""
 
     stride: int
     per_message: int
@@ -181,23 +188,23 @@ class TrainShape:
         return self.head + self.per_message * self.stride
 
     def nbytes(self, count: int) -> int:
-        """Bytes of a train of ``count`` samples."""
+        """Bytes of the messages of ``count`` samples."""
         messages = -(-count // self.per_message)
         return messages * self.head + count * self.stride
 
 
-def train_shape(
+def message_shape(
     size: int, budget: int, head: int, *, flags: int, with_key_hash: bool, coherent_set: int
-) -> TrainShape:
-    """For samples of ``size`` bytes, ``budget`` bytes of submessages in a message; a sample has to fit."""
+) -> MessageShape:
+    """The shape of samples of ``size`` bytes with ``budget`` bytes of submessages in a message; one has to fit."""
     tail = inline_qos_words(flags, with_key_hash, coherent_set)
-    stride = 24 + 4 * len(tail) + size
-    return TrainShape(stride, budget // stride, head, tuple(tail))
+    stride = DATA_HEADER_SIZE + 4 * len(tail) + size
+    return MessageShape(stride, budget // stride, head, tuple(tail))
 
 
-def fill_train(
+def frame_messages(
     out: U8,
-    shape: TrainShape,
+    shape: MessageShape,
     headers: bytes,
     samples: Samples,
     writer_id: bytes,
@@ -205,10 +212,10 @@ def fill_train(
     *,
     flags: int,
     key_hashes: U8 | None,
-) -> Train:
-    """Frame uniform samples into ``out``, which is as long as the shape says, as whole messages.
+) -> MessageBlock:
+    """Frame uniform samples as whole messages into ``out``, which has ``shape.nbytes(samples.count)`` bytes.
 
-    ``headers`` begin each message. What holds for :func:`frame` holds here.
+    Each message begins with ``headers``. The other parameters are as in :func:`frame`.
     """
     count, per, stride, size = samples.count, shape.per_message, shape.stride, samples.size
     numbers = np.arange(first_sn, first_sn + count, dtype=np.int64)
@@ -227,7 +234,9 @@ def fill_train(
             headers, np.uint8
         )
         words = np.ndarray((*shaped, stride // 4), np.uint32, out, at + shape.head, (segment, stride, 4))
-        words[..., :4] = np.array([first_word, 16 << 16, 0, int.from_bytes(writer_id, "little")], np.uint32)
+        words[..., :4] = np.array(
+            [first_word, _TO_INLINE_QOS, 0, int.from_bytes(writer_id, "little")], np.uint32
+        )
         words[..., 4] = numbers[part].reshape(shaped) >> 32
         words[..., 5] = numbers[part].reshape(shaped) & 0xFFFF_FFFF
         if shape.tail:
@@ -238,7 +247,12 @@ def fill_train(
             words[..., fixed // 4 :] = word_rows(samples.take(part.start, part.stop)).reshape(*shaped, -1)
         done += messages * rows
         at += messages * segment
-    return Train(first_sn, count, out, stride, per, shape.head)
+    return MessageBlock(first_sn, count, out, stride, per, shape.head)
+
+
+def framed_key_hash(submessage: U8) -> U8:
+    """The (1, 16) key hash of a DATA that was framed with one; a view."""
+    return submessage[_KEY_HASH_OFFSET : _KEY_HASH_OFFSET + KEY_HASH_SIZE].reshape(1, KEY_HASH_SIZE)
 
 
 def word_rows(samples: Samples) -> Words:
@@ -258,12 +272,12 @@ def _headers(
     key_hashes: U8 | None,
 ) -> None:
     """Fill columns 1.. of the (n, words) matrix with all but the submessage header."""
-    fixed = [16 << 16, 0, int.from_bytes(writer_id, "little")]  # octetsToInlineQos 16; every matched reader
+    fixed = [_TO_INLINE_QOS, 0, int.from_bytes(writer_id, "little")]  # 0: every matched reader
     out[:, 1:4] = np.array(fixed, np.uint32)
     out[:, 4] = numbers >> 32
     out[:, 5] = numbers & 0xFFFF_FFFF
     if tail:
-        out[:, 6 : 6 + len(tail)] = np.array(tail, np.uint32)
+        out[:, 6 : _HEADER_WORDS + len(tail)] = np.array(tail, np.uint32)
     if key_hashes is not None:
         out[:, 7:11] = np.ascontiguousarray(key_hashes).view(np.uint32)
 
@@ -286,7 +300,7 @@ def long_data_header(
 ) -> bytes:
     """What lies before the payload of a DATA that ends its message, however long (octetsToNextHeader 0)."""
     tail = inline_qos_words(flags, key_hash is not None, coherent_set)
-    out = np.empty((1, 6 + len(tail)), np.uint32)
+    out = np.empty((1, _HEADER_WORDS + len(tail)), np.uint32)
     hashes = None if key_hash is None else np.frombuffer(key_hash, np.uint8).reshape(1, 16)
     _headers(out, 0, writer_id, np.array([sn], np.int64), tail, hashes)
     kind = FLAG_E | (FLAG_Q if tail else 0) | (FLAG_K if flags & KEY_ONLY else FLAG_D)
@@ -294,13 +308,13 @@ def long_data_header(
     return out.tobytes()
 
 
-def frame_end_of_coherent_set(writer_id: bytes, sn: int) -> Block:
+def frame_end_of_coherent_set(writer_id: bytes, sn: int) -> DataBlock:
     """The sample without payload that ends a coherent set (RTPS 2.5 §8.7.5): the set it names is unknown."""
     tail = inline_qos_words(0, False, SEQUENCENUMBER_UNKNOWN)
-    out = np.empty((1, 6 + len(tail)), np.uint32)
+    out = np.empty((1, _HEADER_WORDS + len(tail)), np.uint32)
     _headers(out, 0, writer_id, np.array([sn], np.int64), tail, None)
     out[:, 0] = DATA | (FLAG_E | FLAG_Q) << 8 | (out.nbytes - 4) << 16
-    return Block(sn, 1, out.view(np.uint8).reshape(-1), out.nbytes)
+    return DataBlock(sn, 1, out.view(np.uint8).reshape(-1), out.nbytes)
 
 
 def _frame_ragged(
@@ -313,10 +327,10 @@ def _frame_ragged(
     tail: list[int],
     kind: int,
     numbers: npt.NDArray[np.int64],
-) -> list[Block]:
+) -> list[DataBlock]:
     n = samples.count
     lengths = samples.all_lengths() // 4
-    header_words = 6 + len(tail)
+    header_words = _HEADER_WORDS + len(tail)
     total = lengths + header_words
     largest = int(total.max()) * 4
     if largest > budget:
@@ -340,7 +354,7 @@ def _frame_ragged(
     while i < n:
         j = int(np.searchsorted(byte_ends, start + budget, side="right"))
         stop = int(byte_ends[j - 1])
-        blocks.append(Block(first_sn + i, j - i, flat[start:stop], (byte_ends[i:j] - start).tolist()))
+        blocks.append(DataBlock(first_sn + i, j - i, flat[start:stop], (byte_ends[i:j] - start).tolist()))
         i, start = j, stop
     return blocks
 
@@ -348,7 +362,8 @@ def _frame_ragged(
 def ntp_words(stamps: I64, *, checked: bool = True) -> Words:
     """Time_t of ns since the epoch: (n, 2) seconds and fractions, rounded up as `ntp.to_ntp` does.
 
-    NO_TIMESTAMP is TIME_INVALID; what Time_t cannot carry raises UsageError or, not ``checked``, is that too.
+    NO_TIMESTAMP becomes TIME_INVALID. A time that Time_t cannot carry raises UsageError; unless ``checked``, it becomes
+    TIME_INVALID, too.
     """
     seconds, rest = np.divmod(stamps, NANOSECONDS)
     good = (seconds >= 0) & (seconds <= 0xFFFF_FFFF)

@@ -1,6 +1,6 @@
-"""The submessages that only set the scene for those after them: INFO_* and PAD (RTPS 2.5 §8.3.8, §9.4.5).
+"""Interpreter submessages, which hold for the submessages after them: INFO_* and PAD (RTPS 2.5 §8.3.8, §9.4.5).
 
-RTPS calls them interpreter submessages. Decoding and encoding are as in ``submessages``.
+Decoding and encoding are as in ``submessages``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from .message import FLAG_E, Buffer, encode_submessage, short_submessage
 from .ntp import TIME_INVALID, from_ntp, to_ntp
 from .numbers import pair
 from .parameters import decode_locator, encode_locator
+
+#: Bytes of an INFO_DST, and of an INFO_TS with a time in it.
+INFO_DST_SIZE: Final = 16
+INFO_TS_SIZE: Final = 12
 
 _COUNT: Final = pair("I")
 _TIME: Final = pair("II")
@@ -50,7 +54,7 @@ class InfoTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class InfoDestination:
-    """INFO_DST (RTPS 2.5 §9.4.5.9): what follows is for this participant; an unknown prefix means for all."""
+    """INFO_DST (RTPS 2.5 §9.4.5.9): what follows is for this participant; with an unknown prefix, for all."""
 
     KIND: ClassVar[int] = 0x0E
 
@@ -90,9 +94,9 @@ class InfoSource:
 
 @dataclass(frozen=True, slots=True)
 class InfoReply:
-    """INFO_REPLY (RTPS 2.5 §9.4.5.10): where answers to what follows shall go.
+    """INFO_REPLY (RTPS 2.5 §9.4.5.10): where answers to what follows are to be sent.
 
-    Locators of transports we do not speak are left out; ``multicast`` is None if there is no such list.
+    Locators of transports that we do not support are left out; ``multicast`` is None if there is no such list.
     """
 
     KIND: ClassVar[int] = 0x0F
@@ -119,7 +123,7 @@ class InfoReply:
 
 @dataclass(frozen=True, slots=True)
 class InfoReplyIp4:
-    """INFO_REPLY_IP4 (RTPS 2.5 §9.4.5.15): the short form of INFO_REPLY, one UDPv4 locator of each sort."""
+    """INFO_REPLY_IP4 (RTPS 2.5 §9.4.5.15): the short form of INFO_REPLY, with one UDPv4 locator of each kind."""
 
     KIND: ClassVar[int] = 0x0D
     FLAG_M: ClassVar[int] = 0x02

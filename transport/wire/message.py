@@ -38,7 +38,7 @@ class Header:
 
 
 def header_at(data: memoryview, at: int, end: int) -> tuple[int, bytes, bytes]:
-    """(minor version, vendor, GUID prefix) of the message ``data[at:end]``; any minor version of RTPS 2 will do
+    """(minor version, vendor, GUID prefix) of the message ``data[at:end]``; any minor version of RTPS 2 is accepted
     (RTPS 2.5 §8.6.1)."""
     if end - at < HEADER_SIZE:  # RTI's keep-alives are 16 bytes
         raise DecodeError(DropReason.SHORT_MESSAGE, f"{end - at} bytes")
@@ -69,8 +69,8 @@ def submessage_at(data: memoryview, at: int, end: int) -> tuple[int, int, int]:
 
 
 def iter_submessages(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """(kind, flags, body start, body stop) of each submessage of a message, in order; those before a malformed one
-    are yielded before the DecodeError."""
+    """(kind, flags, body start, body stop) of each submessage of a message, in order; the submessages before a
+    malformed one are yielded before the DecodeError."""
     at, end = HEADER_SIZE, len(data)
     while at < end:
         kind, flags, stop = submessage_at(data, at, end)
@@ -90,5 +90,5 @@ def encode_submessage(kind: int, flags: int, little_endian: bool, *parts: Buffer
 
 
 def short_submessage(what: str) -> DecodeError:
-    """A submessage that ends before its fields do."""
+    """The error of a submessage that ends before its fields do."""
     return DecodeError(DropReason.TRUNCATED_SUBMESSAGE, what)

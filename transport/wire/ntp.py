@@ -1,7 +1,7 @@
 """Time on the wire: 32-bit seconds and 32-bit fractions of 2^-32 s (RTPS 2.5 §9.3.2.1, §9.3.2.3).
 
-Inside, time is integer nanoseconds. Fractions are rounded up, as Cyclone DDS and Fast DDS do, and so give
-the same nanoseconds again to readers that round and to readers that cut off.
+Inside, time is integer nanoseconds. Fractions are rounded up, as Cyclone DDS and Fast DDS do, so that readers which
+round and readers which cut off get the same nanoseconds back.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import FILTER_PARAMETERS_MAX, PARAMETERS_MAX, PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
@@ -87,6 +87,12 @@ PID_MUST_UNDERSTAND: Final = 0x4000
 PL_CDR_BE: Final = b"\x00\x02"
 PL_CDR_LE: Final = b"\x00\x03"
 
+#: Of whole parameters of inline QoS: a key hash, a status info, a coherent set; and of the sentinel behind them.
+KEY_HASH_SIZE: Final = 4 + 16
+STATUS_INFO_SIZE: Final = 4 + 4
+COHERENT_SET_SIZE: Final = 4 + 8
+SENTINEL_SIZE: Final = 4
+
 _PARAMETER: Final = pair("HH")
 _I16: Final = pair("h")
 _U32: Final = pair("I")
@@ -94,7 +100,7 @@ _U32_U32: Final = pair("II")
 _LOCATOR: Final = pair("iI16s")
 _SEQUENCE_NUMBER: Final = pair("iI")
 
-#: Of an unknown sample (RTPS 2.5 §9.3.2.9); in PID_COHERENT_SET: of no set.
+#: The number of an unknown sample (RTPS 2.5 §9.3.2.9); in PID_COHERENT_SET: no set.
 SEQUENCENUMBER_UNKNOWN: Final = -1 << 32
 
 
@@ -103,7 +109,7 @@ SEQUENCENUMBER_UNKNOWN: Final = -1 << 32
 
 @dataclass(frozen=True, slots=True)
 class ParameterList:
-    """Parameters in their order, without sentinel and padding ones; iterates over (pid, value).
+    """Parameters in their order, without the sentinel and padding; iterates over (pid, value).
 
     A value is found under its id with and without the must-understand bit: any sender may set that bit.
     """
@@ -130,7 +136,7 @@ class ParameterList:
         return [value for found, value in self.parameters if found in both]
 
     def unknown_must_understand(self, known: Container[int]) -> list[int]:
-        """Ids that forbid use of the list by who knows only ``known`` (RTPS 2.5 §9.6.3)."""
+        """Ids that forbid the use of the list if only ``known`` ids are understood (RTPS 2.5 §9.6.3)."""
         return [
             pid
             for pid, _ in self.parameters
@@ -153,6 +159,14 @@ class ParameterList:
         value = self.get(PID_STATUS_INFO)
         return 0 if value is None else decode_status_info(value)
 
+    @property
+    def coherent_set(self) -> int:
+        """The coherent set named, as in `Run.coherent_set`; 0 if none is."""
+        value = self.get(PID_COHERENT_SET)
+        if value is None or len(value) < 8:
+            return 0
+        return decode_coherent_set(value, 0, self.little_endian)
+
     def encode(self) -> bytes:
         return encode_parameters(self.parameters, self.little_endian)
 
@@ -173,7 +187,7 @@ def decode_parameters(data: memoryview, little_endian: bool) -> tuple[ParameterL
             if len(parameters) == PARAMETERS_MAX:
                 raise DecodeError(DropReason.OVER_LIMIT, f"more than {PARAMETERS_MAX} parameters")
             parameters.append((pid, bytes(data[at : at + length])))
-        # A length is a multiple of 4; who forgot to count the padding still padded.
+        # A length is a multiple of 4; senders that do not count the padding still pad.
         at += length + (-length & 3)
     raise DecodeError(DropReason.BAD_PARAMETER_LIST, "no sentinel")
 
@@ -240,6 +254,16 @@ def encode_sequence_number(number: int, little_endian: bool = True) -> bytes:
     return _SEQUENCE_NUMBER[little_endian].pack(number >> 32, number & 0xFFFFFFFF)
 
 
+def decode_coherent_set(value: Any, at: int, little_endian: int) -> int:
+    """The coherent set in the eight bytes of ``value`` from ``at`` on, as in `Run.coherent_set`.
+
+    RTPS 2.5 §8.7.5: SEQUENCENUMBER_UNKNOWN ends a set; a number below 1 cannot begin one. Both are -1.
+    """
+    high, low = _SEQUENCE_NUMBER[little_endian].unpack_from(value, at)
+    first: int = high << 32 | low
+    return first if first > 0 else -1
+
+
 def decode_duration(value: bytes, little_endian: bool) -> int:
     """Nanoseconds; INFINITE for DURATION_INFINITE."""
     _need(value, 8, "duration")
@@ -273,7 +297,7 @@ def encode_status_info(flags: int) -> bytes:
 
 
 def decode_locator(value: bytes | memoryview, little_endian: bool) -> Locator | None:
-    """A UDP locator; None for a transport we do not speak (shared memory, TCP...): ignore it.
+    """A UDP locator; None for a transport that we do not support (shared memory, TCP…): ignore it.
 
     Port 0 and ports above 65535 raise BAD_LOCATOR: nothing can be sent there.
     """
@@ -360,7 +384,7 @@ def encode_properties(properties: Iterable[tuple[str, str]], little_endian: bool
 
 def decode_type_consistency(value: bytes, little_endian: bool) -> tuple[int, tuple[bool, ...]]:
     """The kind, and the five flags of TypeConsistencyEnforcementQosPolicy in their order; no flags if they are
-    missing, as senders of XTypes 1.1 leave them (XTypes 1.3 §7.6.3.4.1)."""
+    missing, as senders of XTypes 1.1 leave them out (XTypes 1.3 §7.6.3.4.1)."""
     _need(value, 2, "type consistency")
     kind = int.from_bytes(value[:2], "little" if little_endian else "big")
     flags = tuple(byte != 0 for byte in value[2:7])
@@ -396,7 +420,7 @@ def _strings_at(value: bytes, at: int, count: int, little_endian: bool) -> list[
 
 
 def _strings_from(value: bytes, at: int, count: int, little_endian: bool) -> tuple[list[str], int]:
-    """So many strings, and where the last one ends with its padding."""
+    """``count`` strings from ``at`` on, and where the last one ends with its padding."""
     _need(value, at + 4 * count, "string sequence")  # before any loop: a string takes 4 bytes at least
     strings: list[str] = []
     for _ in range(count):
@@ -415,5 +439,5 @@ def _string_at(value: bytes, at: int, little_endian: bool) -> tuple[str, int]:
     _need(value, stop, "string")
     if length and value[stop - 1]:
         raise DecodeError(DropReason.BAD_PARAMETER, "string without closing NUL")
-    # Length 0 is an empty string of senders that count no NUL. DDS names no encoding: never fail on one.
+    # Some senders do not count the NUL: their empty string has length 0. DDS names no encoding: no bytes are refused.
     return value[start : max(stop - 1, start)].decode(errors="replace"), stop + (-stop & 3)

@@ -1,20 +1,18 @@
 """The hot path of the wire: runs of DATA submessages, read with a few NumPy calls each.
 
-:func:`scan` takes the first DATA of a stretch apart with `struct`, then asks of *all* that follow,
-in one comparison, whether they look like it: same flags, same reader and writer, sequence numbers running
-on. Two shapes are recognised, each with or without an INFO_TS before every DATA (Cyclone DDS batches so):
+:func:`scan` decodes the first DATA of a stretch with `struct`, then compares *all* that follow with it at once: the
+same flags, reader and writer, and consecutive sequence numbers. Two shapes are recognised, each with or without an
+INFO_TS before every DATA (Cyclone DDS batches so):
 
 * uniform: all submessages have the same length, so the stretch is a matrix;
-* ragged: lengths differ; candidates are the words that look like the first header, and the chain of
-  lengths from candidate to candidate proves them (a look-alike inside a payload breaks the chain and
-  merely ends the run early).
+* ragged: lengths differ; candidates are the words that look like the first header, and the chain of lengths from
+  candidate to candidate proves them (a look-alike inside a payload breaks the chain, which merely ends the run early).
 
-Whatever is neither is a run of one. Layouts: RTPS 2.5 §9.4.5.3 (DATA), §9.4.5.9 (INFO_TS).
+A DATA of neither shape is a run of one. Layouts: RTPS 2.5 §9.4.5.3 (DATA), §9.4.5.9 (INFO_TS).
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +22,16 @@ import numpy.typing as npt
 from ..errors import DecodeError, DropReason
 from ..limits import UDP_PAYLOAD_MAX
 from ..structure import Guid
+from .info import INFO_TS_SIZE, InfoTimestamp
+from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE
+from .numbers import pair
+from .parameters import (
+    PID_COHERENT_SET,
+    PID_KEY_HASH,
+    PID_SENTINEL,
+    PID_STATUS_INFO,
+    decode_coherent_set,
+)
 from .samples import (
     DISPOSED,
     FILTERED,
@@ -36,19 +44,22 @@ from .samples import (
     source_timestamps,
     stretches,
 )
+from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, Data
 
-DATA: Final = 0x15
-INFO_TS: Final = 0x09
-FLAG_E, FLAG_Q, FLAG_D, FLAG_K = 0x01, 0x02, 0x04, 0x08
+DATA: Final = Data.KIND
+INFO_TS: Final = InfoTimestamp.KIND
+FLAG_Q, FLAG_D, FLAG_K = Data.FLAG_Q, Data.FLAG_D, Data.FLAG_K
 STATUS_MASK: Final = DISPOSED | UNREGISTERED | FILTERED
-#: flags and length as read little-endian from the first four bytes of an INFO_TS with a time in it
-_INFO_TS_WORDS: Final = {0x01: 0x0008_0109, 0x00: 0x0800_0009}
-_INFO_TS_SIZE: Final = 12
+#: The first four bytes of an INFO_TS with a time in it, read little-endian, by its E flag.
+INFO_TS_WORDS: Final = {
+    FLAG_E: INFO_TS | FLAG_E << 8 | (INFO_TS_SIZE - SUBMESSAGE_HEADER_SIZE) << 16,
+    0: INFO_TS | (INFO_TS_SIZE - SUBMESSAGE_HEADER_SIZE) << 24,
+}
 
-_HEADER = {1: struct.Struct("<HHH4s4siI"), 0: struct.Struct(">HHH4s4siI")}  # from octetsToNextHeader on
-_SEQUENCE_NUMBER = {1: struct.Struct("<iI"), 0: struct.Struct(">iI")}
-_PARAMETER = {1: struct.Struct("<HH"), 0: struct.Struct(">HH")}
-PID_KEY_HASH, PID_STATUS_INFO, PID_COHERENT_SET, PID_SENTINEL = 0x0070, 0x0071, 0x0056, 0x0001
+#: From octetsToNextHeader on.
+_HEADER: Final = pair("HHH4s4siI")
+_SEQUENCE_NUMBER: Final = pair("iI")
+_PARAMETER: Final = pair("HH")
 
 Words = npt.NDArray[np.uint32]
 
@@ -61,7 +72,7 @@ class Scan(NamedTuple):
     timestamp: int
 
 
-class Stretch(NamedTuple):
+class SpanningRun(NamedTuple):
     """Datagrams [first, stop) of several, and the run they hold."""
 
     first: int
@@ -71,7 +82,7 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class _First:
-    """The first DATA of a stretch, taken apart; offsets are counted from its submessage header."""
+    """The first DATA of a stretch, decoded; offsets are in bytes from its submessage header."""
 
     flags: int  # of the submessage
     size: int  # whole submessage
@@ -85,7 +96,7 @@ class _First:
 
 
 class InlineQos(NamedTuple):
-    """What we read of an inline QoS, and where it ends."""
+    """The parts of an inline QoS that are read, and where it ends."""
 
     stop: int
     status: int  # StatusInfo_t
@@ -105,23 +116,22 @@ def scan(
 ) -> Scan:
     """Read the stretch of DATA submessages that starts at ``data[pos]``, up to ``stop``.
 
-    ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns);
-    ``after_info_ts`` says that an INFO_TS of 12 bytes lies right before ``pos``; ``lookahead`` is how many
-    bytes may be looked at for a run. Always gets past at least one submessage. Raises DecodeError when that
-    first DATA is malformed.
+    ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns); ``after_info_ts``: an
+    INFO_TS of 12 bytes lies right before ``pos``; ``lookahead``: how many bytes may be examined for a run. At least
+    one submessage is read. Raises DecodeError if that first DATA is malformed.
     """
     first = _parse(data, pos, stop)
     end = pos + first.size
-    if stop - end >= 24:  # room for another header
+    if stop - end >= DATA_HEADER_SIZE:  # another one may follow
         gap = _gap_to_next(data, pos, end, stop, first)
         if gap >= 0:
             run = None
             stop = min(stop, max(pos + lookahead, end + gap + first.payload_offset))
             if not gap:
                 run = _uniform(data, pos, stop, prefix, timestamp, first, 0)
-            elif after_info_ts and data[pos - _INFO_TS_SIZE + 1] == first.flags & FLAG_E:
+            elif after_info_ts and data[pos - INFO_TS_SIZE + 1] == first.flags & FLAG_E:
                 # each row of the matrix starts with its INFO_TS
-                run = _uniform(data, pos, stop, prefix, timestamp, first, _INFO_TS_SIZE)
+                run = _uniform(data, pos, stop, prefix, timestamp, first, INFO_TS_SIZE)
             if run is None:
                 run = _ragged(data, pos, stop, prefix, timestamp, first)
             if run is not None:
@@ -130,7 +140,7 @@ def scan(
 
 
 def _parse(data: U8, pos: int, stop: int) -> _First:
-    if stop - pos < 24:
+    if stop - pos < DATA_HEADER_SIZE:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA header")
     flags = int(data[pos + 1])
     length, _, to_qos, reader_id, writer_id, high, low = _HEADER[flags & FLAG_E].unpack_from(data, pos + 2)
@@ -141,7 +151,7 @@ def _parse(data: U8, pos: int, stop: int) -> _First:
     if sn < 1:
         raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"DATA {sn}")
     at = pos + 8 + to_qos
-    if to_qos < 16 or to_qos % 4 or at > end:
+    if to_qos < DATA_OCTETS_TO_INLINE_QOS or to_qos % 4 or at > end:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"octetsToInlineQos {to_qos}")
     status, key_hash_offset, coherent_set = 0, -1, 0
     if flags & FLAG_Q:
@@ -181,10 +191,7 @@ def scan_inline_qos(data: U8, at: int, end: int, little: int) -> InlineQos:
         elif pid == PID_STATUS_INFO and length >= 4:
             status = int(data[at + 3]) & STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.4.9
         elif pid == PID_COHERENT_SET and length >= 8:
-            high, low = _SEQUENCE_NUMBER[little].unpack_from(data, at)
-            first = (high << 32) | low
-            # RTPS 2.5 §8.7.5: SEQUENCENUMBER_UNKNOWN ends a set; a number below 1 cannot begin one
-            coherent_set = first if first > 0 else -1
+            coherent_set = decode_coherent_set(data, at, little)
         at += length
 
 
@@ -193,7 +200,7 @@ def _gap_to_next(data: U8, pos: int, end: int, stop: int, first: _First) -> int:
     if first.size % 4 or not first.flags & (FLAG_D | FLAG_K):
         return -1
     next_sn = ((first.sn + 1) >> 32, (first.sn + 1) & 0xFFFF_FFFF)
-    for gap in (0, _INFO_TS_SIZE):
+    for gap in (0, INFO_TS_SIZE):
         at = end + gap
         if (
             at + first.payload_offset <= stop
@@ -274,18 +281,18 @@ _LOW_MAX: Final = 0xFFFF_FFFF
 
 
 def _counting(count: int, start: int) -> npt.NDArray[np.uint32]:
-    """start, start+1, … modulo 2**32; nobody asks for what lies behind a wrap, where the high word differs."""
+    """start, start+1, … modulo 2**32; never used behind a wrap, where the high word differs."""
     steps = _COUNT[:count] if count <= len(_COUNT) else np.arange(count, dtype=np.uint32)
     return steps + np.uint32(start)
 
 
 def _until_wrap(sn: int) -> int:
-    """How many numbers from this one on have the same high word."""
+    """How many sequence numbers from ``sn`` on have the same high word."""
     return _LOW_MAX + 1 - (sn & _LOW_MAX)
 
 
 def _alike(rows: Words, row: Words, first: _First) -> Any:
-    """Which DATA submessages (..., words) differ from the first in no more than number, key hash and payload."""
+    """Mask of the DATA submessages (..., words) that differ from the first in number, key hash and payload only."""
     # column by column: four times quicker than all four at once with all(axis=1)
     same = rows[..., 0] == row[0]
     for column in (1, 2, 3):
@@ -296,17 +303,17 @@ def _alike(rows: Words, row: Words, first: _First) -> Any:
         same &= (rows[..., 6:k] == row[6:k]).all(axis=-1)
         same &= (rows[..., k + 4 : payload] == row[k + 4 : payload]).all(axis=-1)
     if first.payload_offset < first.size:
-        # the encapsulation id only: the options may hold a padding count of each sample's own
+        # the encapsulation id only: the options may hold a padding count, which differs by sample
         same &= (rows[..., payload] & 0xFFFF) == (row[payload] & 0xFFFF)
     return same
 
 
-def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix: bytes) -> list[Stretch]:
+def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix: bytes) -> list[SpanningRun]:
     """Read datagrams of equal length that lie at a constant pitch and hold equal DATA: the runs they make up.
 
-    ``data[pos : pos + size]`` is what follows header and INFO_TS of the first, which is little-endian; each of
-    the others lies ``pitch`` bytes behind the one before; ``stamps`` (n, 2) are the times of all. The runs have
-    memory of their own. Datagrams that turn out to be otherwise are in none.
+    ``data[pos : pos + size]`` is what follows header and INFO_TS of the first datagram, which is little-endian; each
+    other one lies ``pitch`` bytes behind the one before; ``stamps`` (n, 2) are the times of all. The runs have
+    memory of their own. A datagram that turns out to be different is in no run.
     """
     try:
         first = _parse(data, pos, pos + size)
@@ -324,10 +331,10 @@ def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix:
     numbers = (high.astype(np.int64) << 32 | low).reshape(count)
     good = same.all(axis=1) & (numbers >= 1) & (low.reshape(count) <= _LOW_MAX + 1 - each)
     cut = ~(good[1:] & good[:-1] & (numbers[1:] == numbers[:-1] + each))
-    # A run no longer than a datagram could be, as a window that is smaller takes all of it or nothing.
+    # A run is no longer than a datagram could be, since a smaller window takes all of it or nothing.
     step = max(1, UDP_PAYLOAD_MAX // size)
     return [
-        Stretch(at, end, _gather(rows[at:end], stamps[at:end], prefix, int(numbers[at]), first))
+        SpanningRun(at, end, _gather(rows[at:end], stamps[at:end], prefix, int(numbers[at]), first))
         for start, stop in stretches(cut)
         if good[start]
         for at in range(start, stop, step)
@@ -336,7 +343,7 @@ def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix:
 
 
 def _gather(rows: Words, stamps: Words, prefix: bytes, sn: int, first: _First) -> Run:
-    """The run of ``rows`` (datagrams, DATA, words): time of its own, if times differ, key hash and payload of each."""
+    """The run of ``rows`` (datagrams, DATA, words): of each sample its key hash, payload and, if times differ, time."""
     count, each, _ = rows.shape
     payload, k = first.payload_offset // 4, first.key_hash_offset // 4
     hash_at = 2 if (stamps != stamps[0]).any() else 0
@@ -381,7 +388,7 @@ def _ragged(
         return None
     lengths = (words[at] >> 16) if little else _swap16(words[at] >> 16)
     ends = at + 1 + lengths // 4
-    info_ts = words[np.minimum(ends, len(words) - 1)] == _INFO_TS_WORDS[little]
+    info_ts = words[np.minimum(ends, len(words) - 1)] == INFO_TS_WORDS[little]
     follows = np.where(info_ts[:-1], ends[:-1] + 3, ends[:-1])
     linked = (at[1:] == follows) & (lengths[:-1] % 4 == 0)
     # length 0 means "to the end of the message", and the header must fit
@@ -422,7 +429,7 @@ def _ragged(
 def _ragged_timestamps(
     values: Words, ends: npt.NDArray[Any], info_ts: npt.NDArray[np.bool_], timestamp: int
 ) -> npt.NDArray[np.int64]:
-    """Source timestamp of each sample: that of the last INFO_TS before it (the one behind sample i is i+1's)."""
+    """Source timestamp of each sample: that of the last INFO_TS before it; ``info_ts[i]``: one follows sample i."""
     count = len(ends)
     stamps = np.full(count, timestamp, np.int64)
     before = np.flatnonzero(info_ts[:-1])

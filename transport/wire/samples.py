@@ -14,12 +14,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import UsageError
 from ..structure import ENTITYID_UNKNOWN, Guid
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
-#: What an indexed run knows of each sample. ``offset`` is counted from the start of ``Run.data``.
+#: What the index of a run holds of each sample. ``offset`` is in bytes from the start of ``Run.data``.
 SAMPLE_INDEX: Final = np.dtype(
     [
         ("offset", "<u4"),
@@ -42,11 +43,11 @@ def source_timestamps(seconds: npt.NDArray[Any], fractions: npt.NDArray[Any]) ->
 
 
 def stretches(changed: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """[first, last) of each stretch of alike samples; ``changed`` (n - 1,): sample i + 1 is unlike sample i."""
+    """[first, last) of each stretch of like samples; ``changed`` (n - 1,): sample i + 1 is unlike sample i."""
     return pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), len(changed) + 1])
 
 
-# Sample flags: the low bits are StatusInfo_t's (RTPS 2.5 §9.6.4.9), the others ours.
+# Sample flags: the low bits are those of StatusInfo_t (RTPS 2.5 §9.6.4.9), the others are our own.
 DISPOSED: Final = 0x1
 UNREGISTERED: Final = 0x2
 FILTERED: Final = 0x4
@@ -84,6 +85,11 @@ class Samples:
     def is_uniform(self) -> bool:
         return self.stride > 0
 
+    def check_padding(self) -> None:
+        """Raises UsageError unless every payload is padded to a multiple of 4, as the codec does."""
+        if self.size % 4 or (self.lengths is not None and (self.lengths % 4).any()):
+            raise UsageError("samples are not padded to a multiple of 4 bytes")
+
     def rows(self) -> U8:
         """A (count, size) view of uniform payloads; no copy."""
         view = self.data[self.start :]
@@ -113,7 +119,7 @@ class Samples:
         return memoryview(self.data)[at : at + n]
 
     def take(self, first: int, last: int) -> Samples:
-        """Samples [first, last), also of samples without payload, neither uniform nor ragged; no copy."""
+        """Samples [first, last); no copy. Works also where there is no payload, neither uniform nor ragged."""
         if first == 0 and last == self.count:
             return self
         if self.offsets is None or self.lengths is None:
@@ -126,12 +132,12 @@ class Run:
     """Samples of one writer with consecutive sequence numbers, as they came off the wire.
 
     ``data`` holds the submessages (or bare payloads) as received and may be a view of a receive buffer that
-    is reused: whoever keeps a run longer than the call it was handed in copies it (:meth:`copy`).
+    is reused: to keep a run longer than the call that hands it over, copy it (:meth:`copy`).
 
-    Uniform (``stride > 0``): sample i lies at ``data[i*stride : (i+1)*stride]``; its payload, the 8-byte NTP
-    time of its own INFO_TS and its 16-byte key hash at fixed offsets in there (-1: it has none of its own;
-    then ``timestamp`` is the source timestamp of all). All flags are equal.
-    Indexed (``stride == 0``): ``index`` (dtype SAMPLE_INDEX) says where each sample lies.
+    Uniform (``stride > 0``): sample i lies at ``data[i*stride : (i+1)*stride]``; in there its payload, the 8-byte NTP
+    time of its own INFO_TS and its 16-byte key hash lie at fixed offsets (-1: it has none of its own; then
+    ``timestamp`` is the source timestamp of all). All flags are equal.
+    Indexed (``stride == 0``): ``index`` (dtype SAMPLE_INDEX) holds where each sample lies.
     """
 
     writer: Guid
@@ -147,13 +153,13 @@ class Run:
     key_hash_offset: int = -1
     flags: int = 0
     index: npt.NDArray[Any] | None = None
-    #: Which reader the submessages are addressed to; ENTITYID_UNKNOWN means every matched one.
+    #: The reader to which the submessages are addressed; ENTITYID_UNKNOWN: every matched one.
     reader_id: bytes = ENTITYID_UNKNOWN
     #: The batch it came in, 0: none.
     batch_sn: int = 0
-    #: Samples are missing in between: ``index["sn_offset"]`` tells the numbers.
+    #: Samples are missing in between: ``index["sn_offset"]`` holds the numbers.
     sparse: bool = False
-    #: First sequence number of the coherent set they belong to; 0: of none; -1: of none, and it says so.
+    #: First sequence number of the coherent set to which they belong; 0: none; -1: none, as their inline QoS says.
     coherent_set: int = 0
 
     @property
@@ -171,6 +177,16 @@ class Run:
     @property
     def nbytes(self) -> int:
         return self.data.nbytes
+
+    @property
+    def ends_coherent_set(self) -> bool:
+        """Whether it is the empty DATA that ends a coherent set (RTPS 2.5 §8.7.5): nothing for the user."""
+        return (
+            self.coherent_set < 0
+            and not self.payload_length
+            and self.index is None
+            and not self.flags & (DISPOSED | UNREGISTERED)
+        )
 
     @classmethod
     def single(
@@ -210,7 +226,7 @@ class Run:
         return self._indexed(index, first_sn)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Run | None:
-        """The samples where ``keep`` is true, None if there are none; no copy of payloads but to fill holes."""
+        """The samples where ``keep`` is true, None if there are none; no copy of payloads."""
         kept = np.flatnonzero(keep)
         if not len(kept):
             return None

@@ -1,7 +1,7 @@
-"""What readers of ours tell writers of ours beside RTPS (Aeron's status message and RTT measurement).
+"""What our own readers send to our own writers beside RTPS (Aeron's status message and RTT measurement).
 
-Vendor submessages, each with the header of any other; who does not know them skips them (RTPS 2.5 §8.3.4.1 for
-kinds from 0x80 on). Numbers in the byte order of the E flag.
+Both are vendor submessages with an ordinary header; other vendors skip them (RTPS 2.5 §8.3.4.1 for kinds from 0x80
+on). Numbers are in the byte order of the E flag.
 
 STATUS_MESSAGE, 0xB1; flags T 0x02: there is a tag, X 0x04: end of stream::
 
@@ -15,7 +15,7 @@ RTT_MEASUREMENT, 0xB2; flag R 0x02: it is the reply::
 
     readerId 4 octets | writerId 4 octets
     echo timestamp    i64                   the asker's clock, ns; comes back as it went
-    reception delta   i64                   ns the one who replies held it
+    reception delta   i64                   ns for which the replying side held it
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class StatusMessage:
     receiver_window: int
     count: int
     group_tag: int | None = None
-    #: The reader is leaving: nobody need wait for it any more.
+    #: The reader is leaving: no writer need wait for it any more.
     end_of_stream: bool = False
 
     def encode(self, little_endian: bool = True) -> bytes:
-        """A window too large for its field is said as the largest that fits."""
+        """A window too large for its field is sent as the largest that fits."""
         tag = self.group_tag
         flags = (0 if tag is None else self.FLAG_T) | (self.FLAG_X if self.end_of_stream else 0)
         body = _STATUS_MESSAGE[little_endian].pack(
@@ -84,7 +84,7 @@ class StatusMessage:
 
 @dataclass(frozen=True, slots=True)
 class RttMeasurement:
-    """A reader asks; the writer sends the question back as its reply, and says how long it had it."""
+    """A reader asks; the writer sends the question back as its reply, with the time for which it held it."""
 
     KIND: ClassVar[int] = 0xB2
     FLAG_R: ClassVar[int] = 0x02

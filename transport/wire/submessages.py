@@ -2,9 +2,9 @@
 
 ``decode(flags, body)`` takes what lies between this submessage's header and the next one's; what a later
 minor version may have added at the end is ignored (RTPS 2.5 §8.6.1). Wrong bytes raise DecodeError.
-``encode`` gives the submessage with its header, padded to 4. Runs of DATA take the fast road instead, see
-``runs``, and so does DATA_BATCH, see ``batch``; the INFO_* ones are in ``info``, ours in ``status_messages``, and
-both can be had from here.
+``encode`` returns the submessage with its header, padded to 4. Runs of DATA are read by ``runs`` instead, which is
+faster, and DATA_BATCH by ``batch``. The INFO_* submessages are defined in ``info``, our own in ``status_messages``;
+both are exported here, too.
 """
 
 from __future__ import annotations
@@ -52,8 +52,12 @@ _HEARTBEAT_FRAG: Final = pair("4s4siIII")
 _HEARTBEAT_BATCH: Final = pair("4s4siIiIiIiII")
 
 # octetsToInlineQos: from behind that field to the inline QoS (RTPS 2.5 §9.4.5.4.2, §9.4.5.5.3)
-_DATA_OCTETS_TO_INLINE_QOS: Final = 16
 _DATA_FRAG_OCTETS_TO_INLINE_QOS: Final = 28
+
+
+#: Bytes of a DATA before its inline QoS or payload, and octetsToInlineQos as it says that.
+DATA_HEADER_SIZE: Final = 24
+DATA_OCTETS_TO_INLINE_QOS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Data:
         if self.payload is not None:
             flags |= self.FLAG_K if self.key else self.FLAG_D
         head = _DATA[little_endian].pack(
-            0, _DATA_OCTETS_TO_INLINE_QOS, self.reader_id, self.writer_id, *_halves(self.sn)
+            0, DATA_OCTETS_TO_INLINE_QOS, self.reader_id, self.writer_id, *_halves(self.sn)
         )
         qos = _encode_inline_qos(self.inline_qos, little_endian)
         return encode_submessage(self.KIND, flags, little_endian, head, qos, self.payload or b"")
@@ -99,7 +103,7 @@ class Data:
         if (with_data and key) or flags & cls.FLAG_N:
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"DATA with flags {flags:#04x}")
         inline_qos, rest = _decode_inline_qos(
-            body, octets, _DATA_OCTETS_TO_INLINE_QOS, little_endian, bool(flags & cls.FLAG_Q)
+            body, octets, DATA_OCTETS_TO_INLINE_QOS, little_endian, bool(flags & cls.FLAG_Q)
         )
         payload = None
         if with_data or key:
@@ -114,7 +118,7 @@ class DataFrag:
     """DATA_FRAG (RTPS 2.5 §9.4.5.5): ``fragments`` fragments from number ``first_fragment`` (1-based) on.
 
     All but the sample's last have ``fragment_size`` bytes. A decoded payload is a view, exactly as long as
-    these fragments are, and lies within ``sample_size``, which is any number: whoever allocates judges it.
+    these fragments are, and lies within ``sample_size``, which is any number: check it before allocating.
     """
 
     KIND: ClassVar[int] = 0x16
@@ -185,7 +189,7 @@ class DataFrag:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """HEARTBEAT (RTPS 2.5 §9.4.5.7); last_sn = first_sn - 1 says that the writer holds nothing."""
+    """HEARTBEAT (RTPS 2.5 §9.4.5.7); last_sn = first_sn - 1: the writer holds nothing."""
 
     KIND: ClassVar[int] = 0x07
     FLAG_F: ClassVar[int] = 0x02
@@ -290,7 +294,7 @@ class AckNack(_Acknowledgment):
 
 
 class AckNackBatch(_Acknowledgment):
-    """ACKNACK_BATCH (RTI): the same in numbers of batches."""
+    """ACKNACK_BATCH (RTI): an ACKNACK in numbers of batches."""
 
     KIND = 0x17
     __slots__ = ()
@@ -346,7 +350,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatBatch:
-    """HEARTBEAT_BATCH (RTI): a HEARTBEAT that tells the batches the writer holds beside the samples."""
+    """HEARTBEAT_BATCH (RTI): a HEARTBEAT that announces the batches beside the samples that the writer holds."""
 
     KIND: ClassVar[int] = 0x19
     FLAG_F: ClassVar[int] = 0x02

@@ -1,1 +1,1 @@
-"""Who is there and what do they offer: SPDP, SEDP, liveliness and matching (RTPS 2.5 §8.4.13, §8.5)."""
+"""Discovery of participants and endpoints: SPDP, SEDP, liveliness and matching (RTPS 2.5 §8.4.13, §8.5)."""

@@ -10,17 +10,19 @@ from ...limits import MESSAGE_SIZE_MAX
 from ...qos import DurabilityKind, Qos, ReliabilityKind
 from ...structure import INFINITE, Guid
 from ...wire.samples import NO_TIMESTAMP, Samples
-from ..reading.reader import StatefulReader, WriterInfo
-from ..writing.writer import ReaderInfo, StatefulWriter, WriterPolicy
+from ..endpoint_info import ReaderInfo, WriterInfo
+from ..policies import WriterPolicy
+from ..reading.reader import StatefulReader
+from ..writing.writer import StatefulWriter
 from .spdp import RemoteParticipant
 
-#: RTPS 2.5 §8.5.4.2. KEEP_LAST 1 is per instance: late joiners get each endpoint once, as it is now.
+#: RTPS 2.5 §8.5.4.2. KEEP_LAST 1 is per instance: late joiners get each endpoint once, in its present state.
 BUILTIN_QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
 
-#: What we announce is never held back, and every announcement asks to be acknowledged.
+#: Announcements are never held back, and every announcement asks for an acknowledgement.
 BUILTIN_POLICY: Final = WriterPolicy(send_window_bytes=INFINITE, heartbeats_per_max_samples=INFINITE)
-#: Sequence numbers an incarnation has for itself: to peers that still know us from before a restart under the same
-#: GUID, what we announce then is new. No more than that, for Fast DDS 2 counts up to a writer's first one by one.
+#: Sequence numbers which each incarnation has for itself: peers that still know us from before a restart under the same
+#: GUID take its announcements for new. There are no more, because Fast DDS 2 counts one by one up to a writer's first.
 _SNS_PER_INCARNATION: Final = 1 << 14
 
 
@@ -53,7 +55,7 @@ def write_one(writer: StatefulWriter, payload: bytes, key_hash: bytes, *, flags:
 
 
 def match_writer(reader: StatefulReader, remote: RemoteParticipant, writer_id: bytes, *, now: int) -> None:
-    """Let a built-in reader of ours hear its counterpart."""
+    """Match a built-in reader of ours with its counterpart."""
     guid = Guid(remote.prefix, writer_id)
     info = WriterInfo(
         guid,
@@ -67,6 +69,6 @@ def match_writer(reader: StatefulReader, remote: RemoteParticipant, writer_id: b
 
 
 def match_reader(writer: StatefulWriter, remote: RemoteParticipant, reader_id: bytes, *, now: int) -> None:
-    """Let a built-in writer of ours serve its counterpart."""
+    """Match a built-in writer of ours with its counterpart."""
     guid = Guid(remote.prefix, reader_id)
     writer.match_reader(ReaderInfo(guid, remote.unicast, (), reliable=True, transient_local=True), now=now)

@@ -30,7 +30,7 @@ _PID_ABILITIES: Final = 0x8A01
 _BATCHES, _NO_POSITIVE_ACKS, _STATUS_MESSAGES = 0x1, 0x8, 0x10
 #: Ours: u64 token, and the name of the publication log as a string.
 _PID_PUBLICATION_LOG: Final = 0x8A02
-#: Types that another one is made of are listed up to here, so that an announcement fits one small datagram.
+#: Maximum number of listed types on which a type depends, so that an announcement fits one small datagram.
 _DEPENDENTS_ANNOUNCED: Final = 8
 _CODECS: Final = {0x2: "lz4", 0x4: "zstd"}
 
@@ -64,7 +64,7 @@ _UNDERSTOOD: Final = QOS_PIDS | frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TypeObjectV1:
-    """A TypeObject as XTypes 1.1 announces it, and RTI Connext compressed; it is read when somebody wants the type."""
+    """A TypeObject as in XTypes 1.1, which RTI Connext compresses; it is read only when the type is needed."""
 
     value: bytes
     little_endian: bool
@@ -83,7 +83,7 @@ class TypeObjectV1:
 
 @dataclass(frozen=True, slots=True)
 class EndpointData:
-    """A reader or a writer of a topic; which one is in its entity id."""
+    """A reader or a writer of a topic; its entity id shows which of the two."""
 
     guid: Guid
     topic: str
@@ -95,7 +95,7 @@ class EndpointData:
     type_information: TypeInformation | None = None
     type_object_v1: TypeObjectV1 | None = None
     content_filter: ContentFilterProperty | None = None
-    #: Why the type information that was there is of no use.
+    #: Why the announced type information cannot be used.
     type_error: str = ""
 
     @property
@@ -106,8 +106,8 @@ class EndpointData:
 def encode_endpoint(data: EndpointData) -> bytes:
     """The payload of an SEDP sample, encapsulation header included.
 
-    All policies are always sent, type information only of a type that TypeLookup answers for: Cyclone DDS drops an
-    endpoint whose type it cannot resolve, and compares the names when there is none.
+    All policies are always sent. Type information is sent only for a type for which TypeLookup answers: Cyclone DDS
+    drops an endpoint whose type it cannot resolve, and compares names if there is no type information.
     """
     parameters: list[tuple[int, bytes]] = [
         (p.PID_ENDPOINT_GUID, p.encode_guid(data.guid)),
@@ -134,7 +134,7 @@ def encode_endpoint(data: EndpointData) -> bytes:
 
 
 def decode_endpoint(payload: bytes | memoryview, *, writer: bool) -> EndpointData:
-    """What the payload of an SEDP publication (``writer``) or subscription says. Raises DecodeError."""
+    """The endpoint that the payload of an SEDP publication (``writer``) or subscription holds. Raises DecodeError."""
     parameters = p.decode_parameter_payload(memoryview(payload))
     refuse_not_understood(parameters, _UNDERSTOOD)
     little = parameters.little_endian
@@ -158,12 +158,12 @@ def decode_endpoint(payload: bytes | memoryview, *, writer: bool) -> EndpointDat
 
 
 def encode_endpoint_key(guid: Guid) -> bytes:
-    """The serialized key of an endpoint: what a dispose carries (RTPS 2.5 §9.6.2.1)."""
+    """The serialized key of an endpoint, which a dispose carries (RTPS 2.5 §9.6.2.1)."""
     return p.encode_parameter_payload([(p.PID_ENDPOINT_GUID, p.encode_guid(guid))])
 
 
 def decode_endpoint_key(payload: bytes | memoryview) -> Guid:
-    """Which endpoint a dispose means. Raises DecodeError."""
+    """The endpoint that a dispose refers to. Raises DecodeError."""
     return p.decode_guid(required(p.decode_parameter_payload(memoryview(payload)), p.PID_ENDPOINT_GUID))
 
 
@@ -199,7 +199,7 @@ def _decode_abilities(parameters: p.ParameterList) -> Abilities:
 
 
 def _decode_term_window(value: bytes, little: bool) -> int:
-    """However small it is said to be: nobody is told of every few bytes."""
+    """The announced window, but no smaller than the least: a status message for every few bytes would be too many."""
     window = p.decode_u32(value[8:12], little) if len(value) >= 12 else 0
     return max(window, TERM_WINDOW_LEAST) if window else 0
 
@@ -208,7 +208,7 @@ def _decode_term_window(value: bytes, little: bool) -> int:
 
 
 def _encode_type_information(information: TypeInformation) -> bytes:
-    """All dependencies are counted; who wants to know the others asks for them."""
+    """All dependencies are counted, and not all are listed; peers can request the others."""
     minimal, complete = (
         None if form is None else replace(form, dependents=form.dependents[:_DEPENDENTS_ANNOUNCED])
         for form in (information.minimal, information.complete)
@@ -235,7 +235,7 @@ def _type_object_v1(parameters: p.ParameterList) -> TypeObjectV1 | None:
 
 
 def _decode_content_filter(parameters: p.ParameterList) -> ContentFilterProperty | None:
-    """None also for one that cannot be read: whoever filters is the reader, and it filters again."""
+    """None also for a filter that cannot be read: its reader filters anyway."""
     value = parameters.get(p.PID_CONTENT_FILTER_PROPERTY)
     if value is None:
         return None

@@ -1,16 +1,16 @@
-"""The writer liveliness protocol: do our writers live, do theirs? (RTPS 2.5 §8.4.13, DDS 1.4 §2.2.3.11)
+"""The writer liveliness protocol, for our writers and those of peers (RTPS 2.5 §8.4.13, DDS 1.4 §2.2.3.11).
 
-What shows that a writer lives depends on its LIVELINESS kind:
+What shows that a writer is alive depends on its LIVELINESS kind:
 
-* AUTOMATIC: any message of its participant, for it shows that its stack runs. A ParticipantMessageData is then
-  only the message that comes when there is nothing else to say;
+* AUTOMATIC: any message of its participant, because it shows that the participant runs. A ParticipantMessageData is
+  then only the message that is sent when there is no other;
 * MANUAL_BY_PARTICIPANT: a write of any such writer of its participant, or a ParticipantMessageData of that kind;
 * MANUAL_BY_TOPIC: a write of its own, or a HEARTBEAT of its own with the liveliness flag.
 
-Ours are asserted accordingly: AUTOMATIC ones here, three times per lease; MANUAL ones by the user, and by what
-the user writes. Those of the second kind are then asserted to others by a ParticipantMessageData, for not every
-reader sees the writer that was written: at most three times per lease, however often the user asserts. A MANUAL
-writer of ours that was not asserted in time lost its liveliness, and is in ``lost`` like any other.
+Our writers are asserted accordingly: AUTOMATIC ones here, three times per lease; MANUAL ones by the user, and by what
+the user writes. MANUAL_BY_PARTICIPANT writers are then asserted to peers by a ParticipantMessageData, because not every
+reader is matched with the writer that was used: at most three times per lease, however often the user asserts. A MANUAL
+writer of ours that was not asserted in time has lost its liveliness, and is in ``lost`` like any other.
 
 Invariants
 * A watched writer is in exactly one of ``_alive`` and ``_lost``.
@@ -50,7 +50,7 @@ _MESSAGE_MIN: Final = _ENCAPSULATION_SIZE + 12 + 4
 
 @dataclass(slots=True, eq=False)
 class _Signs:
-    """When who keeps a MANUAL writer alive was last asserted: the writer, or all such of its participant."""
+    """When a MANUAL writer was last asserted: by itself, or with all such writers of its participant."""
 
     last_heard: int
     writers: int = 0
@@ -58,7 +58,7 @@ class _Signs:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """A writer with a lease; without signs of its own it lives as long as its participant is heard."""
+    """A writer with a lease; without assertions of its own it is alive as long as its participant is heard."""
 
     lease: int
     kind: LivelinessKind
@@ -77,7 +77,7 @@ class Liveliness:
         self._prefix = prefix
         self._remotes = remotes
         #: Leases of our AUTOMATIC and MANUAL_BY_PARTICIPANT writers, and when the next assertion of each kind is
-        #: due; the second kind's is not due while nobody asserts.
+        #: due; that of the second kind is not due without assertions by the user.
         self._own_leases: dict[Guid, int] = {}
         self._next_assertion: int | None = None
         self._own_manual_leases: dict[Guid, int] = {}
@@ -99,7 +99,7 @@ class Liveliness:
             match_reader(self.writer, remote, ENTITYID_P2P_MESSAGE_READER, now=now)
 
     def take(self, drops: Counter[DropReason], *, now: int) -> None:
-        """Heed the ParticipantMessageData received since the last call; broken ones are counted in ``drops``."""
+        """Process the ParticipantMessageData received since the last call; broken ones are counted in ``drops``."""
         for run in self.reader.take():
             samples, flags = run.samples(), run.sample_flags()
             for i in range(run.count):
@@ -115,13 +115,13 @@ class Liveliness:
                     self.on_message(prefix, kind, now)
 
     def on_message(self, prefix: bytes, kind: bytes, now: int) -> None:
-        """A participant asserts its writers of a kind. AUTOMATIC: that it spoke at all has been noted."""
+        """A participant asserts its writers of a kind. For AUTOMATIC ones the message itself has been noted already."""
         signs = self._participants.get(prefix)
         if kind == KIND_MANUAL and signs is not None:
             signs.last_heard = now
 
     def on_data(self, writer: Guid, now: int) -> None:
-        """A writer, remote or ours, wrote, or said that it lives; cheap for writers that are not MANUAL."""
+        """A writer, remote or ours, wrote, or asserted its liveliness; cheap for writers that are not MANUAL."""
         signs = self._signs.get(writer)
         if signs is not None and signs.last_heard < now:
             signs.last_heard = now
@@ -131,7 +131,7 @@ class Liveliness:
     # --- our writers ------------------------------------------------------------------------------
 
     def add_local(self, writer: EndpointData, *, now: int) -> None:
-        """Assert this writer of ours as often as its lease wants, or watch whether the user does."""
+        """Assert this writer of ours as often as its lease requires, or watch whether the user does."""
         guid, kind, lease = writer.guid, writer.qos.liveliness, writer.qos.liveliness_lease_duration
         if lease >= INFINITE:
             return
@@ -153,7 +153,7 @@ class Liveliness:
         self._unwatch(guid)
 
     def assert_participant(self, now: int) -> None:
-        """The user says that its MANUAL_BY_PARTICIPANT writers live (DDS 1.4 §2.2.2.2.1.11)."""
+        """The user asserts the MANUAL_BY_PARTICIPANT writers (DDS 1.4 §2.2.2.2.1.11)."""
         self.on_message(self._prefix, KIND_MANUAL, now)
         if self._own_manual_leases:
             self._schedule_manual(now)
@@ -179,7 +179,7 @@ class Liveliness:
     # --- watched writers --------------------------------------------------------------------------
 
     def track(self, writer: EndpointData, *, now: int) -> None:
-        """Watch a matched remote writer; again, when its QoS may have changed."""
+        """Watch a matched remote writer; called again when its QoS may have changed."""
         qos = writer.qos
         if qos.liveliness_lease_duration >= INFINITE:
             self.forget(writer.guid)
@@ -187,12 +187,12 @@ class Liveliness:
             self._watch(writer.guid, qos.liveliness, qos.liveliness_lease_duration, now)
 
     def forget(self, guid: Guid) -> None:
-        """Nobody here is matched with this remote writer any more. Our own are watched all the same."""
+        """No reader here is matched with this remote writer any more. Our own writers are watched regardless."""
         if guid.prefix != self._prefix:
             self._unwatch(guid)
 
     def lost(self, *, now: int) -> list[Guid]:
-        """Writers whose liveliness was lost just now, ours included."""
+        """Writers, ours included, whose liveliness was lost since the last call."""
         if self._next_check is None or now < self._next_check:
             return []
         lost = [guid for guid, watched in self._alive.items() if self._expiry(guid, watched) <= now]
@@ -202,7 +202,7 @@ class Liveliness:
         return lost
 
     def gained(self, *, now: int) -> list[Guid]:
-        """Writers that were lost and live again; cheap while none is lost."""
+        """Writers that were lost and are alive again; cheap while none is lost."""
         if not self._lost:
             return []
         back = [guid for guid, watched in self._lost.items() if self._expiry(guid, watched) > now]
@@ -248,7 +248,7 @@ class Liveliness:
     # --- timers -----------------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer`, then :meth:`lost`, want to be called."""
+        """When :meth:`handle_timer` and then :meth:`lost` are to be called."""
         timers = (self._next_assertion, self._next_manual, self._next_check)
         return min((timer for timer in timers if timer is not None), default=None)
 
@@ -260,7 +260,7 @@ class Liveliness:
 
 
 def encode_assertion(prefix: bytes, kind: bytes = KIND_AUTOMATIC) -> bytes:
-    """ParticipantMessageData: the writers of that kind of this participant live.
+    """ParticipantMessageData: the writers of that kind of this participant are alive.
 
     CDR_LE: prefix, kind, and a sequence of one octet, as Cyclone DDS sends it (an empty one would do).
     """

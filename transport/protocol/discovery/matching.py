@@ -1,4 +1,4 @@
-"""Whether two endpoints match, and where a peer may be sent to. Pure functions."""
+"""Whether two endpoints match, and to which addresses a peer may be sent. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 def mismatches(
     writer: EndpointData, reader: EndpointData, of_types: Iterable[str] | None = None
 ) -> tuple[str, ...]:
-    """Why a writer and a reader of one topic do not match, one sentence each; none when they do.
+    """The reasons why a writer and a reader of one topic do not match, one sentence each; empty if they match.
 
-    ``of_types``: what is said against their types, where that is known; else their names decide.
+    ``of_types``: the reasons why their types do not match, if types were compared; else the names of the types decide.
     """
     reasons = list(mismatches_by_name(writer, reader) if of_types is None else of_types)
     has_key = is_keyed(writer.guid.entity)
     if has_key != is_keyed(reader.guid.entity):
-        # RTPS 2.5 table 9.1: the entity kind says it. Cyclone DDS throws away messages that mix the kinds.
+        # RTPS 2.5 table 9.1: the entity kind shows it. Cyclone DDS drops messages that mix the kinds.
         with_key, without = ("writer", "reader") if has_key else ("reader", "writer")
         reasons.append(f"KEY: the {with_key}'s type has a key, the {without}'s has none")
     reasons += incompatibilities(writer.qos, reader.qos)
@@ -33,7 +33,7 @@ def mismatches(
 def mismatches_by_name(
     writer: EndpointData, reader: EndpointData, why: str = "their types are not known"
 ) -> tuple[str, ...]:
-    """Of types that cannot be compared, because of ``why``, the names are (XTypes 1.3 §7.6.3.4.2)."""
+    """Compare the names of types that cannot be compared themselves, because of ``why`` (XTypes 1.3 §7.6.3.4.2)."""
     if reader.qos.type_consistency.force_type_validation:
         return (f"TYPE_CONSISTENCY: the reader forces type validation, and {why}",)
     if writer.type_name != reader.type_name:
@@ -42,11 +42,11 @@ def mismatches_by_name(
 
 
 def usable_unicast(locators: Iterable[Locator], source_ip: str) -> tuple[Locator, ...]:
-    """The unicast UDPv4 locators a peer at ``source_ip`` can be reached at.
+    """The unicast UDPv4 locators at which a peer at ``source_ip`` can be reached.
 
-    A peer that names the address it speaks from is sent to there and nowhere else: no duplicates over
-    several interfaces, and fewer addresses a forger could point us at. Loopback addresses of a peer that
-    does not speak from loopback count only if it names no other (they mean *our* loopback).
+    If a peer names the address from which it sends, only that address is used: there are no duplicates over several
+    interfaces, and fewer addresses that a forger could point to. Loopback addresses of a peer that does not send from
+    loopback count only if it names no other (they would mean *our* loopback).
     """
     usable = _usable(locators, multicast=False)
     same = tuple(locator for locator in usable if locator.address == source_ip)
@@ -59,7 +59,7 @@ def usable_unicast(locators: Iterable[Locator], source_ip: str) -> tuple[Locator
 
 
 def usable_multicast(locators: Iterable[Locator]) -> tuple[Locator, ...]:
-    """The multicast UDPv4 locators among these."""
+    """The multicast UDPv4 locators of a list."""
     return _usable(locators, multicast=True)
 
 

@@ -40,9 +40,9 @@ BUILTIN_ENDPOINTS: Final = (
     | TYPE_LOOKUP_REPLY_READER
 )
 
-#: RTPS 2.5 table 9.13: what an absent PID_PARTICIPANT_LEASE_DURATION stands for.
+#: RTPS 2.5 table 9.13: the meaning of an absent PID_PARTICIPANT_LEASE_DURATION.
 LEASE_DEFAULT: Final = 100 * NANOSECONDS
-#: A shorter lease would have us find and lose the participant at every breath.
+#: With a shorter lease a participant would be found and lost again and again.
 LEASE_MIN: Final = NANOSECONDS // 10
 
 _UNDERSTOOD: Final = frozenset(
@@ -71,7 +71,7 @@ _UNDERSTOOD: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ParticipantData:
-    """What a participant says of itself."""
+    """What a participant announces about itself."""
 
     guid_prefix: bytes
     vendor: bytes = VENDOR_ID
@@ -123,7 +123,7 @@ def encode_participant(data: ParticipantData) -> bytes:
 
 
 def decode_participant(payload: bytes | memoryview) -> ParticipantData:
-    """What the payload of an SPDP sample says. Raises DecodeError."""
+    """The participant that the payload of an SPDP sample describes. Raises DecodeError."""
     parameters = p.decode_parameter_payload(memoryview(payload))
     little = parameters.little_endian
     refuse_not_understood(parameters, _UNDERSTOOD)
@@ -157,12 +157,12 @@ def decode_participant(payload: bytes | memoryview) -> ParticipantData:
 
 
 def encode_participant_key(prefix: bytes) -> bytes:
-    """The serialized key of a participant: what a dispose carries (RTPS 2.5 §9.6.2.1)."""
+    """The serialized key of a participant, which a dispose carries (RTPS 2.5 §9.6.2.1)."""
     return p.encode_parameter_payload([(p.PID_PARTICIPANT_GUID, prefix + ENTITYID_PARTICIPANT)])
 
 
 def decode_participant_key(payload: bytes | memoryview) -> Guid:
-    """Which participant a dispose means. Raises DecodeError."""
+    """The participant that a dispose refers to. Raises DecodeError."""
     return p.decode_guid(required(p.decode_parameter_payload(memoryview(payload)), p.PID_PARTICIPANT_GUID))
 
 
@@ -175,14 +175,14 @@ def required(parameters: p.ParameterList, pid: int) -> bytes:
 
 
 def refuse_not_understood(parameters: p.ParameterList, understood: frozenset[int]) -> None:
-    """RTPS 2.5 §9.6.2.2.1: data with a must-understand parameter one does not know is not for one."""
+    """Refuse data with an unknown must-understand parameter (RTPS 2.5 §9.6.2.2.1). Raises DecodeError."""
     unknown = parameters.unknown_must_understand(understood)
     if unknown:
         raise DecodeError(DropReason.BAD_PARAMETER, f"must understand {unknown[0]:#06x}")
 
 
 def locators_of(parameters: p.ParameterList, pid: int) -> tuple[Locator, ...]:
-    """The UDP locators under this id; those of other transports and broken ones are left out."""
+    """The UDP locators under this parameter id, without broken ones and those of other transports."""
     found: list[Locator] = []
     for value in parameters.all(pid)[:LOCATORS_MAX]:
         try:

@@ -20,11 +20,15 @@ from ...qos import (
     TypeConsistency,
     TypeConsistencyKind,
 )
+from ...structure import INFINITE
 from ...wire import parameters as p
+
+#: No bound, as DDS has it on the wire.
+_LENGTH_UNLIMITED: Final = -1
 
 
 class _Codec(NamedTuple):
-    """How one value is written, and read with the byte order ``little``."""
+    """How a value is written, and how it is read in the byte order ``little``."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes, bool], Any]
@@ -33,7 +37,7 @@ class _Codec(NamedTuple):
 
 
 class _Policy(NamedTuple):
-    """A parameter, and the fields of Qos that it holds one behind the other."""
+    """A parameter, and the fields of Qos which it holds, in order."""
 
     pid: int
     fields: tuple[tuple[str, _Codec], ...]
@@ -68,8 +72,18 @@ def _decode_type_consistency(value: bytes, little: bool) -> TypeConsistency:
     return TypeConsistency(TypeConsistencyKind(not disallowed), *flags)
 
 
+def _encode_limit(limit: int) -> bytes:
+    return p.encode_i32(_LENGTH_UNLIMITED if limit == INFINITE else limit)
+
+
+def _decode_limit(value: bytes, little: bool) -> int:
+    limit = p.decode_i32(value, little)
+    return INFINITE if limit == _LENGTH_UNLIMITED else limit
+
+
 _BOOLEAN: Final = _Codec(lambda flag: bytes((flag,)), lambda value, little: p.decode_bool(value), 1)
 _LONG: Final = _Codec(p.encode_i32, p.decode_i32, 4)
+_LIMIT: Final = _Codec(_encode_limit, _decode_limit, 4)
 _DURATION: Final = _Codec(p.encode_duration, p.decode_duration, 8)
 _OCTETS: Final = _Codec(p.encode_octets, p.decode_octets)
 _SHORTS: Final = _Codec(p.encode_i16_sequence, p.decode_i16_sequence)
@@ -82,7 +96,7 @@ _OF_BOTH: Final = (
     _Policy(p.PID_HISTORY, (("history", _kind(HistoryKind)), ("history_depth", _LONG))),
     _Policy(
         p.PID_RESOURCE_LIMITS,
-        (("max_samples", _LONG), ("max_instances", _LONG), ("max_samples_per_instance", _LONG)),
+        (("max_samples", _LIMIT), ("max_instances", _LIMIT), ("max_samples_per_instance", _LIMIT)),
     ),
     _Policy(p.PID_DEADLINE, (("deadline", _DURATION),)),
     _Policy(p.PID_LATENCY_BUDGET, (("latency_budget", _DURATION),)),
@@ -119,7 +133,7 @@ QOS_PIDS: Final = frozenset(policy.pid for policy in _ALL)
 
 
 def encode_qos(qos: Qos, *, writer: bool) -> list[tuple[int, bytes]]:
-    """The parameters of all policies: what an absent one stands for is not agreed upon. Fast DDS 2.9 takes an
+    """The parameters of all policies, because vendors disagree about the meaning of absent ones: Fast DDS 2.9 takes an
     absent DURABILITY for TRANSIENT_LOCAL."""
     return [
         (pid, b"".join(codec.encode(getattr(qos, name)) for name, codec in fields))
@@ -128,7 +142,7 @@ def encode_qos(qos: Qos, *, writer: bool) -> list[tuple[int, bytes]]:
 
 
 def decode_qos(parameters: p.ParameterList, *, writer: bool) -> Qos:
-    """The policies that are there; an absent one has its DDS default (RTPS 2.5 §9.6.2.2.1). Raises DecodeError."""
+    """The policies of a parameter list; an absent one has DDS's default (RTPS 2.5 §9.6.2.2.1). Raises DecodeError."""
     said: dict[str, Any] = {}
     for pid, fields in _ALL:
         value = parameters.get(pid)

@@ -1,4 +1,4 @@
-"""The Simple Endpoint Discovery Protocol: who reads and writes which topic (RTPS 2.5 §8.5.4).
+"""The Simple Endpoint Discovery Protocol: the readers and writers of topics (RTPS 2.5 §8.5.4).
 
 Invariants
 * An endpoint is known only while its participant is, and only that participant can announce or dispose it.
@@ -33,12 +33,12 @@ from .endpoint_data import (
 )
 from .spdp import RemoteParticipant
 
-#: What an endpoint costs us beside its serialized bytes, about.
+#: Approximate cost of an endpoint besides its serialized bytes.
 _ENDPOINT_OVERHEAD: Final = 1_024
 
 
 class Announced(NamedTuple):
-    """An endpoint is ``known`` now, newly or changed; or it is gone, and this is what it was."""
+    """An endpoint is ``known`` now, because it is new or has changed; or it is gone, with its last description."""
 
     data: EndpointData
     known: bool
@@ -68,7 +68,7 @@ class Sedp:
     # --- participants -----------------------------------------------------------------------------
 
     def match(self, remote: RemoteParticipant, *, now: int) -> None:
-        """Talk to the SEDP endpoints of a participant; again, when its addresses changed."""
+        """Match the SEDP endpoints of a participant; called again when its addresses have changed."""
         has = remote.data.builtin_endpoints
         self._remote.setdefault(remote.prefix, {})
         if has & bits.PUBLICATIONS_ANNOUNCER:
@@ -81,7 +81,7 @@ class Sedp:
             match_reader(self.subscriptions_writer, remote, ENTITYID_SEDP_SUBSCRIPTIONS_READER, now=now)
 
     def forget(self, prefix: bytes) -> list[EndpointData]:
-        """A participant is gone: drop, and return, its endpoints."""
+        """A participant is gone: drop its endpoints and return them."""
         known = self._remote.pop(prefix, {})
         self._bytes -= sum(_cost(each) for each in known.values())
         return [each.data for each in known.values()]
@@ -109,7 +109,7 @@ class Sedp:
         return None if known is None else known.data
 
     def take(self, drops: Counter[DropReason]) -> list[Announced]:
-        """What the SEDP readers received since the last call; broken samples are counted in ``drops``."""
+        """The changes that the SEDP readers received since the last call; broken samples are counted in ``drops``."""
         changes: list[Announced] = []
         for reader in (self.publications_reader, self.subscriptions_reader):
             writers = reader is self.publications_reader
@@ -138,7 +138,7 @@ class Sedp:
             return None  # its participant has just gone
         if flags & (DISPOSED | UNREGISTERED):
             guid = Guid.from_bytes(key) if key else decode_endpoint_key(payload)
-            old = known.pop(guid, None)  # of this participant's: nobody else's can be in there
+            old = known.pop(guid, None)  # of this participant: it cannot be another's
             if old is None:
                 return None
             self._bytes -= _cost(old)

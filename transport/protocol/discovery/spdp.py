@@ -1,11 +1,11 @@
-"""The Simple Participant Discovery Protocol: announcing ourselves, and who else is there (RTPS 2.5 §8.5.3).
+"""The Simple Participant Discovery Protocol: our announcements, and the remote participants (RTPS 2.5 §8.5.3).
 
 Invariants
-* At most PARTICIPANTS_MAX remote participants are known; each ends with its lease, however long it asked.
-* A participant is *proven* once it sent something addressed to us from an address it named: it then knows our
-  GUID prefix, so that address leads to it. An unproven one gets one announcement of ours per announcement of its own,
-  and is forgotten after UNPROVEN_LEASE: a forged announcement cannot make us talk to a third party for long.
-* Only messages from an address that a participant spoke from or named keep its lease, change it or end it.
+* At most PARTICIPANTS_MAX remote participants are known; each is forgotten with its lease, which is bounded.
+* A participant is *proven* once it has sent something addressed to us from an address that it named: it then knows our
+  GUID prefix, so that address leads to it. An unproven participant gets one announcement of ours for each of its own,
+  and is forgotten after UNPROVEN_LEASE: a forged announcement cannot direct our traffic at a third party for long.
+* Only messages from an address from which a participant sent, or which it named, keep its lease, change it or end it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SN_JUMP: Final = 16
 
 
 class Change(enum.Enum):
-    """What an announcement meant."""
+    """The effect of an announcement."""
 
     NONE = "none"
     DISCOVERED = "discovered"
@@ -65,7 +65,7 @@ class Change(enum.Enum):
 
 
 class Announcement(NamedTuple):
-    """What a participant last announced, and from where: enough to know it again after a restart."""
+    """A participant's last announcement and where it came from: enough to recognise it after a restart."""
 
     prefix: bytes
     sn: int
@@ -80,10 +80,10 @@ class Announcement(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RemoteParticipant:
-    """A participant we heard of. ``last_heard`` is kept current by the message receiver."""
+    """A participant that has announced itself. The message receiver keeps ``last_heard`` current."""
 
     data: ParticipantData
-    payload: bytes  # its last announcement: an equal one tells nothing new
+    payload: bytes  # its last announcement: an equal one changes nothing
     addresses: frozenset[str]  # it may speak from these
     unicast: tuple[Locator, ...]  # where its discovery traffic goes
     source_ip: str
@@ -111,7 +111,7 @@ class RemoteParticipant:
         return self.data.vendor in (VENDOR_FAST_DDS, VENDOR_RTI)
 
     def prove(self, source_ip: str) -> None:
-        """It spoke to us by our prefix: proof, if it did from where it says it is ("" is nowhere)."""
+        """It sent something addressed to our prefix: proof, if it came from an address that it named ("": unknown)."""
         named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
         self.proven = self.proven or any(locator.address == source_ip for locator in named)
 
@@ -132,7 +132,7 @@ class Spdp:
         self._payload = encode_participant(own)
         self._multicast = multicast
         self._peers = peers
-        # Fast DDS ignores announcements that are not newer, also of who was restarted under its old GUID:
+        # Fast DDS ignores announcements that are not newer, also after a restart under the old GUID:
         # start where the clock is, which runs faster (about 60 a second) than we announce.
         self._sn = now >> _SN_CLOCK_SHIFT
         self._initial_left = INITIAL_ANNOUNCEMENTS
@@ -143,7 +143,7 @@ class Spdp:
         self._next_expiry: int | None = None
 
     def set_peers(self, peers: tuple[Locator, ...]) -> None:
-        """Announce to these addresses from now on; at once, and quickly at first, when there are new ones."""
+        """Announce to these addresses from now on; if some are new, at once and at short intervals at first."""
         if set(peers) - set(self._peers):
             self._initial_left = INITIAL_ANNOUNCEMENTS
             self._next_announcement = 0  # a timer in the past: there is no clock here
@@ -158,12 +158,12 @@ class Spdp:
         prefix = run.writer.prefix
         remote = self.remotes.get(prefix)
         if remote is not None and source_ip not in remote.addresses:
-            return Change.NONE, remote  # somebody else in its name, or it moved: then its lease will end
+            return Change.NONE, remote  # another sender in its name, or it moved: then its lease will end
         payload = bytes(run.samples().payload(0))
         flags = int(run.sample_flags()[0])
         if flags & (DISPOSED | UNREGISTERED):
             return self._on_dispose(run, payload, prefix, remote)
-        # Somebody restarted under its old GUID (as our receiver is) knows nobody: do not let it wait.
+        # A participant restarted under its old GUID (as our receiver is) knows no other: do not let it wait.
         restarted = remote is not None and not 0 <= run.first_sn - remote.announced_sn <= _SN_JUMP
         if remote is not None and payload == remote.payload:
             remote.last_heard, remote.announced_sn = now, run.first_sn
@@ -215,7 +215,7 @@ class Spdp:
             self._answers[remote.prefix] = remote
 
     def expired(self, *, now: int) -> list[RemoteParticipant]:
-        """Forget, and return, the participants whose lease ended."""
+        """Forget the participants whose lease has ended, and return them."""
         if self._next_expiry is None or now < self._next_expiry:
             return []
         gone = [remote for remote in self.remotes.values() if remote.expiry <= now]
@@ -239,7 +239,7 @@ class Spdp:
                 self._next_announcement = now + self._own.lease_duration // ANNOUNCEMENTS_PER_LEASE
 
     def outgoing(self) -> Iterator[Outgoing]:
-        """Our announcement: to all when it is due, else to those it answers."""
+        """Our announcement: to all participants when it is due, else to those which it answers."""
         if self._announce:
             # Multicast may not reach everybody we know (peers, other subnets): unicast to them as well.
             known = [remote for remote in self.remotes.values() if remote.proven]
@@ -250,7 +250,7 @@ class Spdp:
         self._answers.clear()
 
     def dispose(self) -> Outgoing | None:
-        """The end: what tells everybody that we leave."""
+        """The datagrams that announce to all participants that we leave."""
         self._next_announcement = None
         self._announce = False
         destinations = self._everywhere(self.remotes.values())

@@ -1,4 +1,4 @@
-"""TypeObjects by their identifiers: those of our endpoints' types, and those of others for as long as there is room."""
+"""TypeObjects by their identifiers: those of our endpoints' types, and those of peers' types while there is room."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class KnownType:
 
 @dataclass(slots=True)
 class _Own:
-    """A type of endpoints of ours, and how many of them have it."""
+    """A type of endpoints of ours, and the number of endpoints that have it."""
 
     objects: TypeObjects
     complete: Struct
@@ -46,7 +46,7 @@ class _Object:
 
 @dataclass(slots=True)
 class TypeLibrary(Mapping[bytes, bytes]):
-    """All TypeObjects that are at hand. Those of others are verified, and the longest unused goes first."""
+    """All TypeObjects at hand. Those of peers are verified; the one unused for longest is dropped first."""
 
     _own: dict[TypeInformation, _Own] = field(default_factory=dict)
     #: Of ours: the object, and how many types of ours it is in.
@@ -57,7 +57,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
     # --- ours -------------------------------------------------------------------------------------
 
     def offer(self, struct: Struct) -> TypeInformation:
-        """An endpoint of ours has this type: it is to be announced with what is returned."""
+        """An endpoint of ours has this type. Returns the type information to announce."""
         known = next((own for own in self._own.values() if own.complete == struct), None)
         if known is None:
             objects = type_objects_of(struct)
@@ -81,7 +81,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
                     self._own_objects[identifier] = kept, count - 1
 
     def own_type(self, information: TypeInformation, *, complete: bool) -> Struct:
-        """A type of ours, in the form that one of another is known in."""
+        """A type of ours, in the form in which the type of a peer is known."""
         own = self._own[information]
         if complete or information.minimal is None:
             return own.complete
@@ -95,7 +95,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
         return None if known is None else known[0].data
 
     def own_dependencies(self, identifiers: tuple[bytes, ...]) -> list[SizedIdentifier]:
-        """What types of ours are made of, all the way down, in an order that stays."""
+        """The types on which types of ours depend, at every depth, in an order that stays the same."""
         found: dict[bytes, None] = {}
         heap = [each for each in identifiers if each in self._own_objects]
         while heap:
@@ -108,7 +108,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
     # --- of others --------------------------------------------------------------------------------
 
     def add(self, identifier: bytes, data: bytes) -> None:
-        """Keep a TypeObject that a peer says has this identifier. Raises DecodeError if that is not so."""
+        """Keep a TypeObject which a peer sent for this identifier. Raises DecodeError if it has another one."""
         if identifier_of(data) != identifier:
             data = normalized(data)
         if identifier_of(data) != identifier:
@@ -124,7 +124,7 @@ class TypeLibrary(Mapping[bytes, bytes]):
     # --- all --------------------------------------------------------------------------------------
 
     def dependencies(self, identifier: bytes) -> frozenset[bytes]:
-        """Which types this one refers to."""
+        """The types to which this one refers."""
         return self._find(identifier).dependencies
 
     def __getitem__(self, identifier: bytes) -> bytes:

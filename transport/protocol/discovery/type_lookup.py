@@ -1,15 +1,15 @@
-"""Finding out the types of remote endpoints: whom to ask for which TypeObjects, and when again (XTypes 1.3 §7.6.3.3).
+"""The types of remote endpoints: which TypeObjects to request from which participant, and when (XTypes 1.3 §7.6.3.3).
 
-Sans I/O: endpoints in by :meth:`TypeLookup.watch`, questions out by :meth:`TypeLookup.questions`, what was answered
-in by :meth:`TypeLookup.on_types`; :meth:`TypeLookup.take_settled` tells which endpoints' types are known now, or never
+Sans I/O: endpoints in by :meth:`TypeLookup.watch`, questions out by :meth:`TypeLookup.questions`, answers in by
+:meth:`TypeLookup.on_types`; :meth:`TypeLookup.take_settled` returns the endpoints whose types are known now, or never
 will be.
 
 Invariants
-* A type is looked up once, however many endpoints have it, and asked of one of their participants at a time; it is
-  known, or given up, within TIMEOUT after the first of them was watched.
-* At most TYPE_LOOKUP_PEERS_MAX participants are asked at a time, each for at most TYPE_LOOKUP_ASKED_MAX TypeObjects; of
-  what one of them answers to one question, TYPE_LOOKUP_REPLY_BYTES_MAX are looked at, and only what it was asked for.
-* All types that are known or being looked up come to RESOLVED_BYTES_MAX serialized bytes at most.
+* A type is looked up once, however many endpoints have it, and at one of their participants at a time. It is known, or
+  given up, within TIMEOUT after the first of these endpoints was watched.
+* At most TYPE_LOOKUP_PEERS_MAX participants are asked at a time, each for at most TYPE_LOOKUP_ASKED_MAX TypeObjects. Of
+  the answer to one question, at most TYPE_LOOKUP_REPLY_BYTES_MAX are read, and only TypeObjects that were requested.
+* All types that are known or being looked up take at most RESOLVED_BYTES_MAX serialized bytes.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ TIMEOUT: Final = 5 * NANOSECONDS
 #: A question is asked again after this time, then after twice as long, up to the second one.
 RETRY_FIRST: Final = NANOSECONDS // 4
 RETRY_MAX: Final = 2 * NANOSECONDS
-#: Questions in vain before the next participant that has the type is asked.
+#: Unanswered questions before the next participant that has the type is asked.
 _PATIENCE: Final = 2
 
 _HASHED_SIZE: Final = 15
 
 NOT_ANNOUNCED: Final = "it does not announce its type"
 _NO_SERVICE: Final = "it announces a type, but no TypeLookup service to ask for it"
-_NO_ANSWER: Final = f"it did not tell its type within {TIMEOUT // NANOSECONDS} s"
+_NO_ANSWER: Final = f"it did not send its type within {TIMEOUT // NANOSECONDS} s"
 _RECURSIVE: Final = "its type has no hash: recursive types are not supported"
 _TOO_LARGE: Final = "its type is too large"
 _TOO_MANY: Final = "there are too many types"
@@ -55,19 +55,19 @@ _TOO_MANY: Final = "there are too many types"
 
 @dataclass(slots=True, eq=False)
 class _Lookup:
-    """One type, from when it is first wanted until nobody has it any more."""
+    """One type, from the time when it is first needed until no endpoint has it any more."""
 
     key: bytes
     deadline: int
-    #: The TypeObject that is the type, and the one that would do.
+    #: The identifier of the type's TypeObject, and of the one that would suffice.
     root: bytes = b""
     fallback: bytes = b""
     #: Endpoints that have it; in this order their participants are asked.
     users: dict[Guid, None] = field(default_factory=dict)
-    #: Who is asked now, and who was in vain.
+    #: The participant that is asked now, and those that were asked in vain.
     asks: bytes | None = None
     tried: set[bytes] = field(default_factory=set)
-    #: TypeObjects that are needed and not at hand; that were seen; that are said to be needed.
+    #: TypeObjects that are needed and not at hand; those that were seen; those that peers listed as needed.
     missing: set[bytes] = field(default_factory=set)
     seen: set[bytes] = field(default_factory=set)
     hints: set[bytes] = field(default_factory=set)
@@ -107,7 +107,7 @@ class TypeLookup:
         #: Those not settled, by deadline.
         self._open: dict[_Lookup, None] = {}
         self._peers: dict[bytes, _Peer] = {}
-        #: Those of them that nobody is asked for, and whether somebody may be by now.
+        #: The open types for which no participant is being asked, and whether one may be asked by now.
         self._unassigned: dict[_Lookup, None] = {}
         self._assignable = False
         self._nbytes = 0
@@ -121,7 +121,7 @@ class TypeLookup:
         self._assignable = True
 
     def leave(self, prefix: bytes) -> None:
-        """A participant is gone; its endpoints are forgotten one by one."""
+        """A participant is gone. Its endpoints are forgotten one by one, elsewhere."""
         self._services.discard(prefix)
         if (peer := self._peers.get(prefix)) is not None:
             for lookup in list(peer.lookups):
@@ -130,11 +130,11 @@ class TypeLookup:
     # --- endpoints --------------------------------------------------------------------------------
 
     def watch(self, data: EndpointData, *, now: int) -> None:
-        """The type of this endpoint is wanted; again, when it announced another one."""
+        """Look up the type of this endpoint; called again when it has announced another one."""
         guid, information, v1 = data.guid, data.type_information, data.type_object_v1
         roots = () if information is None else _roots(information)
         if v1 is not None and guid.prefix not in self._services:
-            roots = ()  # there is nobody to ask, and no need to
+            roots = ()  # there is no participant to ask, and no need to
         key = roots[0] if roots else v1.value if v1 is not None else b""
         known = self._by_user.get(guid)
         if isinstance(known, _Lookup) and known.key == key:
@@ -173,7 +173,7 @@ class TypeLookup:
             self._stop_asking(lookup)
 
     def known(self, guid: Guid) -> KnownType | str | None:
-        """The type of an endpoint, or why it is not known; None: not yet, or it is not watched."""
+        """The type of an endpoint, or why it is not known. None: not known yet, or the endpoint is not watched."""
         lookup = self._by_user.get(guid)
         return lookup.result if isinstance(lookup, _Lookup) else lookup
 
@@ -185,7 +185,7 @@ class TypeLookup:
     # --- questions --------------------------------------------------------------------------------
 
     def questions(self, *, now: int) -> list[tuple[bytes, tuple[bytes, ...]]]:
-        """(participant, identifiers) of each question that is due; it counts as asked."""
+        """(participant, identifiers) of each question that is due; each counts as asked."""
         for peer in list(self._peers.values()):
             if peer.retry_at <= now and peer.outstanding:
                 self._asked_in_vain(peer)
@@ -207,7 +207,7 @@ class TypeLookup:
         return due
 
     def _lacking(self, peer: _Peer, room: int) -> tuple[bytes, ...]:
-        """What the participant can be asked for, at most ``room``: first what is needed."""
+        """The identifiers for which the participant can be asked, at most ``room``; those needed come first."""
         found: dict[bytes, None] = {}
         for needed in (True, False):
             for lookup in peer.lookups:
@@ -229,7 +229,7 @@ class TypeLookup:
                 return
 
     def _stop_asking(self, lookup: _Lookup) -> None:
-        """Somebody else may be asked, if it is still open."""
+        """Another participant may be asked, if the type is still open."""
         if lookup.asks is not None:
             peer = self._peers[lookup.asks]
             del peer.lookups[lookup]
@@ -241,7 +241,7 @@ class TypeLookup:
             self._unassigned[lookup] = None
 
     def _asked_in_vain(self, peer: _Peer) -> None:
-        """What was asked for did not come in time."""
+        """The answer did not arrive in time."""
         peer.outstanding.clear()
         if peer.attempts < _PATIENCE:
             return
@@ -258,7 +258,7 @@ class TypeLookup:
     # --- answers ----------------------------------------------------------------------------------
 
     def expects(self, prefix: bytes, nbytes: int) -> bool:
-        """Whether an answer of this participant, so many bytes, is to be looked at."""
+        """Whether an answer of this size from this participant is to be read."""
         peer = self._peers.get(prefix)
         if peer is None or not peer.outstanding:
             return False
@@ -270,8 +270,8 @@ class TypeLookup:
         return True
 
     def on_types(self, prefix: bytes, objects: Iterable[tuple[bytes, bytes]]) -> None:
-        """A participant tells TypeObjects. Those it was not asked for are ignored, those that are none of what they
-        are said to be are counted."""
+        """A participant sent TypeObjects. Those it was not asked for are ignored; those which do not have the
+        identifier under which they were sent are counted."""
         if (peer := self._peers.get(prefix)) is None:
             return
         told: set[bytes] = set()
@@ -295,7 +295,7 @@ class TypeLookup:
     # --- time -------------------------------------------------------------------------------------
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` wants to be called, and there are questions."""
+        """When :meth:`handle_timer` is to be called, and there may be questions."""
         timers = [peer.retry_at for peer in self._peers.values() if peer.outstanding]
         timers += [lookup.deadline for lookup in self._open][:1]
         return min(timers, default=None)
@@ -324,7 +324,7 @@ class TypeLookup:
         lookup.missing, lookup.seen, lookup.hints = {root}, {root}, set()
 
     def _advance(self, lookup: _Lookup) -> None:
-        """Take in what is at hand by now."""
+        """Continue with the TypeObjects that are at hand by now."""
         library = self._library
         at_hand = [each for each in lookup.missing if each in library]
         while at_hand:
@@ -378,14 +378,14 @@ class TypeLookup:
         self._settled += lookup.users
 
     def _close(self, lookup: _Lookup) -> None:
-        """Nothing is asked for it any more."""
+        """Stop asking for this type."""
         self._open.pop(lookup, None)
         self._unassigned.pop(lookup, None)
         self._stop_asking(lookup)
 
 
 def _roots(information: TypeInformation) -> tuple[bytes, ...]:
-    """The identifiers of the type, the one that tells most first."""
+    """The identifiers of the type, the most informative one first."""
     forms = (information.complete, information.minimal)
     return tuple(form.type.id for form in forms if form is not None and _is_hashed(form.type.id))
 

@@ -1,6 +1,6 @@
-"""The TypeLookup service: built-in endpoints that ask others for their types, and tell ours (XTypes 1.3 §7.6.3.3).
+"""The TypeLookup service: built-in endpoints which request types from peers and send ours (XTypes 1.3 §7.6.3.3).
 
-Cyclone DDS and Fast DDS send requests and replies to every participant; ours go to the one they are for.
+Cyclone DDS and Fast DDS send requests and replies to every participant; ours are sent only to the addressed one.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ from ...types.xtypes.lookup_messages import (
     reply_is_for,
 )
 from ...wire.samples import DISPOSED, NO_TIMESTAMP, UNREGISTERED, Run, Samples
+from ..endpoint_info import ReaderInfo, WriterInfo
 from ..policies import WriterPolicy
-from ..reading.reader import StatefulReader, WriterInfo
-from ..writing.writer import ReaderInfo, StatefulWriter
+from ..reading.reader import StatefulReader
+from ..writing.writer import StatefulWriter
 from . import participant_data as bits
 from .builtin import first_sn
 from .spdp import RemoteParticipant
@@ -55,7 +56,7 @@ from .type_library import TypeLibrary
 from .type_lookup import TypeLookup
 
 _QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
-#: Who does not answer for so many HEARTBEATs, about ten seconds, is not waited for.
+#: After this number of unanswered HEARTBEATs, about ten seconds, the service no longer waits for a peer.
 _POLICY: Final = WriterPolicy(send_window_bytes=8 << 20, max_heartbeat_retries=100)
 
 
@@ -87,7 +88,7 @@ class TypeLookupService:
         self._our_instance = instance_name(prefix + ENTITYID_PARTICIPANT)
 
     def match(self, remote: RemoteParticipant, *, now: int) -> None:
-        """Talk to the endpoints of a participant; again, when its addresses changed."""
+        """Match the endpoints of a participant; called again when its addresses have changed."""
         has, prefix, unicast = remote.data.builtin_endpoints, remote.prefix, remote.unicast
 
         def writer(reader: StatefulReader, writer_id: bytes) -> None:
@@ -120,7 +121,7 @@ class TypeLookupService:
     # --- asking -----------------------------------------------------------------------------------
 
     def ask(self, *, now: int) -> None:
-        """Ask what is to be asked now."""
+        """Send the questions that are due."""
         for prefix, identifiers in self._lookup.questions(now=now):
             number = self.request_writer.last_sn + 1
             service = instance_name(prefix + ENTITYID_PARTICIPANT)
@@ -131,7 +132,7 @@ class TypeLookupService:
     # --- what comes -------------------------------------------------------------------------------
 
     def take(self, *, now: int) -> None:
-        """Heed what was received since the last call; what is broken is counted."""
+        """Process the requests and replies received since the last call; broken ones are counted."""
         for prefix, payload in _samples(self.reply_reader):
             if not reply_is_for(payload, self._our_guid) or not self._lookup.expects(prefix, len(payload)):
                 continue
@@ -152,7 +153,7 @@ class TypeLookupService:
         reader = Guid(prefix, ENTITYID_TYPE_LOOKUP_REPLY_READER)
         remote = self._remotes.get(prefix)
         if remote is None or not remote.proven or reader not in self.reply_writer.readers:
-            return  # nobody is sent more than it sends before it is known to be where it says
+            return  # an address that is not proven is not sent more than it sent itself
         for result in self._results(request):
             if self.reply_writer.unacknowledged_bytes > TYPE_LOOKUP_BACKLOG_MAX:
                 raise DecodeError(DropReason.OVER_LIMIT, "replies that nobody acknowledges")
@@ -170,7 +171,7 @@ class TypeLookupService:
                 yield TypeDependencies(tuple(known[start:stop]), more)
 
     def _types(self, call: GetTypes, *, is_ours: bool) -> Iterator[Types]:
-        """In several replies, where one would be long. Others' services are asked in our hearing too."""
+        """Answer in several replies if one would be long. Requests to other peers' services arrive here too."""
         part: list[tuple[bytes, bytes]] = []
         nbytes, told = 0, False
         for identifier in dict.fromkeys(call.ids):
@@ -197,7 +198,7 @@ def _write(writer: StatefulWriter, reader: Guid, payload: bytes, now: int) -> No
 
 
 def _samples(reader: StatefulReader) -> Iterator[tuple[bytes, memoryview]]:
-    """Sender and payload of each sample."""
+    """The sender and the payload of each sample."""
     run: Run
     for run in reader.take():
         samples, flags = run.samples(), run.sample_flags()

@@ -1,7 +1,7 @@
 """Whether the types of a writer and a reader let them match (XTypes 1.3 §7.6.3.4.2).
 
-Where both announce their types, the types decide and their names are not looked at, as Cyclone DDS has it. Else the
-names do, unless the reader forces type validation.
+If both announce their types, the types decide and their names do not matter, as in Cyclone DDS. Otherwise the names
+decide, unless the reader forces type validation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Key = tuple[TypeInformation, TypeInformation, TypeConsistency, bool]
 
 
 class TypeMatching:
-    """Compares the types of endpoints of ours with those of others, or of ours."""
+    """Compares the types of our endpoints with those of peers, and with each other."""
 
     def __init__(self, prefix: bytes, library: TypeLibrary, lookup: TypeLookup) -> None:
         self._prefix = prefix
@@ -32,7 +32,7 @@ class TypeMatching:
     def mismatches(
         self, writer: EndpointData, reader: EndpointData, *, awaits_type: bool = False
     ) -> tuple[str, ...] | None:
-        """What is said against a match, one sentence each; None: it is not known yet."""
+        """The reasons against a match, one sentence each; None: it is not known yet."""
         written, read = writer.type_information, reader.type_information
         if written is None or read is None:
             if awaits_type and written is not None and self._lookup.known(writer.guid) is None:
@@ -58,7 +58,7 @@ class TypeMatching:
         return reasons
 
     def _compare(self, writer: EndpointData, reader: EndpointData, *, complete: bool) -> tuple[str, ...]:
-        """Minimal types have no names, so they are compared with minimal ones."""
+        """Minimal types have no names, so both types are compared in their minimal forms."""
         policy = reader.qos.type_consistency
         written, read = self._struct(writer, complete), self._struct(reader, complete)
         reasons = incompatibilities_of_types(written, read, policy)

@@ -1,1 +1,13 @@
-"""The stateful reader: order, requests, and what QoS lets through."""
+"""The stateful reader, by stage.
+
+``reader`` is what the participant knows; it hands each submessage on:
+
+* ``ordering``: what is known of each writer, and its samples in order, complete, in whole coherent sets;
+* ``flow``: how much each writer may send, by status messages and congestion control;
+* ``response``: what each writer is answered, and when: acknowledgements and requests;
+* ``arrivals``: samples that are not simply the next ones;
+* ``history_messages``: HEARTBEATs and GAPs;
+* ``untethered``: the writers that a slow reader lets go.
+
+``cache`` stands apart: what the reader's QoS lets through of what was delivered.
+"""

@@ -1,16 +1,22 @@
-"""Where one writer's stream stands, in bytes of its runs since the match; the rules are in :mod:`.status_messages`."""
+"""Where one writer's stream stands, in bytes of its runs since the match.
+
+The rules are in :mod:`.flow.status_reporter`.
+"""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 from ...structure import INFINITE
-from .congestion_control import DATAGRAM
+
+#: What a datagram is taken to hold until a longer one is seen: the payload of Aeron's default MTU.
+DATAGRAM: Final = 1_408
 
 
 class StreamPositions(NamedTuple):
-    """What there is to see of a stream: the most that was seen, all before it arrived, all before it is consumed, the
-    window that was offered last, the last round trip time (0: none)."""
+    """The positions of a stream, in bytes: the highest of which anything arrived (``rcv_hwm``), and those before which
+    everything arrived (``rcv_pos``) and everything is consumed (``sub_pos``); the window offered last, in bytes; the
+    last round trip time (0: none was measured)."""
 
     rcv_hwm: int
     rcv_pos: int
@@ -23,25 +29,25 @@ NO_POSITIONS: Final = StreamPositions(0, 0, 0, 0, 0)
 
 
 class ReceivedStream:
-    """Its positions, what was said of them, and when."""
+    """The positions of a stream, and which of them were reported when."""
 
     __slots__ = (
         "datagram",
         "due",
+        "offered_window",
         "overrun_at",
         "rcv_hwm",
         "rcv_pos",
         "recovery_sn",
         "repetitions",
+        "reported_pos",
+        "reported_sn",
         "rtt",
         "rtt_asked_at",
         "rtt_question",
         "sub_pos",
         "sub_sn",
         "timer_at",
-        "told_pos",
-        "told_sn",
-        "told_window",
         "wanted",
         "wanted_at",
         "wants_rtt",
@@ -49,30 +55,30 @@ class ReceivedStream:
     )
 
     def __init__(self) -> None:
-        #: All before it has arrived; where there is something to be done.
+        #: Everything before ``rcv_pos`` has arrived; once it reaches ``due`` there is something to do.
         self.rcv_pos = 0
         self.due = INFINITE
-        #: The most that was seen.
+        #: The highest position of which anything arrived.
         self.rcv_hwm = 0
-        #: What the owner has called consumed.
+        #: Up to which position, and sequence number, the owner has called the samples consumed.
         self.sub_pos = 0
         self.sub_sn = 0
-        #: What congestion control allows, and the round trip time; 0: none was measured.
+        #: The window that congestion control allows, and the round trip time; 0: none was measured.
         self.window = 0
         self.rtt = 0
         self.datagram = DATAGRAM
-        #: Losses up to here are those congestion control knows of.
+        #: Up to this sequence number, congestion control knows of the losses.
         self.recovery_sn = 0
-        # what was said, and when
-        self.told_sn = 0
-        self.told_pos = 0
-        self.told_window = 0
+        # what was reported, and when
+        self.reported_sn = 0
+        self.reported_pos = 0
+        self.offered_window = 0
         self.overrun_at = INFINITE
         self.wanted_at = 0
         self.timer_at = INFINITE
         self.repetitions = 0
         self.rtt_asked_at = -INFINITE
         self.rtt_question = 0
-        # what the next outgoing() is to say
+        # what the next outgoing() reports
         self.wanted = False
         self.wants_rtt = False

@@ -1,13 +1,13 @@
-"""A reader with ``tether=false`` lets its writers go when it is too slow for them, and rejoins (Aeron's tethering).
+"""An untethered reader lets its writers go when it is too slow for them, and rejoins (Aeron's tethering).
 
-What it offers a writer is its window. When that has been in the last eighth of what congestion control would allow for
-the limit time-out, the writer rests: it is told so, what comes of it is dropped and acknowledged, and after the resting
-time-out the reader goes on with the newest. A writer whose publication log is read may say so first
-(`writing.tethering`).
+The reader offers each writer a window. When the window has been in the last eighth of what congestion control would
+allow for the limit time-out, the writer rests: a status message announces it, what the writer sends is dropped and
+acknowledged, and after the resting time-out the reader goes on with the newest sample. A reader of a publication log
+may be let go by the log's own tethering first (:mod:`....log.tethering`).
 
 Invariants:
-* nothing of a writer that rests is held, asked for or handed out; ``expected`` follows what it announces;
-* what is passed meanwhile is among the lost samples.
+* nothing of a writer that rests is held, asked for or handed out; ``expected`` follows what the writer announces;
+* what is passed while a writer rests is counted among the lost samples.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final
 
 from ...structure import Guid
 from ..policies import ReaderPolicy
-from .delivery import Delivery
-from .responder import Responder
-from .status_messages import StatusMessages
-from .writer_proxy import WriterProxy
+from .flow.status_reporter import StatusReporter
+from .ordering.delivery import Delivery
+from .ordering.writer_proxy import WriterProxy
+from .response.responder import Responder
 
-#: The part of the window that is its bottom, in bits.
+#: A window is nearly closed below 1 / 2 ** 3 of what congestion control allows.
 _BOTTOM: Final = 3
 
 
@@ -34,7 +34,7 @@ class Untethered:
         policy: ReaderPolicy,
         writers: Mapping[Guid, WriterProxy],
         delivery: Delivery,
-        status: StatusMessages,
+        status: StatusReporter,
         responder: Responder,
     ) -> None:
         self._policy = policy
@@ -42,7 +42,7 @@ class Untethered:
         self._delivery = delivery
         self._status = status
         self._responder = responder
-        #: Since when the windows of writers have been in their bottom, and until when writers rest.
+        #: Since when the windows of writers have been in their last eighth, and until when writers rest.
         self._since: dict[Guid, int] = {}
         self._until: dict[Guid, int] = {}
         #: When to look at the windows again.
@@ -59,15 +59,15 @@ class Untethered:
         self._since.pop(writer, None)
         self._status.starved.pop(writer, None)
         self._delivery.let_go(proxy)
-        self._tell(proxy)
+        self._report(proxy)
 
     def rejoin(self, writer: Guid) -> None:
-        """Take part again: what comes next is the newest."""
+        """Go on with a writer: what comes next is the newest."""
         self._until.pop(writer, None)
         proxy = self._writers.get(writer)
         if proxy is not None and proxy.resting:
             proxy.resting = False
-            self._tell(proxy)
+            self._report(proxy)
 
     def forget(self, writer: Guid) -> None:
         """A writer is gone."""
@@ -75,7 +75,7 @@ class Untethered:
         self._until.pop(writer, None)
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` wants to be called; None: not before a window closes."""
+        """When :meth:`handle_timer` has to be called; None: not before a window closes."""
         if self._policy.tether:
             return None
         timers = list(self._until.values())
@@ -99,10 +99,10 @@ class Untethered:
                 self.rest(writer)
                 self._until[writer] = now + self._policy.untethered_resting_timeout
 
-    def _tell(self, proxy: WriterProxy) -> None:
+    def _report(self, proxy: WriterProxy) -> None:
         if proxy.info.status_messages:
-            self._responder.tell_at_once(proxy)
+            self._responder.report_at_once(proxy)
 
     def _is_low(self, proxy: WriterProxy) -> bool:
         stream = proxy.stream
-        return proxy.reliable and stream.told_window <= stream.window >> _BOTTOM
+        return proxy.reliable and stream.offered_window <= stream.window >> _BOTTOM

@@ -1,1 +1,1 @@
-"""The stateful writer: batches, sending, repairs, and what readers acknowledge."""
+"""The stateful writer, by stages, each a package of which only the names in its ``__init__`` are used elsewhere."""

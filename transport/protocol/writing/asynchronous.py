@@ -1,10 +1,10 @@
-"""Asynchronous publishing: what writers with a flow controller send waits for its tokens.
+"""Asynchronous publishing: what a writer sends waits for tokens of the bucket that its flow controller names.
 
-RTI's PUBLISH_MODE and FlowControllers. Everything such a writer sends goes through its controller in order, its
-HEARTBEATs and repairs too: a HEARTBEAT that overtook its data would have it requested.
+These are RTI's PUBLISH_MODE and FlowControllers. Everything that such a writer sends goes through its bucket in order,
+HEARTBEATs and repairs too: if a HEARTBEAT overtook its data, readers would request that data.
 
-What waits is bounded: a writer takes no more samples while half of FLOW_CONTROLLER_BYTES_MAX waits, and what is
-reliable, and would be asked for again, does not queue behind twice as much.
+What waits is bounded: a writer takes no more samples while half of FLOW_CONTROLLER_BYTES_MAX waits, and datagrams of a
+reliable writer, which its readers would request again, are dropped when more than twice as much waits.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from ...limits import FLOW_CONTROLLER_BYTES_MAX
 from ...structure import Guid
 from ..outgoing import Outgoing
 from ..policies import FlowControllerPolicy
-from .flow_controller import FlowController
+from .flow import TokenBucket
 from .writer import StatefulWriter
 
-#: What a datagram that waits costs beside its bytes, about.
+#: About what a datagram that waits costs besides its bytes.
 _DATAGRAM_OVERHEAD: Final = 1_024
 
 
 class AsynchronousPublishing:
-    """The flow controllers of a participant, by name, and which writers use them."""
+    """The token bucket of each flow controller of a participant, by name, and which writers use it."""
 
     def __init__(self) -> None:
-        self._controllers: dict[str, FlowController] = {}
-        #: By GUID: the writer, its controller and its priority.
-        self._writers: dict[Guid, tuple[StatefulWriter, FlowController, int]] = {}
+        self._buckets: dict[str, TokenBucket] = {}
+        #: By GUID: the writer, its bucket and its priority.
+        self._writers: dict[Guid, tuple[StatefulWriter, TokenBucket, int]] = {}
 
     def add(self, writer: StatefulWriter, policy: FlowControllerPolicy, priority: int) -> None:
-        """``writer`` publishes asynchronously. The first to name a controller says how it works."""
-        controller = self._controllers.setdefault(policy.name, FlowController(policy))
-        self._writers[writer.guid] = writer, controller, priority
-        writer.sender.is_asynchronous = True
+        """``writer`` publishes asynchronously. The first writer to name a flow controller decides how it works."""
+        bucket = self._buckets.setdefault(policy.name, TokenBucket(policy))
+        self._writers[writer.guid] = writer, bucket, priority
+        writer.state.is_asynchronous = True
 
     def forget(self, writer: Guid) -> None:
         entry = self._writers.pop(writer, None)
@@ -43,37 +43,37 @@ class AsynchronousPublishing:
             entry[1].forget(writer)
 
     def pass_on(self, writer: StatefulWriter, now: int) -> Iterable[Outgoing]:
-        """What the writer sends at once; nothing of an asynchronous one."""
+        """What the writer sends at once: nothing, if it is asynchronous."""
         outgoing = writer.outgoing()
         entry = self._writers.get(writer.guid)
         if entry is None or not outgoing:
             return outgoing
-        _, controller, priority = entry
-        if writer.qos.is_reliable and _backlog(controller, writer.guid) > 2 * FLOW_CONTROLLER_BYTES_MAX:
+        _, bucket, priority = entry
+        if writer.qos.is_reliable and _backlog(bucket, writer.guid) > 2 * FLOW_CONTROLLER_BYTES_MAX:
             writer.counters.flow_controller_overflow += len(outgoing)
             return ()
         deadline = now + writer.qos.latency_budget
-        controller.enqueue(writer.guid, outgoing, deadline=deadline, priority=priority, now=now)
+        bucket.enqueue(writer.guid, outgoing, deadline=deadline, priority=priority, now=now)
         return ()
 
     def release(self, now: int) -> Iterable[Outgoing]:
-        """What the controllers let go now."""
-        for controller in self._controllers.values():
-            yield from controller.release(now)
-        for writer, controller, _ in self._writers.values():
-            if (backlog := _backlog(controller, writer.guid)) != writer.backlog:
-                writer.sender.backlog = backlog
-                writer.touch()
+        """What the buckets let go now."""
+        for bucket in self._buckets.values():
+            yield from bucket.release(now)
+        for writer, bucket, _ in self._writers.values():
+            if (backlog := _backlog(bucket, writer.guid)) != writer.state.backlog:
+                writer.state.backlog = backlog
+                writer.state.touch()
 
     def get_timer(self) -> int | None:
-        timers = [controller.get_timer() for controller in self._controllers.values()]
+        timers = [bucket.get_timer() for bucket in self._buckets.values()]
         return min((timer for timer in timers if timer is not None), default=None)
 
     @property
     def queued_bytes(self) -> int:
         """Bytes that wait for tokens."""
-        return sum(controller.queued_bytes for controller in self._controllers.values())
+        return sum(bucket.queued_bytes for bucket in self._buckets.values())
 
 
-def _backlog(controller: FlowController, writer: Guid) -> int:
-    return controller.queued_bytes_of(writer) + _DATAGRAM_OVERHEAD * controller.queued_datagrams_of(writer)
+def _backlog(bucket: TokenBucket, writer: Guid) -> int:
+    return bucket.queued_bytes_of(writer) + _DATAGRAM_OVERHEAD * bucket.queued_datagrams_of(writer)

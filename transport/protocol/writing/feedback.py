@@ -1,4 +1,7 @@
-"""What readers tell a writer: acknowledged, requested, consumed; and what follows (RTPS 2.5 §8.3.8.1, §8.4.9.2)."""
+"""What readers report to a writer: acknowledged, requested, consumed; and what follows (RTPS 2.5 §8.3.8.1, §8.4.9.2).
+
+A report of a reader that is not matched, or not reliable, is counted and dropped, as is one that was seen before.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +12,53 @@ from ...structure import Guid
 from ...wire.status_messages import RttMeasurement, StatusMessage
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
 from ..counts import CountFilter
-from .reader_proxy import Missing, ReaderProxy
-from .requests import Requests
-from .sender import Sender
+from .publication import UnsentChanges, WriterHistory
+from .readers import Acknowledgments, MatchedReaders, Missing, ReaderProxy
+from .repair import Requests
+from .sending import Sender
+from .state import WriterState
 
 
 class Feedback:
-    """Of the reliable readers of one writer; ``readers`` are all that are matched."""
+    """Hands on what the reliable readers of one writer report."""
 
     def __init__(
         self,
-        readers: Mapping[Guid, ReaderProxy],
+        state: WriterState,
+        history: WriterHistory,
+        unsent: UnsentChanges,
+        readers: MatchedReaders,
+        acks: Acknowledgments,
         requests: Requests,
         sender: Sender,
     ) -> None:
+        self._state = state
+        self._counters = state.counters
+        self._history = history
+        self._unsent = unsent
+        self._positions = unsent.positions
         self._readers = readers
+        self._acks = acks
+        self._reliable = acks.readers
+        self._pacing = acks.pacing
+        self._window = acks.window
         self._requests = requests
         self._sender = sender
-        self._counters = sender.counters
-        self._history = sender.history
-        self._publication = sender.publication
-        self._acks = sender.acks
 
-    # --- what they say ---------------------------------------------------------------------------
+    # --- what they report ------------------------------------------------------------------------
 
-    def on_acknack(self, reader: Guid, acknack: AckNack, now: int) -> None:
+    def on_acknack(self, reader: Guid, acknack: AckNack, *, now: int) -> None:
+        """A reader acknowledges, and requests, samples."""
+        self._state.touch()
         proxy = self._reader(reader)
-        if proxy is not None and self._is_new(proxy.acknacks, acknack.count, now):
+        if proxy is not None and self._is_new(proxy.counts.acknack, acknack.count, now):
             self._on_acknack(proxy, acknack.missing, now, final=acknack.final)
 
-    def on_acknack_batch(self, reader: Guid, acknack: AckNackBatch, now: int) -> None:
+    def on_acknack_batch(self, reader: Guid, acknack: AckNackBatch, *, now: int) -> None:
+        """A reader acknowledges, and requests, batches."""
+        self._state.touch()
         proxy = self._reader(reader)
-        if proxy is not None and self._is_new(proxy.batch_acknacks, acknack.count, now):
+        if proxy is not None and self._is_new(proxy.counts.acknack_batch, acknack.count, now):
             missing = self._history.samples_of(acknack.missing, proxy.acked)
             self._on_acknack(proxy, missing, now, final=acknack.final)
 
@@ -48,46 +66,60 @@ class Feedback:
         self._counters.acknacks += 1
         self._acks.on_acknack(proxy, missing, now, final=final)
         self.progress(now)
-        proxy.requested.add(missing)
+        proxy.repairs.requested.add(missing)
         if not missing.is_empty:
             self._counters.nacks_received += 1
             self._lacks(proxy, missing.ranges()[-1][1], now)
         elif not final:
             self._sender.heartbeat((proxy,), now)
 
-    def on_nack_frag(self, reader: Guid, nack: NackFrag, now: int) -> None:
+    def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
+        """A reader requests fragments of one sample (RTPS 2.5 §8.3.8.10)."""
+        self._state.touch()
         proxy = self._reader(reader)
-        if proxy is None or not self._is_new(proxy.nack_frags, nack.count, now):
+        if proxy is None or not self._is_new(proxy.counts.nack_frag, nack.count, now):
             return
         self._counters.nack_frags += 1
-        if 1 <= nack.sn <= self._history.last_sn and not nack.missing.is_empty:
-            proxy.requested.add_fragments(nack.sn, nack.missing)
+        if 1 <= nack.sn <= self._state.last_sn and not nack.missing.is_empty:
+            proxy.repairs.requested.add_fragments(nack.sn, nack.missing)
             self._lacks(proxy, nack.sn, now)
 
     def _lacks(self, proxy: ReaderProxy, sn: int, now: int) -> None:
-        """It has asked for something, up to ``sn``."""
+        """The reader has asked for something, up to ``sn``."""
         self._acks.on_loss(proxy, sn, now)
         self.expire(now)
-        self._requests.made(proxy, now, wait=self._sender.is_congested)
+        self._requests.made(proxy, now)
 
-    def on_status_message(self, reader: Guid, message: StatusMessage, now: int) -> None:
+    def on_status_message(self, reader: Guid, message: StatusMessage, *, now: int) -> None:
+        """A reader of ours reports what it has consumed, and how much more it takes."""
+        self._state.touch()
         proxy = self._reader(reader)
-        if proxy is not None and self._is_new(proxy.statuses, message.count, now):
+        if proxy is not None and self._is_new(proxy.counts.status_message, message.count, now):
             self._counters.status_messages_received += 1
             self._acks.on_status(proxy, message, now)
             self.progress(now)
 
     def on_rtt_measurement(self, reader: Guid, message: RttMeasurement) -> None:
+        """A reader measures how long an answer takes: this is it."""
+        self._state.touch()
         if (proxy := self._reader(reader)) is not None and not message.reply:
             self._sender.answer(proxy, replace(message, reply=True, reception_delta=0).encode())
 
-    def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], now: int) -> None:
-        window = self._publication.positions.term_window
+    def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
+        """How far matched readers on this host, and spies, have read the publication log.
+
+        Such readers are sent nothing that lies there. Spies hold the publisher back, and simulate a connection if the
+        policy says so.
+        """
+        self._state.touch()
+        if self._readers.note_on_host(readers):
+            self._pacing.begin_anew()
+        window = self._positions.term_window
         for guid, position in readers.items():
-            if (proxy := self._readers.get(guid)) is not None:
-                self._acks.pacing.on_position(proxy, position, window)
-        self._publication.spies = list(spies)
-        self._acks.pacing.update()
+            if (proxy := self._readers.proxies.get(guid)) is not None:
+                self._pacing.on_position(proxy, position, window)
+        self._unsent.spies = list(spies)
+        self._pacing.update()
         self.progress(now)
 
     # --- what follows ----------------------------------------------------------------------------
@@ -97,30 +129,30 @@ class Feedback:
         for proxy in self._acks.take_dropped():
             self._requests.forget(proxy.guid)
             self._sender.heartbeat((proxy,), now)
-        if self._publication.unsent:
+        if self._unsent.queue:
             self._sender.transmit(now)
         self.connect()
 
     def connect(self) -> None:
-        """See who is there: readers as flow control wants them, or spies."""
-        pacing, positions = self._acks.pacing, self._publication.positions
-        simulated = self._publication.spies and pacing.policy.spies_simulate_connection
-        if simulated or (self._readers and pacing.is_connected):
-            positions.connect()
+        """Publications are connected while there are readers as flow control wants them, or spies."""
+        pacing = self._pacing
+        simulated = self._unsent.spies and pacing.policy.spies_simulate_connection
+        if simulated or (self._readers.proxies and pacing.is_connected):
+            self._positions.connect()
         else:
-            positions.disconnect()
-        self._publication.conduct()
+            self._positions.disconnect()
+        self._unsent.conduct()
 
     def expire(self, now: int) -> None:
-        """Nobody is sent again, or waited for to have, what has outlived its LIFESPAN."""
+        """What has outlived its LIFESPAN is neither sent again nor waited for."""
         if over := self._history.expire(now):
             self._counters.expired_samples += over
-            self._acks.window.acknowledge(self._history.first_sn - 1)
+            self._window.acknowledge(self._history.first_sn - 1)
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _reader(self, guid: Guid) -> ReaderProxy | None:
-        proxy = self._acks.readers.get(guid)
+        proxy = self._reliable.get(guid)
         self._counters.unknown_reader += proxy is None
         return proxy
 

@@ -15,15 +15,15 @@ __all__ = ["Codec", "Decoded"]
 class Codec(Decoder, Encoder):
     """Decodes and encodes samples of one type, vectorised over all samples of a call.
 
-    ``arrow_schema`` is what :meth:`decode` gives: any of the type's members and at any depth any fields of theirs,
-    in any order, each as an Arrow type that holds all its values (see :mod:`.decoding.targets`); None: as ``mapping``
-    has it (:mod:`..arrow`). Only what is wanted is built.
+    ``arrow_schema`` is the schema that :meth:`decode` returns: any members of the type and any of their fields at any
+    depth, in any order, each as an Arrow type that holds all its values (see :mod:`.decoding.targets`). None: the
+    schema that ``mapping`` selects (:mod:`..arrow`). Only the columns of the schema are built.
 
-    A sample is malformed if a value of it does not lie inside the payload, wanted or not: lengths, string ends,
-    member headers and discriminators are always checked. Bytes that are no value of their type (of an enum, of UTF-8)
-    are found only in what is wanted.
+    A sample is malformed if one of its values does not lie inside the payload, whether or not it is in the schema:
+    lengths, string ends, member headers and discriminators are always checked. Bytes that are not a value of their type
+    (of an enum, of UTF-8) are found only in the columns of the schema.
 
-    Raises TypeDefinitionError for a type that has no columns, UsageError for a schema that is not its.
+    Raises TypeDefinitionError for a type that has no columns, UsageError for a schema that does not fit the type.
     """
 
     def __init__(

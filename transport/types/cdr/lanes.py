@@ -1,9 +1,9 @@
 """Many byte streams side by side: all samples of a batch (or all elements in them) are walked at once.
 
-A position is an offset from the origin CDR aligns to: one number as long as all lanes agree, else a column of one
-for each lane. Samples mostly do agree, down to the length of their strings; then they are one table, read with a
-stride. Otherwise reads and writes go through views with a stride of one byte, so that one fancy index moves a value
-of any alignment, or a whole record.
+A position is an offset from the origin to which CDR aligns: one number as long as all lanes agree, otherwise a column
+with one number for each lane. Samples mostly agree, down to the length of their strings; then they are one table, which
+is read with a stride. Otherwise reads and writes go through views with a stride of one byte, so that one fancy index
+moves a value of any alignment, or a whole record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
-#: One for all lanes, or one for each.
+#: A position: one for all lanes, or one for each lane.
 Position: TypeAlias = int | I64
 _P = TypeVar("_P", int, I64, int | I64)
 
@@ -37,12 +37,12 @@ _P = TypeVar("_P", int, I64, int | I64)
 _BLOB = 2048
 #: Above this many bytes a piece, copying piece by piece beats an index for every byte.
 LONG_PIECE = 255
-#: And so few are, too.
+#: Up to this number of pieces, copying piece by piece is faster too.
 _FEW_PIECES = 16
 
 
 def anywhere(data: U8, dtype: npt.DTypeLike) -> Values:
-    """All values of a type that start at any byte of ``data``; no copy."""
+    """The values of a type that start at each byte of ``data``, without a copy."""
     kind = np.dtype(dtype)
     return np.ndarray((max(0, data.nbytes - kind.itemsize + 1),), kind, data, 0, (1,))
 
@@ -53,29 +53,29 @@ def align(pos: _P, alignment: int) -> _P:
 
 
 def agreed(values: Values) -> Position:
-    """One number if all are the same."""
+    """The position as one number if all lanes have the same."""
     if len(values) and values[0] == values[-1] and bool((values == values[0]).all()):
         return int(values[0])
     return values.astype(np.int64)
 
 
 def some(mask: Mask | bool) -> bool:
-    """Whether it holds for any."""
+    """Whether the mask holds for any lane."""
     return bool(mask) if isinstance(mask, bool | np.bool_) else bool(mask.any())
 
 
 def each(pos: Position, count: int) -> I64:
-    """A position as a column."""
+    """A position as a column with one number for each lane."""
     return np.full(count, pos, np.int64) if isinstance(pos, int) else pos
 
 
 def at(pos: Position, index: Values) -> Position:
-    """Those of some lanes."""
+    """The positions of some lanes."""
     return pos if isinstance(pos, int) else pos[index]
 
 
 def offsets_of(counts: I64) -> I64:
-    """Where each of consecutive pieces starts, and the end: (n + 1,) int64."""
+    """The starts of consecutive pieces, and the end of the last one: (n + 1,) int64."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
@@ -105,7 +105,7 @@ def gather_bytes(data: U8, starts: I64, lengths: I64) -> U8:
         return out
     if first and bool((lengths == first).all()):
         return anywhere(data, f"V{first}")[starts].view(np.uint8)
-    # an empty piece may be said to start behind the end, where its first byte would be aligned
+    # an empty piece may start behind the end, at the place where its first byte would be aligned
     starts = np.minimum(starts, data.nbytes)
     ends = starts + lengths
     low, high = int(starts[0]), int(ends[-1])
@@ -146,7 +146,7 @@ def _copy_each(out: U8, targets: I64, data: U8, starts: I64, lengths: I64) -> No
         into[at : at + length] = source[start : start + length]
 
 
-#: What a step of lanes costs in elements stepped over by Python; Python's own loop is faster for fewer lanes.
+#: The cost of a step of lanes, in elements that Python steps over; for fewer lanes Python's own loop is faster.
 LANES_STEP = 64
 _BEYOND = 1 << 40
 #: NumPy's type codes as those of struct.
@@ -157,8 +157,8 @@ HEADER = 4
 
 
 class Budget:
-    """What one call may cost: steps that are left for values that can only be found one after the other, and leaves,
-    both shared by all samples; and leaves that are left for the lists of each sample."""
+    """What one call may cost: the remaining steps, for values that can only be found one after the other, and the
+    remaining leaves, both shared by all samples; and the remaining leaves for the lists of each sample."""
 
     __slots__ = ("_leaves", "_of_samples", "_samples", "_starts", "left")
 
@@ -170,13 +170,13 @@ class Budget:
         self._of_samples: I64 | None = None
 
     def charge(self, leaves: int) -> None:
-        """Take leaves from those of the call. Raises TooManySamplesError if they are used up."""
+        """Take leaves from the call's budget. Raises TooManySamplesError if it is used up."""
         self._leaves -= leaves
         if self._leaves < 0:
             raise TooManySamplesError(f"{self._samples.count} samples are too many for one call")
 
     def take_leaves(self, where: I64, leaves: I64) -> Mask:
-        """Take leaves from the samples that hold the bytes ``where``; which of them have used up theirs."""
+        """Take leaves from the samples that hold the bytes ``where``. Returns which samples have used up theirs."""
         if self._of_samples is None or self._starts is None:
             starts = self._samples.all_offsets() + HEADER
             order = np.argsort(starts, kind="stable")
@@ -189,7 +189,7 @@ class Budget:
 
 
 class Stepper:
-    """One lane, stepped through value by value. Whatever lies outside of it is found beyond its end."""
+    """One lane, stepped through value by value. What lies outside of it appears to be beyond its end."""
 
     __slots__ = ("_u2", "_u4", "base", "left", "limit", "order", "view")
 
@@ -214,18 +214,18 @@ class Stepper:
         return int(struct.unpack_from(self.order + _FORMATS[code], self.view, self.base + at)[0])
 
     def behind_header(self, at: int) -> int:
-        """The end of what a DHEADER counts."""
+        """The end of the bytes that a DHEADER counts."""
         at += -at & 3
         return at + 4 + self.u4(at)
 
     def charge(self, steps: int) -> bool:
-        """Take steps from what is left; False if they are used up."""
+        """Take steps from the remaining ones; False if they are used up."""
         self.left -= steps
         return self.left >= 0
 
 
 class Words:
-    """Reasons, numbered from 1 on as they come up."""
+    """Reasons, numbered from 1 on in the order of their first use."""
 
     __slots__ = ("_codes",)
 
@@ -240,8 +240,8 @@ class Words:
 
 
 class Marks:
-    """What is known of lanes: ``bad`` ones hold values that do not lie inside the payload, ``wrong`` ones bytes that
-    are no value of the type. Only ``bad`` decides where to go on reading. ``why`` has the codes of the reasons."""
+    """What is known of lanes: ``bad`` lanes hold values that do not lie inside the payload, ``wrong`` lanes hold bytes
+    that are not a value of the type. Only ``bad`` decides where reading continues; ``why`` has the codes of reasons."""
 
     __slots__ = ("any_bad", "any_wrong", "bad", "why", "wrong")
 
@@ -253,9 +253,9 @@ class Marks:
 
 
 class Lanes:
-    """Payloads being read; nothing outside them is ever read.
+    """Payloads that are being read; nothing outside them is ever read.
 
-    ``found`` remembers what the first pass over these very lanes found, for the second one.
+    ``found`` remembers for the second pass what the first pass over these lanes found.
     """
 
     __slots__ = (
@@ -316,7 +316,7 @@ class Lanes:
 
     @property
     def base(self) -> I64:
-        """Of position 0 in ``data``."""
+        """Where position 0 lies in ``data``."""
         if self._base is None:
             self._base = self.start + self.stride * np.arange(self.count, dtype=np.int64)
         return self._base
@@ -335,11 +335,11 @@ class Lanes:
         return Lanes(self.data, self.base[index], limit, self.order, budget=self.budget, words=self.words)
 
     def good(self) -> Lanes:
-        """Those that are not bad."""
+        """The lanes that are not bad."""
         return self.pick(~self.bad)
 
     def adopt(self, index: I64, child: Lanes) -> None:
-        """What is marked in picked or repeated lanes is marked in those they came from."""
+        """Marks of picked or repeated lanes are passed on to the lanes which they came from."""
         marks = child.marks
         if not (marks.any_bad or marks.any_wrong):
             return
@@ -351,7 +351,7 @@ class Lanes:
         self.marks.why[index[marked]] = marks.why[marked]
 
     def fork(self) -> Lanes:
-        """The same lanes again, to be walked as something else; the marks are shared."""
+        """The same lanes, to be walked as another type; the marks are shared."""
         inner = Lanes.__new__(Lanes)
         inner.data, inner._base, inner.order, inner.budget = self.data, self._base, self.order, self.budget
         inner.count, inner.start, inner.stride, inner.limit = self.count, self.start, self.stride, self.limit
@@ -406,7 +406,7 @@ class Lanes:
         return values
 
     def checked(self, code: str, pos: Position) -> Values:
-        """Values at positions not checked yet; zero where the lane is malformed."""
+        """Values at positions that are not checked yet; zero in lanes that are malformed."""
         self.require(pos + int(code[1:]))
         if not self.marks.any_bad:
             return self.read(code, pos)
@@ -423,7 +423,7 @@ class Lanes:
         return agreed(self.checked("u4", pos))
 
     def gather(self, pos: Position, lengths: Position) -> U8:
-        """The next bytes of every lane, one after the other, in memory of their own."""
+        """The next bytes of every lane, one after the other, as a copy."""
         if isinstance(lengths, int):
             if not lengths or not self.count:
                 return np.empty(0, np.uint8)

@@ -1,9 +1,9 @@
-"""Where CDR puts things (RTPS 2.5 §10.2, XTypes 1.3 §7.4): alignment, and layouts that are known beforehand.
+"""Where CDR puts values (RTPS 2.5 §10.2, XTypes 1.3 §7.4): alignment, and layouts that are known beforehand.
 
-What lies at constant offsets from an aligned origin, whatever the values, is *fixed*: such stretches are
-read and written as columns of one record table. Everything else is found by walking positions.
+Values that lie at constant offsets from an aligned origin, whatever they are, are *fixed*: such stretches are read and
+written as columns of one record table. All others are found by walking positions.
 
-How the kinds lie that the specifications leave room for, here as in Cyclone DDS:
+Where the specifications leave a choice, the layout is that of Cyclone DDS:
 
 - wstring: an uint32 that counts the *bytes* that follow, then UTF-16 code units in the byte order of the rest; no
   terminator, no BOM; alike in both XCDR versions (XTypes 1.3 §7.4.1.1.2; Fast CDR counts code units). wchar: one
@@ -88,18 +88,18 @@ class Rules:
         return min(number_size(t), 8 if self.version == 1 else 4)
 
     def is_delimited(self, t: Struct | Union) -> bool:
-        """Whether a DHEADER tells the size."""
+        """Whether a DHEADER holds the size."""
         return self.version == 2 and t.extensibility is not Extensibility.FINAL
 
     def is_plain(self, t: Struct | Union) -> bool:
-        """Whether the members follow one another, without a header before them or before each."""
+        """Whether the members follow one another, without a header before all or before each of them."""
         return not self.is_delimited(t) and t.extensibility is not Extensibility.MUTABLE
 
     def starts_with_header(self, t: Sequence | Array | Map) -> bool:
         return self.version == 2 and has_dheader(t)
 
     def first_alignment(self, t: Type) -> int:
-        """Alignment of the first thing a value of the type puts on the wire."""
+        """Alignment of the first part of a value of the type on the wire."""
         if isinstance(t, SCALARS):
             return self.alignment(t)
         if isinstance(t, Array) and not self.starts_with_header(t):
@@ -111,7 +111,7 @@ class Rules:
         return 4
 
     def member_alignment(self, member: Member) -> int:
-        """Alignment of the first thing a member of a plain struct puts on the wire."""
+        """Alignment of the first part of a member of a plain struct on the wire."""
         if member.optional:
             return 1 if self.version == 2 else 4
         return self.first_alignment(member.type)
@@ -126,7 +126,7 @@ class Rules:
     def place(self, t: Type, at: int, modulus: int) -> tuple[Fixed, int] | None:
         """Lay a value ``at`` bytes from an origin that is aligned to ``modulus``: the layout and its end.
 
-        None if that depends on values or on more than we know of the origin.
+        None if that depends on values, or on more than is known about the origin.
         """
         if isinstance(t, SCALARS):
             alignment = self.alignment(t)
@@ -156,7 +156,7 @@ class Rules:
     def repeat(self, t: Type, at: int, modulus: int) -> tuple[Fixed, int, int] | None:
         """The layout of the first of many elements, its end, and the stride to the next ones.
 
-        CDR gives a struct no alignment of its own, so equal elements need not lie equally: None then.
+        None if elements of the same value may lie differently, because CDR gives a struct no alignment of its own.
         """
         first = self.place(t, at, modulus)
         if first is None:
@@ -176,7 +176,7 @@ class Rules:
         return Regular(element, alignment, end, stride)
 
     def least_size(self, t: Type) -> int:
-        """No value of the type takes fewer bytes: what bounds a count before anything is allocated."""
+        """The least number of bytes that a value of the type takes; it bounds a count before anything is allocated."""
         if isinstance(t, SCALARS):
             return number_size(t)
         if isinstance(t, String | WString):
@@ -291,7 +291,7 @@ def fuse(rules: Rules, members: tuple[Member, ...], modulus: int) -> list[Block 
 
 
 def is_alike_in_xcdr(t: Type) -> bool:
-    """Whether all values of a final type are written alike in both XCDR versions (so far as we can tell)."""
+    """Whether all values of a final type are written alike in both XCDR versions, as far as is known."""
     placed = Rules(1).place(t, 0, 8)
     if placed is not None:
         return placed == Rules(2).place(t, 0, 8)

@@ -1,4 +1,4 @@
-"""What stands before a member that has a header of its own: @optional in XCDR1, any of what is @mutable."""
+"""The headers before members that have one: @optional members in XCDR1, and all members of @mutable types."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PID_LIST_END: Final = 0x3F02
 # XCDR2 (XTypes 1.3 §7.4.3.4.2), EMHEADER: must-understand, length code, member id
 MUST_UNDERSTAND: Final = 1 << 31
 LENGTH_CODE: Final = 28
-#: The least length code with a NEXTINT, which tells the length; with greater ones it is the value's own first word.
+#: The least length code with a NEXTINT, which holds the length; with greater codes it is the value's own first word.
 NEXTINT: Final = 4
 
-#: Of the long form of both.
+#: The member id in the long form of both versions.
 MEMBER_ID_MASK: Final = (1 << 28) - 1

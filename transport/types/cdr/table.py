@@ -1,4 +1,4 @@
-"""Records side by side in a buffer: what lies at constant offsets is read, and written, a column at a time."""
+"""Records side by side in a buffer: values at constant offsets are read and written one column at a time."""
 
 from __future__ import annotations
 

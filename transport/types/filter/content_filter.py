@@ -1,4 +1,4 @@
-"""The text of a content filter to predicates over a type's fields."""
+"""From the text of a content filter to predicates over a type's fields."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _EXPECTED: Final = {
 class Filter:
     """A content filter of a topic type (DDS 1.4 annex B).
 
-    ``fields`` are the dotted paths of the columns it needs. What follows an index is left out of them, and so are the
-    parts of a ROS 2 time.
+    ``fields`` are the dotted paths of the columns that it needs, without what follows an index, and without the parts
+    of a ROS 2 time.
     """
 
     expression: str
@@ -53,7 +53,7 @@ class Filter:
     predicate: Predicate = field(repr=False, compare=False)
 
     def evaluate(self, batch: pa.RecordBatch) -> Mask:
-        """Which rows pass. A comparison with a null is unknown, as in SQL, and what is unknown does not pass.
+        """Which rows pass. A comparison with a null is unknown, as in SQL, and unknown rows do not pass.
 
         Columns have the Arrow types of :mod:`..arrow`. Raises UsageError if the batch lacks a column.
         """
@@ -85,7 +85,7 @@ def parse_filter(expression: str, parameters: tuple[str, ...], struct: Struct) -
 
 
 class _At(Exception):
-    """What is wrong, and where."""
+    """The error, with its place in the text."""
 
     def __init__(self, token: Token, message: object) -> None:
         self.token = token
@@ -181,7 +181,7 @@ class _Reading:
     # --- operands -----------------------------------------------------------------------------------
 
     def field(self, token: Token, other: Token) -> Field | None:
-        """The field that this names; None for a literal, such as the name of one where ``other`` is an enum."""
+        """The field that this names; None for a literal, such as that of an enum if ``other`` is one."""
         if token.type != "FIELD":
             return None
         enum = self.enum(other)
@@ -205,7 +205,7 @@ class _Reading:
         return t if isinstance(t, Enum) else None
 
     def constant(self, token: Token, other: Field) -> Constant:
-        """A literal or parameter as it is compared with a field."""
+        """A literal or parameter in the form in which it is compared with a field."""
         literal, shown = token, str(token)
         if token.type == "PARAMETER":
             literal = self.parameter(token)

@@ -1,4 +1,4 @@
-"""Fields of a type by the names that filters give them, and their values in the columns of a batch."""
+"""Fields of a type by the names that filters use, and their values in the columns of a batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 class Kind(enum.Enum):
-    """What a field is to a filter; the value names it in a sentence."""
+    """The kind of a field for a filter; the value names it in messages."""
 
     BOOLEAN = "a boolean"
     INTEGER = "an integer"
@@ -55,8 +55,8 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``steps``: names, and indices into sequences and arrays. ``needed``: the dotted path of what a batch must have
-    for it: without what comes after an index, and all of a time, which may be one column."""
+    """``steps``: names, and indices into sequences and arrays. ``needed``: the dotted path of the column that a batch
+    must have for it, without what follows an index, and the whole of a time, which may be one column."""
 
     path: str
     steps: tuple[str | int, ...]
@@ -65,7 +65,7 @@ class Field:
     needed: str
 
     def read(self, batch: pa.RecordBatch) -> pa.Array:
-        """The field's column; null where it is not there."""
+        """The field's column; null in rows that do not have the field."""
         name = str(self.steps[0])
         if name not in batch.schema.names:
             raise UsageError(f"filter: the batch has no column {name!r}")
@@ -119,7 +119,7 @@ def find_field(path: str, struct: Struct) -> Field:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The nearest known word, as the end of a sentence."""
+    """The nearest known word, as the end of a message."""
     names = list(known)
     folded = {name.lower(): name for name in names}
     found = difflib.get_close_matches(word.lower(), folded, 1, 0.6)
@@ -184,7 +184,7 @@ def _is_text(t: pa.DataType) -> bool:
 
 
 def _element(array: pa.Array, index: int) -> pa.Array:
-    """One element of each list or binary; null where there are not as many."""
+    """One element of each list or binary; null if it is shorter."""
     binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
     lengths = pc.binary_length(array) if binary else pc.list_value_length(array)
     is_there = pc.fill_null(pc.greater(lengths, index), False).to_numpy(zero_copy_only=False)
@@ -197,7 +197,7 @@ def _element(array: pa.Array, index: int) -> pa.Array:
 
 
 def _starts(array: pa.Array, binary: bool) -> NDArray[Any]:
-    """Where each list or binary begins in the values of all."""
+    """The start of each list or binary in the values of all."""
     if pa.types.is_fixed_size_list(array.type):
         return np.arange(array.offset, array.offset + len(array)) * int(array.type.list_size)
     large = pa.types.is_large_binary(array.type) or pa.types.is_large_list(array.type)

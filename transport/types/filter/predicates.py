@@ -1,4 +1,4 @@
-"""What a filter is made of, each part of which says of every row whether it holds."""
+"""The parts of a filter, each of which evaluates to a truth value for every row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Predicate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``kind`` is what both sides are compared as."""
+    """``kind``: the kind as which both sides are compared."""
 
     operator: str
     left: Operand

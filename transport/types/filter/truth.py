@@ -16,7 +16,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Per row: true, false, or neither, which is SQL's unknown."""
+    """For each row: true, false, or neither, which is SQL's unknown."""
 
     true: Mask
     false: Mask
@@ -33,13 +33,13 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Integers, floats or booleans, and which of them are there. One for all rows, where it is a constant."""
+    """Integers, floats or booleans, and which of them are not null; a constant has one for all rows."""
 
     values: NDArray[Any]
     valid: Mask
 
 
-#: Each operator, and what it is when its sides are exchanged.
+#: Each operator, and the operator for exchanged sides.
 MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NUMPY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": np.equal,

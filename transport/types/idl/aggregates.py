@@ -224,7 +224,7 @@ class _Ids:
 def _notes(
     reader: Reader, annotations: Annotations, t: Type, scope: Scope
 ) -> tuple[tuple[str, Constant], ...]:
-    """What annotations say of values, in the order they are written in."""
+    """The annotations that describe values, in the order in which they are written."""
     notes: list[tuple[str, Constant]] = []
     inner = resolve(t)
     while isinstance(inner, Array | Sequence):

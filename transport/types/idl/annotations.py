@@ -1,4 +1,4 @@
-"""Annotations (IDL 4.2 §8, XTypes 1.3 §7.3.1.2): what stands before a thing, by name."""
+"""Annotations (IDL 4.2 §8, XTypes 1.3 §7.3.1.2): those before a definition, by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .expressions import Constant
 from .syntax import Node, first_token, names, token, tree, trees
 from .tokens import IdlError
 
-#: How they were spelled before XTypes 1.2, in lower case.
+#: The spellings of annotations before XTypes 1.2, in lower case.
 _OLD_NAMES: Final = {
     "bitbound": "bit_bound",
     "mustunderstand": "must_understand",
@@ -36,7 +36,7 @@ class Annotation:
 
 
 class Annotations:
-    """Those before a thing. ``evaluate`` calculates an argument; ``note`` is told of those nobody asked for."""
+    """The annotations before a definition. ``evaluate`` calculates an argument; ``note`` is called for unused ones."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Annotations:
         return value
 
     def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str | None:
-        """``@name(ONE)`` of several words, which are no constants; ``default`` is what ``@name`` means."""
+        """``@name(ONE)`` with one of several words, which are not constants; ``default`` is that of ``@name``."""
         if name not in self:
             return None
         annotation = self[name]
@@ -103,7 +103,7 @@ class Annotations:
         return found.removesuffix(f"_{name.upper()}")
 
     def ignore_but(self, *understood: str) -> None:
-        """Note those that say nothing here."""
+        """Note the annotations that have no meaning here."""
         for annotation in self.all:
             if annotation.name not in understood:
                 self._note(annotation.at, f"{annotation.at} is ignored")

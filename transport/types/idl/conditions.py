@@ -1,4 +1,4 @@
-"""The expressions of ``#if``: integers, ``defined``, and what compares and joins them."""
+"""The expressions of ``#if``: integers, ``defined``, and the operators between them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from .syntax import Node, first_token, identifier, names, token, tree, trees
 from .tokens import IdlError
 
 _BITSET_BITS_MAX: Final = 64
-#: Annotations that say nothing here, and need no note.
+#: Annotations that have no meaning here and need no note.
 _SILENT: Final = ("topic", "nested", "final", "appendable", "mutable", "extensibility")
 
 
@@ -134,7 +134,7 @@ def read_bitset(reader: Reader, node: Node, annotations: Annotations, scope: Sco
 
 
 def bit_field_kind(bits: int) -> PrimitiveKind:
-    """The type of a bit field that names none."""
+    """The type of a bit field whose type is not given."""
     if bits == 1:
         return PrimitiveKind.BOOLEAN
     if bits <= 8:

@@ -1,4 +1,4 @@
-"""Constants and what is calculated with them (IDL 4.2 §7.4.1.4.3)."""
+"""Constants and expressions (IDL 4.2 §7.4.1.4.3)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BINARY: Final[dict[str, Callable[[Any, Any], int | float]]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
-#: Digits that a message shows of a number.
+#: Number of digits of a number that a message shows.
 _SHOWN: Final = 40
 _ESCAPE: Final = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|(.))", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "v": "\v", "b": "\b", "r": "\r", "f": "\f", "a": "\a"}
@@ -52,7 +52,7 @@ class EnumLiteral(int):
 
 
 def evaluate(node: Node, lookup: Callable[[Node], Constant], kind: PrimitiveKind | None = None) -> Constant:
-    """The value of an expression; ``kind`` is the type wanted, ``lookup`` finds named constants."""
+    """The value of an expression; ``kind`` is the expected type, ``lookup`` finds named constants."""
     if node.data == "literal":
         return literal([token(child) for child in node.children])
     if node.data == "scoped":
@@ -128,7 +128,7 @@ def _unescape(text: str) -> str:
 
 
 def constant_of(value: Constant, t: Type, at: Token | None) -> Constant:
-    """A value as a constant of a type. Raises IdlError if it is none of that type."""
+    """A value as a constant of a type. Raises IdlError if it is not a value of that type."""
     t = resolve(t)
     if isinstance(t, Enum):
         if isinstance(value, EnumLiteral) and value.enum == t.name:

@@ -31,10 +31,10 @@ def parse_idl(
 ) -> dict[str, Type]:
     """Structs, unions, enums, bitmasks, bitsets and typedefs of an IDL text, by qualified name (``a::b::C``).
 
-    ``extensibility`` is that of structs and unions without an annotation; the default is the one of XTypes 1.3
-    §7.3.3.1.8 (IDL compilers of some vendors differ). ``include`` gives the text of a file that is included, by the
-    path it has seen from this one; what it raises (TypeDefinitionError, OSError, LookupError) becomes an error at the
-    place of the ``#include``. Without it includes are ignored. ``notes`` gets a line for each thing that is ignored.
+    ``extensibility`` applies to structs and unions without an annotation; the default is that of XTypes 1.3 §7.3.3.1.8
+    (IDL compilers of some vendors differ). ``include`` returns the text of an included file, by its path relative to
+    this one; an exception that it raises (TypeDefinitionError, OSError, LookupError) becomes an error at the place of
+    the ``#include``. Without ``include``, includes are ignored. ``notes`` receives a line for everything ignored.
 
     Raises TypeDefinitionError naming file, line and column.
     """
@@ -69,8 +69,8 @@ class _Definition:
 
 
 class _Definitions(Reader):
-    """Definitions are read in the order of the text. When one needs a struct or union that was only declared so far,
-    that one is read first, with all that it needs."""
+    """Definitions are read in the order of the text. If one needs a struct or union that is only declared so far, that
+    struct or union is read first, with everything that it needs."""
 
     def __init__(self, notes: list[str]) -> None:
         super().__init__(notes)
@@ -169,7 +169,7 @@ class _Definitions(Reader):
             self.define(scope, at, Alias(qualified(scope, identifier(at)), declared))
 
     def _keylist(self, at: Token, scope: Scope) -> None:
-        """``#pragma keylist Struct member member``: what @key says."""
+        """``#pragma keylist Struct member member``: the same as @key."""
         name, *keys = at.split() or [""]
         fitting = [qualified(scope[:depth], name) for depth in range(len(scope), -1, -1)]
         found = next((self.types[each] for each in fitting if each in self.types), None)

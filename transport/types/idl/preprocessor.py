@@ -1,4 +1,4 @@
-"""What comes before the grammar: ``#include``, ``#define``, ``#if`` and the like, and annotations in comments."""
+"""What is processed before the grammar: ``#include``, ``#define``, ``#if`` and others, and annotations in comments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tokens import END, IdlError, Word, directive_of, word, words_at, words_of
 _INCLUDE: Final = re.compile(r'"([^"]+)"|<([^>]+)>')
 _DEFINE: Final = re.compile(r"([A-Za-z_]\w*)(\(?)(.*)", re.DOTALL)
 _IN_COMMENT: Final = re.compile(r"@([\w-]+)(?:[ \t]+(\w+))?")
-#: Annotations in comments that say something about columns; RTI and OpenSplice have them after the member.
+#: Annotations in comments that matter for columns; RTI and OpenSplice write them after the member.
 _POSTFIX: Final = ("key", "optional", "id", "extensibility", "mustunderstand")
 
 Include = Callable[[str], str]
@@ -24,7 +24,7 @@ Include = Callable[[str], str]
 def preprocess(
     text: str, file: str, include: Include | None, note: Callable[[Word, str], None]
 ) -> Iterator[Word]:
-    """The words of a text and of all it includes; ``note`` is told what is ignored.
+    """The words of a text and of all that it includes; ``note`` is called with what is ignored.
 
     A file is read once, whatever its guards. Raises IdlError.
     """
@@ -32,7 +32,7 @@ def preprocess(
 
 
 class _Branch:
-    """An ``#if`` that is open: whether its text counts now, and whether any branch of it did."""
+    """An open ``#if``: whether its text counts at present, and whether any of its branches has counted."""
 
     def __init__(self, at: Word, enclosing: bool, active: bool) -> None:
         self.at = at
@@ -88,7 +88,7 @@ class _Preprocessor:
     # --- conditions
 
     def branch(self, at: Word, branches: list[_Branch]) -> bool:
-        """Whether a directive is one of conditions; if so follow it."""
+        """Whether a directive is a condition; if so, follow it."""
         name, rest = directive_of(at)
         enclosing = not branches or branches[-1].active
         if name in ("ifdef", "ifndef"):
@@ -126,7 +126,7 @@ class _Preprocessor:
     # --- macros and files
 
     def expanded(self, at: Word, hidden: frozenset[str]) -> Iterator[Word]:
-        """What a name stands for, all of it where the name is."""
+        """The words for which a macro's name stands, all at the place of the name."""
         text = self.macros[at]
         if text is None:
             raise IdlError(at, f"the macro {at} has parameters, which is not supported: write out its text")

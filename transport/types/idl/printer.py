@@ -45,7 +45,7 @@ _LETTERS: Final = {"CHAR8": "'", "CHAR16": "L'"}
 def print_idl(struct: Struct) -> str:
     """IDL that ``parse_idl`` reads back as the same struct, with all types it uses before it.
 
-    IDL has no words for an array that is an element: it becomes a typedef, and is read back as one.
+    IDL cannot express an array that is an element: it becomes a typedef, and is read back as one.
     """
     printer = _Printer()
     printer.define(struct, "")
@@ -169,7 +169,7 @@ class _Printer:
         return self.names[t]
 
     def labels(self, t: Union) -> dict[int, str]:
-        """How each label of a union is spelled."""
+        """The spelling of each label of a union."""
         discriminator = resolve(t.discriminator)
         labels = (label for case in t.cases for label in case.labels)
         if not isinstance(discriminator, Enum):
@@ -178,7 +178,7 @@ class _Printer:
         return {label: spelled.get(label, str(label)) for label in labels}
 
     def literals(self, t: Enum) -> dict[int, str]:
-        """How each value of an enum is spelled outside of it."""
+        """The spelling of each value of an enum outside of the enum."""
         # a literal's scope is that of its enum; the enum is named where two of one scope have that literal
         name, scope = self.names[t], _scope(t)
         outer = name.removesuffix(_escape(_last(t.name)))
@@ -221,7 +221,7 @@ def _bitmask(t: Bitmask) -> list[str]:
 
 
 def _label(t: Type, label: int) -> str:
-    """A label of a discriminator that is no enum."""
+    """A label of a discriminator that is not an enum."""
     if not isinstance(t, Primitive):
         return str(label)
     if t.kind is PrimitiveKind.BOOLEAN:
@@ -243,7 +243,7 @@ def _annotated(words: list[str], declaration: str) -> str:
 
 
 def _id(member: Member | Case, following: int, hashed: bool) -> list[str]:
-    """``@id(n)`` unless that is the id it gets by itself."""
+    """``@id(n)``, unless the member gets this id without an annotation."""
     hashid = dict(member.notes).get("hashid")
     if hashid is not None or hashed:
         following = hash_id(str(hashid or member.name))
@@ -270,7 +270,7 @@ def _annotations(member: Member | Case) -> list[str]:
 
 
 def _of_values(t: Type) -> Type:
-    """What @default, @min and @max of a member are values of: in collections its elements."""
+    """The type to which @default, @min and @max of a member refer: in collections, that of the elements."""
     t = resolve(t)
     while isinstance(t, Sequence | Array):
         t = resolve(t.element)

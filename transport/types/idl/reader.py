@@ -1,4 +1,4 @@
-"""What all definitions need: types, sizes, constants and annotations out of the syntax tree."""
+"""What all definitions need: types, sizes, constants and annotations from the syntax tree."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _TYPES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a module, or the caller, says of the types inside that say nothing themselves."""
+    """The properties that a module, or the caller, gives to types inside which do not define them."""
 
     extensibility: Extensibility
     nested: bool = False
@@ -81,7 +81,7 @@ class Reader:
         self._noted: set[str] = set()
 
     def define_later(self, _name: str, _declared: bool) -> bool:
-        """Define a name of which only a later line tells; whether there is such a line."""
+        """Define a name which only a later line defines; returns whether there is such a line."""
         return False
 
     def note(self, at: Token, text: str) -> None:
@@ -97,7 +97,7 @@ class Reader:
         self.types[self.names.declare(scope, at, t)] = t
 
     def annotations(self, node: Node, scope: Scope) -> Annotations:
-        """Those among a node's children, and those in comments after it."""
+        """The annotations among a node's children, and those in comments after it."""
         return Annotations(trees(node, "annotation"), lambda each: self.evaluate(each, scope), self.note)
 
     # --- types
@@ -160,7 +160,7 @@ class Reader:
     # --- constants
 
     def evaluate(self, node: Node, scope: Scope, t: Type | None = None) -> Constant:
-        """The value of an expression; in one of an enum's type its literals need no scope."""
+        """The value of an expression; in an expression of an enum's type, the enum's literals need no scope."""
         t = None if t is None else resolve(t)
 
         def lookup(scoped: Node) -> Constant:
@@ -179,7 +179,7 @@ class Reader:
 
 
 def annotated(node: Node) -> Node:
-    """What stands after the annotations."""
+    """The part of a node after its annotations."""
     return next(
         tree(child)
         for child in node.children
@@ -194,7 +194,7 @@ class MemberNames:
         self._taken = {name.lower(): name for name in taken}
 
     def add(self, at: Token) -> str:
-        """The name, if no other member has it."""
+        """The name, unless another member has it."""
         name = identifier(at)
         other = self._taken.get(name.lower())
         if other == name:

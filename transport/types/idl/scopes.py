@@ -44,9 +44,9 @@ class _Entry:
 
 
 class Names:
-    """All names of a text by their lower-case form, for case tells no two names apart.
+    """All names of a text by their lower-case form, because IDL ignores case.
 
-    ``define_later(name)`` is asked to define what is not defined so far, and says whether it did.
+    ``define_later(name)`` is called to define a name that is not defined so far, and returns whether it did.
     """
 
     def __init__(self, define_later: Callable[[str, bool], bool], note: Callable[[Token, str], None]) -> None:
@@ -55,7 +55,7 @@ class Names:
         self._note = note
 
     def declare(self, scope: Scope, at: Token, meaning: Meaning) -> str:
-        """Give a name its meaning; returns it qualified. Raises IdlError if it has another one."""
+        """Give a name its meaning; returns the qualified name. Raises IdlError if it has another meaning."""
         name = qualified(scope, identifier(at))
         entry = self._entries.get(name.lower())
         if entry is None:
@@ -87,7 +87,7 @@ class Names:
         self._entries[name.lower()].meaning = meaning
 
     def find(self, node: Node, scope: Scope) -> Meaning:
-        """What a scoped name stands for, looked up from the innermost scope outwards."""
+        """The meaning of a scoped name, looked up from the innermost scope outwards."""
         at = first_token(node)
         assert at is not None
         path = [identifier(each) for each in names(node)]

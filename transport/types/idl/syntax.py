@@ -1,4 +1,4 @@
-"""Words to a syntax tree, by the grammar; and what is wrong with those that make none."""
+"""From words to a syntax tree, by the grammar, and the errors for words that form none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tokens import END, IdlError, Word
 
 Node: TypeAlias = "Tree[Token]"
 
-#: What IDL has that makes no columns.
+#: Definitions of IDL that cannot become columns.
 NOT_SUPPORTED: Final = frozenset(
     {
         "any",
@@ -31,7 +31,7 @@ NOT_SUPPORTED: Final = frozenset(
     | {"component", "home", "porttype", "connector", "typeid", "typeprefix", "import", "Object", "ValueBase"}
 )
 _REGULAR: Final = ("NAME", "INTEGER", "REAL", "CHARACTER", "TEXT", "ANNOTATION", "POSTFIX", "KEYLIST")
-#: How kinds of words are named in messages.
+#: The names of kinds of words in messages.
 _SPOKEN: Final = {"NAME": "a name", "INTEGER": "a number", "ABSOLUTE": "'::'"}
 
 
@@ -43,7 +43,7 @@ def _parser() -> Lark:
 
 @cache
 def _kinds() -> dict[str, str]:
-    """The kind of word that each keyword and sign is."""
+    """The kind of each keyword and sign."""
     return {t.pattern.value: t.name for t in _parser().terminals if t.name not in _REGULAR}
 
 
@@ -74,7 +74,7 @@ def syntax_tree(words: Iterator[Word]) -> Node:
 
 
 def _without_annotation_definitions(words: Iterator[Word]) -> Iterator[Word]:
-    """``@annotation Name { ... };`` says nothing about a type."""
+    """``@annotation Name { ... };`` has no meaning for a type."""
     for at in words:
         if at.type != "ANNOTATION" or at != "@annotation":
             yield at
@@ -113,7 +113,7 @@ def _unexpected(at: Word, before: Word | None, expected: set[str]) -> IdlError:
 
 
 def tree(node: Token | Node) -> Node:
-    assert isinstance(node, Tree)  # the grammar says so
+    assert isinstance(node, Tree)  # by the grammar
     return node
 
 
@@ -133,7 +133,7 @@ def names(node: Node) -> list[Token]:
 
 
 def identifier(at: Token) -> str:
-    """What a name says; a leading underscore only escapes keywords (IDL 4.2 §7.2.3.2)."""
+    """The text of a name; a leading underscore only escapes keywords (IDL 4.2 §7.2.3.2)."""
     return at[1:] if at.startswith("_") and len(at) > 1 else str(at)
 
 

@@ -38,7 +38,7 @@ _COMMENTS: Final = re.compile(r'("(?:\\.|[^"\\])*+"?)|\\\r?\n|/\*.*?\*/|//(?:\\\
 
 
 class Word(Token):
-    """A token that knows its file too."""
+    """A token which also has its file."""
 
     __slots__ = ("file",)
     file: str
@@ -53,7 +53,7 @@ def word(kind: str, text: str, file: str, line: int, column: int) -> Word:
 
 
 class IdlError(TypeDefinitionError):
-    """Something is wrong at a word of the text."""
+    """An error at a word of the text."""
 
     def __init__(self, at: Token | None, message: str) -> None:
         place = f"{getattr(at, 'file', '<idl>')}:{at.line}:{at.column}: " if at is not None else ""
@@ -102,7 +102,7 @@ def directive_of(at: Word) -> tuple[str, str]:
 
 
 def words_at(at: Word, text: str) -> list[Word]:
-    """The words of a text that is part of a directive, or replaces a word: all are where that is."""
+    """The words of a text that is part of a directive or replaces a word; all have the place of that."""
     return [
         word(each.type, str(each), at.file, at.line, at.column)
         for each in words_of(text, at.file)

@@ -1,7 +1,8 @@
-"""Types of the model out of what a peer said of them, checked (XTypes 1.3 §7.2.2).
+"""Types of the model from what a peer announced, checked (XTypes 1.3 §7.2.2).
 
-A few type objects can stand for a type of any size: each that is used twice inside another that is used twice doubles
-it. So every type here comes with its size as a tree, and is refused beyond the limits. All raise TypeDefinitionError.
+A few type objects can describe a type of any size: each that is used twice inside another that is used twice doubles
+it. Every type here therefore has its size as a tree, and is refused beyond the limits. All functions raise
+TypeDefinitionError.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _RANGES: Final = INTEGER_RANGES | {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A type and its size as a tree: how many types it is, how deep; ``members``: how many those of a struct are."""
+    """A type and its size as a tree: the number of types and the depth; ``members``: those of a struct, counted."""
 
     type: Type
     nodes: int = 1
@@ -67,7 +68,7 @@ def _whole(t: Type, parts: Iterable[Part], members: int = 0) -> Part:
 
 
 def bound(value: int) -> int:
-    """The bound of a string or collection; 0 is none, and so is to RTI Connext the greatest length."""
+    """The bound of a string or collection; 0 is unbounded, and so is the greatest length in RTI Connext."""
     return value if value < LENGTH_MAX else 0
 
 

@@ -1,7 +1,7 @@
 """Whether samples of a writer's type can be read as the reader's type (XTypes 1.3 §7.2.4), and if not, why.
 
-The specification's T1 is the reader's type, T2 the writer's. Cyclone DDS is followed where it is stricter, for a match
-that only one side sees loses samples silently; each such place says so.
+The specification's T1 is the reader's type, T2 the writer's. Where Cyclone DDS is stricter it is followed, because a
+match that only one side sees loses samples silently; a comment marks each such place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def incompatibilities_of_types(
 
 
 class _Keys(enum.Enum):
-    """Which members of a type count as its keys (XTypes 1.3 §7.2.4.4.7 KeyErased, KeyHolder)."""
+    """Which members of a type count as keys (XTypes 1.3 §7.2.4.4.7 KeyErased, KeyHolder)."""
 
     MARKED = "as marked"
     ERASED = "none"
@@ -138,10 +138,10 @@ class _Comparison:
             self._mismatch(path, writer, reader)
 
     def _enum(self, path: str, writer: Enum, reader: Enum) -> None:
-        """Literals of final enums must be the same; of others names and values must agree where both know one.
+        """Final enums must have the same literals; other enums must agree about the names and values that both have.
 
-        Extensibilities may differ, unlike in Cyclone DDS: XTypes 1.3 leaves the flag unused, and not all set it.
-        Cyclone compares neither the sizes, without which nothing can be read, nor the values of the same name.
+        Extensibilities may differ, unlike in Cyclone DDS: XTypes 1.3 leaves the flag unused, and not all peers set it.
+        Cyclone compares neither the sizes, without which nothing can be read, nor the values of equal names.
         """
         if writer.type_code != reader.type_code:
             bits = f"{writer.bit_bound} bits, the reader's has {reader.bit_bound}"
@@ -180,7 +180,7 @@ class _Comparison:
         for member in of_reader:
             if member.id not in w_by_id:
                 self._lacking(path, member, reader, "reader", member.id in r_keys)
-        # Two types with the same members but other keys tell other instances apart. §7.2.4 only wants the members to
+        # Two types with the same members but other keys have other instances. §7.2.4 only requires the members to
         # be there; Cyclone also counts the keys.
         for id_ in sorted(w_keys ^ r_keys):
             if id_ in w_by_id and id_ in r_by_id:
@@ -205,7 +205,7 @@ class _Comparison:
         return False
 
     def _same_names(self, path: str, writer: _Named, reader: _Named) -> bool:
-        """Same id, same name, and the other way round."""
+        """Members with the same id must have the same name, and the other way round."""
         if self.consistency.ignore_member_names:
             return True
         ids = {member.name: member.id for member in reader}
@@ -245,7 +245,7 @@ class _Comparison:
         reader: tuple[Member, ...],
         extensibility: Extensibility,
     ) -> None:
-        """Members of final and appendable types are told apart by their places."""
+        """Members of final and appendable types are identified by their places."""
         for place, (w, r) in enumerate(zip(writer, reader, strict=False), 1):
             if w.id != r.id:
                 places = f"it is member {place} of the writer, the reader has '{r.name}' there"
@@ -340,7 +340,7 @@ def is_delimited(t: Type) -> bool:
 
 
 def _innermost(t: Type) -> str:
-    """The type that makes one undelimited, in a sentence."""
+    """The inner type because of which a type is not delimited, for messages."""
     t = resolve(t)
     if isinstance(t, Sequence | Array):
         return _innermost(t.element)

@@ -1,7 +1,7 @@
-"""Which types are equivalent (XTypes 1.3 §7.3.4.7, MINIMAL), and where two that are not differ.
+"""Which types are equivalent (XTypes 1.3 §7.3.4.7, MINIMAL), and the first difference of two that are not.
 
-Equivalent types are the same but for the names of types and annotations that describe values. An alias is not
-equivalent to what it stands for: it has a TypeObject of its own (Cyclone DDS agrees).
+Equivalent types are the same except for the names of types and for annotations that describe values. An alias is not
+equivalent to its type, because it has a TypeObject of its own (Cyclone DDS agrees).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..model import (
 
 
 class Equivalence:
-    """Numbers types such that equivalent ones have the same. Remembers them by identity: keep the types alive."""
+    """Numbers types so that equivalent types have the same number. It remembers them by identity: keep them alive."""
 
     def __init__(self) -> None:
         self._of_type: dict[int, int] = {}
@@ -59,7 +59,7 @@ def join(path: str, name: str) -> str:
 
 
 def describe(t: Type) -> str:
-    """A type in a sentence."""
+    """The description of a type in messages."""
     if isinstance(t, Primitive):
         return t.kind.value
     if isinstance(t, String | WString):
@@ -130,7 +130,7 @@ def _inner(t: Type) -> list[tuple[str, Type]]:
 
 
 def _contrast(writer: Type, reader: Type) -> str:
-    """What differs between two types of different shape."""
+    """The difference between two types of different shape, as a sentence."""
     if isinstance(writer, Struct) and isinstance(reader, Struct):
         if writer.extensibility is not reader.extensibility:
             return f"the writer's is @{writer.extensibility.value}, the reader's is @{reader.extensibility.value}"

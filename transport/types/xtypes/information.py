@@ -1,4 +1,4 @@
-"""TypeInformation: what a peer says in SEDP of an endpoint's type (XTypes 1.3 §7.6.3.2.1)."""
+"""TypeInformation: what a peer announces in SEDP about an endpoint's type (XTypes 1.3 §7.6.3.2.1)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def encode_type_information(info: TypeInformation) -> bytes:
 def decode_type_information(value: Buffer) -> TypeInformation:
     """A value of PID_TYPE_INFORMATION. Raises DecodeError.
 
-    Fast DDS 2 with generated type objects sends one of an encoding of its own, which is none of ours.
+    Fast DDS 2 with generated type objects sends one in an encoding of its own, which is refused.
     """
     info = decode(TypeInformation, value)
     none = bytes((TK_NONE,))

@@ -1,7 +1,7 @@
 """Requests and replies of the TypeLookup service (XTypes 1.3 §7.6.3.3.4, DDS-RPC 1.0 §7.5.1): samples in, samples out.
 
-All of it is little-endian XCDR2, encapsulation header included, as Cyclone DDS has it. Big-endian replies are refused:
-what a TypeObject hashes to is defined by its little-endian bytes (XTypes 1.3 §7.3.4.9).
+All samples are little-endian XCDR2, encapsulation header included, as in Cyclone DDS. Big-endian replies are refused,
+because the hash of a TypeObject is defined by its little-endian bytes (XTypes 1.3 §7.3.4.9).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _GetDependenciesOut:
 
 @dataclass(frozen=True, slots=True)
 class RequestId:
-    """Which request, of which requester: the GUID of its writer, and a number of its own."""
+    """The identity of a request: the GUID of the requester's writer, and the requester's number."""
 
     writer: bytes
     number: int
@@ -118,7 +118,7 @@ class GetTypes:
 
 @dataclass(frozen=True, slots=True)
 class GetTypeDependencies:
-    """Asks which types these are made of, from a continuation point on that an earlier reply named."""
+    """Asks for the types on which these depend, from a continuation point on that an earlier reply named."""
 
     ids: tuple[bytes, ...]
     continuation_point: bytes = b""
@@ -126,7 +126,7 @@ class GetTypeDependencies:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``call`` is None if the operation is none of ours. ``instance`` names the service that is asked."""
+    """``call`` is None for an unknown operation. ``instance`` names the service that is asked."""
 
     id: RequestId
     instance: str

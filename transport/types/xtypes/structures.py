@@ -65,7 +65,7 @@ _CODES: Final = dict(zip(PRIMITIVES, "?BhiqHIQfd_bBBH", strict=True))
 
 @appendable
 class ExtendedAnnotationParameterValue:
-    """What later versions may say."""
+    """The part that later versions may use."""
 
 
 @union(
@@ -122,7 +122,7 @@ class AppliedBuiltinTypeAnnotations:
 
 @final
 class NoDetail:
-    """What the minimal form says of a type, an element or a discriminator."""
+    """The details of a type, an element or a discriminator in the minimal form."""
 
 
 @final
@@ -440,12 +440,12 @@ class TypeObject:
     value: MinimalTypeObject | CompleteTypeObject
 
 
-#: Where a serialized TypeObject says its form: after its DHEADER.
+#: Where a serialized TypeObject has its form: after its DHEADER.
 _FORM_AT: Final = 4
 
 
 def normalized(type_object: Buffer) -> bytes:
-    """A serialized TypeObject as its identifier is computed from it: padding is zero. Raises DecodeError.
+    """A serialized TypeObject in the form from which its identifier is computed: padding is zero. Raises DecodeError.
 
     Fast DDS 3 hashes it so, and sends padding that is whatever was in its memory.
     """

@@ -1,4 +1,4 @@
-"""TypeIdentifier: what names a type, or says all there is to say of a simple one (XTypes 1.3 §7.3.4.2)."""
+"""TypeIdentifier: the hash of a type, or the full description of a simple one (XTypes 1.3 §7.3.4.2)."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class TypeIdentifier:
 
     @property
     def is_fully_descriptive(self) -> bool:
-        """Whether nothing else is needed to know the type (XTypes 1.3 §7.3.4.1)."""
+        """Whether the identifier alone describes the type (XTypes 1.3 §7.3.4.1)."""
         if isinstance(self.value, PlainCollection):
             return self.value.header.equiv_kind == EK_BOTH
         return not self.is_hashed and self.kind != TI_STRONGLY_CONNECTED_COMPONENT

@@ -1,8 +1,8 @@
-"""The type object that Fast DDS 2 announces where XTypes 1.1 has its own (PID 0x0072).
+"""The type object that Fast DDS 2 announces under the parameter id of XTypes 1.1's (PID 0x0072).
 
-It is a TypeObject of XTypes 1.2 with its encapsulation header, in XCDR1 without anything that tells optional members
-from others: an empty text stands for one that is not there. Fast DDS sends that of the topic's type only, which names
-other types by their hashes. So what has members of such types cannot be known from it.
+It is a TypeObject of XTypes 1.2 with its encapsulation header, in XCDR1 which does not mark optional members: an empty
+text stands for an absent one. Fast DDS sends only the TypeObject of the topic's type, which names other types by their
+hashes. A type with members of such types can therefore not be known from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .xcdr2 import decode
 
 _CDR_LE: Final = b"\x00\x01"
 _HEADER: Final = 4
-#: What Fast DDS says of strings that have no bound.
+#: The bound that Fast DDS announces for unbounded strings.
 _UNBOUNDED: Final = 255
 
 

@@ -4,7 +4,7 @@ A TypeObject is a mutable structure, in parameter lists as XCDR1 has them: a lib
 meant. Members of lists come in the order of the specification, which is also how Wireshark reads them. Annotations are
 skipped: keys and optional members are flags here.
 
-Fast DDS 2 sends another thing under the same parameter id: see ``type_object_fast_dds``.
+Fast DDS 2 sends another structure under the same parameter id: see ``type_object_fast_dds``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def struct_of_v1(value: bytes, little_endian: bool) -> Struct:
 
 
 def decompress_type_object(value: bytes, little_endian: bool) -> bytes:
-    """The value of PID_TYPE_OBJECT out of RTI's PID_TYPE_OBJECT_LB, which compresses it. Raises DecodeError."""
+    """The value of PID_TYPE_OBJECT from RTI's PID_TYPE_OBJECT_LB, which compresses it. Raises DecodeError."""
     cursor = _Cursor(memoryview(value), little_endian)
     method, size, packed_size = cursor.u32(), cursor.u32(), cursor.u32()
     if not 0 < size <= TYPE_OBJECT_BYTES_MAX:
@@ -122,7 +122,7 @@ def _decompressed(method: int, packed: memoryview, size: int) -> bytes:
         codec = pa.Codec("lz4_raw")
         raw: bytes = codec.decompress(packed, decompressed_size=size, asbytes=True)
         try:
-            # Arrow does not say how much of the room a block has filled
+            # Arrow does not return how much of the room a block has filled
             codec.decompress(packed, decompressed_size=size - 1)
         except OSError:
             return raw

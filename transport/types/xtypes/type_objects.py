@@ -1,8 +1,8 @@
 """Types of the model as TypeObjects, and the identifiers that follow from them (XTypes 1.3 §7.3.4).
 
-Complete and minimal objects are what Cyclone DDS's C library makes of the same type, byte for byte, and so are their
-identifiers. What has no place in them: @default, the order in which the literals of an enum were written, the base of
-a bitset and its unnamed bits at the end.
+Complete and minimal objects are, byte for byte, those which Cyclone DDS's C library makes of the same type, and so are
+their identifiers. They have no place for @default, for the order in which the literals of an enum were written, for
+the base of a bitset, and for its unnamed bits at the end.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ class TypeObjects:
 
 
 def type_objects_of(struct: Struct) -> TypeObjects:
-    """The type objects of a struct and of all it is made of.
+    """The type objects of a struct and of all types on which it depends.
 
-    Raises TypeDefinitionError for what XTypes cannot say: names beyond 256 bytes, labels beyond 32 bits, more members
-    than fit into a TypeObject.
+    Raises TypeDefinitionError for what XTypes cannot express: names beyond 256 bytes, labels beyond 32 bits, more
+    members than fit into a TypeObject.
     """
     minimal, complete = _Builder(EK_MINIMAL), _Builder(EK_COMPLETE)
     information = TypeInformation(minimal.dependencies(struct), complete.dependencies(struct))
@@ -117,7 +117,7 @@ def type_objects_of(struct: Struct) -> TypeObjects:
 
 
 def name_hash(name: str) -> bytes:
-    """What stands for a member's name in minimal objects."""
+    """The hash that replaces a member's name in minimal objects."""
     return hashlib.md5(name.encode(), usedforsecurity=False).digest()[:4]
 
 
@@ -202,7 +202,7 @@ class _Builder:
         if isinstance(t, Union):
             return TK_UNION, self.union(t, detail)
         if isinstance(t, Enum):
-            # Flags of enums are not used, says the specification; Cyclone sets the one that it takes for default.
+            # By the specification flags of enums are not used; Cyclone sets the one that it takes for default.
             header = x.EnumeratedHeader(t.bit_bound, detail)
             return TK_ENUM, x.EnumeratedType(_EXTENSIBILITIES[t.extensibility], header, self.literals(t))
         if isinstance(t, Bitmask):

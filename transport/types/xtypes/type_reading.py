@@ -58,7 +58,7 @@ from .type_identifiers import (
 from .xcdr2 import Buffer, decode
 
 _EXTENSIBILITIES: Final = {
-    0: Extensibility.APPENDABLE,  # what a type is that says nothing
+    0: Extensibility.APPENDABLE,  # a type without an extensibility flag
     IS_FINAL: Extensibility.FINAL,
     IS_APPENDABLE: Extensibility.APPENDABLE,
     IS_MUTABLE: Extensibility.MUTABLE,
@@ -82,13 +82,13 @@ def dependencies_of(type_object: Buffer) -> frozenset[bytes]:
 
 
 def struct_of(identifier: bytes, objects: Mapping[bytes, bytes]) -> Struct:
-    """The struct that an identifier stands for, out of serialized TypeObjects by identifier.
+    """The struct that an identifier refers to, from serialized TypeObjects by identifier.
 
-    A minimal TypeObject has hashes for names: its members are named by id (``m3``), literals by value, flags by
+    A minimal TypeObject has hashes instead of names: its members are named by id (``m3``), literals by value, flags by
     position, and types by their own hash.
 
-    Raises DecodeError for what is no TypeObject or not the one it is said to be, TypeDefinitionError for types that
-    are incomplete, recursive, no struct, or too large.
+    Raises DecodeError for bytes that are not a TypeObject or not that of their identifier, TypeDefinitionError for
+    types that are incomplete, recursive, not a struct, or too large.
     """
     described = resolve(_Reader(objects).serialized(identifier).type)
     if not isinstance(described, Struct):

@@ -1,10 +1,10 @@
 """Single values in little-endian XCDR2, their layout declared by dataclasses (XTypes 1.3 §7.4.3).
 
-What XTypes says about types is said in structures of its own. Such a structure is a class here, decorated with its
-extensibility, whose annotations are its members in order: numbers and texts as named below, ``X | None`` an
-optional member, ``tuple[X, ...]`` a sequence, another structure itself. :func:`encode` and :func:`decode` do the rest.
+XTypes describes types by structures of its own. Such a structure is a class here, decorated with its extensibility,
+whose annotations are its members in order: numbers and texts as named below, ``X | None`` an optional member,
+``tuple[X, ...]`` a sequence, another structure itself. :func:`encode` and :func:`decode` do the rest.
 
-Samples are not written this way: they go by columns (``transport.types.cdr``).
+Samples are not encoded this way, but by columns (``transport.types.cdr``).
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class _Mutable:
 
 
 class _Union:
-    """An octet that says which of ``cases`` follows. Unions are what nests, so their depth is bounded here."""
+    """An octet that selects one of ``cases``, which follows. Only unions nest, so their depth is bounded here."""
 
     def __init__(self, kind: Callable[..., Any], cases: Mapping[int, Layout]) -> None:
         self.kind = kind
@@ -438,7 +438,7 @@ def encode(kind: Any, value: Any) -> bytes:
 
 
 def decode(kind: type[T], data: Buffer, *, bare: bool = False) -> T:
-    """The structure ``kind`` out of bytes without encapsulation header; what follows it is ignored.
+    """The structure ``kind`` from bytes without encapsulation header; bytes behind it are ignored.
 
     Raises DecodeError.
     """

@@ -95,7 +95,7 @@ def constant_offsets(rows: int, length: int) -> I64:
 
 
 def offsets_of_lengths(lengths: Position, rows: int) -> I64:
-    """Where each of consecutive pieces starts, and the end."""
+    """The starts of consecutive pieces, and the end of the last one."""
     if isinstance(lengths, int):
         return constant_offsets(rows, lengths)
     return offsets_of(lengths)
@@ -118,7 +118,7 @@ def binary_array(data: U8, offsets: I64, target: pa.DataType) -> pa.Array:
 
 
 def string_array(data: U8, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """Strings, and which of them are not UTF-8 (those are null in the array)."""
+    """Strings, and which of them are not UTF-8 (these are null in the array)."""
     array = binary_array(data, offsets, target)
     try:
         array.validate(full=True)
@@ -140,7 +140,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def wstring_array(units: Values, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """UTF-16 code units as strings, and which of them have half a surrogate pair (those are empty in the array)."""
+    """UTF-16 code units as strings, and which of them have half a surrogate pair (these are empty in the array)."""
     count, rows = len(units), len(offsets) - 1
     kind = units & 0xFC00
     high, low = kind == 0xD800, kind == 0xDC00
@@ -185,12 +185,12 @@ def struct_array(arrays: dict[str, pa.Array], target: pa.DataType, rows: int) ->
     return pa.Array.from_buffers(target, rows, [None], children=children)
 
 
-#: What ROS 2's Time or Duration is read as, before it becomes one column.
+#: The fields of ROS 2's Time and Duration before they become one column.
 TIME_FIELDS: Final = pa.struct([("sec", pa.int64()), ("nanosec", pa.int64())])
 
 
 def time_of(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """``TIME_FIELDS`` in microseconds, rounded down; a billion nanoseconds and more are taken for what they are."""
+    """``TIME_FIELDS`` in microseconds, rounded down; a nanosecond field of a billion or more counts in full."""
     seconds, nanoseconds = array.field(0), array.field(1)
     fraction = np.asarray(nanoseconds.fill_null(0)) // 1000
     ticks = np.asarray(seconds.fill_null(0)) * 1_000_000 + fraction

@@ -1,4 +1,4 @@
-"""Pairs of a DDS type and the Arrow type it is wanted as, compiled into nodes; see :mod:`.nodes`."""
+"""Pairs of a DDS type and the Arrow type to decode it into, compiled into nodes; see :mod:`.nodes`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .unions import MutableUnion, PlainUnion
 
 
 def compile_node(rules: Rules, t: Type, target: pa.DataType | None) -> Node:
-    """The node of a value that may start anywhere; without a target it is only skipped."""
+    """The node of a value that may start anywhere; without a target the value is only skipped."""
     alignment = rules.first_alignment(t)
     placed = rules.place(t, 0, alignment)
     if placed is not None:
@@ -59,7 +59,7 @@ def compile_struct(
 ) -> Record | MutableRecord:
     """The node of a struct that starts at a position aligned to ``modulus``.
 
-    ``open_ended``: members may be missing at its end, as in delimited ones; ``complete``: none may.
+    ``open_ended``: members may be missing at its end, as in delimited structs; ``complete``: none may be missing.
     """
     wanted = {} if target is None else {field.name: field.type for field in target}
     if struct.extensibility is Extensibility.MUTABLE:

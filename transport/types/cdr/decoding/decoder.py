@@ -45,7 +45,7 @@ Codes: TypeAlias = npt.NDArray[np.int32]
 class Decoded:
     """``batch`` holds the well-formed samples, in order; ``malformed`` marks the others, (count,) bool.
 
-    ``codes``, (count,), and ``words`` say why; see :meth:`reason`.
+    ``codes``, (count,), and ``words`` have the reasons; see :meth:`reason`.
     """
 
     batch: pa.RecordBatch
@@ -55,11 +55,11 @@ class Decoded:
 
     @property
     def count(self) -> int:
-        """Of how many samples it tells."""
+        """The number of samples, malformed ones included."""
         return self.batch.num_rows if self.malformed is None else len(self.malformed)
 
     def reason(self, i: int) -> str:
-        """Why sample i is malformed, "" if it is not."""
+        """Why sample i is malformed; "" if it is not."""
         code = 0 if self.codes is None else int(self.codes[i])
         return self.words[code - 1] if code else ""
 
@@ -69,12 +69,12 @@ _R = TypeVar("_R")
 
 
 def in_parts(samples: _T, decode: Callable[[_T], _R], halves: Callable[[_T], Iterable[_T]]) -> Iterator[_R]:
-    """What is decoded of all samples at once or, where that is a TooManySamplesError, of halves, and theirs."""
+    """What is decoded from all samples at once or, after a TooManySamplesError, from halves of them, recursively."""
     try:
         whole = [decode(samples)]
     except TooManySamplesError:
         whole = []
-    # not while the error is handled: it holds on to what was found until then
+    # not while the error is handled: it keeps alive what was found until then
     yield from whole
     if not whole:
         for half in halves(samples):
@@ -103,14 +103,14 @@ class Decoder:
         self._key_holder = key_holder(bare)
 
     def parts(self, samples: Samples, *, keys_only: bool = False) -> Iterator[Decoded]:
-        """The samples one after the other as :meth:`decode` has them, in as many parts as memory asks for."""
+        """The samples in order as :meth:`decode` returns them, in as many parts as memory requires."""
         return in_parts(samples, lambda part: self.decode(part, keys_only=keys_only), _halves)
 
     def decode(self, samples: Samples, *, keys_only: bool = False) -> Decoded:
         """The samples as columns; ``keys_only``: payloads hold the serialized key, other columns are null.
 
-        Reads nothing outside of the payloads. Raises TooManySamplesError where few bytes become so much that fewer
-        samples must be decoded at once, never for one sample, and nothing else for what a payload holds.
+        Reads nothing outside of the payloads. Raises TooManySamplesError if few bytes expand so much that fewer samples
+        must be decoded at once, but never for a single sample. No content of a payload raises anything else.
         """
         words = Words()
         if keys_only and self._key_struct is None:
@@ -192,7 +192,7 @@ class Decoder:
         if node is None:
             struct = self._key_struct if keys_only else self.struct
             assert struct is not None
-            # The header says how the outermost struct lies, whatever its definition here says.
+            # The header decides how the outermost struct lies, whatever its definition here is.
             declared = struct.extensibility
             node = self._decoders[key] = compile_struct(
                 Rules(version),
@@ -205,10 +205,10 @@ class Decoder:
         return node
 
     def decode_key_hashes(self, hashes: U8) -> Decoded | None:
-        """What key hashes, (rows, 16), tell of the samples they are of; columns outside the key are null.
+        """The key columns that key hashes, (rows, 16), contain; columns outside the key are null.
 
-        None if they do not tell: if they are MD5 digests, or if the key may lie in them in two ways, for
-        nothing says which XCDR version the writer took them from (XTypes 1.3 §7.6.8.3.1).
+        None if hashes do not contain the key: if they are MD5 digests, or if the key may lie in them in two ways,
+        because nothing indicates the XCDR version from which the writer took them (XTypes 1.3 §7.6.8.3.1).
         """
         node = self._of_key_hashes
         if node is None:
@@ -225,7 +225,7 @@ class Decoder:
 
     @cached_property
     def _of_key_hashes(self) -> Record | MutableRecord | None:
-        """The node of keys that lie in their hashes as they are."""
+        """The node that reads keys which lie in their hashes unhashed."""
         holder = self._key_holder
         if holder is None or not is_alike_in_xcdr(holder):
             return None
@@ -271,7 +271,7 @@ def _lanes(samples: Samples, order: str, words: Words, budget: Budget) -> Lanes:
 
 
 def _ids(samples: Samples) -> tuple[npt.NDArray[Any], I64 | None]:
-    """Encapsulation ids, and of which samples (None: all); the others are too short for one."""
+    """The encapsulation ids, and the samples that have one (None: all); the others are too short for one."""
     if samples.is_uniform:
         if samples.size < HEADER:
             return np.empty(0, ">u2"), np.empty(0, np.int64)
@@ -289,7 +289,7 @@ def _by_encapsulation(samples: Samples) -> Iterable[tuple[int, I64 | None]]:
     if long is None and (ids == ids[0]).all():
         yield int(ids[0]), None
         return
-    # only those there are: a peer can send thousands of others
+    # only the ids that occur: a peer can send thousands of others
     for encapsulation in (number | order for number in _FORMATS for order in (0, 1)):
         index = np.flatnonzero(ids == encapsulation)
         if len(index):

@@ -1,4 +1,4 @@
-"""How much a value becomes, in leaves: columns, of some 8 bytes each, at the ends of nested ones."""
+"""How much memory a value becomes, in leaves: the innermost columns, of some 8 bytes each."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _LEAF_BYTES = 8
 
 
 def absent_leaves(t: Type) -> int:
-    """How many leaves a value becomes, be its members absent or not; lists inside it count as one."""
+    """How many leaves a value becomes, whether or not its members are present; each list inside it counts as one."""
     if isinstance(t, Struct):
         return sum(absent_leaves(member.type) for member in t.members)
     return 1 + sum(absent_leaves(case.type) for case in t.cases) if isinstance(t, Union) else 1
 
 
 def leaves(t: Type, target: pa.DataType | None) -> int:
-    """How many leaves a value becomes at most, as what it is wanted as.
+    """How many leaves a value becomes at most, as the Arrow type into which it is decoded.
 
-    Unlike those of absent members, they count the names of literals and flags, a few bytes for one on the wire. What
-    sequences and maps inside it hold is not counted.
+    Unlike the leaves of absent members, these count the names of literals and flags, a few bytes for each byte on the
+    wire. What sequences and maps inside the value hold is not counted.
     """
     if isinstance(t, Struct):
         return sum(leaves(member.type, _field(target, member.name)) for member in t.members)

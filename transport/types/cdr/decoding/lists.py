@@ -30,7 +30,7 @@ from .arrays import binary_array, fixed_reader, list_array, nested_lists, offset
 from .leaves import absent_leaves, leaves
 from .nodes import Node
 
-#: So that a count of 32 bits times it is one of 64.
+#: A least size is bounded by this, so that its product with a count of 32 bits fits 64 bits.
 _LEAST_MAX = 1 << 30
 TOO_MANY = "more elements than the sample has room for"
 TOO_WIDE = "more absent members than its size allows"
@@ -38,7 +38,7 @@ TOO_LONG_TO_WALK = "too many elements of varying size"
 
 
 class Collection:
-    """``element`` is the node of the elements, those of a map being structs of key and value."""
+    """``element`` is the node of the elements; the elements of a map are structs of key and value."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Collection:
             pos = walk.go(pos)
             if inner.found is not None:
                 inner.found[self] = (walk.starts, pos)
-        # what a newer element type may have added behind its end is nobody's: trust the DHEADER
+        # what a newer element type added at the end of an element is unknown: trust the DHEADER
         return header_end if self.has_header else pos
 
     def decode(self, lanes: Lanes, pos: Position) -> tuple[pa.Array, Position]:
@@ -146,7 +146,7 @@ class Collection:
         return pos + 4, read(pos)
 
     def _elements(self, lanes: Lanes, pos: Position, counts: Position) -> tuple[pa.Array, Position]:
-        """Those of varying size or place."""
+        """Elements of varying size or place."""
         known = None if lanes.found is None else lanes.found.get(self)
         if known is None:
             walk = _Walk(self.element, lanes, counts, True)
@@ -196,7 +196,7 @@ def _regular_end(regular: Regular, pos: Position, counts: Position) -> Position:
 
 
 class _Walk:
-    """Steps over elements, the k-th of all lanes at once, and notes where they start if asked to."""
+    """Steps over elements, the k-th of all lanes at once, and notes where they start if that is wanted."""
 
     def __init__(self, element: Node, lanes: Lanes, counts: Position, notes: bool) -> None:
         self.element, self.lanes = element, lanes
@@ -204,11 +204,11 @@ class _Walk:
         self.offsets = offsets_of(self.counts)
         self.starts = np.empty(int(self.offsets[-1]) if notes else 0, np.int64)
         self.notes = notes
-        # half of it at most, so that one bad sample does not use up what the others need
+        # at most half of the budget, so that one bad sample does not use up what the others need
         self.reserve = 0 if lanes.budget is None else lanes.budget.left // 2
 
     def go(self, start: Position) -> Position:
-        """From the first elements on; where they end."""
+        """Step over all elements, from the first ones on; returns where they end."""
         k = 0
         active = np.flatnonzero(self.counts > 0)
         if isinstance(start, int) and len(active) == len(self.lanes) > LANES_STEP:
@@ -234,7 +234,7 @@ class _Walk:
         return agreed(pos)
 
     def _go_together(self, start: int, count: int) -> tuple[Position, int]:
-        """As long as all lanes agree: their position, and how many elements lie behind."""
+        """Step over elements as long as all lanes agree: their position, and how many elements lie before it."""
         pos: Position = start
         for k in range(count):
             if not isinstance(pos, int) or self.lanes.any_bad or not self._charge():

@@ -1,4 +1,4 @@
-"""Members that carry a header of their own on the wire: @optional ones, and all of @mutable structs."""
+"""Members that carry a header of their own on the wire: @optional members, and all members of @mutable structs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_UNDERSTOOD = "must-understand member unknown"
 
 
 class OptionalFlag:
-    """An @optional member in XCDR2: one byte says whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
+    """An @optional member in XCDR2: one byte shows whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.target, self.width = node, node.target, node.width
@@ -84,7 +84,7 @@ def _parameter(lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:
         length[extended] = child.checked("u4", start[extended] + 4)
         start[extended] += 8
         lanes.adopt(extended, child)
-    # the list's end is told from a member by its short form only
+    # only the short form distinguishes the list's end from a member
     member_id[(member_id == PID_LIST_END) & (head & PID_MASK == PID_LIST_END)] = -1
     return member_id, start, each(lanes.require(start + length), len(lanes)), must_understand
 
@@ -159,7 +159,7 @@ class MemberList:
         return [agreed(row) for row in starts], [agreed(row) for row in ends], agreed(pos)
 
     def _more(self, pos: I64, limits: I64, active: I64) -> I64:
-        """Which of the lanes go on; here, the DHEADER says how far."""
+        """Which of the lanes continue; here, the DHEADER decides it."""
         return active[pos[active] < limits[active]]
 
     def _header(self, lanes: Lanes, pos: I64) -> tuple[I64, I64, I64, Mask]:

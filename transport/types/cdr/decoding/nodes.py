@@ -1,9 +1,9 @@
-"""What a type is compiled into: a tree of nodes, each of which walks all samples at once.
+"""A type is compiled into a tree of nodes, each of which walks all samples at once.
 
-A node has two passes. ``skip`` moves the position behind a value and marks every lane in which the value does not
-lie wholly inside the payload; it is the only place that meets unchecked bytes. ``decode`` runs on the lanes that
-passed and builds the Arrow array; it can still meet bytes that are no value (of an enum, of UTF-8) and marks those
-lanes ``wrong``. What nobody wants is only skipped.
+A node has two passes. ``skip`` moves the position behind a value and marks every lane in which the value does not lie
+wholly inside the payload; it is the only pass that meets unchecked bytes. ``decode`` runs on the lanes that passed and
+builds the Arrow array; it can still meet bytes that are not a value (of an enum, of UTF-8) and marks those lanes
+``wrong``. Values outside the schema are only skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .arrays import (
 
 
 class Node(Protocol):
-    target: pa.DataType | None  # None: nobody wants it
+    target: pa.DataType | None  # None: it is only skipped
     width: int  # how many things of varying size or place are met in stepping over a value
 
     def skip(self, lanes: Lanes, pos: Position) -> Position: ...
@@ -94,7 +94,7 @@ def refuse_records(lanes: Lanes, table: Table) -> None:
 
 
 class FixedValue:
-    """A value of fixed layout that no block took in."""
+    """A value of fixed layout that is not part of a block."""
 
     width = 1
 

@@ -79,8 +79,8 @@ class Part:
 class Record:
     """A struct whose members follow one another.
 
-    With a DHEADER (appendable in XCDR2), what lies behind the known members is skipped. Members behind the end,
-    which the writer's older type lacks, are null: so are the ``parts`` of a struct, if there are any.
+    With a DHEADER (appendable in XCDR2), bytes behind the known members are skipped. Members behind the end, which the
+    writer's older type lacks, are null; so are the ``parts`` of a struct, if it has any.
     """
 
     def __init__(

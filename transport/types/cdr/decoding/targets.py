@@ -35,7 +35,7 @@ _BINARIES: Final = (pa.binary(), pa.large_binary())
 
 
 def readable_schema(struct: Struct, wanted: pa.Schema | None, mapping: Mapping) -> pa.Schema:
-    """The schema samples are decoded into. Raises UsageError if the struct cannot be read as what is wanted."""
+    """The schema into which samples are decoded. Raises UsageError if the struct cannot be read by that schema."""
     if wanted is None:
         return arrow_schema(struct, mapping)
     _check_fields(struct, pa.struct(list(wanted)), struct.name, "")

@@ -1,4 +1,4 @@
-"""Unions: a discriminator, and the branch it selects, if it selects one."""
+"""Unions: a discriminator, and the branch that it selects, if it selects one."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class MutableUnion:
 
 
 def _selected(branch: Position) -> list[int]:
-    """The branches that are selected at all: a union may have thousands."""
+    """The branches that are selected by any sample: a union may have thousands."""
     numbers = [branch] if isinstance(branch, int) else np.unique(branch).tolist()
     return [number for number in numbers if number >= 0]
 

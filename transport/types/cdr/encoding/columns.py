@@ -1,18 +1,18 @@
-"""Arrow columns as plain NumPy arrays of wire values, checked against their DDS type: what encoding writes.
+"""Arrow columns as plain NumPy arrays of wire values, checked against their DDS type, which encoding writes.
 
-What is inside a column lies in one compact array in the order of its parents, whatever slices and offsets the
-Arrow arrays had, and holds nothing that is not written: so nodes need no row numbers.
+The values inside a column lie in one compact array in the order of their parents, whatever slices and offsets the
+Arrow arrays had, without values that are not written: nodes therefore need no row numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from ....errors import EncodeError
+from ....errors import EncodeError, NullPlace
 from ...arrow import DURATION, TIME, arrow_type, time_type
 from ...model import (
     SCALARS,
@@ -33,7 +33,7 @@ from .scalars import Place, as_string, scalar_values, seconds_and_nanoseconds, u
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """One value a row; of binary128 two words."""
+    """One value for each row; two words for binary128."""
 
     values: Values
 
@@ -69,7 +69,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """``values`` are those of ``rows``, the ones that are not null."""
+    """``values`` belong to ``rows``, the rows that are not null."""
 
     rows: I64
     values: Column
@@ -86,22 +86,8 @@ class Selected:
 Column: TypeAlias = Numbers | Bytes | Wide | Lists | Fields | Maybe | Selected
 
 
-#: What to do about a null in what is not @optional.
-_OF_MEMBER: Final = (
-    "null, but the member is not @optional; fill it (coalesce), or make it @optional: in the file with type.file, "
-    "by nullable=optional where columns make the type"
-)
-_OF_KEY: Final = "null, but a key is never optional; fill it (coalesce), or leave the row out"
-_OF_DISCRIMINATOR: Final = "null, but a discriminator is never optional; fill it (coalesce)"
-_OF_ELEMENT: Final = "null, but an element is never optional; leave it out (filter), or fill it (transform)"
-_OF_MAP_KEY: Final = "null, but a key is never optional; leave it out (map_filter)"
-_OF_MAP_VALUE: Final = (
-    "null, but a value of a map is never optional; leave it out (map_filter), or fill it (transform_values)"
-)
-
-
 def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
-    """The columns of a batch that a struct asks for, by name."""
+    """The columns of a batch for the members of a struct, by name."""
     columns, schema = [], batch.schema
     for member in struct.members:
         index = schema.get_field_index(member.name)
@@ -119,15 +105,15 @@ def struct_columns(batch: pa.RecordBatch, struct: Struct) -> Fields:
 
 def _member_column(array: pa.Array, member: Member, place: Place) -> Column:
     if not member.optional:
-        return column_of(array, member.type, place, _OF_KEY if member.key else _OF_MEMBER)
+        return column_of(array, member.type, place, NullPlace.KEY if member.key else NullPlace.MEMBER)
     rows = np.flatnonzero(np.asarray(array.is_valid()))
     if len(rows) < len(array):
         array, place = array.drop_null(), place.at(rows)
     return Maybe(rows, column_of(array, member.type, place))
 
 
-def column_of(array: pa.Array, t: Type, place: Place, null: str = _OF_MEMBER) -> Column:
-    """``null`` is what to say of one."""
+def column_of(array: pa.Array, t: Type, place: Place, null: NullPlace = NullPlace.MEMBER) -> Column:
+    """``null`` is where a null would stand."""
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     if isinstance(array, pa.ExtensionArray):
@@ -198,7 +184,7 @@ def _selected(array: pa.Array, t: Union, place: Place) -> Selected:
             f"column {place.path!r} has no field {t.discriminator_name!r}, which {t.name} needs"
         )
     inner = place.inner(t.discriminator_name)
-    column = column_of(children[t.discriminator_name], t.discriminator, inner, _OF_DISCRIMINATOR)
+    column = column_of(children[t.discriminator_name], t.discriminator, inner, NullPlace.DISCRIMINATOR)
     assert isinstance(column, Numbers)
     which = column.values
     untold = np.ones(len(which), np.bool_)
@@ -229,9 +215,9 @@ def _map(array: pa.Array, t: Map, place: Place) -> Lists:
     counts, first, size = np.diff(offsets), int(offsets[0]), int(offsets[-1] - offsets[0])
     if t.bound:
         place.refuse(counts > t.bound, f"more than the map's bound of {t.bound}")
-    keys = column_of(array.keys.slice(first, size), t.key, place.element(counts, ".key"), _OF_MAP_KEY)
+    keys = column_of(array.keys.slice(first, size), t.key, place.element(counts, ".key"), NullPlace.MAP_KEY)
     items = array.items.slice(first, size)
-    items = column_of(items, t.value, place.element(counts, ".value"), _OF_MAP_VALUE)
+    items = column_of(items, t.value, place.element(counts, ".value"), NullPlace.MAP_VALUE)
     return Lists(counts, Fields((keys, items)))
 
 
@@ -245,7 +231,7 @@ def _elements(array: pa.Array, element: Type, place: Place) -> Bytes | Lists:
     offsets = np.asarray(array.offsets).astype(np.int64)
     counts = np.diff(offsets)
     inner = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    elements = column_of(inner, element, place.element(counts), _OF_ELEMENT)
+    elements = column_of(inner, element, place.element(counts), NullPlace.ELEMENT)
     if is_bytes(element) and isinstance(elements, Numbers):
         return Bytes(elements.values, counts)
     return Lists(counts, elements)

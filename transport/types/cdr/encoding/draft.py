@@ -1,6 +1,6 @@
-"""Samples being laid out: one walk finds where everything goes, and then there is memory to put it.
+"""The layout of samples: one walk finds where every value goes, then memory is allocated and filled.
 
-A position column holds, for each lane, an offset from the origin CDR aligns to: the start of the sample, or of a
+A position column holds, for each lane, an offset from the origin to which CDR aligns: the start of the sample, or of a
 parameter's value in XCDR1. Lanes are the samples, or elements inside them.
 """
 
@@ -25,14 +25,14 @@ _PART = 1 << 20
 
 
 class Node(Protocol):
-    """How values of one type lie. ``first``: the alignment of the first thing in it; ``widest``: the greatest of
-    any, so that only the position modulo that decides how a value lies."""
+    """How values of one type lie. ``first``: the alignment of its first part; ``widest``: the greatest alignment of
+    any part, so that only the position modulo ``widest`` decides how a value lies."""
 
     first: int
     widest: int
 
     def lay(self, walk: Walk, column: Column, pos: I64) -> I64:
-        """Put the column's values, one a lane, behind ``pos``; the positions behind them."""
+        """Put the column's values, one for each lane, at ``pos``; returns the positions behind them."""
         ...
 
 
@@ -43,20 +43,20 @@ class Walk:
         self.tables: dict[int, I64] = {} if tables is None else tables
 
     def numbers(self, code: str, pos: I64, values: Values | int) -> None:
-        """Numbers at aligned positions."""
+        """Put numbers at aligned positions."""
 
     def pieces(self, pos: I64, counts: I64, data: Callable[[str], U8]) -> None:
-        """``counts[i]`` bytes each, which lie one after the other in what ``data`` gives for a byte order."""
+        """Put ``counts[i]`` bytes each, which lie one after the other in the result of ``data`` for a byte order."""
 
     def records(self, pos: I64, size: int, fill: Fill) -> None:
-        """Records of ``size`` bytes, which ``fill`` puts into a table that is zero, from a row of the lanes on."""
+        """Put records of ``size`` bytes, which ``fill`` puts into a table of zeros, from a row of the lanes on."""
 
     def pick(self, index: I64) -> Walk:
-        """The lanes of ``index``."""
+        """A walk of the lanes of ``index``."""
         return self
 
     def within(self, start: I64) -> Walk:
-        """Values that have an origin of their own at ``start``."""
+        """A walk of values that have an origin of their own at ``start``."""
         return self
 
     def ends(self, node: Node, column: Column, count: int) -> I64:
@@ -96,7 +96,7 @@ class _Records:
 
 
 class Draft(Walk):
-    """A walk that keeps what it is told to put; ``lanes`` says to which sample a lane belongs (None: one each)."""
+    """A walk that keeps what is put; ``lanes`` has the sample of each lane (None: one lane for each sample)."""
 
     def __init__(self, order: str) -> None:
         super().__init__()

@@ -34,12 +34,12 @@ _HEADER: Final = 4
 
 
 def least_representation(struct: Struct) -> DataRepresentation:
-    """What a writer should use if nothing else is asked for: XCDR2 for a type with @mutable or @optional parts, whose
-    forms in XCDR1 differ between vendors; XCDR1 else.
+    """The representation that a writer uses by default: XCDR2 for a type with @mutable or @optional parts, whose forms
+    in XCDR1 differ between vendors; otherwise XCDR1.
 
-    Cyclone DDS 11 prefers XCDR2 for these too, and for what is @appendable; its readers then offer both. In XCDR1 an
-    @appendable type is written as if it were @final. Of types that hold an @appendable one Cyclone's C library has no
-    XCDR1 at all, while Fast DDS 2 has nothing else.
+    Cyclone DDS 11 prefers XCDR2 for these too, and for @appendable types; its readers then accept both. In XCDR1 an
+    @appendable type is written as if it were @final. Cyclone's C library has no XCDR1 at all for types that hold an
+    @appendable one, while Fast DDS 2 has nothing else.
     """
     for t in walk(without_aliases(struct)):
         if isinstance(t, Struct | Union) and t.extensibility is Extensibility.MUTABLE:
@@ -67,7 +67,7 @@ class Encoder:
         representation: DataRepresentation = DataRepresentation.XCDR1,
         big_endian: bool = False,
     ) -> Samples:
-        """Serialize a batch, one sample a row; columns are found by name.
+        """Serialize a batch, one sample for each row; columns are found by name.
 
         Raises EncodeError naming column and row of a value that does not fit its member.
         """

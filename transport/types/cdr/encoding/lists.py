@@ -51,14 +51,14 @@ class Collection:
 
 
 def element_of(t: Sequence | Array | Map) -> Type:
-    """What follows one after the other; of a map its entries, key and value."""
+    """The types that follow one after the other in each element; for a map, key and value."""
     if isinstance(t, Map):
         return Struct("", (Member("key", t.key, 0), Member("value", t.value, 1)))
     return t.element
 
 
 def _lay_regular(regular: Regular, walk: Walk, column: Bytes | Lists, pos: I64) -> I64:
-    """Elements of one fixed layout; before no elements there is no padding either."""
+    """Elements of one fixed layout; an empty list has no padding before it either."""
     counts, start = column.counts, align(pos, regular.alignment)
     sizes = np.where(counts > 0, (counts - 1) * regular.stride + regular.size, 0)
     walk.pieces(start, sizes, partial(_regular_bytes, regular, column))
@@ -86,10 +86,10 @@ def _regular_bytes(regular: Regular, column: Bytes | Lists, order: str) -> U8:
 
 
 def _chain(ends: I64, first: int, modulus: int, pos: I64, counts: I64) -> tuple[I64, I64]:
-    """Where elements start that follow each other from ``pos`` on, and the end of each list.
+    """The starts of elements that follow each other from ``pos`` on, and the end of each list.
 
-    ``ends`` says where each ends that starts at 0, ``first``, 2 * ``first`` ...: how long an element is may depend
-    on where it starts modulo ``modulus``.
+    ``ends`` holds the end of each element that starts at 0, ``first``, 2 * ``first`` ...: the length of an element may
+    depend on where it starts modulo ``modulus``.
     """
     offsets = offsets_of(counts)
     heads = np.flatnonzero(counts > 0)

@@ -1,4 +1,4 @@
-"""Writing members that carry a header of their own: @optional ones, and all of what is @mutable."""
+"""Writing members that carry a header of their own: @optional members, and all members of @mutable types."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lay_some(node: Node, walk: Walk, column: Maybe, pos: I64) -> I64:
 
 
 class OptionalFlag:
-    """An @optional member in XCDR2: one byte says whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
+    """An @optional member in XCDR2: one byte shows whether it is there (XTypes 1.3 §7.4.3.5.3 rule 20)."""
 
     first = 1
 

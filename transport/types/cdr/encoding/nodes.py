@@ -29,7 +29,7 @@ from .members import lay_some
 
 
 def widest(rules: Rules, t: Type) -> int:
-    """The greatest alignment of anything in a value that is told from the value's own origin."""
+    """The greatest alignment of any part of a value that counts from the value's own origin."""
     if isinstance(t, SCALARS):
         return rules.alignment(t)
     if isinstance(t, String | WString):

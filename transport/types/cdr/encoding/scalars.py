@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....errors import EncodeError
+from ....errors import EncodeError, NullPlace
 from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
 from ..decoding.scalars import LATIN1
 from ..lanes import I64, U8, Mask, Values, offsets_of
@@ -39,10 +39,11 @@ class Place:
         """Some rows only, of a field."""
         return Place(f"{self.path}{name}", lambda i: self.row(int(rows[i])))
 
-    def refuse(self, bad: Mask, why: str) -> None:
-        """Raise for the first row that is marked, if there is one."""
+    def refuse(self, bad: Mask, why: str | NullPlace) -> None:
+        """Raise EncodeError for the first row that is marked, if there is one."""
         if bad.any():
-            raise EncodeError(f"column {self.path!r}, row {self.row(int(np.argmax(bad)))}: {why}")
+            null, text = (why, why.value) if isinstance(why, NullPlace) else (None, why)
+            raise EncodeError(f"column {self.path!r}, row {self.row(int(np.argmax(bad)))}: {text}", null=null)
 
     def mistyped(self, array: pa.Array, wanted: str) -> EncodeError:
         return EncodeError(f"column {self.path!r}: {array.type} cannot be written as {wanted}")

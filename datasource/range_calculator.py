@@ -1,0 +1,75 @@
+"""The range of the log that a micro-batch reads, and its division into partitions: arithmetic on cursors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from ..transport.log.frame import Cursor
+from ..transport.log.log_view import LogView
+
+#: Longer ranges are divided, so that catching up uses all cores.
+PARTITION_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True)
+class LogPartition(InputPartition):
+    """The samples of one log in [start, end)."""
+
+    directory: str
+    host: str
+    start_position: int
+    start_row: int
+    end_position: int
+    end_row: int
+
+    @property
+    def start(self) -> Cursor:
+        return Cursor(self.start_position, self.start_row)
+
+    @property
+    def end(self) -> Cursor:
+        return Cursor(self.end_position, self.end_row)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one micro-batch reads; None: no limit."""
+
+    max_rows: int | None = None
+    max_bytes: int | None = None
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self.max_rows is None and self.max_bytes is None
+
+
+def plan_end(directory: Path, start: Cursor, tail: Cursor, limits: Limits, *, log_max_bytes: int) -> Cursor:
+    """Where the micro-batch that begins at ``start`` ends: at ``tail`` unless a limit is reached before.
+
+    A micro-batch never takes more than half of a log. Spark commits a batch when it plans the next one: a batch that
+    took all of a full log would leave nothing to plan and no room for new samples, for ever.
+    """
+    if start >= tail:
+        return start
+    half = log_max_bytes // 2
+    if tail.position - start.position > half:
+        limits = replace(limits, max_bytes=min(half, limits.max_bytes or half))
+    if limits.is_unlimited:
+        return tail
+    view = LogView(directory)
+    return view.advance(start, max_rows=limits.max_rows, max_bytes=limits.max_bytes, tail=tail.position)
+
+
+def plan_partitions(
+    directory: Path, start: Cursor, end: Cursor, *, min_partitions: int, host: str
+) -> list[LogPartition]:
+    """[start, end) in at least ``min_partitions`` pieces, if it has as many frames."""
+    if start >= end:
+        return []
+    pieces = max(min_partitions, -(-(end.position - start.position) // PARTITION_BYTES))
+    ranges = LogView(directory).split(start, end, pieces) if pieces > 1 else [(start, end)]
+    return [LogPartition(str(directory), host, *a, *b) for a, b in ranges]

@@ -1,0 +1,179 @@
+"""The receiver of one stream and its log, as the process of the source on the driver sees them."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
+
+from ..columns.topic_plan import TopicPlan
+from ..options import Payload, Settings
+from ..options.explanations import RECEIVER_REMEDIES
+from ..options.log_dir import make_log_dir
+from ..options.participants import node_config
+from ..transport.errors import LogLostError, RtpsError
+from ..transport.log.frame import Cursor
+from ..transport.log.stream_log import StreamLog
+from ..transport.qos import Qos
+from ..transport.receiver.config import ReceiverConfig
+from ..transport.receiver.process import ReceiverProcess
+from ..transport.structure import NANOSECONDS
+from ..transport.types.idl.printer import print_idl
+from .stale_logs import is_appended_to, remove_stale_logs
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+#: If a receiver dies more often than this within the period, the query fails.
+_RESTARTS_MAX: Final = 3
+_RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
+#: After a driver was killed, its receiver needs a moment to notice that and to close the log.
+_LOCK_SECONDS: Final = 10.0
+
+
+class Receiver(Protocol):
+    """The part of :class:`ReceiverProcess` that a session uses."""
+
+    @property
+    def pid(self) -> int: ...
+    def cursor(self) -> Cursor: ...
+    def commit(self, position: int) -> None: ...
+    def counters(self) -> dict[str, int]: ...
+    def check(self) -> None: ...
+    def stop(self, *, goodbye: bool = True) -> None: ...
+
+
+StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
+
+
+def _keyed(qos: Qos, plan: TopicPlan) -> bool | None:
+    """Whether the reader has a key; None: as the first writer. Keeping instances apart needs an answer."""
+    return plan.keyed if plan.named or plan.keyed or qos.tells_instances else None
+
+
+class ReceiverSession:
+    """One log and the receiver that appends to it. A receiver that dies is started again on the same log."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        plan: TopicPlan,
+        log: str,
+        *,
+        start: StartReceiver = ReceiverProcess.start,
+        stopping: Callable[[], bool] = bool,
+        ephemeral: bool = False,
+    ) -> None:
+        self.log = log
+        self.directory = settings.log_dir / log
+        self._start = start
+        self._stopping = stopping
+        self._config = ReceiverConfig(
+            log_directory=str(self.directory),
+            topic=plan.topic,
+            type_name=plan.type_name if plan.named else None,
+            keyed=_keyed(settings.qos, plan),
+            qos=settings.qos,
+            policy=settings.reader_policy,
+            type=None if plan.struct is None else (print_idl(plan.struct), plan.struct.name),
+            announces_type=plan.announced and plan.struct is not None,
+            records_writer_types=plan.payload is Payload.CDR and not plan.announced,
+            tells_instances=plan.struct is not None and plan.keyed and settings.qos.tells_instances,
+            filter=None if plan.filter is None else (plan.filter.expression, plan.filter.parameters),
+            accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
+            node=node_config(settings),
+            log_max_bytes=settings.log_max_bytes,
+            log_segment_bytes=settings.log_segment_bytes,
+            consumption=settings.consumption,
+            spy=settings.spy,
+            ephemeral=ephemeral,
+            remedies=RECEIVER_REMEDIES,
+        )
+        if not ephemeral:  # an ephemeral receiver runs in a task, and the driver has logged the warnings
+            for warning in settings.warnings:
+                _log.warning("topic %r: %s", settings.topic, warning)
+        self._deaths: deque[int] = deque()
+        self._receiver = self._start_patiently()
+
+    @classmethod
+    def on_new_log(
+        cls,
+        settings: Settings,
+        plan: TopicPlan,
+        *,
+        start: StartReceiver = ReceiverProcess.start,
+        stopping: Callable[[], bool] = bool,
+        ephemeral: bool = False,
+    ) -> ReceiverSession:
+        """A receiver with a new log; logs that are untouched for ``log.retention`` are removed first.
+
+        The receiver removes an ``ephemeral`` log, even if this process is killed.
+        """
+        make_log_dir(settings.log_dir)
+        remove_stale_logs(settings.log_dir, settings.log_retention, now=time.time_ns())
+        log = str(uuid.uuid4())
+        return cls(settings, plan, log, start=start, stopping=stopping, ephemeral=ephemeral)
+
+    @classmethod
+    def on_old_log(
+        cls,
+        settings: Settings,
+        plan: TopicPlan,
+        log: str,
+        *,
+        start: StartReceiver = ReceiverProcess.start,
+        stopping: Callable[[], bool] = bool,
+    ) -> ReceiverSession:
+        """A receiver that goes on with the log of an earlier run of the query; LogLostError if that log is gone."""
+        make_log_dir(settings.log_dir)
+        directory = settings.log_dir / log
+        if not StreamLog.exists(directory):
+            raise LogLostError(f"there is no stream log {directory}")
+        return cls(settings, plan, log, start=start, stopping=stopping)
+
+    def tail(self) -> Cursor:
+        """The end of the log. If the receiver has died, it is started again, a few times."""
+        try:
+            self._receiver.check()
+        except RtpsError as error:
+            self._revive(error)
+        return self._receiver.cursor()
+
+    def commit(self, cursor: Cursor) -> None:
+        """Spark is done with everything before ``cursor``."""
+        self._receiver.commit(cursor.position)
+
+    def counters(self) -> dict[str, int]:
+        return self._receiver.counters()
+
+    def stop(self, *, goodbye: bool = True) -> None:
+        """End the receiver; without a ``goodbye`` writers still wait for the next receiver on the log."""
+        self._receiver.stop(goodbye=goodbye)
+
+    def discard(self) -> None:
+        """End the receiver and remove its log, which nothing has been read from."""
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _start_patiently(self) -> Receiver:
+        # This may delay latestOffset() by seconds, but only after a receiver died, when there is no new data anyway.
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while is_appended_to(self.directory) and time.monotonic() < deadline and not self._stopping():
+            time.sleep(0.05)
+        return self._start(self._config)
+
+    def _revive(self, error: RtpsError) -> None:
+        now = time.monotonic_ns()
+        while self._deaths and now - self._deaths[0] > _RESTARTS_PERIOD_NS:
+            self._deaths.popleft()
+        if len(self._deaths) >= _RESTARTS_MAX:
+            raise RtpsError(f"{error}; it died {_RESTARTS_MAX + 1} times within a minute") from None
+        self._deaths.append(now)
+        _log.warning("%s; starting it again on the same log", error)
+        self._receiver.stop()
+        self._receiver = self._start_patiently()

@@ -1,0 +1,96 @@
+"""Writers that outlive tasks: Spark reuses its Python workers, so each of them pays for discovery once.
+
+These writers never dispose of themselves. Spark ends workers by SIGKILL, ``os._exit`` or SIGHUP (pyspark/daemon.py),
+which runs no ``atexit``, and it resets signal handlers between tasks. Peers forget a writer when the lease of its
+participant runs out.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..api.writer_session import WriterSession
+from ..columns.topic_plan import TopicPlan
+from ..monitoring.publisher_counters import PublisherCounters
+from ..monitoring.reports import record_errors
+from ..options import Settings, default_log_dir
+from ..options.participants import node_config, publication_policy
+from ..transport.net.blocking_writer import BlockingWriter
+from ..transport.net.node import Node
+from ..transport.net.node_config import NodeConfig
+from ..transport.protocol.endpoint_specs import WriterSpec
+from ..transport.structure import NANOSECONDS
+
+#: How long a new participant looks around before it takes the readers it has found for all there are.
+_LOOK_AROUND_NS: Final = NANOSECONDS
+#: Writers that one process keeps; beyond that, it deletes the one which was used longest ago.
+_WRITERS_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _WriterKey:
+    node: NodeConfig
+    spec: WriterSpec
+
+
+class WriterPool:
+    """The participants and writers of one process, each made at its first use."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._nodes: dict[NodeConfig, tuple[Node, int]] = {}
+        self._writers: dict[_WriterKey, BlockingWriter] = {}
+        self._counters = PublisherCounters()
+
+    def session(self, settings: Settings, plan: TopicPlan) -> WriterSession:
+        """A task's session with the writer of these settings."""
+        if self._pid != os.getpid():
+            self.__init__()  # type: ignore[misc]  # forked: threads and sockets are the parent's
+        record_errors()
+        if settings.metrics_port:
+            from ..monitoring.metrics import start_exporter
+
+            start_exporter(settings.metrics_port, [default_log_dir()], shared=True)
+        qos = replace(settings.qos, data_representation=(plan.representation,))
+        spec = WriterSpec(
+            plan.topic,
+            plan.type_name,
+            qos,
+            keyed=plan.keyed,
+            policy=publication_policy(settings),
+            type=plan.struct if plan.announced else None,
+        )
+        key = _WriterKey(node_config(settings), spec)
+        with self._lock:
+            if key.node not in self._nodes:
+                self._nodes[key.node] = self._start(key.node), time.monotonic_ns()
+            node, started = self._nodes[key.node]
+            writer = self._writers.pop(key, None)
+            if writer is None:
+                self._make_room()
+                with node.lock:  # its first events are reported once, so its counters have to be there
+                    writer = node.create_writer(spec)
+                    self._counters.add(writer, type_name=plan.type_name, domain=settings.domain)
+            self._writers[key] = writer  # the one used last comes last
+        until = started + _LOOK_AROUND_NS
+        return WriterSession(writer, settings, look_around_until=until, counters=self._counters)
+
+    def _make_room(self) -> None:
+        """A ``foreachBatch`` may write to ever new topics."""
+        while len(self._writers) >= _WRITERS_MAX:
+            oldest = next(iter(self._writers))
+            writer = self._writers.pop(oldest)
+            self._nodes[oldest.node][0].delete_endpoint(writer.guid)
+            self._counters.remove(writer)
+
+    def _start(self, config: NodeConfig) -> Node:
+        return Node.open(config, after_cycle=self._counters.update_if_due).start()
+
+
+#: The pool of this process.
+WRITERS: Final = WriterPool()

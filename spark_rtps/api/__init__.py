@@ -1,0 +1,1 @@
+"""The Python face: participants, subscriptions and publications for programs without Spark."""

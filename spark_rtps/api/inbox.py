@@ -1,0 +1,258 @@
+"""What one reader of a node delivered and no thread has taken yet: runs that own their memory, up to a bound.
+
+The node's thread puts runs in, under the node's lock: it copies them, for the receive buffer is used again, and applies
+the policies that look at single samples (`transport.protocol.reading.cache`). Any other thread takes them out.
+The two meet at a lock that is held for no longer than a list is swapped.
+
+Invariants:
+* ``waiting_bytes + held_bytes`` is what the reader's window leaves of ``capacity``: a reliable writer is held back, and
+  loses nothing; what a best-effort writer sends meanwhile is counted by the reader (``window_closed``);
+* frames are numbered in the order of their arrival (``Frame.rows_before``), without holes;
+* no lock of a subscription is held when the node's lock is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from ..transport.errors import UsageError
+from ..transport.limits import TYPED_WRITERS_MAX
+from ..transport.log.frame import Frame
+from ..transport.net.node import Node
+from ..transport.protocol.endpoint_specs import ReaderSpec
+from ..transport.protocol.reading.cache.reader_cache import ReaderCache
+from ..transport.protocol.reading.reader import StatefulReader
+from ..transport.receiver.instance_keys import InstanceKeys
+from ..transport.structure import INFINITE, Guid
+from ..transport.types.model import Struct
+from ..transport.wire.samples import Run
+from .sample_cache import memory_of
+
+#: Bytes of samples that wait, or are kept for another look, at most.
+CAPACITY: Final = 64 << 20
+#: Part of the capacity that one sample may take.
+_SAMPLE_PART: Final = 2
+#: A wait sleeps for no longer than this: `threading.Condition` has a limit.
+_WAIT_SECONDS_MAX: Final = 3600.0
+#: What arrived and was not taken is looked through when it is more than this, and more than what is held.
+_RELIEF_BYTES: Final = 1 << 20
+
+
+class Inbox:
+    """One reader, and what it delivered; the module's text has which thread may call what."""
+
+    def __init__(self, node: Node, *, capacity: int = CAPACITY) -> None:
+        """``capacity`` is in bytes; a sample of more than half of it is passed over."""
+        self.capacity = capacity
+        #: The types that writers announced, where the reader awaits them.
+        self.types: dict[Guid, Struct | None] = {}
+        #: The writers whose samples expire, and after how many ns.
+        self.lifespans: dict[Guid, int] = {}
+        #: Called in the node's thread when much has arrived and was not taken; must not block.
+        self.relief: Callable[[], None] | None = None
+        self.reader: StatefulReader | None = None
+        self._node = node
+        self._keeps_types = False
+        self._cache: ReaderCache | None = None
+        self._arrived = threading.Condition(threading.Lock())
+        self._frames: list[Frame] = []
+        self._waiting_bytes = 0
+        self._held_bytes = 0
+        self._number = 0
+        self._closed = False
+        self._is_short = False
+        #: Called when something arrives, or the inbox closes; by whichever thread notices.
+        self._wakers: set[Callable[[], None]] = set()
+
+    def open(
+        self,
+        spec: ReaderSpec,
+        *,
+        instance_type: Struct | None = None,
+        accept_writer_removed_batch_samples: bool = False,
+    ) -> Guid:
+        """Join the topic; returns the reader's GUID. The caller holds the node's lock if that is to be known before the
+        first event about it.
+
+        ``instance_type`` is what keys are computed by, where a policy looks at instances. If the reader awaits types,
+        those of its writers are kept.
+
+        Raises UsageError if the node is closed, PluginError for a congestion control that cannot be loaded.
+        """
+        node, qos = self._node, spec.qos
+        with node.lock:
+            if node.is_closed or self._closed:
+                raise UsageError(f"topic {spec.topic!r}: the participant is closed")
+            self._cache = ReaderCache(
+                qos,
+                keys=InstanceKeys(instance_type if qos.tells_instances else None) if spec.keyed else None,
+                writer_qos=node.participant.qos_of,
+                accept_writer_removed_batch_samples=accept_writer_removed_batch_samples,
+            )
+            self._keeps_types = spec.awaits_types
+            least = min(spec.sample_size_max, self.capacity // _SAMPLE_PART)
+            self.reader = node.create_reader(replace(spec, sample_size_max=least), self)
+        return self.reader.guid
+
+    # --- in the node's thread, under its lock ------------------------------------------------------
+
+    def room(self) -> int:
+        """Bytes of runs that find room now."""
+        room = max(0, self.capacity - self._waiting_bytes - self._held_bytes)
+        self._is_short = room < self.capacity // 2
+        return room
+
+    def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
+        """Take runs in, whose memory is valid during the call only."""
+        assert self._cache is not None
+        reception, now = time.time_ns(), time.monotonic_ns()
+        frames, nbytes, number = [], 0, self._number
+        for run in runs:
+            kept = self._cache.accept(run, reception=reception, now=now)
+            if kept is None:
+                continue
+            self._note_writer(kept.writer)
+            kept = kept.copy()
+            frames.append(Frame(number, kept.nbytes, reception, number, kept))
+            nbytes += memory_of(kept)
+            number += kept.count
+        if frames:
+            with self._arrived:
+                if self._closed:
+                    return
+                self._frames += frames
+                self._waiting_bytes += nbytes
+                self._number = number
+                self._wake()
+            # a small inbox, or one that is nearly full, looks sooner
+            enough = min(max(_RELIEF_BYTES, self._held_bytes), (self.capacity - self._held_bytes) // 2)
+            if self.relief is not None and self._waiting_bytes > enough:
+                self.relief()
+
+    def _note_writer(self, writer: Guid) -> None:
+        """Keep what has to be known of a writer when it may be gone."""
+        participant = self._node.participant
+        if self._keeps_types and writer not in self.types and len(self.types) < TYPED_WRITERS_MAX:
+            self.types[writer] = participant.type_of(writer)
+        qos = participant.qos_of(writer)
+        if qos is not None and qos.lifespan < INFINITE and len(self.lifespans) < TYPED_WRITERS_MAX:
+            self.lifespans[writer] = qos.lifespan
+
+    # --- in any thread ------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    @property
+    def is_short(self) -> bool:
+        """Whether writers are held back, or soon will be, for want of room."""
+        return self._is_short
+
+    @property
+    def arrivals(self) -> int:
+        """Samples that arrived so far."""
+        return self._number
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that arrived and were not taken yet."""
+        return self._waiting_bytes
+
+    def take(self) -> list[Frame]:
+        """The frames that arrived since the last call, oldest first. What is kept of them has to be announced by
+        :meth:`hold`: until then it does not count."""
+        with self._arrived:
+            frames, self._frames = self._frames, []
+            self._held_bytes += self._waiting_bytes
+            self._waiting_bytes = 0
+        return frames
+
+    def hold(self, nbytes: int) -> None:
+        """The owner keeps ``nbytes`` of what it took; they count against the capacity."""
+        self._held_bytes = nbytes
+
+    def go_on(self) -> None:
+        """Let held-back writers go on, if there is room again."""
+        if not self._is_short or self._held_bytes + self._waiting_bytes > self.capacity // 2:
+            return
+        with self._node.lock:
+            if self.reader is not None and not self._node.is_closed and not self._closed:
+                self._node.offer_room(self.reader)
+                self._node.wake()
+
+    def wait(self, arrivals: int, deadline: float | None) -> bool:
+        """Wait until more than so many samples have arrived; False: the inbox is closed, or time is up.
+
+        ``deadline`` is monotonic, in seconds; None: never.
+        """
+        with self._arrived:
+            while self._number <= arrivals and not self._closed:
+                left = _WAIT_SECONDS_MAX if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._arrived.wait(min(left, _WAIT_SECONDS_MAX))
+            return self._number > arrivals
+
+    def add_waker(self, waker: Callable[[], None]) -> None:
+        """Call ``waker`` whenever something arrives, and at the end. It must not block, nor call the inbox."""
+        with self._arrived:
+            self._wakers.add(waker)
+
+    def remove_waker(self, waker: Callable[[], None]) -> None:
+        """Call it no more."""
+        with self._arrived:
+            self._wakers.discard(waker)
+
+    def writer_lost(self, writer: Guid) -> None:
+        """The writer is unmatched, or not alive: it owns no instance any more."""
+        if self._cache is not None:
+            with self._node.lock:
+                self._cache.writer_lost(writer)
+
+    def handle_timer(self, now: int) -> None:
+        """Do what is due; ``now`` is monotonic, ns."""
+        if self._cache is None:
+            return
+        timer = self._cache.get_timer()
+        if timer is not None and timer <= now:
+            with self._node.lock:
+                self._cache.handle_timer(now)
+        self.go_on()
+
+    def counters(self) -> tuple[dict[str, int], dict[str, int]]:
+        """What the reader counts, and what the policies do."""
+        if self.reader is None or self._cache is None:
+            return {}, {}
+        with self._node.lock:
+            return self.reader.counters.snapshot(), self._cache.counters.snapshot()
+
+    def writers(self) -> tuple[Guid, ...]:
+        """The writers that are matched now."""
+        if self.reader is None:
+            return ()
+        with self._node.lock:
+            return tuple(self.reader.writers)
+
+    def close(self) -> None:
+        """Leave the topic, drop what was not taken, and wake the threads that wait."""
+        with self._arrived:
+            if self._closed:
+                return
+            self._closed = True
+            self._frames = []
+            self._waiting_bytes = 0
+            self._wake()
+        with self._node.lock:
+            if self.reader is not None and not self._node.is_closed:
+                self._node.delete_endpoint(self.reader.guid)
+
+    def _wake(self) -> None:
+        self._arrived.notify_all()
+        for waker in self._wakers:
+            waker()

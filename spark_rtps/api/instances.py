@@ -1,0 +1,287 @@
+"""The instances of one subscription: their states, and the writers of each (DDS 1.4 §2.2.2.5.1.3).
+
+::
+
+    state                   event                                              next state
+    ----------------------  -------------------------------------------------  ----------------------
+    (none)                  a sample of the instance arrives                   ALIVE
+    ALIVE                   a writer disposes it                               NOT_ALIVE_DISPOSED
+    ALIVE                   its last writer unregisters it, or is gone         NOT_ALIVE_NO_WRITERS
+    NOT_ALIVE_DISPOSED      a sample of the instance arrives                   ALIVE
+    NOT_ALIVE_NO_WRITERS    a sample of the instance arrives                   ALIVE
+    NOT_ALIVE_NO_WRITERS    a writer disposes it                               NOT_ALIVE_DISPOSED
+
+A writer is one of an instance from the first sample that it writes of it, or disposes it by, until it unregisters it or
+is gone. Work is done on arrays of all samples that arrived since the last time; only instances that are new take a step
+each.
+
+Without the topic's type, the key hashes that writers send distinguish the instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..columns.chunks import Chunk, chunks
+from ..columns.sample_columns import (
+    ALIVE,
+    ENCAPSULATION_BYTES,
+    NOT_ALIVE_DISPOSED,
+    NOT_ALIVE_NO_WRITERS,
+    select,
+)
+from ..transport.limits import INSTANCE_WRITERS_MAX, INSTANCES_MAX
+from ..transport.log.frame import Frame
+from ..transport.protocol.instances import InstanceTable
+from ..transport.receiver.instance_keys import InstanceKeys
+from ..transport.structure import Guid
+from ..transport.types.arrow import arrow_schema
+from ..transport.types.cdr.codec import Codec
+from ..transport.types.model import Struct
+from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, KEY_ONLY, U8, UNREGISTERED
+
+_NEW, _ALIVE, _DISPOSED, _NO_WRITERS = range(4)
+_STATES: Final = {_ALIVE: ALIVE, _DISPOSED: NOT_ALIVE_DISPOSED, _NO_WRITERS: NOT_ALIVE_NO_WRITERS}
+_NEW_ROW: Final = np.array([(_NEW,)], [("state", "u1")])
+_STATE_CHANGE: Final = DISPOSED | UNREGISTERED
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a topic, as a subscription sees it.
+
+    Attributes:
+        key: the values of the key columns by name; empty where the topic has no key, None where it cannot be known:
+            the topic's type is not, and writers send key hashes alone.
+        key_hash: 16 bytes (RTPS 2.5 §9.6.4.8); zeros where the topic has no key.
+        state: ``ALIVE``, ``NOT_ALIVE_DISPOSED`` or ``NOT_ALIVE_NO_WRITERS``.
+        writers: GUIDs of the writers of the instance, in order. With ``ownership=exclusive`` those that own it, or did.
+    """
+
+    key: Mapping[str, Any] | None
+    key_hash: bytes
+    state: str
+    writers: tuple[str, ...]
+
+
+class Instances:
+    """What is known of all instances, at most INSTANCES_MAX, and of their writers, at most INSTANCE_WRITERS_MAX.
+
+    A topic without a key is one instance.
+    """
+
+    def __init__(self, struct: Struct | None, *, keyed: bool, limit: int = INSTANCES_MAX) -> None:
+        """``struct`` is the topic's type, None where it is not known."""
+        self._keyed = keyed
+        self._table = InstanceTable(min(limit, INSTANCES_MAX), _NEW_ROW)
+        self._hashes: dict[int, bytes] = {}
+        #: Of each instance where its key lies.
+        self._keys: dict[int, tuple[pa.RecordBatch, int]] = {}
+        #: Of each writer which instances it writes, by row; as long as the highest of them needs.
+        self._writes: dict[Guid, Bools] = {}
+        self._find_hashes: InstanceKeys | None = None
+        self._codec: Codec | None = None
+        if keyed and struct is not None and struct.is_keyed:
+            self._find_hashes = InstanceKeys(struct)
+            names = [member.name for member in struct.members if member.key]
+            schema = arrow_schema(struct)
+            self._codec = Codec(struct, arrow_schema=pa.schema([schema.field(name) for name in names]))
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def note(self, frames: list[Frame]) -> list[I64]:
+        """Take notice of samples that arrived.
+
+        Returns the instance of each, by frame: (count,) int64, -1 where there is no room for more instances. Nothing
+        where the topic has no key.
+        """
+        if not self._keyed:
+            self._note_one(frames)
+            return []
+        found: list[I64] = []
+        for chunk in chunks(frames):
+            rows = self._note(chunk)
+            for count in chunk.counts.tolist():
+                found.append(rows[:count])
+                rows = rows[count:]
+        return _by_frame(found, frames)
+
+    def writer_lost(self, writer: Guid) -> None:
+        """The writer is gone, or not alive: it writes no instance any more."""
+        wrote = self._writes.pop(writer, None)
+        if wrote is not None:
+            self._without_writers(np.flatnonzero(wrote))
+
+    def all(self) -> list[Instance]:
+        """Every instance that is known, the oldest first."""
+        states = self._table.used["state"]
+        writers: dict[int, list[str]] = {}
+        for guid in sorted(self._writes):
+            for row in np.flatnonzero(self._writes[guid]).tolist():
+                writers.setdefault(row, []).append(str(guid))
+        return [
+            Instance(self._key(row), self._hashes[row], _STATES[state], tuple(writers.get(row, ())))
+            for row, state in enumerate(states.tolist())
+            if state != _NEW
+        ]
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _note(self, chunk: Chunk) -> I64:
+        """The instance of each sample of a chunk, whose states are then as the chunk leaves them."""
+        flags = chunk.flags()
+        keys, codes = _distinct(self._hashes_of(chunk, flags))
+        rows = self._table.find(keys)
+        firsts = np.empty(len(keys), np.int64)
+        firsts[codes[::-1]] = np.arange(chunk.count)[::-1]
+        self._learn(chunk, flags, keys, firsts, rows)
+        instances = rows[codes]
+        known = instances >= 0
+        self._change_states(flags[known], instances[known])
+        self._change_writers(chunk, flags, instances, known)
+        return instances
+
+    def _note_one(self, frames: list[Frame]) -> None:
+        """All samples are of one instance: the last one of each run decides its state."""
+        row = self._table.find(np.zeros((1, 16), np.uint8))
+        self._hashes[0] = bytes(16)
+        states = self._table.rows["state"]
+        states[row] = np.maximum(states[row], _ALIVE)
+        for frame in frames:
+            run = frame.run
+            flags = run.flags if run.index is None else int(run.index["flags"][-1])
+            leaves = flags & UNREGISTERED != 0
+            if flags & _STATE_CHANGE != UNREGISTERED:
+                states[row] = _DISPOSED if flags & DISPOSED else _ALIVE
+            if run.writer in self._writes or len(self._writes) < INSTANCE_WRITERS_MAX:
+                self._writes[run.writer] = np.array([not leaves])
+            if leaves:
+                self._without_writers(row)
+
+    def _hashes_of(self, chunk: Chunk, flags: npt.NDArray[np.uint32]) -> U8:
+        sent = chunk.key_hashes()
+        if self._find_hashes is not None:
+            return self._find_hashes.hashes(chunk.samples, flags, sent)
+        return np.zeros((chunk.count, 16), np.uint8) if sent is None else sent
+
+    def _learn(self, chunk: Chunk, flags: npt.NDArray[np.uint32], keys: U8, firsts: I64, rows: I64) -> None:
+        """Keep hashes and keys of the instances that are new; ``firsts`` are the first samples of all, (keys,)."""
+        fresh = np.flatnonzero((rows >= 0) & (self._table.rows["state"][rows] == _NEW))
+        if not len(fresh):
+            return
+        for at in fresh.tolist():
+            self._hashes[int(rows[at])] = keys[at].tobytes()
+            self._keys.pop(int(rows[at]), None)
+        if self._codec is None:
+            return
+        firsts = firsts[fresh]
+        lengths, of = chunk.samples.all_lengths()[firsts], rows[fresh]
+        with_payload = lengths >= ENCAPSULATION_BYTES
+        key_only = flags[firsts] & KEY_ONLY != 0
+        for which, keys_only in ((with_payload & ~key_only, False), (with_payload & key_only, True)):
+            if which.any():
+                at = 0
+                for part in self._codec.parts(select(chunk.samples, firsts[which]), keys_only=keys_only):
+                    self._keep_keys(part.batch, part.malformed, of[which][at : at + part.count])
+                    at += part.count
+        bare = ~with_payload & (flags[firsts] & HAS_KEY_HASH != 0)
+        if bare.any():
+            decoded = self._codec.decode_key_hashes(np.ascontiguousarray(keys[fresh[bare]]))
+            if decoded is not None:
+                self._keep_keys(decoded.batch, decoded.malformed, of[bare])
+
+    def _keep_keys(self, keys: pa.RecordBatch, malformed: Bools | None, rows: I64) -> None:
+        if malformed is not None:
+            rows = rows[~malformed]
+        self._keys.update((row, (keys, i)) for i, row in enumerate(rows.tolist()))
+
+    def _change_states(self, flags: npt.NDArray[np.uint32], rows: I64) -> None:
+        """The last sample of an instance that does more than unregister it decides its state."""
+        states = self._table.rows["state"]
+        fresh = states[rows] == _NEW
+        states[rows[fresh]] = _ALIVE
+        decides = flags & _STATE_CHANGE != UNREGISTERED
+        # of equal indices NumPy's assignment keeps the last one
+        states[rows[decides]] = np.where(flags[decides] & DISPOSED, _DISPOSED, _ALIVE)
+
+    def _change_writers(
+        self, chunk: Chunk, flags: npt.NDArray[np.uint32], instances: I64, known: Bools
+    ) -> None:
+        """The last sample that a writer sent of an instance decides whether the writer is one of it."""
+        numbers: dict[Guid, int] = {}
+        of_frames = np.array(
+            [numbers.setdefault(frame.run.writer, len(numbers)) for frame in chunk.frames], np.int64
+        )
+        writers = np.repeat(of_frames, chunk.counts) if len(numbers) > 1 else None
+        leaves = flags & UNREGISTERED != 0
+        for guid, number in numbers.items():
+            mine = known if writers is None else known & (writers == number)
+            rows = instances[mine]
+            if not len(rows):
+                continue
+            wrote = self._writes.get(guid)
+            if wrote is None and len(self._writes) >= INSTANCE_WRITERS_MAX:
+                continue
+            needed = int(rows.max()) + 1
+            if wrote is None or len(wrote) < needed:
+                longer = np.zeros(max(needed, len(self._table.rows)), np.bool_)
+                if wrote is not None:
+                    longer[: len(wrote)] = wrote
+                wrote = self._writes[guid] = longer
+            wrote[rows] = ~leaves[mine]
+        if leaves.any():
+            self._without_writers(np.unique(instances[leaves & known]))
+
+    def _without_writers(self, rows: I64) -> None:
+        """Some of these instances may have lost their last writer."""
+        alone = np.ones(len(rows), np.bool_)
+        for wrote in self._writes.values():
+            inside = rows < len(wrote)
+            alone[inside] &= ~wrote[rows[inside]]
+        rows = rows[alone]
+        states = self._table.rows["state"]
+        states[rows[states[rows] == _ALIVE]] = _NO_WRITERS
+        self._table.release(rows.tolist())
+
+    def _key(self, row: int) -> Mapping[str, Any] | None:
+        if not self._keyed:
+            return {}
+        if row not in self._keys:
+            return None
+        batch, at = self._keys[row]
+        found: dict[str, Any] = batch.slice(at, 1).to_pylist()[0]
+        return found
+
+
+def _distinct(hashes: U8) -> tuple[U8, I64]:
+    """The distinct ones of (n, 16) key hashes, in the order of their first, and which of them each is."""
+    data = pa.py_buffer(np.ascontiguousarray(hashes))
+    encoded = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(16), len(hashes), [None, data]
+    ).dictionary_encode()
+    values = encoded.dictionary
+    keys = np.frombuffer(values.buffers()[1], np.uint8, 16 * len(values)).reshape(-1, 16)
+    return keys, encoded.indices.to_numpy().astype(np.int64)
+
+
+def _by_frame(parts: list[I64], frames: list[Frame]) -> list[I64]:
+    """Long frames are cut into several chunks: their parts together again."""
+    if len(parts) == len(frames):
+        return parts
+    found, at = [], iter(parts)
+    for frame in frames:
+        own, count = [], 0
+        while count < frame.run.count:
+            own.append(next(at))
+            count += len(own[-1])
+        found.append(np.concatenate(own))
+    return found

@@ -1,0 +1,374 @@
+"""A place on a DDS domain, from which a program subscribes and publishes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from ..columns.topic_plan import plan_reading, plan_writing, schema_to_read, schema_to_write, topic_type
+from ..options import AppliesTo, Settings
+from ..options.explanations import explained
+from ..options.participants import node_config
+from ..transport.errors import UsageError
+from ..transport.net.node import Node
+from ..transport.net.topic_types import ToldType, await_type
+from .arguments import Options, OptionValue, participant_settings, size_argument, topic_settings
+from .conductor import Conductor, Endpoint
+from .inbox import CAPACITY
+from .publication import Publication
+from .statuses import Listener
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..transport.protocol.discovery.participant_data import ParticipantData
+    from ..transport.protocol.participant import RemoteEndpoint
+
+#: A subscription that holds less could not take a message of UDP.
+_CAPACITY_MIN: Final = 256 << 10
+
+
+class Participant:
+    """A place on a DDS domain.
+
+    ::
+
+        with rtps.Participant(domain=0) as p:
+            table = p.subscribe("Square").read(max_rows=1000, timeout=5)
+
+    It joins the domain when it is entered by ``with``, or first used, and leaves it by :meth:`close`. One background
+    thread serves its sockets, another one its listeners. All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        domain: int = 0,
+        *,
+        interface: str | None = None,
+        peers: str | Iterable[str] | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """
+        Args:
+            domain: DDS domain id, 0 to 232.
+            interface: network interface, by name or address; default: all but loopback.
+            peers: hosts to announce to by unicast, as ``host`` or ``host:port``.
+            options: options of the whole participant, by the names that ``spark-rtps options`` lists:
+                ``participant.name``, ``participant.lease_duration``, ``multicast``, ``receive_buffer``, ``mtu``,
+                ``message_size_max``, ``ipc``.
+
+        Raises:
+            OptionError: an unknown option, one that is about a single topic, or a value that cannot be.
+        """
+        given: dict[str, OptionValue] = {"domain": domain, "interface": interface, "peers": peers}
+        self._texts, self._settings = participant_settings({**(options or {}), **_set(given)})
+        self._lock = threading.Lock()
+        self._node: Node | None = None
+        #: When it joined the domain, monotonic, ns.
+        self.joined_at = 0
+        self._conductor: Conductor | None = None
+        self._closed = False
+        self._endpoints: list[Endpoint] = []
+        self._leaving: weakref.finalize[[Node, Conductor], Participant] | None = None
+
+    # --- joining and leaving ----------------------------------------------------------------------
+
+    def __enter__(self) -> Participant:
+        _ = self.node
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all subscriptions and publications, and leave the domain. A second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            endpoints = list(self._endpoints)
+        try:
+            for endpoint in endpoints:
+                endpoint.close()
+        finally:
+            self._leave_domain()
+
+    def _leave_domain(self) -> None:
+        if self._leaving is not None:
+            self._leaving()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    @property
+    def domain(self) -> int:
+        """The id of its DDS domain, 0 to 232."""
+        return self._settings.domain
+
+    # --- subscribing ------------------------------------------------------------------------------
+
+    @explained()
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        type: str | None = None,
+        type_file: str | os.PathLike[str] | None = None,
+        schema: pa.Schema | None = None,
+        columns: str | Iterable[str] | None = None,
+        key: str | Iterable[str] | None = None,
+        filter: str | None = None,
+        filter_parameters: str | Iterable[str] | None = None,
+        reliability: str | None = None,
+        durability: str | None = None,
+        history: str | None = None,
+        history_depth: int | None = None,
+        partition: str | Iterable[str] | None = None,
+        metadata: bool | None = None,
+        payload: str | None = None,
+        mode: str | None = None,
+        options: Options | None = None,
+        buffer_size: int | str = CAPACITY,
+        listener: Listener | None = None,
+    ) -> Subscription:
+        """Subscribe to a topic.
+
+        The type comes from ``type_file`` (IDL or ROS 2), from a ROS 2 name in ``type``, from the columns of ``schema``,
+        or else from the topic's peers, which are waited for (``type.discovery_timeout``, 10 s by default).
+
+        Args:
+            topic: name of the topic.
+            type: ROS 2 name of the type, or the name of a struct in ``type_file``, or of the peers' type.
+            type_file: IDL or ROS 2 definition, as a path.
+            schema: the columns wanted, as a `pyarrow.Schema`; default: all that the type has.
+            columns: dotted paths of the members to decode; default: all.
+            key: names of the key columns, where ``schema`` makes the type.
+            filter: content filter in DDS's SQL, such as ``"x > 10 AND color = 'RED'"``.
+            filter_parameters: what ``%0``, ``%1`` and so on stand for in it.
+            reliability: ``reliable`` (the default) or ``best_effort``.
+            durability: ``volatile`` (the default) or ``transient_local``, for the history that writers keep.
+            history: ``keep_all`` (the default) or ``keep_last``.
+            history_depth: samples of each instance that wait at most; implies ``keep_last``.
+            partition: names of the partitions; default: the one without a name.
+            metadata: add the column ``_rtps``, and show disposed and unregistered instances as rows.
+            payload: ``cdr`` (the default): typed columns; ``binary``: serialized payloads; ``arrow``: samples that are
+                Arrow record batches.
+            mode: samples that do not decode: ``dropmalformed`` (the default), ``permissive`` or ``failfast``.
+            options: any option of the data source by its own name, such as ``{"history.depth": 5}``. A duration is a
+                text with a unit, a number of seconds, or a timedelta; a size is a text with a unit, or bytes.
+            buffer_size: bytes of samples that wait at most, or a text such as ``"64MiB"``.
+            listener: called with a :class:`StatusChange` whenever a communication status changes, or samples have
+                arrived, in a thread of the participant.
+
+        Raises:
+            OptionError: an unknown option, one of the participant or of Spark alone, one that is given twice, a value
+                that cannot be; or no peer announced the topic's type.
+            TypeDefinitionError: the type, or the schema, makes no columns.
+            TransportError: the domain cannot be joined.
+            UsageError: the participant is closed.
+        """
+        keywords: dict[str, OptionValue] = {
+            "type": type,
+            "type.file": None if type_file is None else os.fspath(type_file),
+            "columns": columns,
+            "key": key,
+            "filter": filter,
+            "filter.parameters": filter_parameters,
+            "reliability": reliability,
+            "durability": durability,
+            "history": history,
+            "history.depth": history_depth,
+            "partition": partition,
+            "metadata": metadata,
+            "payload": payload,
+            "mode": mode,
+        }
+        settings = self.settings(topic, AppliesTo.READ, options, keywords)
+        capacity = size_argument("buffer_size", buffer_size, least=_CAPACITY_MIN)
+        found = None
+        if schema is None:
+            found = topic_type(settings, self.node)
+            schema = schema_to_read(settings, found)
+        plan = plan_reading(settings, schema, found)
+        return Subscription(self, settings, plan, buffer_size=capacity, listener=listener).open()
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    @explained()
+    def publish(
+        self,
+        topic: str,
+        *,
+        type: str | None = None,
+        type_file: str | os.PathLike[str] | None = None,
+        schema: pa.Schema | None = None,
+        key: str | Iterable[str] | None = None,
+        reliability: str | None = None,
+        durability: str | None = None,
+        history: str | None = None,
+        history_depth: int | None = None,
+        partition: str | Iterable[str] | None = None,
+        payload: str | None = None,
+        options: Options | None = None,
+        listener: Listener | None = None,
+    ) -> Publication:
+        """Publish to a topic.
+
+        The type comes from ``type_file`` (IDL or ROS 2), from a ROS 2 name in ``type``, or else from the columns of
+        ``schema``.
+
+        Args:
+            topic: name of the topic.
+            type: ROS 2 name of the type, or the name of a struct in ``type_file``, or the name that the type gets which
+                ``schema`` makes.
+            type_file: IDL or ROS 2 definition, as a path.
+            schema: the columns of the rows, as a `pyarrow.Schema`; default: all that the type has.
+            key: names of the key columns, where ``schema`` makes the type.
+            reliability: ``reliable`` (the default) or ``best_effort``.
+            durability: ``volatile`` (the default) or ``transient_local``: readers that come later get the history.
+            history: ``keep_all`` (the default) or ``keep_last``.
+            history_depth: samples of each instance that later readers get; implies ``keep_last``.
+            partition: names of the partitions; default: the one without a name.
+            payload: ``cdr`` (the default): typed columns; ``binary``: serialized payloads in the column ``value``;
+                ``arrow``: each record batch is a sample.
+            options: any option of the sink by its own name, such as ``{"publication.term_length": "1MiB"}``. A duration
+                is a text with a unit, a number of seconds, or a timedelta; a size is a text with a unit, or bytes.
+            listener: called with a :class:`StatusChange` whenever a communication status changes, in a thread of the
+                participant.
+
+        Raises:
+            OptionError: an unknown option, one of the participant or of Spark alone, one that is given twice, a value
+                that cannot be; or neither a type nor a schema is given.
+            TypeDefinitionError: the type cannot be, or the schema makes none.
+            UsageError: the schema does not fit the type, or the participant is closed.
+            TransportError: the domain cannot be joined.
+        """
+        keywords: dict[str, OptionValue] = {
+            "type": type,
+            "type.file": None if type_file is None else os.fspath(type_file),
+            "key": key,
+            "reliability": reliability,
+            "durability": durability,
+            "history": history,
+            "history.depth": history_depth,
+            "partition": partition,
+            "payload": payload,
+        }
+        settings = self.settings(topic, AppliesTo.WRITE, options, keywords)
+        plan = plan_writing(settings, schema_to_write(settings) if schema is None else schema)
+        return Publication(self, settings, plan, listener=listener)
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def participants(self) -> list[ParticipantData]:
+        """The other participants that were discovered so far, by GUID prefix."""
+        node = self.node
+        with node.lock:
+            found = list(node.participant.remote_participants.values())
+        return sorted(found, key=lambda each: each.guid_prefix)
+
+    def endpoints(self) -> list[RemoteEndpoint]:
+        """The readers and writers of other participants that were discovered so far: by topic, writers first."""
+        node = self.node
+        with node.lock:
+            found = list(node.participant.remote_endpoints)
+        return sorted(found, key=lambda each: (each.topic, each.kind != "writer", each.guid))
+
+    def topics(self) -> dict[str, list[str]]:
+        """The topics that were discovered so far, each with the names of its types; ``spark-rtps ls`` shows more."""
+        found: dict[str, list[str]] = {}
+        for endpoint in self.endpoints():
+            names = found.setdefault(endpoint.topic, [])
+            if endpoint.type_name not in names:
+                names.append(endpoint.type_name)
+        return found
+
+    @explained()
+    def discover_type(self, topic: str, *, timeout: float = 10.0, type_name: str | None = None) -> ToldType:
+        """The type of a topic, as its peers announce it: the one that all others on the topic can be read as.
+
+        Args:
+            topic: name of the topic.
+            timeout: seconds to wait for peers, and for their answers.
+            type_name: only endpoints whose type has this name are asked.
+
+        Returns:
+            The endpoint that announces it, the name, whether it has a key, and the type's members as ``struct``.
+
+        Raises:
+            UnknownTypeError: no peer announced a type within the time, or several that contradict each other; the
+                message has what was seen.
+        """
+        node = self.node
+        return await_type(node, topic, timeout=timeout, type_name=type_name, stopping=lambda: node.is_closed)
+
+    # --- for subscriptions and publications -------------------------------------------------------
+
+    @property
+    def node(self) -> Node:
+        """The transport's participant, which this one starts at the first use.
+
+        Raises UsageError after :meth:`close`, TransportError if the domain cannot be joined.
+        """
+        with self._lock:
+            if self._closed:
+                raise UsageError("the participant is closed")
+            if self._node is None:
+                config = replace(node_config(self._settings), resolve_types=True)
+                self._node = Node.open(config).start()
+                self.joined_at = time.monotonic_ns()
+                self._conductor = Conductor(self._node)
+                # it also leaves when the program has no reference to it any more, and when the program ends
+                self._leaving = weakref.finalize(self, _leave, self._node, self._conductor)
+            return self._node
+
+    def settings(self, topic: str, role: AppliesTo, options: Options | None, keywords: Options) -> Settings:
+        """The settings of one endpoint of this participant; raises OptionError as :func:`topic_settings` does."""
+        return topic_settings(
+            topic, role, of_participant=self._texts, options=options or {}, keywords=keywords
+        )
+
+    def adopt(self, endpoint: Endpoint) -> None:
+        """Serve an endpoint with events, and close it with the participant."""
+        serving = self._serving()
+        with self._lock:
+            if self._closed:
+                raise UsageError("the participant is closed")
+            self._endpoints.append(endpoint)
+        serving.add(endpoint)
+
+    def release(self, endpoint: Endpoint) -> None:
+        """The endpoint is closed: serve it no more."""
+        with self._lock:
+            self._endpoints = [each for each in self._endpoints if each is not endpoint]
+        if self._conductor is not None:
+            self._conductor.remove(endpoint)
+
+    def serve(self) -> None:
+        """Hand out the events so far now, so that statuses are up to date."""
+        self._serving().serve()
+
+    def _serving(self) -> Conductor:
+        _ = self.node
+        assert self._conductor is not None
+        return self._conductor
+
+
+def _leave(node: Node, conductor: Conductor) -> None:
+    conductor.stop()
+    node.close()
+
+
+def _set(given: dict[str, OptionValue]) -> dict[str, OptionValue]:
+    return {name: value for name, value in given.items() if value is not None}

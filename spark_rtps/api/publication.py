@@ -1,0 +1,395 @@
+"""A topic as a Python program writes it: rows that wait for readers, or offers that never wait."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from ..columns.encoding import Encoder, encoder_for
+from ..columns.key_columns import KeyColumns
+from ..columns.topic_plan import TopicPlan, plan_writing
+from ..options import Payload, Settings
+from ..options.explanations import explained
+from ..options.participants import publication_policy
+from ..transport.errors import OptionError, UsageError
+from ..transport.net.buffer_claim import BufferClaim
+from ..transport.protocol.endpoint_specs import WriterSpec
+from ..transport.protocol.events import Event, IncompatibleQos
+from ..transport.protocol.statuses import WriterStatuses
+from ..transport.protocol.writing.publication import PublicationResult
+from ..transport.structure import NANOSECONDS
+from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
+from .claim import Claim
+from .rows import Rows, conformed, record_batches
+from .statuses import Listener, StatusBoard
+from .topic_endpoint import TopicEndpoint
+from .writer_session import WriterSession
+
+if TYPE_CHECKING:
+    from .participant import Participant
+
+_log = logging.getLogger("spark_rtps.api")
+
+#: How long a new participant looks around before it takes the readers it has found for all there are.
+_LOOK_AROUND_NS: Final = NANOSECONDS
+_LOOK_AGAIN_SECONDS: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """How far a publication has come, in bytes of its publication log (Aeron's positions).
+
+    Attributes:
+        pub_pos: what was written ends here.
+        pub_lmt: writing may go on to here.
+        snd_pos: what was sent ends here.
+        snd_lmt: flow control lets sending go on to here.
+    """
+
+    pub_pos: int
+    pub_lmt: int
+    snd_pos: int
+    snd_lmt: int
+
+
+class Publication(TopicEndpoint):
+    """A writer of one topic, made by :meth:`Participant.publish`.
+
+    ::
+
+        alerts.write(table)                    # waits for a reader, for room, and for acknowledgments
+        position = alerts.offer(batch)         # all rows or none, at once; a negative PublicationResult says why not
+        with alerts.coherent():                # rows that become visible together
+            alerts.write(table)
+        alerts.dispose([{"id": 7}])            # ends an instance of a topic with a key
+
+    Rows are a `pyarrow.RecordBatch`, a `pyarrow.Table`, a list of dicts, one dict, or a DataFrame with Arrow's C stream
+    interface. All methods may be called from any thread. In an event loop: ``await asyncio.to_thread(alerts.write,
+    rows)``.
+    """
+
+    def __init__(
+        self,
+        participant: Participant,
+        settings: Settings,
+        plan: TopicPlan,
+        *,
+        listener: Listener | None = None,
+    ) -> None:
+        """For :meth:`Participant.publish`. It serves the publication from now on."""
+        self._statuses = WriterStatuses()
+        board = StatusBoard(settings.topic, self._statuses, self._snapshot, listener)
+        super().__init__(participant, plan, board)
+        self._settings = settings
+        self._node = participant.node
+        self._keys = KeyColumns(plan) if plan.keyed else None
+        #: By the schema of a batch.
+        self._encoders: dict[pa.Schema, Encoder] = {plan.columns: encoder_for(plan)}
+        self._encoding = threading.Lock()
+        self._closed = False
+        self._in_coherent_set = False
+        for warning in settings.warnings:
+            _log.warning("topic %r: %s", settings.topic, warning)
+        spec = WriterSpec(
+            plan.topic,
+            plan.type_name,
+            replace(settings.qos, data_representation=(plan.representation,)),
+            keyed=plan.keyed,
+            policy=publication_policy(settings),
+            type=plan.struct if plan.announced else None,
+        )
+        participant.adopt(self)
+        try:
+            with explained(), self._node.lock:  # its first event is about a writer that is known
+                self._writer = self._node.create_writer(spec)
+                until = participant.joined_at + _LOOK_AROUND_NS
+                self._session = WriterSession(self._writer, settings, look_around_until=until)
+                self._statuses.local = self._writer.guid
+        except BaseException:
+            participant.release(self)
+            raise
+
+    def close(self) -> None:
+        """Leave the topic. What was offered, or written with ``wait=False``, is sent, but no longer repaired.
+
+        A second call does nothing.
+        """
+        with self._node.lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._writer.end()
+            if not self._node.is_closed:
+                self._node.delete_endpoint(self._writer.guid)
+        self._participant.release(self)
+
+    # --- what it is -----------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, by itself or with its participant."""
+        return self._closed or self._node.is_closed
+
+    @property
+    def guid(self) -> str:
+        """GUID of the DDS writer."""
+        return str(self._writer.guid)
+
+    # --- writing --------------------------------------------------------------------------------------
+
+    @explained()
+    def write(self, rows: Rows, *, wait: bool = True, timestamp: int | None = None) -> None:
+        """Write rows: wait for a reader, then for room as readers need it, then for acknowledgments.
+
+        Args:
+            rows: see the class. Columns of rows that are no dicts may have any order.
+            wait: False: return when the last row is handed to the network, or waits in a batch. Rows of a coherent set
+                are acknowledged when the set is complete.
+            timestamp: source timestamp of all rows, ns since the epoch; default: now.
+
+        Raises:
+            NoReaderError: no reader matched within the option ``connect_timeout``, unless ``on_no_reader=drop``.
+            AcknowledgmentError: readers made no room for ``offer_timeout``, or did not acknowledge within
+                ``acknowledgment_timeout``; the message names them.
+            EncodeError: a value does not fit the type; nothing of its batch is written.
+            TransportError: best-effort samples could not be sent.
+            UsageError: the rows have other columns, or the publication is closed.
+        """
+        self._check_open()
+        for batch in record_batches(rows, self._plan.columns):
+            samples, key_hashes = self._encode(batch)
+            self._write(samples, key_hashes, 0, timestamp)
+        self._wait(wait=wait)
+
+    @explained()
+    def dispose(self, keys: Rows, *, wait: bool = True, timestamp: int | None = None) -> None:
+        """End instances: readers see them as ``NOT_ALIVE_DISPOSED``. Waits and raises as :meth:`write`.
+
+        ``keys`` are rows with the key columns; others are ignored. Raises UsageError for a topic without a key.
+        """
+        self._write_keys(keys, DISPOSED, timestamp, wait=wait)
+
+    @explained()
+    def unregister(self, keys: Rows, *, wait: bool = True, timestamp: int | None = None) -> None:
+        """Write instances no more: to readers without another writer of them they are ``NOT_ALIVE_NO_WRITERS``.
+
+        Arguments and errors are those of :meth:`dispose`.
+        """
+        self._write_keys(keys, UNREGISTERED, timestamp, wait=wait)
+
+    @explained()
+    def offer(self, rows: Rows, *, timestamp: int | None = None) -> int:
+        """Write all rows or none, without waiting.
+
+        Returns:
+            The position behind them, in bytes, or a `PublicationResult`, which is negative: ``NOT_CONNECTED`` (there is
+            no reader), ``BACK_PRESSURED`` (try again), ``ADMIN_ACTION`` (try again), ``CLOSED``,
+            ``MAX_POSITION_EXCEEDED`` (never again: make a new publication).
+
+        Raises:
+            UsageError: the rows have other columns, or more of them are offered than ever fit at once.
+            EncodeError: a value does not fit the type.
+            TransportError: best-effort samples could not be sent.
+        """
+        if self._closed:
+            return PublicationResult.CLOSED
+        batches = record_batches(rows, self._plan.columns)
+        if not batches:
+            return self.positions.pub_pos
+        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        samples, key_hashes = self._encode(batch)
+        return self._writer.offer(samples, key_hashes=key_hashes, timestamp=timestamp)
+
+    @explained()
+    def try_claim(self, size: int, *, timestamp: int | None = None) -> Claim | PublicationResult:
+        """Room for one serialized sample in the publication log, or why not (see :meth:`offer`); never waits.
+
+        Args:
+            size: bytes of the sample, its encapsulation header of 4 bytes included. It has to fit a datagram.
+            timestamp: source timestamp, ns since the epoch; default: now.
+
+        Raises:
+            UsageError: the size cannot be, a coherent set is open, or there is no publication log (the option
+                ``publication.term_length``).
+        """
+        if size < 4:
+            raise UsageError(f"a sample has an encapsulation header of 4 bytes, so its size cannot be {size}")
+        if self._closed:
+            return PublicationResult.CLOSED
+        claim = self._writer.try_claim(size, timestamp=timestamp)
+        return Claim(claim, size, self._keys) if isinstance(claim, BufferClaim) else claim
+
+    @explained()
+    def flush(self) -> None:
+        """Send what waits in a batch. Raises TransportError if best-effort samples could not be sent."""
+        self._check_open()
+        self._writer.flush()
+
+    @contextmanager
+    def coherent(self, *, wait: bool = True) -> Iterator[None]:
+        """A coherent set: what is written meanwhile, by any thread, becomes visible together, or not at all.
+
+        At the end it waits for acknowledgments, unless ``wait=False``. If there is an exception, nothing of the set
+        becomes visible to readers with coherent access.
+
+        Raises:
+            UsageError: ``presentation.coherent_access`` is not set, a set is open already, or it grows too large.
+            AcknowledgmentError: as :meth:`write`.
+        """
+        self._check_open()
+        if not self._settings.qos.coherent_access:
+            raise OptionError("presentation.coherent_access", "false", "set it to true for coherent sets")
+        session = self._session
+        with explained():
+            session.begin_coherent_set()
+            try:
+                yield
+                session.end_coherent_set()
+            except BaseException:
+                if not self.is_closed:
+                    session.abort_coherent_set()
+                raise
+            self._wait(wait=wait)
+
+    def assert_liveliness(self) -> None:
+        """Show a sign of life, where the option ``liveliness`` is manual; writing is one, too."""
+        self._check_open()
+        self._writer.assert_liveliness()
+
+    # --- waiting --------------------------------------------------------------------------------------
+
+    def wait_for_readers(self, timeout: float | None = None, *, count: int = 1) -> bool:
+        """Wait until so many readers are matched and ready to receive.
+
+        Args:
+            timeout: seconds; None: as long as it takes.
+            count: readers.
+
+        Returns:
+            False if they are not within the time, or the publication was closed.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._ready() < count:
+            if self.is_closed or (deadline is not None and time.monotonic() >= deadline):
+                return False
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        return True
+
+    @explained()
+    def wait_for_acknowledgments(self, timeout: float | None = None) -> None:
+        """Wait until every matched reliable reader has acknowledged all that was written so far.
+
+        Args:
+            timeout: seconds; default: the option ``acknowledgment_timeout``.
+
+        Raises:
+            AcknowledgmentError: naming the readers that have not; or one left before it had all, and no other has it.
+            TransportError: a flow controller still holds samples back.
+        """
+        self._check_open()
+        self._session.wait_for_acknowledgments(timeout)
+
+    # --- what is known --------------------------------------------------------------------------------
+
+    def readers(self) -> list[str]:
+        """GUIDs of the matched readers."""
+        with self._node.lock:
+            return sorted(str(guid) for guid in self._writer.writer.readers)
+
+    def incompatible_readers(self) -> dict[str, tuple[str, ...]]:
+        """Readers of the topic that do not match: by GUID, with a sentence for each reason."""
+        if self.is_closed:
+            return {}
+        return {str(guid): reasons for guid, reasons in self._node.incompatible(self._writer.guid).items()}
+
+    @property
+    def positions(self) -> Positions:
+        """How far it has come, in bytes."""
+        with self._node.lock:
+            found = self._writer.writer.positions
+            return Positions(found.pub_pos, found.pub_lmt, found.snd_pos, found.snd_lmt)
+
+    def counters(self) -> dict[str, int]:
+        """What the DDS writer counted so far, in samples unless the name says otherwise."""
+        with self._node.lock:
+            return self._writer.writer.counters.snapshot()
+
+    # --- for the participant --------------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        """Take an event of the participant; see `conductor.Endpoint`."""
+        if self._statuses.local is None:
+            return
+        if isinstance(event, IncompatibleQos) and event.local == self._writer.guid:
+            self._session.warn_of_mismatches()
+        self._board.on_event(event)
+
+    def do_work(self, now: int) -> None:
+        """Do what is due; see `conductor.Endpoint`."""
+        if self._statuses.local is not None:
+            self._board.look()
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise UsageError(f"topic {self.topic!r}: the publication is closed")
+
+    def _ready(self) -> int:
+        with self._node.lock:
+            return sum(reader.is_ready for reader in self._writer.writer.readers.values())
+
+    def _snapshot(self) -> dict[str, int]:
+        return self._statuses.snapshot(self.counters())
+
+    def _write(self, samples: Samples, key_hashes: U8 | None, flags: int, timestamp: int | None) -> None:
+        self._session.wait_for_reader()
+        self._session.write(samples, key_hashes, flags=flags, timestamp=timestamp)
+
+    def _wait(self, *, wait: bool) -> None:
+        if wait and not self._session.in_coherent_set:
+            self._session.wait_for_acknowledgments()
+
+    def _write_keys(self, rows: Rows, flags: int, timestamp: int | None, *, wait: bool) -> None:
+        self._check_open()
+        if self._keys is None:
+            raise UsageError(f"topic {self.topic!r} has no key, so it has no instances")
+        for batch in record_batches(rows, self._plan.columns):
+            samples, key_hashes = self._keys.encode(conformed(batch, self._keys.schema))
+            self._write(samples, key_hashes, flags | KEY_ONLY, timestamp)
+        self._wait(wait=wait)
+
+    def _encode(self, batch: pa.RecordBatch) -> tuple[Samples, U8 | None]:
+        with self._encoding:
+            encode = self._encoders.get(batch.schema.remove_metadata())
+            if encode is None:
+                batch, encode = self._encoder_of(batch)
+            return encode(batch)
+
+    def _encoder_of(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Encoder]:
+        """For rows of another schema: the columns in any order, or other members of a type that was given."""
+        plan = self._plan
+        if plan.payload is not Payload.CDR:
+            lacking = [name for name in plan.columns.names if name not in batch.schema.names]
+            if plan.payload is Payload.BINARY and lacking:
+                raise UsageError(f"topic {self.topic!r}: the rows lack the column {', '.join(lacking)}")
+            return batch, self._encoders[plan.columns]
+        if set(batch.schema.names) == set(plan.columns.names):
+            return conformed(batch, plan.columns), self._encoders[plan.columns]
+        other = plan_writing(self._settings, batch.schema)
+        if other.struct != plan.struct:
+            raise UsageError(
+                f"topic {self.topic!r}: the rows have the columns {', '.join(batch.schema.names)}; the publication has "
+                f"{', '.join(plan.columns.names)}"
+            )
+        self._encoders[batch.schema.remove_metadata()] = encode = encoder_for(
+            replace(other, representation=plan.representation)
+        )
+        return batch, encode

@@ -1,0 +1,227 @@
+"""From what a reader delivers to record batches: the inbox, the cache, the instances and the decoding of one
+subscription, and the locks between them.
+
+Locks, in the order in which a thread may take them: ``_decoding`` (one thread at a time decodes ahead), ``_reading``
+(the cache and the instances), then the inbox's own. The node's thread, which holds the node's lock, takes ``_reading``
+only if it is free. A thread that holds ``_reading`` never asks for the node's lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+from weakref import WeakMethod
+
+import pyarrow as pa
+
+from ..columns.decoding import decode_frames, needs_writer_types
+from ..columns.malformed import Tally
+from ..columns.topic_plan import TopicPlan
+from ..options import Settings
+from ..transport.log.frame import Frame
+from ..transport.net.node import Node
+from ..transport.protocol.endpoint_info import ContentFilterProperty
+from ..transport.protocol.endpoint_specs import ReaderSpec
+from ..transport.qos import HistoryKind
+from ..transport.structure import INFINITE, Guid
+from .inbox import Inbox
+from .instances import Instance, Instances
+from .sample_cache import SampleCache
+
+#: Samples that are taken at once for one step of an iteration.
+_STEP: Final = 32_768
+_ALL: Final = 1 << 62
+
+
+class Reception:
+    """What one subscription received and the program has not taken yet."""
+
+    def __init__(self, node: Node, settings: Settings, plan: TopicPlan, *, capacity: int) -> None:
+        """``capacity`` is in bytes, see :class:`Inbox`."""
+        self.inbox = Inbox(node, capacity=capacity)
+        relieve = WeakMethod(self._relieve)  # the node's thread must not keep the subscription alive
+        self.inbox.relief = lambda: None if (method := relieve()) is None else method()
+        #: Samples that had arrived when :meth:`next_batch` found none left.
+        self.looked_at = 0
+        self._settings = settings
+        self._plan = plan
+        self._keeps_last = settings.qos.history is HistoryKind.KEEP_LAST
+        self._cache = SampleCache(
+            depth=settings.qos.history_depth if self._keeps_last else INFINITE, read_bytes_max=capacity // 2
+        )
+        self._instances = Instances(plan.struct, keyed=plan.keyed)
+        self._reading = threading.RLock()
+        self._decoding = threading.Lock()
+        #: Batches that are decoded, and that an iteration has not handed out yet.
+        self._ahead: deque[pa.RecordBatch] = deque()
+        self._malformed = 0
+        self._filtered = 0
+
+    def open(self, type_name: str, *, keyed: bool) -> Guid:
+        """Join the topic by a reader of this type name; returns its GUID. Errors are those of :meth:`Inbox.open`."""
+        plan, settings = self._plan, self._settings
+        if keyed != plan.keyed:
+            self._instances = Instances(None, keyed=keyed)
+        return self.inbox.open(
+            ReaderSpec(
+                plan.topic,
+                type_name,
+                settings.qos,
+                keyed=keyed,
+                policy=settings.reader_policy,
+                type=plan.struct if plan.announced else None,
+                awaits_types=needs_writer_types(plan),
+                content_filter=_content_filter(plan),
+            ),
+            instance_type=plan.struct,
+            accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
+        )
+
+    def close(self) -> None:
+        """Leave the topic, and drop all samples."""
+        self.inbox.close()
+        with self._reading:
+            self._cache.take(_ALL, unread=False)
+            self._ahead.clear()
+
+    # --- samples --------------------------------------------------------------------------------------
+
+    def fetch(self, count: int | None, *, remove: bool, unread: bool, skip: int = 0) -> list[Frame]:
+        """Up to ``count`` samples, oldest first, None: all. See :meth:`SampleCache.read` and :meth:`SampleCache.take`,
+        which is meant by ``remove``."""
+        count = _ALL if count is None else count
+        with self._reading:
+            self._absorb()
+            if remove:
+                frames = self._cache.take(count, unread=unread)
+            else:
+                frames = self._cache.read(count, unread=unread, skip=skip)
+            self.inbox.hold(self._cache.nbytes)
+        self.inbox.go_on()
+        return frames
+
+    def decode(self, frames: list[Frame]) -> Iterator[pa.RecordBatch]:
+        """The rows of samples. Raises MalformedSampleError with ``mode=failfast``."""
+        tally = Tally(self._plan)
+        types = self.inbox.types if needs_writer_types(self._plan) else {}
+        try:
+            yield from decode_frames(frames, self._plan, tally, types)
+        finally:
+            tally.close(None)
+            self._malformed += tally.malformed_count
+            self._filtered += tally.filtered_count
+
+    def decode_ahead(self) -> None:
+        """Take some of what has arrived and decode it, unless something is decoded already."""
+        with self._decoding:
+            if not self._ahead and not self.inbox.is_closed:
+                arrivals = self.inbox.arrivals
+                frames = self.fetch(_STEP, remove=True, unread=False)
+                if not frames:
+                    self.looked_at = arrivals
+                    return
+                self._ahead.extend(self.decode(frames))
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        """The first batch that is decoded already, None if there is none."""
+        try:
+            return self._ahead.popleft()
+        except IndexError:  # there is none, or another thread took it
+            return None
+
+    def decoded_rows(self, max_rows: int | None) -> list[pa.RecordBatch]:
+        """Up to ``max_rows`` rows that an iteration decoded and did not hand out."""
+        found: list[pa.RecordBatch] = []
+        left = _ALL if max_rows is None else max_rows
+        while left and (batch := self.next_batch()) is not None:
+            if batch.num_rows > left:
+                self._ahead.appendleft(batch.slice(left))
+                batch = batch.slice(0, left)
+            left -= batch.num_rows
+            found.append(batch)
+        return found
+
+    def give_back(self, batches: list[pa.RecordBatch]) -> None:
+        """Rows that were taken and not handed out: the next call gets them first."""
+        self._ahead.extendleft(reversed(batches))
+
+    # --- what is known ----------------------------------------------------------------------------------
+
+    def instances(self) -> list[Instance]:
+        """The instances of all samples that arrived."""
+        with self._reading:
+            self._absorb()
+            return self._instances.all()
+
+    def writer_lost(self, writer: Guid) -> None:
+        """A writer is unmatched, or not alive."""
+        self.inbox.writer_lost(writer)
+        with self._reading:
+            self._absorb()
+            self._instances.writer_lost(writer)
+
+    def keep_house(self, now: int) -> None:
+        """Do what is due; ``now`` is monotonic, ns."""
+        replaces = self._keeps_last and self.inbox.is_short
+        if replaces or self.inbox.lifespans:
+            with self._reading:
+                self._absorb()
+                if replaces:
+                    self._drop_replaced()
+        self.inbox.handle_timer(now)
+
+    def counters(self) -> dict[str, int]:
+        """What was counted here, and by the DDS reader and its policies."""
+        with self._reading:
+            self._absorb()
+            cache = self._cache
+            own = {
+                "waiting_samples": len(cache),
+                "waiting_bytes": cache.nbytes,
+                "replaced_samples": cache.replaced,
+                "expired_samples": cache.expired,
+                "forgotten_samples": cache.forgotten,
+                "malformed_samples": self._malformed,
+                "filtered_samples": self._filtered,
+            }
+        of_reader, of_policies = self.inbox.counters()
+        return {**of_reader, **of_policies, **own}
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _absorb(self) -> None:
+        """Put what arrived into the cache. The caller holds ``_reading``."""
+        frames = self.inbox.take()
+        if frames:
+            instances = self._instances.note(frames)
+            lifespans = self.inbox.lifespans
+            ends = [lifespans.get(frame.run.writer, INFINITE) for frame in frames]
+            self._cache.add(frames, instances or None, ends)
+        if self._cache.next_expiry < INFINITE:
+            self._cache.expire(time.time_ns())
+        self.inbox.hold(self._cache.nbytes)
+
+    def _relieve(self) -> None:
+        """Much has arrived and was not taken: drop what KEEP_LAST replaces. Called in the node's thread."""
+        if self._keeps_last and self._reading.acquire(blocking=False):
+            try:
+                self._absorb()
+                self._drop_replaced()
+            finally:
+                self._reading.release()
+
+    def _drop_replaced(self) -> None:
+        """Drop what KEEP_LAST replaces. The caller holds ``_reading``."""
+        self._cache.bound()
+        self.inbox.hold(self._cache.nbytes)
+
+
+def _content_filter(plan: TopicPlan) -> ContentFilterProperty | None:
+    """The filter as it is announced to writers, some of which apply it."""
+    if plan.filter is None:
+        return None
+    expression, parameters = plan.filter.expression, plan.filter.parameters
+    return ContentFilterProperty(f"{plan.topic} filtered", plan.topic, "DDSSQL", expression, parameters)

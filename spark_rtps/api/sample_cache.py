@@ -1,0 +1,297 @@
+"""The samples of one subscription, from their arrival until they are taken (DDS 1.4 §2.2.2.5.3).
+
+No lock, no clock, no network: frames in, frames out, and the time is handed in. The work is done on whole runs and on
+arrays of samples, never on one sample.
+
+A sample leaves the cache when it is taken, when its LIFESPAN is over, or when HISTORY KEEP_LAST has newer ones of its
+instance. A sample that was read stays, as long as no more than ``read_bytes_max`` of such are kept.
+
+Invariants:
+* ``_read`` and ``_unread`` are in the order of arrival, and all samples of the one arrived before all of the other:
+  reading begins with the oldest sample that is unread, and reading a part of an entry divides it;
+* ``nbytes`` is the memory of all entries;
+* no entry is empty.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..transport.log.frame import Frame
+from ..transport.structure import INFINITE
+from ..transport.types.cdr.lanes import gather_bytes
+from ..transport.wire.samples import DISPOSED, I64, NO_TIMESTAMP, SAMPLE_INDEX, UNREGISTERED, Run
+
+_STATE_CHANGE: Final = DISPOSED | UNREGISTERED
+#: A timestamp plus this fits 64 bits.
+_LIFESPAN_MAX: Final = 1 << 61
+#: Bytes of the Python objects of an entry.
+_OBJECTS: Final = 512
+#: HISTORY is applied when so many samples have come since the last time, or when samples are read or taken.
+_UNBOUNDED_MAX: Final = 4096
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A run in the cache, and what is known of all its samples."""
+
+    frame: Frame
+    nbytes: int
+    #: Instance of each sample; None where the topic has no key.
+    instances: I64 | None
+    #: When each sample expires, ns since the epoch; None: never.
+    expires: I64 | None
+
+    @property
+    def run(self) -> Run:
+        return self.frame.run
+
+
+class SampleCache:
+    """The samples that wait, or were read and not taken; see the module's text."""
+
+    def __init__(self, *, depth: int = INFINITE, read_bytes_max: int = 1 << 62) -> None:
+        """``depth`` is that of HISTORY KEEP_LAST, INFINITE is KEEP_ALL."""
+        self.nbytes = 0
+        #: Samples that HISTORY replaced by newer ones before they were taken.
+        self.replaced = 0
+        #: Samples whose LIFESPAN was over before they were taken.
+        self.expired = 0
+        #: Samples that had been read, and made room.
+        self.forgotten = 0
+        self._depth = depth
+        self._read_bytes_max = read_bytes_max
+        self._read: deque[_Entry] = deque()
+        self._unread: deque[_Entry] = deque()
+        self._read_bytes = 0
+        self._unbounded = 0
+        self._kept = 0
+        self._next_expiry = INFINITE
+
+    def __len__(self) -> int:
+        return sum(entry.run.count for entry in self._entries())
+
+    # --- in -------------------------------------------------------------------------------------------
+
+    def add(self, frames: list[Frame], instances: list[I64] | None, lifespans: list[int]) -> None:
+        """Take in what arrived.
+
+        Args:
+            frames: runs that own their memory, in the order of their arrival.
+            instances: for each frame the instances of its samples, (count,) int64; None where there is no key.
+            lifespans: for each frame the LIFESPAN of its writer, ns; INFINITE: its samples never expire.
+        """
+        for i, frame in enumerate(frames):
+            expires = None if lifespans[i] >= INFINITE else _expiries(frame, lifespans[i])
+            entry = _Entry(frame, memory_of(frame.run), None if instances is None else instances[i], expires)
+            if expires is not None:
+                self._next_expiry = min(self._next_expiry, int(expires.min()))
+            self._unread.append(entry)
+            self.nbytes += entry.nbytes
+            self._unbounded += frame.run.count
+        if self._unbounded > max(_UNBOUNDED_MAX, 2 * self._kept):
+            self.bound()
+
+    # --- out ------------------------------------------------------------------------------------------
+
+    def read(self, count: int, *, unread: bool, skip: int = 0) -> list[Frame]:
+        """Up to ``count`` samples, oldest first, which stay, and count as read from now on.
+
+        ``unread``: only samples that were not read before; if not, the first ``skip`` of those that were are left out.
+        """
+        self.bound()
+        found: list[Frame] = []
+        if not unread:
+            for entry in self._read:
+                first, last = min(skip, entry.run.count), min(skip + count, entry.run.count)
+                if first < last:
+                    found.append(_part(entry, first, last).frame)
+                skip -= first
+                count -= last - first
+        for entry in self._leaving(self._unread, count):
+            found.append(entry.frame)
+            self._read.append(entry)
+            self._read_bytes += entry.nbytes
+        while self._read_bytes > self._read_bytes_max:  # what was read makes room, oldest first
+            entry = self._read.popleft()
+            self._read_bytes -= entry.nbytes
+            self.nbytes -= entry.nbytes
+            self.forgotten += entry.run.count
+        return found
+
+    def take(self, count: int, *, unread: bool) -> list[Frame]:
+        """Up to ``count`` samples, oldest first, which leave; ``unread``: only samples that were not read before."""
+        self.bound()
+        found: list[Frame] = []
+        if not unread:
+            for entry in self._leaving(self._read, count):
+                found.append(entry.frame)
+                self._read_bytes -= entry.nbytes
+                self.nbytes -= entry.nbytes
+                count -= entry.run.count
+        for entry in self._leaving(self._unread, count):
+            found.append(entry.frame)
+            self.nbytes -= entry.nbytes
+        return found
+
+    def bound(self) -> None:
+        """Apply HISTORY KEEP_LAST to what has come since the last time."""
+        if self._depth == INFINITE or not self._unbounded:
+            return
+        entries = self._entries()
+        self._unbounded = 0
+        if not entries:
+            return
+        changes = [entry.run.sample_flags() & _STATE_CHANGE != 0 for entry in entries]
+        change = np.concatenate(changes)
+        known = [
+            np.zeros(entry.run.count, np.int64) if entry.instances is None else entry.instances
+            for entry in entries
+        ]
+        instance = np.concatenate(known)
+        # the end of an instance replaces nothing but an earlier end of it
+        rank = _ranks_from_end(2 * instance + change)
+        keep = (rank < np.where(change, 1, self._depth)) | (instance < 0)
+        before = len(keep)
+        self._filter(keep)
+        self._kept = int(np.count_nonzero(keep))
+        self.replaced += before - self._kept
+
+    def expire(self, now: int) -> int:
+        """Drop the samples whose LIFESPAN is over; ``now`` is ns since the epoch. Returns how many."""
+        if now < self._next_expiry:
+            return 0
+        keep = [
+            np.ones(entry.run.count, np.bool_) if entry.expires is None else entry.expires > now
+            for entry in self._entries()
+        ]
+        kept = np.concatenate(keep) if keep else np.ones(0, np.bool_)
+        gone = len(kept) - int(np.count_nonzero(kept))
+        self._filter(kept)
+        self.expired += gone
+        ends = [int(entry.expires.min()) for entry in self._entries() if entry.expires is not None]
+        self._next_expiry = min(ends, default=INFINITE)
+        return gone
+
+    @property
+    def next_expiry(self) -> int:
+        """When :meth:`expire` has something to do, ns since the epoch; INFINITE: never."""
+        return self._next_expiry
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _entries(self) -> list[_Entry]:
+        """All of them, in the order of arrival."""
+        return [*self._read, *self._unread]
+
+    def _leaving(self, entries: deque[_Entry], count: int) -> Iterator[_Entry]:
+        """The first entries, ``count`` samples in all, which leave the deque; the last one may be divided."""
+        while count > 0 and entries:
+            entry = entries.popleft()
+            if entry.run.count > count:
+                rest = _part(entry, count, entry.run.count)
+                first = _part(entry, 0, count)
+                self._resize(entries, first.nbytes + rest.nbytes - entry.nbytes)
+                entries.appendleft(rest)
+                entry = first
+            count -= entry.run.count
+            yield entry
+
+    def _filter(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Drop the samples where ``keep`` is false; it is about all samples, in order."""
+        if keep.all():
+            return
+        at = 0
+        for entries in (self._read, self._unread):
+            for _ in range(len(entries)):  # once around
+                entry = entries.popleft()
+                part = keep[at : at + entry.run.count]
+                at += entry.run.count
+                if part.all():
+                    entries.append(entry)
+                    continue
+                rest = _selected(entry, part) if part.any() else None
+                self._resize(entries, (0 if rest is None else rest.nbytes) - entry.nbytes)
+                if rest is not None:
+                    entries.append(rest)
+
+    def _resize(self, entries: deque[_Entry], more: int) -> None:
+        """Entries of this deque take so many more bytes."""
+        self.nbytes += more
+        if entries is self._read:
+            self._read_bytes += more
+
+
+def memory_of(run: Run) -> int:
+    """Bytes that a run keeps in memory, its Python objects included: a run may be one small sample."""
+    return _OBJECTS + run.data.nbytes + (0 if run.index is None else run.index.nbytes)
+
+
+def _expiries(frame: Frame, lifespan: int) -> I64 | None:
+    """When each sample expires; the end of an instance never does, nor does it age."""
+    run = frame.run
+    stamps = run.timestamps()
+    stamps[stamps == NO_TIMESTAMP] = frame.reception
+    stamps += min(lifespan, _LIFESPAN_MAX)
+    changes = run.sample_flags() & _STATE_CHANGE != 0
+    stamps[changes] = INFINITE
+    return stamps
+
+
+def _part(entry: _Entry, first: int, last: int) -> _Entry:
+    frame = entry.frame
+    run = frame.run.take(first, last)
+    return _Entry(
+        Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run),
+        memory_of(run),
+        None if entry.instances is None else entry.instances[first:last],
+        None if entry.expires is None else entry.expires[first:last],
+    )
+
+
+def _selected(entry: _Entry, keep: npt.NDArray[np.bool_]) -> _Entry:
+    """Some samples of an entry, in memory of their own: the run's would be kept by a single one of them."""
+    frame, first = entry.frame, int(np.flatnonzero(keep)[0])
+    run = frame.run.select(keep)
+    assert run is not None
+    run = _packed(run)
+    return _Entry(
+        Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run),
+        memory_of(run),
+        None if entry.instances is None else entry.instances[keep],
+        None if entry.expires is None else entry.expires[keep],
+    )
+
+
+def _packed(run: Run) -> Run:
+    """The run without the bytes between its payloads."""
+    if run.stride:
+        return run.copy()
+    assert run.index is not None
+    samples = run.samples()
+    lengths = samples.all_lengths()
+    padded = (lengths + 3) & -4
+    starts = np.minimum(samples.all_offsets(), len(samples.data) - padded)
+    if (starts < samples.all_offsets()).any():  # the padding of the last one lies outside
+        return run.copy()
+    index = run.index.copy()
+    index["offset"] = np.cumsum(padded) - padded
+    return replace(run, data=gather_bytes(samples.data, starts, padded), index=index.view(SAMPLE_INDEX))
+
+
+def _ranks_from_end(groups: I64) -> I64:
+    """Of each element, how many of its group come behind it."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    last = np.append(ordered[1:] != ordered[:-1], True)
+    stops = np.flatnonzero(last)
+    ranks = np.repeat(stops, np.diff(np.concatenate(([-1], stops)))) - np.arange(len(groups))
+    found = np.empty(len(groups), np.int64)
+    found[order] = ranks
+    return found

@@ -1,0 +1,72 @@
+"""What a subscription and a publication have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from ..columns.topic_plan import TopicPlan
+from .statuses import StatusBoard
+
+if TYPE_CHECKING:
+    from .participant import Participant
+
+
+class TopicEndpoint(ABC):
+    """A reader or a writer of one topic, with its statuses."""
+
+    def __init__(self, participant: Participant, plan: TopicPlan, board: StatusBoard) -> None:
+        """``board`` shows the statuses of the DDS reader or writer."""
+        self._participant = participant
+        self._plan = plan
+        self._board = board
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the topic. A second call does nothing."""
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether it was closed, by itself or with its participant."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._plan.topic
+
+    @property
+    def type_name(self) -> str:
+        """Name of the topic's type, by which readers and writers match."""
+        return self._plan.type_name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that rows have."""
+        return self._plan.columns
+
+    def status(self, name: str) -> dict[str, int]:
+        """A communication status by DDS's name, such as ``SUBSCRIPTION_MATCHED``: its fields by DDS's names.
+
+        ``total_count_change`` counts since the call before. Raises UsageError naming all statuses if there is none of
+        that name.
+        """
+        self._participant.serve()
+        return self._board.get(name)
+
+    @property
+    def statuses(self) -> dict[str, dict[str, int]]:
+        """All communication statuses by name, each with its fields."""
+        self._participant.serve()
+        return self._board.all()

@@ -1,0 +1,143 @@
+"""The use of a writer by one publication, or by one task of a sink, with the waiting and the errors of both.
+
+It waits for readers, writes, and waits until they have acknowledged all.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ..monitoring.publisher_counters import PublisherCounters
+from ..options import OnNoReader, Settings
+from ..options.explanations import mismatch, no_reader, unacknowledged, unserved
+from ..options.quantities import seconds
+from ..transport.limits import MISMATCHES_SAID_MAX
+from ..transport.net.blocking_writer import BlockingWriter
+from ..transport.protocol.writing.readers import ReaderProxy
+from ..transport.structure import NANOSECONDS, Guid
+from ..transport.wire.samples import U8, Samples
+
+_log = logging.getLogger("spark_rtps.api")
+
+#: Topics and the reasons of mismatches that were logged.
+_MISMATCHES_SAID: Final[set[tuple[str, tuple[str, ...]]]] = set()
+
+
+class WriterSession:
+    """What a publication, or one task, writes to; a writer serves one task after the other."""
+
+    def __init__(
+        self,
+        writer: BlockingWriter,
+        settings: Settings,
+        *,
+        look_around_until: int,
+        counters: PublisherCounters | None = None,
+    ) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._counters = counters
+        self._look_around_until = look_around_until
+        self._must_have_readers = settings.on_no_reader is OnNoReader.WAIT
+        self._seen: set[ReaderProxy] = set()
+        self.in_coherent_set = False
+
+    def wait_for_reader(self) -> None:
+        """To be called before each write: NoReaderError if no reader is there within ``connect_timeout``.
+
+        With ``on_no_reader=drop`` it only looks around. A new participant always does that: the first reader which it
+        finds need not be the only one.
+        """
+        settings = self._settings
+        if self._must_have_readers and not self._writer.wait_for_readers(seconds(settings.connect_timeout)):
+            refused = self.warn_of_mismatches()
+            raise no_reader(settings.topic, settings.domain, seconds(settings.connect_timeout), refused)
+        ahead = self._look_around_until - time.monotonic_ns()
+        if ahead > 0:
+            time.sleep(ahead / NANOSECONDS)
+        self._seen.update(self._writer.ready_reliable_readers())
+        self.warn_of_mismatches()
+
+    def warn_of_mismatches(self) -> Mapping[Guid, Sequence[str]]:
+        """The readers that do not match, with the reasons; each reason is logged once in a process."""
+        refused = self._writer.node.incompatible(self._writer.guid)
+        for reader, reasons in refused.items():
+            said = self._settings.topic, tuple(reasons)
+            if said not in _MISMATCHES_SAID and len(_MISMATCHES_SAID) < MISMATCHES_SAID_MAX:
+                _MISMATCHES_SAID.add(said)
+                _log.warning("topic %r: %s", self._settings.topic, mismatch(reader, reasons))
+        return refused
+
+    def write(
+        self,
+        samples: Samples,
+        key_hashes: U8 | None = None,
+        *,
+        flags: int = 0,
+        timestamp: int | None = None,
+    ) -> None:
+        """Write all samples; AcknowledgmentError if readers hold it up for ``offer_timeout``.
+
+        The arguments are those of `BlockingWriter.write`.
+        """
+        timeout = seconds(self._settings.offer_timeout)
+        try:
+            self._writer.write(
+                samples, key_hashes=key_hashes, flags=flags, timestamp=timestamp, timeout=timeout
+            )
+        finally:
+            if self._counters is not None:
+                self._counters.update_if_due(self._writer.node)
+
+    def begin_coherent_set(self) -> None:
+        """With ``presentation.coherent_access`` a task's rows become visible together."""
+        if self._settings.qos.coherent_access:
+            was_open = self._is_set_open()
+            try:
+                self._writer.begin_coherent_set()
+            except BaseException:
+                if not was_open and self._is_set_open():
+                    self._writer.abort_coherent_set()
+                raise
+            self.in_coherent_set = True
+
+    def end_coherent_set(self) -> None:
+        if self.in_coherent_set:
+            self.in_coherent_set = False
+            try:
+                self._writer.end_coherent_set()
+            except BaseException:
+                if self._is_set_open():
+                    self._writer.abort_coherent_set()
+                raise
+
+    def _is_set_open(self) -> bool:
+        return bool(self._writer.writer.state.set_begun)
+
+    def abort_coherent_set(self) -> None:
+        """Nothing that a task wrote before it failed becomes visible."""
+        if self.in_coherent_set:
+            self.in_coherent_set = False
+            self._writer.abort_coherent_set()
+
+    def wait_for_acknowledgments(self, timeout: float | None = None) -> None:
+        """AcknowledgmentError, naming the readers, if one lacks samples after ``timeout`` seconds.
+
+        Default: ``acknowledgment_timeout``.
+
+        With ``on_no_reader=wait`` also if a reader left while it lacked samples that no other reader has.
+        """
+        if timeout is None:
+            timeout = seconds(self._settings.acknowledgment_timeout)
+        behind = self._writer.wait_for_acknowledgments(timeout)
+        if self._counters is not None:
+            self._counters.update(self._writer.node)
+        if behind:
+            raise unacknowledged(self._settings.topic, timeout, behind, self._writer.writer.last_sn)
+        seen, self._seen = self._seen, set(self._writer.ready_reliable_readers())
+        lost = self._writer.unserved(seen) if self._must_have_readers else {}
+        if lost:
+            raise unserved(self._settings.topic, lost, self._writer.writer.last_sn)

@@ -1,0 +1,1 @@
+"""Samples as Arrow columns and columns as samples, as the options say; knows no Spark."""

@@ -1,0 +1,346 @@
+"""Received samples to Arrow record batches of exactly the columns that the plan wants.
+
+The samples come as frames: of a stream log, or of what waits in a subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..options import Mode, Payload
+from ..transport.errors import (
+    FilterError,
+    TypeDefinitionError,
+    UsageError,
+)
+from ..transport.limits import DECODE_LEAVES_MAX
+from ..transport.log.frame import Cursor, Frame
+from ..transport.log.log_view import LogView
+from ..transport.receiver.writer_types import read_writer_types
+from ..transport.structure import Guid
+from ..transport.types.arrow import arrow_schema, projected
+from ..transport.types.cdr.codec import Codec, Decoded
+from ..transport.types.cdr.decoding.decoder import in_parts
+from ..transport.types.model import Struct
+from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY
+from .chunks import ROWS, Chunk, chunks, halves
+from .ipc_batches import read_batches
+from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
+from .not_null import columns_without_nulls, forbidden_nulls
+from .plan_columns import plan_batch
+from .sample_columns import encapsulations, key_hashes, metadata_columns, payloads, select
+from .topic_plan import ARROW_BATCH, ContentFilter, TopicPlan
+
+if TYPE_CHECKING:
+    from ..transport.types.filter import Filter
+
+_KEY_HASH_BYTES: Final = 16
+NO_TYPES: Final[Mapping[Guid, Struct | None]] = {}
+#: What an ArrowBatch is read as.
+_IPC: Final = pa.schema([("ipc", pa.binary())])
+
+Mask = npt.NDArray[np.bool_]
+#: Columns, and which sample of the chunk each row is; None: all of them, one after the other.
+Rows = tuple[list[pa.Array], I64 | None]
+
+
+def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> Iterator[pa.RecordBatch]:
+    """The rows of [start, end) of a log, in batches.
+
+    Raises MalformedSampleError with ``mode=failfast``.
+    """
+    told = read_writer_types(view.directory) if needs_writer_types(plan) else {}
+    tally = Tally(plan)
+    try:
+        yield from decode_frames(view.frames(start, end), plan, tally, told)
+    finally:
+        tally.close(view.directory)
+
+
+def decode_frames(
+    frames: Iterable[Frame],
+    plan: TopicPlan,
+    tally: Tally,
+    told: Mapping[Guid, Struct | None] = NO_TYPES,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of frames, in batches; ``tally`` counts the samples that do not become rows as they are.
+
+    ``told`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`).
+
+    Raises MalformedSampleError with ``mode=failfast``.
+    """
+    decode = {Payload.CDR: _decode_cdr, Payload.BINARY: _decode_binary, Payload.ARROW: _decode_arrow}[
+        plan.payload
+    ]
+    for group, (written, unfit) in _by_type(frames, plan, told):
+        for chunk in chunks(group, rows=min(ROWS, _rows_at_once(plan))):
+            batches = _unfit(chunk, unfit, plan, tally) if unfit else decode(chunk, written, tally)
+            for batch in batches:
+                if batch.num_rows:
+                    yield batch
+
+
+def needs_writer_types(plan: TopicPlan) -> bool:
+    """Whether samples are decoded by the type that their writer announced, because the plan's type is a guess."""
+    return plan.payload is Payload.CDR and not plan.announced
+
+
+def _rows_at_once(plan: TopicPlan) -> int:
+    """How many rows are decoded at once: so few that they take little memory, even if all columns are wide."""
+    return max(1, DECODE_LEAVES_MAX // max(1, sum(map(_leaf_columns, plan.columns.types))))
+
+
+def _leaf_columns(t: pa.DataType) -> int:
+    """How many columns there are when structs are flattened."""
+    return sum(_leaf_columns(field.type) for field in t) if pa.types.is_struct(t) else 1
+
+
+def _by_type(
+    frames: Iterable[Frame], plan: TopicPlan, told: Mapping[Guid, Struct | None]
+) -> Iterator[tuple[Iterable[Frame], tuple[TopicPlan, str]]]:
+    """The frames, and how they are read: by the type that their writers announced, if any did.
+
+    Or why they cannot be.
+    """
+    if not told:
+        yield frames, (plan, "")
+        return
+    plans = {writer: _as_told(plan, struct) for writer, struct in told.items() if struct is not None}
+    for written, group in groupby(frames, key=lambda frame: plans.get(frame.run.writer, (plan, ""))):
+        yield group, written
+
+
+@lru_cache(maxsize=64)
+def _as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
+    """The plan with the type of a writer, and what the type lacks for the plan: its samples are malformed then."""
+    told = replace(plan, struct=struct)
+    try:
+        codec_for(struct, plan.data)
+        if plan.filter is not None:
+            _filter_for(struct, plan.filter)
+    except (UsageError, FilterError, TypeDefinitionError) as error:
+        return told, f"its writer tells another type: {error}"
+    return told, ""
+
+
+# --- cdr ------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def codec_for(struct: Struct, data: pa.Schema | None) -> Codec:
+    """The compiled codec; each worker process has one per type."""
+    return Codec(struct, arrow_schema=data)
+
+
+@lru_cache(maxsize=16)
+def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
+    """The filter, and the codec of the members it reads: the plan may lack them, or have them in other types."""
+    from ..transport.types.filter import parse_filter
+
+    compiled = parse_filter(given.expression, given.parameters, struct)
+    return compiled, Codec(struct, arrow_schema=projected(arrow_schema(struct), compiled.fields))
+
+
+def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+    return in_parts(chunk, lambda part: _rows_of(part, plan, tally), halves)
+
+
+def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally) -> pa.RecordBatch:
+    """The rows of a chunk. Raises TooManySamplesError, before anything is counted, if they are too many at once."""
+    assert plan.struct is not None
+    codec = codec_for(plan.struct, plan.data)
+    with_data = chunk.has_data()
+    rows = None if with_data is None else np.flatnonzero(with_data)
+    corrupt: list[Malformed] = []
+    filtered: I64 | None = None
+    if plan.filter is not None:
+        rows, filtered = _passing(chunk, rows, plan, corrupt)
+    decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
+    if decoded.malformed is not None:
+        rows = _without_malformed(chunk, rows, decoded, corrupt)
+    columns = decoded.batch.columns
+    ends = with_data is not None and plan.has_metadata
+    if ends or (corrupt and _takes_nulls(plan)):
+        parts = [(columns, np.arange(chunk.count) if rows is None else rows)]
+        if with_data is not None and ends:
+            parts += _ends_of_instances(chunk, with_data, codec, plan)
+        if _takes_nulls(plan):
+            parts += [(_nulls(plan.data, len(some.rows)), some.rows) for some in corrupt]
+        columns, rows = _in_order(parts)
+    tally.see(chunk, chunk.count)
+    for some in corrupt:
+        tally.malformed(chunk, some, _fate(plan))
+    if filtered is not None:
+        tally.filtered(chunk, filtered)
+    columns, rows = _without_nulls(columns, rows, chunk, with_data, plan, tally)
+    return plan_batch(columns, rows, chunk, plan, corrupt)
+
+
+def _passing(
+    chunk: Chunk, rows: I64 | None, plan: TopicPlan, corrupt: list[Malformed]
+) -> tuple[I64 | None, I64 | None]:
+    """The samples that pass the filter (None: all), and those that do not (None: none)."""
+    assert plan.struct is not None and plan.filter is not None
+    compiled, codec = _filter_for(plan.struct, plan.filter)
+    decoded = codec.decode(chunk.samples if rows is None else select(chunk.samples, rows))
+    if decoded.malformed is not None:
+        rows = _without_malformed(chunk, rows, decoded, corrupt)
+    passes = compiled.evaluate(decoded.batch)
+    if passes.all():
+        return rows, None
+    rows = np.arange(chunk.count) if rows is None else rows
+    return rows[passes], rows[~passes]
+
+
+def _without_malformed(chunk: Chunk, rows: I64 | None, decoded: Decoded, corrupt: list[Malformed]) -> I64:
+    """The samples that are well-formed; the others are added to ``corrupt``."""
+    bad, codes = decoded.malformed, decoded.codes
+    rows = np.arange(chunk.count) if rows is None else rows
+    assert bad is not None and codes is not None
+    corrupt.append(Malformed(rows[bad], codes[bad] - 1, decoded.words))
+    return rows[~bad]
+
+
+def _takes_nulls(plan: TopicPlan) -> bool:
+    """Whether a malformed sample becomes a row: not where a column is declared NOT NULL."""
+    return plan.mode is Mode.PERMISSIVE and all(field.nullable for field in plan.data)
+
+
+def _fate(plan: TopicPlan) -> str:
+    if plan.mode is Mode.FAILFAST:
+        return FAILED
+    return NULLS if _takes_nulls(plan) else DROPPED
+
+
+def _nulls(schema: pa.Schema, count: int) -> list[pa.Array]:
+    return [pa.nulls(count, t) for t in schema.types]
+
+
+def _in_order(parts: list[tuple[list[pa.Array], I64]]) -> tuple[list[pa.Array], I64]:
+    """The rows of all parts, in the order of the samples."""
+    rows = np.concatenate([rows for _, rows in parts])
+    order = np.argsort(rows, kind="stable")
+    index = pa.array(order)
+    columns = zip(*(columns for columns, _ in parts), strict=True)
+    return [pa.concat_arrays(column).take(index) for column in columns], rows[order]
+
+
+def _ends_of_instances(
+    chunk: Chunk, with_data: Mask, codec: Codec, plan: TopicPlan
+) -> list[tuple[list[pa.Array], I64]]:
+    """Rows of samples that only end an instance: null, but for the key if they carry it."""
+    flags, others = chunk.flags(), ~with_data
+    keyed = np.flatnonzero(others & ((flags & KEY_ONLY) != 0) & (chunk.samples.all_lengths() > 0))
+    keys, keyed = _well_formed(codec.decode(select(chunk.samples, keyed), keys_only=True), keyed)
+    others[keyed] = False
+    hashed = np.flatnonzero(others & ((flags & HAS_KEY_HASH) != 0))
+    hashes = chunk.key_hashes() if len(hashed) else None
+    known = np.empty((0, _KEY_HASH_BYTES), np.uint8) if hashes is None else hashes[hashed]
+    # Fast DDS disposes with a key hash alone, which may hold the key
+    of_hashes = codec.decode_key_hashes(known)
+    parts = [(keys, keyed)]
+    if of_hashes is not None and hashes is not None:
+        from_hashes, hashed = _well_formed(of_hashes, hashed)
+        others[hashed] = False
+        parts.append((from_hashes, hashed))
+    unknown = np.flatnonzero(others)
+    return [*parts, (_nulls(plan.data, len(unknown)), unknown)]
+
+
+def _well_formed(decoded: Decoded, rows: I64) -> tuple[list[pa.Array], I64]:
+    return decoded.batch.columns, rows if decoded.malformed is None else rows[~decoded.malformed]
+
+
+def _unfit(chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+    """All samples are malformed, for a reason that they share."""
+    tally.see(chunk, chunk.count)
+    with_data = chunk.has_data()
+    rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
+    some = Malformed.alike(rows, reason)
+    tally.malformed(chunk, some, _fate(plan))
+    if _takes_nulls(plan):
+        yield plan_batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some])
+
+
+def _without_nulls(
+    columns: list[pa.Array],
+    rows: I64 | None,
+    chunk: Chunk,
+    with_data: Mask | None,
+    plan: TopicPlan,
+    tally: Tally,
+) -> Rows:
+    """The columns without the rows that have a null where the schema declares NOT NULL."""
+    promising = columns_without_nulls(plan.data)
+    if not promising:
+        return columns, rows
+    lacking = np.zeros(len(columns[0]), np.bool_)
+    names = []
+    for i in promising:
+        nulls = forbidden_nulls(columns[i], plan.data.field(i))
+        if nulls is not None:
+            lacking |= nulls
+            names.append(plan.data.field(i).name)
+    if not names:
+        return columns, rows
+    rows = np.arange(chunk.count) if rows is None else rows
+    reason = f"no value for {', '.join(names)}, declared NOT NULL"
+    bad, ends = rows[lacking], rows[:0]
+    if with_data is not None:
+        bad, ends = bad[with_data[bad]], bad[~with_data[bad]]
+    tally.malformed(chunk, Malformed.alike(ends, reason), DROPPED)  # the end of an instance is not an error
+    tally.malformed(chunk, Malformed.alike(bad, reason), FAILED if plan.mode is Mode.FAILFAST else DROPPED)
+    keep = pa.array(~lacking)
+    return [column.filter(keep) for column in columns], rows[~lacking]
+
+
+# --- binary -----------------------------------------------------------------------------------------
+
+
+def _decode_binary(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+    columns = [
+        pa.repeat(pa.scalar(plan.topic), chunk.count),
+        *metadata_columns(chunk),
+        encapsulations(chunk.samples),
+        key_hashes(chunk),
+        payloads(chunk.samples),
+    ]
+    yield pa.RecordBatch.from_arrays(columns, schema=plan.columns)
+
+
+# --- arrow ------------------------------------------------------------------------------------------
+
+
+def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+    with_data = chunk.has_data()
+    rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
+    decoded = codec_for(ARROW_BATCH, _IPC).decode(
+        chunk.samples if with_data is None else select(chunk.samples, rows)
+    )
+    streams = iter(decoded.batch.column(0))
+    at_once = _rows_at_once(plan)
+    for i, row in enumerate(rows.tolist()):
+        tally.see(chunk, row + 1)
+        batches: list[pa.RecordBatch] = []
+        if decoded.malformed is not None and decoded.malformed[i]:
+            reason = decoded.reason(i)
+        else:
+            batches, reason = read_batches(next(streams).as_buffer(), plan.data)
+        corrupt = []
+        if reason:
+            corrupt = [Malformed.alike(np.array([row]), reason)]
+            tally.malformed(chunk, corrupt[0], _fate(plan))
+            if _takes_nulls(plan):
+                batches = [pa.RecordBatch.from_arrays(_nulls(plan.data, 1), schema=plan.data)]
+        for batch in batches:
+            for first in range(0, batch.num_rows, at_once):
+                part = batch.slice(first, at_once)
+                yield plan_batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt)

@@ -1,0 +1,197 @@
+"""Samples of a range that become no rows: malformed ones, which are warned of, and filtered ones; both are counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..monitoring.decoding_report import DecodingReport, MalformedSamples, update_decoding_report
+from ..transport.errors import MalformedSampleError
+from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
+from ..transport.structure import Guid
+from ..transport.wire.samples import I64
+from .chunks import Chunk
+from .topic_plan import TopicPlan
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+#: What becomes of a malformed sample.
+DROPPED: Final = "dropped"
+NULLS: Final = "read as nulls"
+FAILED: Final = "ended the task"
+#: Reasons in one warning.
+_REASONS_TOLD: Final = 3
+#: Warned of in this process, by stream log, writer, fate and reasons: samples reported, and not reported since.
+_TOLD: Final[dict[tuple[Path | None, Guid, str, str], tuple[int, int]]] = {}
+_TOLD_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Malformed samples of a chunk: their rows, ascending, and why, ``words[code]`` each."""
+
+    rows: I64
+    codes: I64 | npt.NDArray[np.int32]
+    words: Sequence[str]
+
+    @classmethod
+    def alike(cls, rows: I64, reason: str) -> Malformed:
+        return cls(rows, np.zeros(len(rows), np.int64), [reason])
+
+    def reasons(self) -> list[str]:
+        return [self.words[code] for code in self.codes.tolist()]
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Malformed samples of one writer, for one reason: their numbers in the log, and when they came."""
+
+    numbers: list[I64] = field(default_factory=list)
+    first_ns: int = 1 << 63
+    last_ns: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.numbers))
+
+
+class Tally:
+    """What was found in one range of samples: counted, warned of, and reported beside a log."""
+
+    def __init__(self, plan: TopicPlan) -> None:
+        self._plan = plan
+        self._first: int | None = None
+        self._last = -1
+        #: Of the sample that ended the task; of its chunk nothing else counts, for not all of it was looked at.
+        self._failed = -1
+        self._malformed: dict[tuple[Guid, str, str], _Alike] = {}
+        self._overflow = _Alike()
+        self._filtered: list[I64] = []
+
+    def see(self, chunk: Chunk, count: int) -> None:
+        """The first ``count`` samples of the chunk are looked at, and all that come before it in the range."""
+        if self._first is None:
+            self._first = _number(chunk)
+        self._last = _number(chunk) + count - 1
+
+    def filtered(self, chunk: Chunk, rows: I64) -> None:
+        if len(rows):
+            self._filtered.append(_number(chunk) + rows)
+
+    def malformed(self, chunk: Chunk, some: Malformed, fate: str) -> None:
+        """Count them. Raises MalformedSampleError if that is their fate."""
+        if not len(some.rows):
+            return
+        if fate == FAILED:
+            some = Malformed(some.rows[:1], some.codes[:1], some.words)
+            self._failed = _number(chunk) + int(some.rows[0])
+            self._last = _number(chunk) - 1
+        frames = chunk.frame_index()[some.rows]
+        writers: dict[Guid, int] = {}
+        of_frames = np.array([writers.setdefault(f.run.writer, len(writers)) for f in chunk.frames], np.int64)
+        receptions = np.array([f.reception for f in chunk.frames], np.int64)[frames]
+        alike = of_frames[frames] * len(some.words) + some.codes
+        order = np.argsort(alike, kind="stable")
+        guids = list(writers)
+        for which in np.split(order, np.flatnonzero(np.diff(alike[order])) + 1):
+            writer, code = divmod(int(alike[which[0]]), len(some.words))
+            found = self._alike(guids[writer], some.words[code], fate)
+            found.numbers.append(_number(chunk) + some.rows[which])
+            found.first_ns = min(found.first_ns, int(receptions[which].min()))
+            found.last_ns = max(found.last_ns, int(receptions[which].max()))
+        if fate == FAILED:
+            raise MalformedSampleError(self._failure(chunk, some))
+
+    @property
+    def malformed_count(self) -> int:
+        """Malformed samples so far."""
+        return self._overflow.count + sum(alike.count for alike in self._malformed.values())
+
+    @property
+    def filtered_count(self) -> int:
+        """Samples so far that the content filter left out."""
+        return sum(map(len, self._filtered))
+
+    def close(self, directory: Path | None) -> None:
+        """Warn of what was malformed and, if the samples are in a log, count it all in the report of the log."""
+        self._tell(directory)
+        if directory is not None and self._first is not None and (self._malformed or self._filtered):
+            update_decoding_report(directory, self._add_to)
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _alike(self, writer: Guid, reason: str, fate: str) -> _Alike:
+        key = writer, reason[:MALFORMED_REASON_MAX], fate
+        if key not in self._malformed and len(self._malformed) >= MALFORMED_REASONS_MAX:
+            return self._overflow
+        return self._malformed.setdefault(key, _Alike())
+
+    def _failure(self, chunk: Chunk, some: Malformed) -> str:
+        row = int(some.rows[0])
+        writer = chunk.frames[int(chunk.frame_index()[row])].run.writer
+        reason = some.words[int(some.codes[0])][:MALFORMED_REASON_MAX]
+        return (
+            f"topic {self._plan.topic!r}: sample {int(chunk.sequence_numbers()[row])} of writer {writer} is malformed: "
+            f"{reason}. mode=dropmalformed leaves such samples out, mode=permissive makes rows of nulls of them"
+        )
+
+    def _tell(self, directory: Path | None) -> None:
+        told: dict[tuple[Guid, str], tuple[int, list[str]]] = {}
+        for (writer, reason, fate), alike in self._malformed.items():
+            if fate == FAILED:
+                continue  # the error reports it
+            count, reasons = told.get((writer, fate), (0, []))
+            told[writer, fate] = count + alike.count, [*reasons, reason]
+        for (writer, fate), (count, reasons) in told.items():
+            why = "; ".join(reasons[:_REASONS_TOLD])
+            count = _worth_telling((directory, writer, fate, why), count)
+            if not count:
+                continue
+            _log.warning(
+                "topic %r: %s of writer %s %s: %s",
+                self._plan.topic,
+                "1 malformed sample" if count == 1 else f"{count} malformed samples",
+                writer,
+                fate,
+                why,
+            )
+        if self._overflow.count:
+            _log.warning("topic %r: %d more malformed samples", self._plan.topic, self._overflow.count)
+
+    def _add_to(self, report: DecodingReport) -> None:
+        assert self._first is not None
+        for (writer, reason, _), alike in self._malformed.items():
+            if count := self._uncounted(report, alike.numbers):
+                report.add(MalformedSamples(str(writer), reason, count, alike.first_ns, alike.last_ns))
+        report.overflow += self._uncounted(report, self._overflow.numbers)
+        report.filtered += self._uncounted(report, self._filtered)
+        report.see(self._first, self._last)
+        if self._failed >= 0:
+            report.see(self._failed, self._failed)
+
+    def _uncounted(self, report: DecodingReport, some: list[I64]) -> int:
+        if not some:
+            return 0
+        numbers = np.unique(np.concatenate(some))
+        return report.uncounted(numbers[(numbers <= self._last) | (numbers == self._failed)])
+
+
+def _worth_telling(key: tuple[Path | None, Guid, str, str], count: int) -> int:
+    """How many samples to warn of now: the first ones, then again each time that their number has doubled."""
+    told, untold = _TOLD.pop(key, (0, 0))
+    if len(_TOLD) >= _TOLD_MAX:
+        _TOLD.pop(next(iter(_TOLD)))
+    untold += count
+    _TOLD[key] = (told, untold) if untold < told else (told + untold, 0)
+    return 0 if untold < told else untold
+
+
+def _number(chunk: Chunk) -> int:
+    """The number of its first sample: how many samples lie before it in the log."""
+    return chunk.frames[0].rows_before

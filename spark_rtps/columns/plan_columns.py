@@ -1,0 +1,66 @@
+"""The columns of a plan: decoded ones, and with them the metadata and the corrupt record where the plan has them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ..transport.wire.samples import I64
+from .chunks import Chunk
+from .malformed import Malformed
+from .relabelling import relabelled
+from .sample_columns import metadata_columns, payloads, select
+from .topic_plan import METADATA_COLUMN, METADATA_SCHEMA, TopicPlan
+
+#: Bytes of a payload that a corrupt record of type STRING shows.
+_SHOWN_BYTES: Final = 64
+
+
+def plan_batch(
+    columns: list[pa.Array], rows: I64 | None, chunk: Chunk, plan: TopicPlan, corrupt: list[Malformed]
+) -> pa.RecordBatch:
+    """The columns with ``_rtps`` and the corrupt record where the plan wants them."""
+    if len(plan.data) < len(plan.columns):
+        added = {}
+        if plan.has_metadata:
+            added[METADATA_COLUMN] = _metadata(chunk, rows, plan)
+        if plan.corrupt is not None:
+            added[plan.corrupt] = _corrupt_records(chunk, rows, plan, corrupt)
+        data = iter(columns)
+        columns = [added[name] if name in added else next(data) for name in plan.columns.names]
+    if [column.type for column in columns] != plan.columns.types:  # structs have the members' names inside
+        columns = relabelled(pa.RecordBatch.from_arrays(columns, plan.columns.names), plan.columns).columns
+    return pa.RecordBatch.from_arrays(columns, schema=plan.columns)
+
+
+def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan) -> pa.StructArray:
+    struct = plan.columns.field(METADATA_COLUMN).type
+    by_name = dict(zip(METADATA_SCHEMA.names, metadata_columns(chunk), strict=True))
+    fields = [struct.field(i) for i in range(struct.num_fields)]
+    column = pa.StructArray.from_arrays([by_name[f.name] for f in fields], fields=fields)
+    return column if rows is None else column.take(pa.array(rows))
+
+
+def _corrupt_records(chunk: Chunk, rows: I64 | None, plan: TopicPlan, corrupt: list[Malformed]) -> pa.Array:
+    """The payloads of malformed samples, or why they are that; null for others."""
+    t = plan.columns.field(plan.corrupt).type
+    count = chunk.count if rows is None else len(rows)
+    if not corrupt or rows is None:
+        return pa.nulls(count, t)
+    bad = np.concatenate([some.rows for some in corrupt])
+    samples = select(chunk.samples, bad)
+    if pa.types.is_string(t):
+        reasons = [reason for some in corrupt for reason in some.reasons()]
+        records = pa.array([_told(reason, samples.payload(i)) for i, reason in enumerate(reasons)], t)
+    else:
+        records = payloads(samples)
+    at = np.full(chunk.count, -1, np.int64)
+    at[bad] = np.arange(len(bad))
+    return records.take(pa.array(at[rows], mask=at[rows] < 0))
+
+
+def _told(reason: str, payload: memoryview) -> str:
+    shown = payload[:_SHOWN_BYTES].hex()
+    return f"{reason}; {len(payload)} bytes: {shown}{'...' if len(payload) > _SHOWN_BYTES else ''}"

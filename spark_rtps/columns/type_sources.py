@@ -1,0 +1,118 @@
+"""The type of a topic: from the options, otherwise from the topic's peers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from ..options import Payload, Settings
+from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
+from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
+from .type_files import struct_of_file
+
+if TYPE_CHECKING:
+    from ..transport.net.node import Node
+
+#: sensor_msgs/msg/Imu, sensor_msgs/Imu, and what DDS calls it.
+_ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicType:
+    """A topic's type and what peers call it. ``struct`` is None where payloads are not looked into.
+
+    ``certain``: it is known to the last annotation, so that it can be announced to peers that compare types.
+    """
+
+    type_name: str
+    keyed: bool
+    struct: Struct | None
+    certain: bool = True
+
+
+def given_type(settings: Settings) -> TopicType | None:
+    """The type of ``type.file``, or of a ROS 2 name in ``type``; None if neither is set."""
+    if settings.type_file is not None:
+        return type_of_file(
+            settings.type_file, settings.type, settings.type_extensibility, settings.type_name
+        )
+    if settings.type is None or not _ROS_NAME.fullmatch(settings.type):
+        return None
+    from ..transport.types.ros import ros_type
+
+    return _named(ros_type(settings.type, settings.ros_distribution), settings.type_name)
+
+
+def type_of_file(
+    file: str, wanted: str | None, said: Extensibility | None = None, type_name: str | None = None
+) -> TopicType:
+    """The struct ``wanted`` of a file.
+
+    ``said`` is the extensibility of types that declare none. Without it they are taken as appendable, and the type is
+    not certain.
+    """
+    struct = struct_of_file(file, wanted, said or Extensibility.APPENDABLE)
+    certain = said is not None or struct == struct_of_file(file, wanted, Extensibility.FINAL)
+    return _named(struct, type_name, certain=certain)
+
+
+def _named(struct: Struct, type_name: str | None, *, certain: bool = True) -> TopicType:
+    if "::dds_::" in struct.name:
+        # rosidl maps `byte` to octet, but rmw_cyclonedds announces uint8: such types match by name
+        certain = not any(isinstance(t, Primitive) and t.kind is PrimitiveKind.BYTE for t in walk(struct))
+    return TopicType(type_name or struct.name, struct.is_keyed, struct, certain)
+
+
+def discovered_type(settings: Settings) -> TopicType:
+    """The type that the topic's peers announce; waits for them, on a participant of its own.
+
+    Raises OptionError saying what was seen on the domain instead.
+    """
+    from ..options.participants import node_config
+    from ..transport.net.node import Node
+
+    node = Node.open(replace(node_config(settings), resolve_types=True)).start()
+    try:
+        found = type_told_to(node, settings)
+    finally:
+        node.close()
+    if found.struct is not None:
+        _check_printable(found.struct)
+    return found
+
+
+def type_told_to(node: Node, settings: Settings) -> TopicType:
+    """The type that the topic's peers announce to a participant which asks for types (``resolve_types``); waits.
+
+    Raises OptionError saying what was seen on the domain instead.
+    """
+    from ..options.explanations import remedy_of
+    from ..options.quantities import seconds
+    from ..transport.net.topic_types import await_type
+
+    try:
+        found = await_type(
+            node,
+            settings.topic,
+            timeout=seconds(settings.type_discovery_timeout),
+            type_name=settings.type_name or settings.type,
+            need_struct=settings.payload is Payload.CDR,
+            stopping=lambda: node.is_closed,
+        )
+    except UnknownTypeError as error:
+        option = "type" if settings.type is not None else "type.file"
+        error.remedy = remedy_of(error)
+        raise OptionError(option, settings.type, str(error)) from None
+    return TopicType(found.type_name, found.keyed, found.struct)
+
+
+def _check_printable(struct: Struct) -> None:
+    """Raise OptionError if IDL, in which receivers get types, cannot express it: names that differ in case alone."""
+    from ..transport.types.idl.parser import parse_idl
+    from ..transport.types.idl.printer import print_idl
+
+    try:
+        parse_idl(print_idl(struct), struct.name)
+    except TypeDefinitionError as error:
+        raise OptionError("payload", "cdr", f"IDL cannot say the topic's type: {error}; use binary") from None

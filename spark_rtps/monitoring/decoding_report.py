@@ -1,0 +1,140 @@
+"""The samples of a stream log that became no rows, in a file beside it: malformed ones by writer and reason, and the
+number of filtered ones.
+
+Several tasks write it at a time. Some ranges are read twice, because Spark repeats a task that failed or was slow, and
+a restarted query repeats its last micro-batch. So that each sample counts once, the file also has the numbers of the
+samples that were counted (the number of a sample is how many lie before it in the log). These are few intervals,
+since ranges follow each other. When there are too many, the lowest two become one, and samples between them which are
+read later are not counted.
+
+The file is JSON and is replaced as a whole, under a lock. It never fails a task: if it cannot be written, the samples
+are not counted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ..transport.limits import MALFORMED_REASONS_MAX
+from ..transport.log.small_file import replace_text
+from ..transport.protocol.intervals import IntervalSet
+from ..transport.wire.samples import I64
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+DECODING_REPORT: Final = "decoding_report"
+_LOCK: Final = "decoding_report.lock"
+_VERSION: Final = 1
+_INTERVALS_MAX: Final = 256
+#: Counters that the receiver of a source does not have.
+MALFORMED: Final = "decoding.malformed_samples"
+FILTERED: Final = "cache.content_filter_dropped_sample_count"
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedSamples:
+    """Samples of one writer that are malformed for one reason; first and last reception in ns since 1970."""
+
+    writer: str
+    reason: str
+    count: int
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(slots=True)
+class DecodingReport:
+    """The report of one log."""
+
+    malformed: dict[tuple[str, str], MalformedSamples] = field(default_factory=dict)
+    #: Malformed samples beyond the number of writers and reasons that are counted apart.
+    overflow: int = 0
+    filtered: int = 0
+    #: Numbers of the samples that were counted.
+    counted: IntervalSet = field(default_factory=IntervalSet)
+
+    def counters(self) -> dict[str, int]:
+        """The counters that are not zero, for display among those of the log's receiver."""
+        malformed = self.overflow + sum(m.count for m in self.malformed.values())
+        return {label: count for label, count in ((MALFORMED, malformed), (FILTERED, self.filtered)) if count}
+
+    def add(self, some: MalformedSamples) -> None:
+        key = some.writer, some.reason
+        found = self.malformed.get(key)
+        if found is not None:
+            first, last = min(found.first_ns, some.first_ns), max(found.last_ns, some.last_ns)
+            some = replace(some, count=found.count + some.count, first_ns=first, last_ns=last)
+        elif len(self.malformed) >= MALFORMED_REASONS_MAX:
+            self.overflow += some.count
+            return
+        self.malformed[key] = some
+
+    def see(self, first: int, last: int) -> None:
+        """The samples first..last are counted now."""
+        self.counted.add(first, last)
+        if len(self.counted) > _INTERVALS_MAX:
+            (low, _), (_, high) = list(self.counted)[:2]
+            self.counted.add(low, high)
+
+    def uncounted(self, numbers: I64) -> int:
+        """How many of these numbers, which ascend and are distinct, were not counted before."""
+        if not len(numbers):
+            return 0
+        seen = np.array(list(self.counted.within(int(numbers[0]), int(numbers[-1]))), np.int64).reshape(-1, 2)
+        before, after = np.searchsorted(numbers, seen[:, 0]), np.searchsorted(numbers, seen[:, 1], "right")
+        return len(numbers) - int((after - before).sum())
+
+
+def read_decoding_report(directory: Path) -> DecodingReport:
+    """The report of the log in ``directory``; an empty one if there is none, or it cannot be read."""
+    report = DecodingReport()
+    try:
+        found = json.loads((directory / DECODING_REPORT).read_bytes())
+        if found["v"] == _VERSION:
+            for writer, reason, *numbers in found["malformed"]:
+                count, first, last = map(int, numbers)
+                report.add(MalformedSamples(str(writer), str(reason), count, first, last))
+            for first, last in found["counted"]:
+                report.counted.add(int(first), int(last))
+            report.overflow += int(found["overflow"])
+            report.filtered = int(found["filtered"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return DecodingReport()
+    return report
+
+
+def update_decoding_report(directory: Path, change: Callable[[DecodingReport], None]) -> None:
+    """Change the report of the log in ``directory`` under its lock."""
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            report = read_decoding_report(directory)
+            change(report)
+            replace_text(directory / DECODING_REPORT, _as_json(report))
+        finally:
+            os.close(lock)
+    except OSError as error:
+        _log.warning("%s; `spark-rtps errors` will not show which samples are malformed", error)
+
+
+def _as_json(report: DecodingReport) -> str:
+    malformed: Iterable[MalformedSamples] = report.malformed.values()
+    return json.dumps(
+        {
+            "v": _VERSION,
+            "malformed": [[m.writer, m.reason, m.count, m.first_ns, m.last_ns] for m in malformed],
+            "overflow": report.overflow,
+            "filtered": report.filtered,
+            "counted": list(report.counted),
+        }
+    )

@@ -1,0 +1,167 @@
+"""The error logs and loss reports of this host: where they lie, and how to read all of them.
+
+A receiver has both in the directory of its stream log, where tasks also count which samples are malformed
+(:mod:`.decoding_report`). Spark's Python workers, and the processes that plan a query, have an error log
+``<default log dir>/errors/<pid>-<start>.errors``, where ``start`` is when the process began, because process ids are
+used again. The file outlives its process, for that is when it is read; the next process with an error removes the
+oldest files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..options.log_dir import default_log_dir, make_log_dir
+from ..transport.errors import RtpsError
+from ..transport.log.counters import Counters
+from ..transport.log.error_log import ERROR_LOG, DistinctError, log_errors, read_error_log
+from ..transport.log.log_view import LogView
+from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
+from ..transport.receiver.shown_counters import COUNTERS_FILE
+from .decoding_report import DECODING_REPORT, read_decoding_report
+from .publisher_counters import process_start
+from .stream_counters import listed
+
+FOLDER: Final = "errors"
+_NAME: Final = re.compile(r"(\d+)-(\d+)\.errors", re.ASCII)
+#: The logger of tasks that decode.
+_DECODING: Final = "spark_rtps.datasource"
+#: How many error logs of processes that have ended are kept.
+_KEPT: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """One error log; or the malformed samples of a stream log as one error for each writer and reason."""
+
+    path: Path
+    #: The topic of a receiver; empty for other processes.
+    topic: str
+    pid: int
+    errors: list[DistinctError]
+    #: How many more errors found no room.
+    overflow: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossesOfLog:
+    """The loss report of one receiver."""
+
+    path: Path
+    topic: str
+    losses: list[Loss]
+    overflow: int
+
+
+def record_errors() -> None:
+    """From now on keep the warnings and errors of our loggers in this process for ``spark-rtps errors``."""
+    log_errors(_own_path)
+
+
+def read_error_reports(roots: Iterable[Path]) -> list[ErrorReport]:
+    """All error logs below the directories of logs ``roots``; the one with the newest error comes first.
+
+    Files that vanish meanwhile, or are no error logs, are left out.
+    """
+    found = []
+    for root in dict.fromkeys(roots):
+        for directory in listed(root):
+            if os.path.exists(
+                directory / ERROR_LOG
+            ):  # os.path, because it does not raise where access is denied
+                found.append(_errors(directory / ERROR_LOG, _topic(directory), _receiver(directory)))
+            if os.path.exists(directory / DECODING_REPORT):
+                found.append(_malformed(directory))
+        for path in listed(root / FOLDER):
+            if match := _NAME.fullmatch(path.name):
+                found.append(_errors(path, "", int(match[1])))
+    reports = [report for report in found if report is not None]
+    return sorted(reports, key=lambda r: max((e.last_ns for e in r.errors), default=0), reverse=True)
+
+
+def read_losses(roots: Iterable[Path]) -> list[LossesOfLog]:
+    """All loss reports below the directories of logs ``roots``; the one with the newest loss comes first."""
+    found = []
+    for root in dict.fromkeys(roots):
+        for directory in listed(root):
+            path = directory / LOSS_REPORT
+            try:
+                losses, overflow = read_loss_report(path)
+            except (RtpsError, OSError):
+                continue
+            found.append(LossesOfLog(path, _topic(directory), losses, overflow))
+    return sorted(found, key=lambda r: max((e.last_ns for e in r.losses), default=0), reverse=True)
+
+
+def remove_old_errors(directory: Path) -> None:
+    """Remove the error logs of processes that have ended, except the newest ones."""
+    ended = []
+    for path in listed(directory):
+        match = _NAME.match(path.name)
+        if match and process_start(int(match[1])) != int(match[2]):
+            try:
+                ended.append((path.stat().st_mtime_ns, path))
+            except OSError:
+                continue
+    for _, path in sorted(ended, reverse=True)[_KEPT:]:
+        try:
+            path.unlink()
+        except OSError:
+            pass  # another process was quicker
+
+
+def _own_path() -> Path:
+    root = default_log_dir()
+    make_log_dir(root)
+    directory = root / FOLDER
+    directory.mkdir(mode=0o700, exist_ok=True)
+    remove_old_errors(directory)
+    return directory / f"{os.getpid()}-{process_start(os.getpid())}.errors"
+
+
+def _errors(path: Path, topic: str, pid: int) -> ErrorReport | None:
+    try:
+        errors, overflow = read_error_log(path)
+    except (RtpsError, OSError):
+        return None
+    return ErrorReport(path, topic, pid, errors, overflow)
+
+
+def _malformed(directory: Path) -> ErrorReport | None:
+    report = read_decoding_report(directory)
+    errors = [
+        DistinctError(
+            "WARNING",
+            _DECODING,
+            f"malformed sample of writer {m.writer}: {m.reason}",
+            m.count,
+            m.first_ns,
+            m.last_ns,
+        )
+        for m in report.malformed.values()
+    ]
+    if not errors:
+        return None
+    return ErrorReport(
+        directory / DECODING_REPORT, _topic(directory), _receiver(directory), errors, report.overflow
+    )
+
+
+def _topic(directory: Path) -> str:
+    try:
+        return str(LogView(directory).metadata["topic"])
+    except (RtpsError, OSError, LookupError, TypeError):
+        return ""
+
+
+def _receiver(directory: Path) -> int:
+    """The process id of the last receiver of a log; 0 if it is not known."""
+    try:
+        return Counters.open(directory / COUNTERS_FILE).snapshot().get("receiver.pid", 0)
+    except (RtpsError, OSError, ValueError):
+        return 0

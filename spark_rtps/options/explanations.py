@@ -1,0 +1,221 @@
+"""What users can do about an error or a warning, in the words of the options.
+
+``transport`` raises errors with facts. Where one reaches the user, :func:`explained` adds the sentence that says what
+to set; the receiver process, which knows no options, is sent its sentences with its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from ..transport.errors import (
+    AcknowledgmentError,
+    CoherentSetError,
+    EncodeError,
+    LogFullError,
+    LogLostError,
+    NoReaderError,
+    NullPlace,
+    OptionError,
+    OutOfTokensError,
+    Plugin,
+    PluginError,
+    RtpsError,
+    TypeGap,
+    UnknownTypeError,
+    UnloggedError,
+    WriterLimit,
+)
+from ..transport.receiver.remedies import (
+    DISK_FULL,
+    LOG_FULL,
+    LOST_SAMPLES,
+    NO_PUBLICATION_LOG,
+    reasons_with_remedies,
+)
+from ..transport.structure import Guid
+
+#: Readers that an error names.
+_READERS_NAMED_MAX: Final = 3
+
+# --- warnings of a receiver, mismatches ---------------------------------------------------------------
+
+#: What to set at a reader, by the kind of a mismatch.
+READER_REMEDIES: Final = {
+    "TYPE": "set the option type (or type.name) to the writer's",
+    "KEY": "name the key columns in the option key (keyed=true for payload=binary), or use an IDL with @key",
+    "RELIABILITY": "set reliability=best_effort",
+    "DURABILITY": "set durability=volatile (startingOffsets=latest)",
+    "PARTITION": "set the option partition",
+    "PRESENTATION": "set presentation.access_scope, .coherent_access and .ordered_access to what the writer offers",
+    "DEADLINE": "set deadline=infinite",
+    "LATENCY_BUDGET": "set latency_budget=infinite",
+    "LIVELINESS": "set liveliness=automatic, or to what the writer offers",
+    "LIVELINESS lease_duration": "set liveliness.lease_duration=infinite",
+    "OWNERSHIP": "set ownership to the writer's",
+    "DESTINATION_ORDER": "set destination_order=by_reception_timestamp",
+}
+#: What to set at a writer, by the kind of a mismatch.
+WRITER_REMEDIES: Final = {
+    "TYPE": "set the option type (or type.name) to the reader's",
+    "TYPE_CONSISTENCY": "write the reader's type: give it as type.file",
+    "KEY": "name the key columns in the option key, or use an IDL with @key",
+    "RELIABILITY": "set reliability=reliable",
+    "DURABILITY": "set durability=transient_local",
+    "PARTITION": "set the option partition",
+    "PRESENTATION": "set presentation.access_scope, .coherent_access and .ordered_access to what the reader requests",
+    "DEADLINE": "set deadline to what the reader requests, or less",
+    "LATENCY_BUDGET": "set latency_budget to what the reader requests, or less",
+    "LIVELINESS": "set liveliness to what the reader requests",
+    "LIVELINESS lease_duration": "set liveliness.lease_duration to what the reader requests, or less",
+    "OWNERSHIP": "set ownership to the reader's",
+    "DESTINATION_ORDER": "set destination_order=by_source_timestamp",
+    "DATA_REPRESENTATION": "set data_representation to what the reader takes",
+}
+#: What a receiver process adds to its warnings, by their kind.
+RECEIVER_REMEDIES: Final = {
+    **READER_REMEDIES,
+    LOST_SAMPLES: (
+        "`spark-rtps loss` counts all; if this was a restart, raise participant.lease_duration to twice the time it "
+        "takes"
+    ),
+    NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
+    LOG_FULL: "set log.max_bytes to {needed} at least",
+    DISK_FULL: "free space there, lower log.max_bytes, or set log.dir to a directory on a larger disk",
+}
+
+
+def mismatch(reader: Guid, reasons: Sequence[str]) -> str:
+    """A reader that does not match a writer of ours, the reasons, and what mends them."""
+    return f"no match with {reader}: {reasons_with_remedies(reasons, WRITER_REMEDIES)}"
+
+
+# --- errors -------------------------------------------------------------------------------------------
+
+#: The option that names code of the user's.
+_PLUGIN_OPTIONS: Final = {
+    Plugin.INTERCEPTOR.value: "batch.interceptor",
+    Plugin.FLOW_CONTROL.value: "flow_control.strategy",
+    Plugin.CONGESTION_CONTROL.value: "congestion_control",
+}
+#: What gives a writer more room before each of the limits that stop it.
+_MORE_ROOM: Final = {
+    WriterLimit.SEND_WINDOW: ", or reliable_writer.send_window_bytes",
+    WriterLimit.PUBLICATION: ", or publication.term_length",
+    WriterLimit.MAX_SAMPLES: ", or resource_limits.max_samples",
+    WriterLimit.MAX_BATCHES: ", or max_batches",
+}
+_TYPE_GAPS: Final = {
+    TypeGap.CONTRADICTORY: "give one with type.file, or by its name with type",
+    TypeGap.UNTOLD: "give it with type.file, or a ROS 2 name with type, or the columns with .schema(...)",
+    TypeGap.NO_ENDPOINT: "start the writer first, or give the type with type.file, or the columns with .schema(...)",
+}
+_NULLS: Final = {
+    NullPlace.MEMBER: (
+        "fill it (coalesce), or make it @optional: in the file with type.file, by nullable=optional where columns make "
+        "the type"
+    ),
+    NullPlace.KEY: "fill it (coalesce), or leave the row out",
+    NullPlace.DISCRIMINATOR: "fill it (coalesce)",
+    NullPlace.ELEMENT: "leave it out (filter), or fill it (transform)",
+    NullPlace.MAP_KEY: "leave it out (map_filter)",
+    NullPlace.MAP_VALUE: "leave it out (map_filter), or fill it (transform_values)",
+}
+_LOST_LOG: Final = (
+    "set log.dir to the directory of the earlier run, or go on without what is lost with failOnDataLoss=false, or "
+    "start with a new checkpoint"
+)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors that leave it say what the user can do; also usable as a decorator. It may be nested."""
+    try:
+        yield
+    except PluginError as error:
+        if error.plugin in _PLUGIN_OPTIONS:
+            raise option_error(error) from error
+        raise
+    except RtpsError as error:
+        error.remedy = remedy_of(error)
+        raise
+
+
+def option_error(error: PluginError) -> OptionError:
+    """The option by which code of the user's was given, and what is wrong with it."""
+    fix = (
+        ""
+        if error.is_loaded
+        else "; it is module:callable, and its module has to be on the workers (--py-files)"
+    )
+    return OptionError(_PLUGIN_OPTIONS[error.plugin], error.name, f"{error.reason}{fix}")
+
+
+def remedy_of(error: RtpsError) -> str:
+    """What the user can do about an error, as half a sentence; "" where nothing can be set against it."""
+    match error:
+        case OutOfTokensError():
+            timeout = "acknowledgment_timeout" if error.admitted else "offer_timeout"
+            return f"raise flow_controller.token_bucket.tokens_added_per_period, or {timeout}"
+        case AcknowledgmentError(limit=limit) if limit is not None:
+            return _of_limit(limit)
+        case LogFullError():
+            return RECEIVER_REMEDIES[DISK_FULL if error.limit is None else LOG_FULL].format_map(vars(error))
+        case LogLostError():
+            return _LOST_LOG
+        case UnknownTypeError(gap=gap) if gap in _TYPE_GAPS:
+            return _TYPE_GAPS[gap]
+        case EncodeError(null=null) if null is not None:
+            return _NULLS[null]
+        case CoherentSetError():
+            return "end it sooner (in Spark: more partitions, or presentation.coherent_access=false)"
+        case UnloggedError():
+            return "set publication.term_length"
+    return error.remedy
+
+
+def _of_limit(limit: WriterLimit) -> str:
+    if limit is WriterLimit.GROUP:
+        return "start them, lower flow_control.group_min_size, or raise offer_timeout"
+    return (
+        f"if readers are merely slow raise offer_timeout{_MORE_ROOM.get(limit, '')}; to go on without those that "
+        "answer nothing set flow_control.receiver_timeout, without slow ones flow_control.strategy=max"
+    )
+
+
+def no_reader(
+    topic: str, domain: int, timeout: float, refused: Mapping[Guid, Sequence[str]]
+) -> NoReaderError:
+    """No reader matched within ``timeout`` seconds; ``refused`` are those that do not match, with the reasons."""
+    why = "; ".join(mismatch(*each) for each in list(refused.items())[:_READERS_NAMED_MAX])
+    return NoReaderError(
+        f"no reader of topic {topic!r} matched on domain {domain} within {timeout:g} s"
+        + (f": {why}. Else" if why else " (`spark-rtps ls` shows who is there, and with which type and QoS);")
+        + " raise connect_timeout, or set on_no_reader=drop to write all the same"
+    )
+
+
+def unacknowledged(
+    topic: str, timeout: float, behind: Mapping[Guid, int], last_sn: int
+) -> AcknowledgmentError:
+    """The readers in ``behind`` have not acknowledged everything up to ``last_sn`` within ``timeout`` seconds."""
+    readers = ", ".join(f"{guid} (has {sn} of {last_sn})" for guid, sn in behind.items())
+    return AcknowledgmentError(
+        f"topic {topic!r}: not acknowledged within {timeout:g} s by {readers}; raise acknowledgment_timeout if they "
+        "are merely slow",
+        readers=behind,
+        last_sn=last_sn,
+    )
+
+
+def unserved(topic: str, left: Mapping[Guid, int], last_sn: int) -> AcknowledgmentError:
+    """The readers in ``left`` have left, or do not answer, and what they lack no other reader has."""
+    readers = ", ".join(f"{guid} (had {sn} of {last_sn})" for guid, sn in left.items())
+    return AcknowledgmentError(
+        f"topic {topic!r}: {readers} left before everything was acknowledged, or stopped answering, and no other "
+        "reader has it; the task has to write again, or set on_no_reader=drop",
+        readers=left,
+        last_sn=last_sn,
+    )

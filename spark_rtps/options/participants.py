@@ -1,0 +1,36 @@
+"""The configuration of participants and writers that settings ask for."""
+
+from __future__ import annotations
+
+from ..transport.net.node_config import NodeConfig
+from ..transport.protocol.policies import PublicationPolicy
+from .settings import Settings
+
+
+def node_config(settings: Settings) -> NodeConfig:
+    """The participant of a source or a sink."""
+    return NodeConfig(
+        domain=settings.domain,
+        interface=settings.interface,
+        peers=settings.peers,
+        participant_name=settings.participant_name,
+        multicast=settings.multicast,
+        lease_duration=settings.participant_lease_duration,
+        receive_buffer=settings.receive_buffer,
+        mtu=settings.mtu,
+        message_size_max=settings.message_size_max,
+        ipc=settings.ipc,
+    )
+
+
+def publication_policy(settings: Settings) -> PublicationPolicy:
+    """How the writer of a sink sends."""
+    return PublicationPolicy(
+        writer=settings.writer_policy,
+        batch=settings.batch,
+        flow_controller=settings.flow_controller,
+        transport_priority=settings.transport_priority,
+        coalescing=settings.coalescing,
+        interceptor=settings.interceptor,
+        flow_control=settings.flow_control,
+    )

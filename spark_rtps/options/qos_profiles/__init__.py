@@ -1,0 +1,24 @@
+"""QoS profiles of ROS 2, or of an XML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .profile import NO_PROFILE, Profile
+from .ros2 import ros2_profile
+
+__all__ = ["NO_PROFILE", "Profile", "find_profile"]
+
+
+def find_profile(name: str | None, file: str | None, *, writes: bool) -> Profile:
+    """The profile that ``qos.profile`` and ``qos.file`` name, for a writer or for a reader.
+
+    Raises:
+        OptionError: there is none of that name, or the file cannot be read.
+    """
+    if file is not None:
+        from .xml_file import read_profile  # most programs have no such file
+
+        path = Path(file.removeprefix("file://")).expanduser().absolute()
+        return read_profile(path, name, writes=writes)
+    return NO_PROFILE if name is None else ros2_profile(name, writes=writes)

@@ -1,0 +1,338 @@
+"""Options that contradict each other: the OptionError names both options and how to resolve it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..transport.errors import OptionError, TransportError
+from ..transport.limits import MESSAGE_SIZE_MAX, STRING_MAX
+from ..transport.net.peers import split_peer
+from ..transport.protocol.policies import WRITER_POLICY, Compression
+from ..transport.qos import DurabilityKind
+from ..transport.structure import INFINITE
+from .spec import AppliesTo, Kind, duration_text, size_text
+from .table import BY_KEY, OPTIONS
+from .table_flow import TERM_LENGTH_MAX, TERM_LENGTH_MIN
+from .values import CALLABLE, Origin, Values
+
+#: What a datagram with one batch holds besides the batch's data, rounded up: RTPS header, INFO_DST, INFO_TS, the
+#: headers of DATA_BATCH and one sample's metadata, HEARTBEAT_BATCH.
+_BATCH_HEADERS: Final = 256
+BATCH_DATA_MAX: Final = MESSAGE_SIZE_MAX - _BATCH_HEADERS
+
+_PARTITIONS_BYTES_MAX: Final = (1 << 16) - 8
+
+#: (smaller, larger): the first must not exceed the second, unless one of them is no bound at all.
+_ORDERED: Final = (
+    ("reliable_reader.min_heartbeat_response_delay", "reliable_reader.max_heartbeat_response_delay"),
+    ("reliable_writer.min_nack_response_delay", "reliable_writer.max_nack_response_delay"),
+    ("reliable_writer.min_send_window_size", "reliable_writer.max_send_window_size"),
+    ("reliable_writer.heartbeats_per_max_samples", "reliable_writer.max_send_window_size"),
+    (
+        "reliable_writer.disable_positive_acks_min_sample_keep_duration",
+        "reliable_writer.disable_positive_acks_max_sample_keep_duration",
+    ),
+    ("reliable_writer.low_watermark", "reliable_writer.high_watermark"),
+    ("resource_limits.max_samples_per_instance", "resource_limits.max_samples"),
+    ("time_based_filter", "deadline"),
+    ("log.segment_bytes", "log.max_bytes"),
+    ("reliable_reader.round_trip_time", "reliable_reader.nack_period"),
+    ("reliable_writer.fast_heartbeat_period", "reliable_writer.heartbeat_period"),
+    ("congestion_control.initial_window", "congestion_control.max_window"),
+)
+
+#: Strategies of flow control that wait for ``flow_control.group_min_size``.
+GROUPING: Final = ("min", "tagged")
+
+#: Options which only apply to batches.
+_OF_BATCHES: Final = tuple(
+    spec.name for spec in OPTIONS if spec.name.startswith("batch.") and spec.name != "batch.enable"
+)
+#: Options which look at the members of a type.
+_OF_MEMBERS: Final = ("columns", "uint64", "enum", "bitmask", "time", "filter", "filter.parameters")
+_OF_COMPRESSION: Final = ("batch.compression_level", "batch.compression_threshold")
+_LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
+
+
+def check_options(values: Values, role: AppliesTo) -> None:
+    """OptionError for the first contradiction found."""
+    _check_payload(values)
+    _check_peers(values)
+    _check_partitions(values)
+    _check_needed(values)
+    for low, high in _ORDERED:
+        _check_order(values, low, high)
+    _check_history(values, role)
+    _check_batch(values)
+    _check_compression(values)
+    _check_flow_controller(values)
+    _check_flow_control(values)
+    _check_publication(values)
+    _check_end(values)
+
+
+def durability(values: Values) -> DurabilityKind:
+    """DURABILITY, as ``durability`` or ``startingOffsets`` sets it."""
+    kind = DurabilityKind[values.word("durability").upper()]
+    starting = values.text("startingOffsets")
+    if starting is None:
+        return kind
+    wanted = DurabilityKind.TRANSIENT_LOCAL if starting == "earliest" else DurabilityKind.VOLATILE
+    if (kind >= DurabilityKind.TRANSIENT_LOCAL) is (wanted >= DurabilityKind.TRANSIENT_LOCAL):
+        return kind
+    if values.has("durability"):
+        means = f"means durability={wanted.name.lower()}, but durability={kind.name.lower()} is set"
+        raise OptionError("startingOffsets", starting, f"{means}; set only one of the two")
+    return wanted
+
+
+def keeps_all(values: Values) -> bool:
+    """Whether HISTORY is KEEP_ALL. A depth means KEEP_LAST, unless a kind of the same or a stronger origin is set."""
+    if values.word("history") == "keep_last":
+        return False
+    return values.origin("history.depth") <= values.origin("history")
+
+
+def heartbeats_per_window(values: Values) -> int:
+    """HEARTBEATs per send window; the default is at most one HEARTBEAT for each sample."""
+    name = "reliable_writer.heartbeats_per_max_samples"
+    window = values.integer("reliable_writer.max_send_window_size")
+    if values.origin(name) is Origin.DEFAULT and window != INFINITE:
+        return min(WRITER_POLICY.heartbeats_per_max_samples, window)
+    return values.integer(name)
+
+
+# --- payload, peers and partitions ---------------------------------------------------------------------------
+
+
+def _check_payload(values: Values) -> None:
+    payload = values.word("payload")
+    if payload == "binary" and values.boolean("metadata"):
+        raise OptionError("metadata", "true", "payload=binary has these columns already; remove metadata")
+    for name in _OF_MEMBERS:
+        if values.has(name) and payload != "cdr":
+            fix = f"needs payload=cdr: it looks at the type's members; remove {name}"
+            raise OptionError(name, values.given(name), fix)
+    if payload == "binary" and values.word("mode") == "permissive":
+        fix = "has no effect with payload=binary, which decodes nothing; remove mode"
+        raise OptionError("mode", values.given("mode"), fix)
+    if values.has("key") and values.has("type.file"):
+        raise OptionError(
+            "key", values.given("key"), "type.file defines the key already; remove one of the two"
+        )
+    if values.has("key") and payload != "cdr":
+        fix = "is only for payload=cdr, where the columns are the type's members; remove key"
+        raise OptionError("key", values.given("key"), fix)
+    if values.has("keyed") and (payload != "binary" or values.has("type.file")):
+        fix = "is only for payload=binary without type.file; use key=<columns>"
+        raise OptionError("keyed", values.given("keyed"), fix)
+    if values.has("type.extensibility") and not values.has("type.file"):
+        fix = "applies to structs of type.file; remove type.extensibility, or give type.file"
+        raise OptionError("type.extensibility", values.given("type.extensibility"), fix)
+    type_name = values.text("type")
+    if type_name is not None and "{" in type_name:
+        fix = "is not a name; write the IDL to a file and set type.file to its path"
+        raise OptionError("type", f"{type_name[:16]}...", fix)
+
+
+def _check_peers(values: Values) -> None:
+    for peer in values.names("peers"):
+        try:
+            split_peer(peer)
+        except TransportError:
+            raise OptionError("peers", peer, "must be host or host:port, separated by commas") from None
+
+
+def _check_partitions(values: Values) -> None:
+    for name in values.names("partition"):
+        if len(name.encode()) >= STRING_MAX:
+            raise OptionError(
+                "partition", f"{name[:16]}...", f"a name must have fewer than {STRING_MAX} bytes of UTF-8"
+            )
+    # each has a length, and a NUL, and padding
+    if sum(len(name.encode()) + 8 for name in values.names("partition")) > _PARTITIONS_BYTES_MAX:
+        fix = (
+            f"must be at most {_PARTITIONS_BYTES_MAX} bytes in all: one parameter carries all names to peers"
+        )
+        raise OptionError("partition", f"{values.names('partition')[0][:16]}...", fix)
+
+
+def _check_end(values: Values) -> None:
+    """A batch read needs an end. Spark reveals only later whether it reads a batch; a stream ignores the option."""
+    name, rows = "read.timeout", "read.max_rows"
+    if values.integer(name) == INFINITE and not values.has(rows):
+        fix = f"without {rows} a batch read would never end; set {rows} too, or a finite duration"
+        raise OptionError(name, values.given(name), fix)
+
+
+# --- options that need another ----------------------------------------------------------------------
+
+
+def _check_needed(values: Values) -> None:
+    if not values.has("batch.enable") and not values.boolean("turbo_mode"):
+        _need(values, _OF_BATCHES, values.boolean("batch.enable"), "batch.enable=true")
+    asynchronous = values.word("publish_mode") == "asynchronous"
+    flow = tuple(spec.name for spec in OPTIONS if spec.name.startswith("flow_controller."))
+    _need(values, flow, asynchronous, "publish_mode=asynchronous")
+    compressed = values.word("batch.compression") != Compression.NONE.value
+    codecs = " or ".join(sorted(_LEVELS))
+    _need(values, _OF_COMPRESSION, compressed, f"batch.compression={codecs}")
+    _need(values, ("filter.parameters",), values.has("filter"), "filter")
+    _need(values, ("columnNameOfCorruptRecord",), values.has("mode"), "mode=permissive")
+
+
+def _need(values: Values, names: tuple[str, ...], there: bool, needed: str) -> None:
+    for name in names:
+        if values.has(name) and not there:
+            raise OptionError(name, values.given(name), f"has no effect without {needed}; set {needed} too")
+
+
+# --- order ------------------------------------------------------------------------------------------
+
+
+def _check_order(values: Values, low: str, high: str) -> None:
+    heartbeats = low == "reliable_writer.heartbeats_per_max_samples"
+    smaller = heartbeats_per_window(values) if heartbeats else values.integer_or_none(low)
+    larger = values.integer(high)
+    if smaller is None or smaller <= larger:
+        return
+    if (
+        smaller == INFINITE and BY_KEY[low].kind is not Kind.DURATION
+    ):  # an infinite duration exceeds all others
+        return
+    # the error names the option which the user set
+    if values.origin(high) > values.origin(low):
+        fix = f"must be at least {low}, {_shown(values, low)}; raise it, or lower {low}"
+        raise OptionError(high, _shown(values, high), fix)
+    fix = f"must not be greater than {high}, {_shown(values, high)}; lower it, or raise {high}"
+    raise OptionError(low, _shown(values, low), fix)
+
+
+def _shown(values: Values, name: str) -> str:
+    return values.given(name) or BY_KEY[name.lower()].default or ""
+
+
+# --- history ----------------------------------------------------------------------------------------
+
+
+def _check_history(values: Values, role: AppliesTo) -> None:
+    depth, samples = "history.depth", "resource_limits.max_samples"
+    if keeps_all(values):
+        if values.has(depth):
+            raise OptionError(
+                depth, values.given(depth), "has no meaning with history=keep_all; remove one of the two"
+            )
+        late = durability(values) >= DurabilityKind.TRANSIENT_LOCAL
+        # a history that nothing empties reaches the bound and stays there
+        batches = values.boolean("batch.enable") or values.boolean("turbo_mode")
+        bounds = (samples, "max_batches") if batches else (samples,)
+        for bound in bounds if role is AppliesTo.WRITE and late else ():
+            if values.integer(bound) != INFINITE:
+                where = "" if values.has(bound) else " (set by the QoS profile)"
+                fix = (
+                    f"with durability={durability(values).name.lower()} and history=keep_all{where} writing would stop "
+                    f"for good once this limit is reached; set {bound}=unlimited, durability=volatile, or "
+                    "history=keep_last"
+                )
+                raise OptionError(bound, values.given(bound), fix)
+        return
+    _check_order(values, depth, "resource_limits.max_samples_per_instance")
+    _check_order(values, depth, samples)
+
+
+# --- batches ----------------------------------------------------------------------------------------
+
+
+def _check_batch(values: Values) -> None:
+    size, samples = "batch.max_data_bytes", "batch.max_samples"
+    most, enabled = values.integer_or_none(size), values.boolean("batch.enable")
+    if enabled and most == values.integer(samples) == INFINITE:
+        fix = f"cannot be combined with {samples}=unlimited; set a number for one of the two, or {size}=auto"
+        raise OptionError(size, "unlimited", fix)
+    if most is not None and BATCH_DATA_MAX < most < INFINITE and (enabled or values.has(size)):
+        fix = (
+            f"must be at most {BATCH_DATA_MAX}: a batch travels in one UDP datagram and is not fragmented; "
+            "auto selects what fits"
+        )
+        raise OptionError(size, values.given(size), fix)
+    if enabled or values.boolean("turbo_mode"):
+        _check_flushing(values)
+    interceptor = values.text("batch.interceptor")
+    if interceptor is not None and not CALLABLE.fullmatch(interceptor):
+        fix = "must be module:callable, such as my.package:my_function"
+        raise OptionError("batch.interceptor", interceptor, fix)
+
+
+def _check_flushing(values: Values) -> None:
+    delay = values.integer("batch.max_flush_delay")
+    resolution = values.integer("batch.source_timestamp_resolution")
+    disabled = "async_publisher.disable_asynchronous_batch"
+    if delay != INFINITE and values.boolean(disabled):
+        fix = f"needs {disabled}=false, because the publisher's thread flushes after the delay"
+        raise OptionError("batch.max_flush_delay", duration_text(delay), fix)
+    if values.boolean("batch.thread_safe_write"):
+        return
+    safe = "batch.thread_safe_write"
+    if resolution != INFINITE:
+        fix = f"needs batch.source_timestamp_resolution=infinite, not {duration_text(resolution)}"
+        raise OptionError(safe, "false", fix)
+    if delay != INFINITE:
+        fix = f"needs batch.max_flush_delay=infinite, not {duration_text(delay)}: another thread would flush"
+        raise OptionError(safe, "false", fix)
+    if values.origin(disabled) is not Origin.DEFAULT and not values.boolean(disabled):
+        raise OptionError(
+            safe, "false", f"needs {disabled}=true: another thread would flush; remove one of the two"
+        )
+
+
+def _check_compression(values: Values) -> None:
+    level, codec = values.integer_or_none("batch.compression_level"), values.word("batch.compression")
+    most = _LEVELS.get(codec)
+    if level is not None and most is not None and level > most:
+        fix = f"batch.compression={codec} has levels 1 to {most}"
+        raise OptionError("batch.compression_level", level, fix)
+
+
+def _check_flow_controller(values: Values) -> None:
+    name = values.text("flow_controller.name")
+    if name == "on_demand":  # a flow controller that DDS predefines
+        fix = "sends only when it is triggered, and nothing triggers it here; use another name"
+        raise OptionError("flow_controller.name", name, fix)
+
+
+# --- flow control -----------------------------------------------------------------------------------
+
+
+def _check_flow_control(values: Values) -> None:
+    strategy, tag, group = (f"flow_control.{name}" for name in ("strategy", "group_tag", "group_min_size"))
+    if values.word(strategy) == "tagged" and values.value(tag) is None:
+        fix = f"needs {tag}, the tag of the readers that set the pace; set {tag}, or use min"
+        raise OptionError(strategy, values.given(strategy), fix)
+    unreliable = values.word("reliability") != "reliable"
+    if values.integer(group) and values.word(strategy) in GROUPING and unreliable:
+        fix = (
+            f"counts reliable readers, but a writer with reliability={values.word('reliability')} has none and would "
+            f"never write; remove {group}"
+        )
+        raise OptionError(group, values.given(group), fix)
+
+
+def _check_publication(values: Values) -> None:
+    name, ahead = "publication.term_length", "publication.term_window"
+    length, window = values.integer(name), values.integer_or_none(ahead)
+    nearest = sorted({min(max(near, TERM_LENGTH_MIN), TERM_LENGTH_MAX) for near in _powers_around(length)})
+    if length not in nearest:
+        fix = (
+            f"must be a power of two from {size_text(TERM_LENGTH_MIN)} to {size_text(TERM_LENGTH_MAX)}, such as "
+            f"{' or '.join(size_text(near) for near in nearest)}"
+        )
+        raise OptionError(name, values.given(name), fix)
+    if window is not None and window > length // 2:
+        _, least = _powers_around(2 * window)
+        fix = f"must be at most half of {name}={_shown(values, name)}; lower {ahead}, or set {name}={size_text(least)}"
+        raise OptionError(ahead, values.given(ahead), fix)
+
+
+def _powers_around(length: int) -> tuple[int, int]:
+    """The powers of two next to a length: the one that is not above it, and the one that is not below it."""
+    return 1 << max(length.bit_length() - 1, 0), 1 << max(length - 1, 0).bit_length()

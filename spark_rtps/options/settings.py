@@ -1,0 +1,246 @@
+"""Option strings to frozen settings: they are parsed and checked here, and nowhere else."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from ..transport.errors import OptionError
+from ..transport.protocol.policies import (
+    BatchPolicy,
+    FlowControllerPolicy,
+    FlowControlPolicy,
+    ReaderPolicy,
+    WriterPolicy,
+)
+from ..transport.qos import DataRepresentation, Qos
+from ..transport.types.mapping import Mapping as TypeMapping
+from ..transport.types.model import Extensibility
+from .advice import advice
+from .log_dir import default_log_dir
+from .policies import (
+    batch_policy,
+    flow_control_policy,
+    flow_controller_policy,
+    qos,
+    reader_policy,
+    representation,
+    writer_policy,
+)
+from .qos_profiles import NO_PROFILE, Profile, find_profile
+from .rules import check_options
+from .spec import AppliesTo
+from .table import BY_KEY
+from .values import Values, given_options, parse_value
+
+
+class Payload(enum.Enum):
+    CDR = "cdr"
+    BINARY = "binary"
+    ARROW = "arrow"
+
+
+class Mode(enum.Enum):
+    """What happens to samples that do not decode."""
+
+    DROPMALFORMED = "dropmalformed"
+    PERMISSIVE = "permissive"
+    FAILFAST = "failfast"
+
+
+class OnNoReader(enum.Enum):
+    WAIT = "wait"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All options of one reader or writer. Durations in nanoseconds, sizes in bytes."""
+
+    topic: str
+    domain: int
+    type: str | None
+    type_file: str | None
+    type_name: str | None
+    #: Extensibility of IDL types that declare none; None: unknown.
+    type_extensibility: Extensibility | None
+    ros_distribution: str
+    type_discovery_timeout: int
+    key: tuple[str, ...]
+    keyed: bool
+    nullable_is_optional: bool
+    #: Dotted paths of the members to read; empty: all.
+    column_paths: tuple[str, ...]
+    mapping: TypeMapping
+    filter: str | None
+    filter_parameters: tuple[str, ...]
+    mode: Mode
+    corrupt_record: str
+    payload: Payload
+    metadata: bool
+    qos: Qos
+    #: None: the representation that the type needs.
+    representation: DataRepresentation | None
+    # network
+    interface: str | None
+    peers: tuple[str, ...]
+    multicast: bool
+    participant_name: str
+    participant_lease_duration: int
+    receive_buffer: int
+    #: Bytes of an IP packet at most; None: as many as the interfaces carry unfragmented.
+    mtu: int | None
+    message_size_max: int
+    # reading
+    max_rows_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    min_partitions: int
+    fail_on_data_loss: bool
+    read_max_rows: int | None
+    read_timeout: int
+    log_dir: Path
+    log_max_bytes: int
+    log_segment_bytes: int
+    log_retention: int
+    reader_policy: ReaderPolicy
+    #: When data counts as consumed: as soon as it is ``logged``, or when Spark has ``committed`` it.
+    consumption: str
+    spy: bool
+    accept_writer_removed_batch_samples: bool
+    # writing
+    on_no_reader: OnNoReader
+    connect_timeout: int
+    acknowledgment_timeout: int
+    #: How long a write waits without progress.
+    offer_timeout: int
+    writer_policy: WriterPolicy
+    batch: BatchPolicy
+    #: ``module:callable``, for the worker to import.
+    interceptor: str | None
+    coalescing: bool
+    #: None: synchronous publishing.
+    flow_controller: FlowControllerPolicy | None
+    transport_priority: int
+    flow_control: FlowControlPolicy
+    # both
+    ipc: bool
+    #: 0: none.
+    metrics_port: int
+    #: Sentences about options that are probably not intended; to be logged once.
+    warnings: tuple[str, ...]
+
+
+def parse_options(options: Mapping[str, str], role: AppliesTo) -> Settings:
+    """Settings for reading (``AppliesTo.READ``) or writing (``AppliesTo.WRITE``).
+
+    With ``AppliesTo.BOTH`` keys and values are checked, but not whether they suit a reader or a writer, and no
+    file is read.
+
+    Raises:
+        OptionError: an unknown key, an invalid value, or two options that contradict each other.
+    """
+    given = given_options(options, role)
+    unread = role is AppliesTo.BOTH and "qos.file" in given
+    profile = NO_PROFILE if unread else _profile(given, role)
+    values = Values(given, role, profile)
+    topic = values.text("topic")
+    if topic is None:
+        raise OptionError("topic", None, 'name the topic: .option("topic", "Square") or .load("Square")')
+    if not unread:  # an option may contradict a default, but suit the value in the file
+        check_options(values, role)
+    return _settings(topic, values, role, (*profile.warnings, *values.warnings, *advice(values, role)))
+
+
+def _profile(given: Mapping[str, str], role: AppliesTo) -> Profile:
+    name, file = (
+        cast(str, parse_value(BY_KEY[key], given[key])) if key in given else None
+        for key in ("qos.profile", "qos.file")
+    )
+    return find_profile(name, file, writes=role is AppliesTo.WRITE)
+
+
+def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, ...]) -> Settings:
+    return Settings(
+        topic=topic,
+        domain=values.integer("domain"),
+        type=values.text("type"),
+        type_file=values.text("type.file"),
+        type_name=values.text("type.name"),
+        type_extensibility=_extensibility(values),
+        ros_distribution=values.word("type.ros_distribution"),
+        type_discovery_timeout=values.integer("type.discovery_timeout"),
+        key=values.names("key"),
+        keyed=values.boolean("keyed"),
+        nullable_is_optional=values.word("nullable") == "optional",
+        column_paths=values.names("columns"),
+        mapping=TypeMapping(
+            uint64=values.word("uint64"),
+            enums=values.word("enum"),
+            bitmasks=values.word("bitmask"),
+            times=values.word("time"),
+        ),
+        filter=values.text("filter"),
+        filter_parameters=values.names("filter.parameters"),
+        mode=Mode(values.word("mode")),
+        corrupt_record=values.word("columnNameOfCorruptRecord"),
+        payload=Payload(values.word("payload")),
+        metadata=values.boolean("metadata"),
+        qos=qos(values, role),
+        representation=representation(values),
+        interface=values.text("interface"),
+        peers=values.names("peers"),
+        multicast=values.boolean("multicast"),
+        participant_name=values.text("participant.name") or "",
+        participant_lease_duration=values.integer("participant.lease_duration"),
+        receive_buffer=values.integer("receive_buffer"),
+        mtu=values.integer_or_none("mtu"),
+        message_size_max=values.integer("message_size_max"),
+        max_rows_per_trigger=values.integer_or_none("maxRowsPerTrigger"),
+        max_bytes_per_trigger=values.integer_or_none("maxBytesPerTrigger"),
+        min_partitions=values.integer("minPartitions"),
+        fail_on_data_loss=values.boolean("failOnDataLoss"),
+        read_max_rows=values.integer_or_none("read.max_rows"),
+        read_timeout=values.integer("read.timeout"),
+        log_dir=_log_dir(values),
+        log_max_bytes=values.integer("log.max_bytes"),
+        log_segment_bytes=values.integer("log.segment_bytes"),
+        log_retention=values.integer("log.retention"),
+        reader_policy=reader_policy(values),
+        consumption=values.word("flow_control.consumption"),
+        spy=values.boolean("spy"),
+        accept_writer_removed_batch_samples=values.boolean("accept_writer_removed_batch_samples"),
+        on_no_reader=OnNoReader(values.word("on_no_reader")),
+        connect_timeout=values.integer("connect_timeout"),
+        acknowledgment_timeout=values.integer("acknowledgment_timeout"),
+        offer_timeout=_offer_timeout(values),
+        writer_policy=writer_policy(values),
+        batch=batch_policy(values),
+        interceptor=values.text("batch.interceptor"),
+        coalescing=values.boolean("coalescing"),
+        flow_controller=flow_controller_policy(values),
+        transport_priority=values.integer("transport_priority"),
+        flow_control=flow_control_policy(values),
+        ipc=values.boolean("ipc"),
+        metrics_port=values.integer("metrics.port"),
+        warnings=warnings,
+    )
+
+
+def _extensibility(values: Values) -> Extensibility | None:
+    word = values.word("type.extensibility")
+    return None if word == "auto" else Extensibility(word)
+
+
+def _offer_timeout(values: Values) -> int:
+    given = values.integer_or_none("offer_timeout")
+    return values.integer("max_blocking_time") if given is None else given
+
+
+def _log_dir(values: Values) -> Path:
+    given = values.text("log.dir")
+    if given is None:
+        return default_log_dir()
+    return Path(given.removeprefix("file://")).expanduser().absolute()

@@ -1,0 +1,104 @@
+"""The definition of an option, and how its values are written."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from ..transport.structure import INFINITE, NANOSECONDS
+
+
+class Kind(enum.Enum):
+    """How the text of an option is read; the value is what the table shows."""
+
+    TEXT = "text"
+    OCTETS = "text, or `0x` and hexadecimal digits"
+    INTEGER = "integer"
+    COUNT = "integer or `unlimited`"
+    BOOLEAN = "`true`, `false`"
+    DURATION = "duration"
+    SIZE = "size"
+    SIZE_LIMIT = "size or `unlimited`"
+    WORD = "one of"
+    PLUGIN = "one of, or `module:class`"
+    LIST = "comma-separated list"
+
+
+class AppliesTo(enum.Enum):
+    READ = "read"
+    WRITE = "write"
+    BOTH = "read, write"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """One option. ``default`` is None where there is none, or where ``doc`` says what it depends on."""
+
+    name: str
+    kind: Kind
+    default: str | None
+    doc: str
+    applies_to: AppliesTo = AppliesTo.BOTH
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+
+    @property
+    def takes_auto(self) -> bool:
+        """Whether ``auto`` is a value too; it is parsed as None."""
+        return self.default == "auto" and self.kind is not Kind.WORD
+
+    def values(self) -> str:
+        """The values as the table shows them."""
+        if self.choices:
+            plugin = ("module:class",) if self.kind is Kind.PLUGIN else ()
+            return ", ".join(f"`{choice}`" for choice in self.choices + plugin)
+        return f"{self.kind.value} or `auto`" if self.takes_auto else self.kind.value
+
+    def show(self, value: int) -> str:
+        """A number the way a user writes it for this option."""
+        return duration_text(value) if self.kind is Kind.DURATION else str(value)
+
+
+YEAR: Final = 365 * 86_400 * NANOSECONDS
+
+_UNITS: Final = (
+    ("d", 86_400 * NANOSECONDS),
+    ("s", NANOSECONDS),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+)
+_SIZES: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1))
+
+
+def duration_text(ns: int) -> str:
+    """Nanoseconds as a user writes them: ``200ms``, ``infinite``."""
+    if ns >= INFINITE:
+        return "infinite"
+    if ns == 0:
+        return "0s"
+    return next(f"{ns // unit}{name}" for name, unit in _UNITS if ns % unit == 0)
+
+
+def size_text(nbytes: int) -> str:
+    """Bytes as a user writes them: ``64KiB``, ``unlimited``."""
+    if nbytes == INFINITE:
+        return "unlimited"
+    return next(f"{nbytes // unit}{name}" for name, unit in _SIZES if nbytes % unit == 0)
+
+
+def value_text(kind: Kind, value: object) -> str:
+    """A policy's default as the text of an option."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, int):
+        if kind is Kind.DURATION:
+            return duration_text(value)
+        if kind in (Kind.SIZE, Kind.SIZE_LIMIT):
+            return size_text(value)
+        return "unlimited" if value == INFINITE else str(value)
+    return str(value)

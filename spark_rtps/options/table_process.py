@@ -1,0 +1,140 @@
+"""Options about the process: network, stream log, and how a sink waits."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Final
+
+from ..transport.limits import MESSAGE_SIZE_LEAST, STRING_MAX, UDP_PAYLOAD_MAX
+from .spec import AppliesTo, Kind, OptionSpec
+
+_READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
+
+#: We announce ourselves several times in a lease: a shorter one is a flood.
+_LEASE_MIN: Final = 100_000_000
+
+PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
+    # --- network --------------------------------------------------------------------------------------
+    OptionSpec(
+        "interface",
+        Kind.TEXT,
+        None,
+        "Network interface to use, by name or address. Default: all interfaces except loopback; loopback "
+        "if there is no other.",
+    ),
+    OptionSpec(
+        "peers",
+        Kind.LIST,
+        None,
+        "Hosts to which the participant announces itself by unicast, as `host` or `host:port`. Host names "
+        "are resolved.",
+    ),
+    OptionSpec("multicast", Kind.BOOLEAN, "true", "Whether discovery uses multicast."),
+    OptionSpec(
+        "participant.name",
+        Kind.TEXT,
+        "spark-rtps",
+        "Participant name that discovery tools show.",
+        maximum=STRING_MAX - 1,
+    ),
+    OptionSpec(
+        "participant.lease_duration",
+        Kind.DURATION,
+        "30s",
+        "How long peers keep the participant after its last announcement. A query that is killed and back "
+        "within two thirds of this time misses nothing of a volatile reliable topic. After Spark has "
+        "ended a worker, peers still see its writers for this long.",
+        minimum=_LEASE_MIN,
+    ),
+    OptionSpec(
+        "receive_buffer",
+        Kind.SIZE,
+        "32MiB",
+        "Size of the socket receive buffer requested from the kernel, which may grant less "
+        "(`net.core.rmem_max`).",
+        minimum=1,
+        maximum=(1 << 30),
+    ),
+    OptionSpec(
+        "mtu",
+        Kind.SIZE,
+        "auto",
+        "Maximum size of an IP packet. `auto`: what the interfaces carry without fragmentation, and 63 "
+        "KiB on loopback.",
+        minimum=MESSAGE_SIZE_LEAST + 28,
+        maximum=65_535,
+    ),
+    OptionSpec(
+        "message_size_max",
+        Kind.SIZE,
+        str(UDP_PAYLOAD_MAX),
+        "Maximum size of an RTPS message. Larger ones are dropped, counted, and logged with their sender. "
+        "Our writers send none that are larger.",
+        minimum=MESSAGE_SIZE_LEAST,
+        maximum=UDP_PAYLOAD_MAX,
+    ),
+    # --- stream log -----------------------------------------------------------------------------------
+    OptionSpec(
+        "log.dir",
+        Kind.TEXT,
+        None,
+        "Directory of the stream logs; each query has its own folder there. A query that restarts from a "
+        "checkpoint needs the same directory. Default: `spark-rtps-<uid>` in the system's temporary "
+        "directory, which must belong to the user.",
+        _READ,
+    ),
+    OptionSpec(
+        "log.max_bytes",
+        Kind.SIZE,
+        "4GiB",
+        "Maximum size of a stream log between Spark's commits. While it is full, reliable writers are "
+        "slowed down and best-effort samples are dropped and counted. A micro-batch takes at most half of "
+        "it.",
+        _READ,
+        minimum=16 << 20,
+    ),
+    OptionSpec(
+        "log.segment_bytes",
+        Kind.SIZE,
+        "64MiB",
+        "Size of one segment file of a new stream log. A restarted query keeps the size that its log "
+        "began with.",
+        _READ,
+        minimum=mmap.PAGESIZE,  # of which a segment is made
+    ),
+    OptionSpec(
+        "log.retention",
+        Kind.DURATION,
+        "7d",
+        "A new query removes the logs in `log.dir` that have not changed for this long and that no query "
+        "uses.",
+        _READ,
+    ),
+    # --- sink -----------------------------------------------------------------------------------------
+    OptionSpec(
+        "on_no_reader",
+        Kind.WORD,
+        "wait",
+        "`wait`: a task waits up to `connect_timeout` for a reader and then fails; it also fails if "
+        "readers left without having acknowledged data that no other reader has. `drop`: rows go only to "
+        "the readers that are there. With either value a new worker process first looks for readers for "
+        "one second.",
+        _WRITE,
+        choices=("wait", "drop"),
+    ),
+    OptionSpec(
+        "connect_timeout",
+        Kind.DURATION,
+        "10s",
+        "How long a task waits for a first reader with `on_no_reader=wait`.",
+        _WRITE,
+    ),
+    OptionSpec(
+        "acknowledgment_timeout",
+        Kind.DURATION,
+        "30s",
+        "How long a task waits at its end for every matched reliable reader to acknowledge all samples, "
+        "before it fails.",
+        _WRITE,
+    ),
+)

@@ -1,0 +1,106 @@
+"""Options about the topic, and about where a query starts and how much it takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..transport.limits import STRING_MAX
+from .spec import AppliesTo, Kind, OptionSpec
+
+#: Bytes of a name; a string on the wire ends with NUL.
+_NAME_MAX: Final = STRING_MAX - 1
+
+_READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
+
+TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
+    # --- what -----------------------------------------------------------------------------------
+    OptionSpec(
+        "topic",
+        Kind.TEXT,
+        None,
+        'Name of the topic. Required. `.load("name")` and `.save("name")` set it too.',
+        maximum=_NAME_MAX,
+    ),
+    OptionSpec("domain", Kind.INTEGER, "0", "DDS domain id.", minimum=0, maximum=232),
+    OptionSpec(
+        "payload",
+        Kind.WORD,
+        "cdr",
+        "What a sample becomes. `cdr`: typed columns. `binary`: one row per sample, with its serialized "
+        "payload (encapsulation header included) in the column `value`. `arrow`: each sample is a whole "
+        "Arrow record batch; the topic's type is `spark_rtps::ArrowBatch`.",
+        choices=("cdr", "binary", "arrow"),
+    ),
+    OptionSpec(
+        "metadata",
+        Kind.BOOLEAN,
+        "false",
+        "Adds a struct column `_rtps` (writer, sequence_number, source_timestamp, reception_timestamp, "
+        "instance_state) and turns disposed and unregistered instances into rows, which are otherwise "
+        "skipped. In such rows every column but the key is null, so Spark drops them if a column is "
+        "declared NOT NULL.",
+        _READ,
+    ),
+    # --- from where, how much -----------------------------------------------------------------------
+    OptionSpec(
+        "startingOffsets",
+        Kind.WORD,
+        None,
+        "Where a new query starts. `latest`: with what is written from now on. `earliest`: also with the "
+        "history that TRANSIENT_LOCAL writers keep, as `durability=transient_local` requests it. Default: "
+        "`earliest` if `durability` is not `volatile`, else `latest`.",
+        _READ,
+        choices=("latest", "earliest"),
+    ),
+    OptionSpec(
+        "maxRowsPerTrigger",
+        Kind.INTEGER,
+        None,
+        "Maximum number of samples in a micro-batch.",
+        _READ,
+        minimum=1,
+    ),
+    OptionSpec(
+        "maxBytesPerTrigger",
+        Kind.SIZE,
+        None,
+        "Maximum number of bytes of the stream log in a micro-batch, which always takes at least one "
+        "sample. If `maxRowsPerTrigger` is set too, whichever limit is reached first applies.",
+        _READ,
+        minimum=1,
+    ),
+    OptionSpec(
+        "minPartitions",
+        Kind.INTEGER,
+        "1",
+        "Minimum number of tasks that a micro-batch is divided into, as far as it has enough frames. "
+        "Large micro-batches are divided anyway.",
+        _READ,
+        minimum=1,
+        maximum=1 << 20,
+    ),
+    OptionSpec(
+        "failOnDataLoss",
+        Kind.BOOLEAN,
+        "true",
+        "Whether a restarted query fails if the stream log that its checkpoint refers to is gone or "
+        "damaged. If false, the query logs a warning and starts a new log.",
+        _READ,
+    ),
+    OptionSpec(
+        "read.max_rows",
+        Kind.INTEGER,
+        None,
+        "Number of samples after which a batch read ends.",
+        _READ,
+        minimum=1,
+    ),
+    OptionSpec(
+        "read.timeout",
+        Kind.DURATION,
+        "5s",
+        "How long a batch read listens before it ends; `infinite` requires `read.max_rows`. A query with "
+        "`Trigger.AvailableNow` listens for this long and then processes what has arrived.",
+        _READ,
+    ),
+)

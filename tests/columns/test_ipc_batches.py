@@ -1,0 +1,168 @@
+"""What a peer's IPC stream may become."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_rtps.columns import ipc_batches
+from spark_rtps.columns.ipc_batches import read_batches
+
+LONGS = pa.schema([("x", pa.int64())])
+TEXTS = pa.schema([("x", pa.string())])
+TOO_MUCH = "its batches would take more memory than its size allows"
+
+
+def stream(*columns: pa.Array, compression: str | None = None) -> pa.Buffer:
+    """One batch for each column."""
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([("x", columns[0].type)])
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for column in columns:
+            writer.write_batch(pa.RecordBatch.from_arrays([column], schema=schema))
+    return sink.getvalue()
+
+
+def lists_of_nulls(length: int) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array([0, length], pa.int32()), pa.nulls(length))
+
+
+def views_of_one_text(count: int) -> pa.Array:
+    views = np.zeros((count, 4), "<i4")
+    views[:, 0], views[:, 1] = 1 << 16, int.from_bytes(b"abab", "little")
+    text = pa.py_buffer(b"ab" * (1 << 15))
+    return pa.Array.from_buffers(pa.string_view(), count, [None, pa.py_buffer(views), text])
+
+
+def shared_elements(count: int) -> pa.Array:
+    offsets, sizes = pa.array([0] * count, pa.int32()), pa.array([1000] * count, pa.int32())
+    return pa.ListViewArray.from_arrays(offsets, sizes, pa.array(range(1000)))
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_buffers_are_limited(compression: str) -> None:
+    few, many = (pa.array(np.zeros(n, np.int64)) for n in (1 << 16, 1 << 26))
+    ipc = stream(many, compression=compression)
+    assert ipc.size < 4 << 20
+    assert read_batches(ipc, LONGS) == ([], TOO_MUCH)
+    batches, why = read_batches(stream(few, few, compression=compression), LONGS)
+    assert (why, [batch["x"] for batch in batches]) == ("", [few, few])
+
+
+def test_a_forged_length_hides_nothing() -> None:
+    """Arrow does not look at the validity of a column without nulls."""
+    raw = bytearray(stream(pa.array(np.zeros(1 << 16, np.int64)), compression="zstd"))
+    buffers = struct.pack(
+        "<Iqqq", 2, 0, 0, 0
+    )  # how many, offset and length of the validity, offset of the values
+    assert raw.count(buffers) == 1
+    struct.pack_into("<q", raw, raw.find(buffers) + 12, -(1 << 40))
+    assert pa.ipc.open_stream(pa.py_buffer(bytes(raw))).read_all().num_rows == 1 << 16
+    assert read_batches(pa.py_buffer(bytes(raw)), LONGS) == ([], "a buffer of a negative length")
+
+
+def test_the_compression_of_old_is_refused() -> None:
+    batch = pa.record_batch([pa.array([1])], schema=LONGS)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)
+    with pa.ipc.new_stream(sink, LONGS, options=options) as writer:
+        writer.write_batch(batch)
+        writer.write_batch(batch, custom_metadata={"ARROW:experimental_compression": "zstd"})
+    assert read_batches(sink.getvalue(), LONGS) == ([], "a compression of old, before Arrow 1.0")
+
+
+def test_compressed_dictionaries_are_limited() -> None:
+    longs = pa.array(np.zeros(1 << 26, np.int64))
+    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), longs)
+    assert read_batches(stream(column, compression="zstd"), LONGS) == ([], TOO_MUCH)
+    short = pa.array(["a", "b", "a"] * 100).dictionary_encode()
+    ((batch,), _) = read_batches(stream(short, compression="zstd"), TEXTS)
+    assert batch["x"].to_pylist() == short.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        (pa.nulls(1 << 30), pa.int64()),
+        (pa.nulls(1 << 30), pa.null()),
+        (lists_of_nulls(1 << 30), pa.list_(pa.int64())),
+        (
+            pa.StructArray.from_arrays([lists_of_nulls(1 << 30)], ["y"]),
+            pa.struct([("y", pa.list_(pa.int8()))]),
+        ),
+        (
+            pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 14, np.int8)), ["x" * (1 << 16)]),
+            pa.string(),
+        ),
+        (views_of_one_text(1 << 14), pa.string()),
+    ],
+)
+def test_what_a_cast_makes_is_limited(column: pa.Array, wanted: pa.DataType) -> None:
+    ipc = stream(column)
+    assert ipc.size < 1 << 20
+    assert read_batches(ipc, pa.schema([("x", wanted)])) == ([], TOO_MUCH)
+
+
+def test_lists_that_share_their_elements_are_not_spread() -> None:
+    batches, why = read_batches(stream(shared_elements(1 << 16)), pa.schema([("x", pa.list_(pa.int64()))]))
+    assert not batches and "share their elements" in why
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        (pa.nulls(1000), pa.int64()),
+        (pa.nulls(1000), pa.struct([("y", pa.int64())])),
+        (lists_of_nulls(1000), pa.list_(pa.int64())),
+        (pa.array(["a", None, "b" * 40], pa.string_view()), pa.string()),
+        (pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2)), pa.list_(pa.int32())),
+        (pa.array([[(1, "a")]], pa.map_(pa.int64(), pa.string())), pa.map_(pa.int64(), pa.large_string())),
+        (pa.array([1, 2, None]), pa.decimal128(20)),
+        (pa.array([1, 2, None]), pa.string()),
+        (pa.array(range(1_000_000), pa.int32()), pa.int64()),
+    ],
+)
+def test_usual_columns_are_cast(column: pa.Array, wanted: pa.DataType) -> None:
+    ((batch,), why) = read_batches(stream(column), pa.schema([("x", wanted)]))
+    assert why == "" and batch["x"] == column.cast(wanted)
+
+
+def test_columns_that_share_their_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = pa.array(range(1000))
+    schema = pa.schema([(f"x{i}", pa.int64()) for i in range(40)])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays([column] * 40, schema=schema))
+    data = bytearray(sink.getvalue())
+    # of all columns the first one's bytes: offset and length of each buffer stand in the message
+    body = data.index(np.arange(1000).tobytes())
+    for i in range(40):
+        # that of its validity, which is empty, and that of its values
+        at = data.find(np.array([8000 * i, 0, 8000 * i, 8000], "<i8").tobytes())
+        assert 0 < at < body
+        data[at : at + 24] = bytes(24)
+    del data[body + 8000 : body + 40 * 8000]
+    length = data.index(np.array([40 * 8000], "<i8").tobytes())
+    data[length : length + 8] = np.array([8000], "<i8").tobytes()
+    ((batch,), _) = read_batches(pa.py_buffer(bytes(data)), schema)
+    assert all(shared == column for shared in batch.columns)
+    monkeypatch.setattr(ipc_batches, "ARROW_BATCH_BYTES_MAX", 0)
+    assert read_batches(pa.py_buffer(bytes(data)), schema) == ([], TOO_MUCH)
+
+
+def test_damaged_streams_never_raise() -> None:
+    random = np.random.default_rng(11)
+    column = pa.array(["a", "bb"] * 50).dictionary_encode()
+    for compression in (None, "zstd"):
+        whole = np.frombuffer(stream(column, column, compression=compression), np.uint8)
+        for _ in range(300):
+            data = whole.copy()
+            data[random.integers(0, len(data), 2)] = random.integers(0, 256, 2)
+            batches, why = read_batches(pa.py_buffer(data), TEXTS)
+            assert not why or not batches
+        for size in range(0, len(whole), 7):
+            read_batches(pa.py_buffer(whole[:size].copy()), TEXTS)

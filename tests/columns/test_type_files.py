@@ -1,0 +1,116 @@
+"""Types out of files and by name: IDL with includes, ROS 2 definitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.columns.type_files import struct_of_file
+from spark_rtps.columns.type_sources import given_type
+from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.transport.errors import OptionError, TypeDefinitionError
+from spark_rtps.transport.types.model import Extensibility, Struct
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def struct(path: Path, wanted: str | None = None) -> Struct:
+    return struct_of_file(str(path), wanted, Extensibility.APPENDABLE)
+
+
+class TestIdl:
+    def test_includes_from_beside(self, tmp_path):
+        write(tmp_path / "parts" / "point.idl", "@nested struct Point { long x; };")
+        path = write(
+            tmp_path / "main.idl", '#include "parts/point.idl"\nstruct Path { sequence<Point> points; };'
+        )
+        found = struct(path)
+        assert (found.name, found.members[0].name) == ("Path", "points")
+
+    def test_includes_as_ros_has_them(self, tmp_path):
+        write(
+            tmp_path / "a_msgs" / "msg" / "Inner.idl",
+            "module a_msgs { module msg { struct Inner { long x; }; }; };",
+        )
+        text = '#include "a_msgs/msg/Inner.idl"\nmodule b { struct Outer { a_msgs::msg::Inner inner; }; };'
+        assert struct(write(tmp_path / "b_msgs" / "msg" / "Outer.idl", text), "b::Outer").name == "b::Outer"
+
+    def test_a_file_that_is_not_there(self, tmp_path):
+        path = write(tmp_path / "main.idl", '\n#include "none.idl"\nstruct S { long a; };')
+        with pytest.raises(
+            TypeDefinitionError, match=r"main.idl:2:\d+: none.idl cannot be included: there is no such"
+        ):
+            struct(path)
+
+    def test_nested_types_are_not_topics(self, tmp_path):
+        path = write(tmp_path / "main.idl", "@nested struct Part { long x; }; struct Whole { Part p; };")
+        assert struct(path).name == "Whole"
+        assert struct(path, "Part").name == "Part"
+
+
+class TestRos:
+    def test_a_message_and_what_it_uses(self, tmp_path):
+        write(tmp_path / "a_msgs" / "msg" / "Part.msg", "float64 weight\n")
+        path = write(
+            tmp_path / "b_msgs" / "msg" / "Whole.msg", "a_msgs/Part[] parts\nuint8 COUNT=3\nstring<=8 name\n"
+        )
+        found = struct(path)
+        assert found.name == "b_msgs::msg::dds_::Whole_"
+        assert [member.name for member in found.members] == ["parts", "name"]
+
+    def test_a_part_of_a_service(self, tmp_path):
+        path = write(tmp_path / "b_msgs" / "srv" / "Add.srv", "int64 a\nint64 b\n---\nint64 sum\n")
+        assert [m.name for m in struct(path, "Add_Response").members] == ["sum"]
+        with pytest.raises(TypeDefinitionError, match="Add_Request, Add_Response"):
+            struct(path)
+
+    @pytest.mark.parametrize(
+        "name", ["sensor_msgs/msg/Imu", "sensor_msgs/Imu", "sensor_msgs::msg::dds_::Imu_"]
+    )
+    def test_by_name(self, name):
+        found = given_type(parse_options({"topic": "rt/imu", "type": name}, AppliesTo.READ))
+        assert found is not None
+        assert (found.type_name, found.keyed, found.certain) == ("sensor_msgs::msg::dds_::Imu_", False, True)
+
+    def test_bytes_are_octets_to_some(self):
+        found = given_type(
+            parse_options({"topic": "T", "type": "diagnostic_msgs/DiagnosticArray"}, AppliesTo.READ)
+        )
+        assert found is not None
+        assert not found.certain
+
+    def test_a_name_that_is_none(self):
+        with pytest.raises(TypeDefinitionError, match="did you mean sensor_msgs/msg/Imu"):
+            given_type(parse_options({"topic": "T", "type": "sensor_msgs/msg/Imus"}, AppliesTo.READ))
+
+    def test_of_an_older_distribution(self):
+        options = {"topic": "T", "type": "std_msgs/msg/String", "type.ros_distribution": "foxy"}
+        assert given_type(parse_options(options, AppliesTo.READ)) is not None
+
+
+class TestCertainty:
+    @pytest.mark.parametrize(
+        ("text", "options", "certain"),
+        [
+            ("struct S { long a; };", {}, False),
+            ("struct S { long a; };", {"type.extensibility": "final"}, True),
+            ("@appendable struct S { long a; };", {}, True),
+            ("struct P { long x; }; @final struct S { P p; };", {}, False),
+        ],
+    )
+    def test_types_that_say_what_they_are(self, tmp_path, text, options, certain):
+        path = write(tmp_path / "s.idl", text)
+        given = {"topic": "T", "type": "S", "type.file": str(path), **options}
+        found = given_type(parse_options(given, AppliesTo.READ))
+        assert found is not None
+        assert found.certain is certain
+
+
+def test_no_such_file():
+    with pytest.raises(OptionError, match=r"option 'type.file' = '/none.msg': cannot be read"):
+        struct(Path("/none.msg"))

@@ -1,0 +1,114 @@
+"""What the commands make of what peers send; no network."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from spark_rtps.cli import app
+from spark_rtps.commands.echo import Unannotated, _lines, _structs
+from spark_rtps.commands.ls import _print_tables, name_of
+from spark_rtps.transport.net.topic_types import ToldType
+from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
+from spark_rtps.transport.protocol.participant import RemoteEndpoint
+from spark_rtps.transport.qos import Qos
+from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.model import (
+    Extensibility,
+    Member,
+    Primitive,
+    PrimitiveKind,
+    Sequence,
+    Struct,
+)
+from spark_rtps.transport.wire.samples import DISPOSED, UNREGISTERED, Run
+
+WRITER = Guid(bytes(range(12)), b"\0\0\1\2")
+DOUBLE = Primitive(PrimitiveKind.FLOAT64)
+NOTHING = np.zeros(0, np.uint8)
+
+
+def echoed(run: Run, codec: Codec | None) -> list[object]:
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no JSON")
+
+    return [json.loads(line, parse_constant=refuse) for line in _lines(run, codec)]
+
+
+def test_ls_shows_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = WRITER.prefix
+    listener = ParticipantData(prefix, name="listener [/usr/bin/x]")
+    endpoint = RemoteEndpoint(WRITER, "writer", "[/bold]", "[red]T", Qos(), "", b"\1\x10")
+    _print_tables(0, 1.0, [listener], [endpoint])
+    shown = capsys.readouterr().out
+    assert "[/usr/bin/x]" in shown
+    assert "[/bold]" in shown
+    assert "[red]T" in shown
+
+
+def test_a_participant_without_a_name_is_its_process_and_host() -> None:
+    said = (("__Hostname", "box"), ("__ProcessName", "talker"))
+    assert name_of(ParticipantData(bytes(12), properties=said)) == "talker@box"
+    assert name_of(ParticipantData(bytes(12), properties=said, name="n")) == "n"
+    assert name_of(ParticipantData(bytes(12))) == ""
+
+
+@pytest.mark.parametrize("codec", [None, Codec(Struct("T", (Member("x", DOUBLE, 0, key=True),)))])
+def test_echo_of_an_end_without_payload(codec: Codec | None, capsys: pytest.CaptureFixture[str]) -> None:
+    disposed = Run.single(WRITER, 1, NOTHING, flags=DISPOSED, key_hash=bytes(range(16)))
+    assert echoed(disposed, codec) == [{"_instance": "disposed", "_key_hash": bytes(range(16)).hex()}]
+    unregistered = Run.single(WRITER, 2, NOTHING, flags=UNREGISTERED)
+    assert echoed(unregistered, codec) == [{"_instance": "unregistered"}]
+    assert capsys.readouterr().err == ""
+
+
+def test_echo_of_numbers_json_does_not_know() -> None:
+    codec = Codec(Struct("T", (Member("x", DOUBLE, 0), Member("xs", Sequence(DOUBLE), 1))))
+    batch = pa.record_batch({"x": [float("nan")], "xs": [[1.5, float("inf"), float("-inf")]]})
+    payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
+    rows = echoed(Run.single(WRITER, 1, payload), codec)
+    assert rows == [{"x": "NaN", "xs": [1.5, "Infinity", "-Infinity"]}]
+
+
+def test_echo_takes_structs_as_told(tmp_path: Path) -> None:
+    file = tmp_path / "t.idl"
+    file.write_text("struct T { long x; };")
+    for told in Unannotated:
+        assert _structs(file, told)["T"].extensibility is Extensibility(told.value)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_type_that_cannot_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+) -> None:
+    """Of a file without annotations what a source does counts: it reads the writer's final type."""
+    struct = Struct("T", (Member("x", DOUBLE, 0),))
+    without_key = Guid(WRITER.prefix, b"\0\0\1\3")
+    endpoint = RemoteEndpoint(without_key, "writer", "Topic", "T", Qos(), "publisher", b"\1\x10")
+    told = ToldType(endpoint, struct, None)
+    asked = SimpleNamespace(discover_type=lambda topic, *, timeout: told)
+    monkeypatch.setattr("spark_rtps.commands.type.joined", lambda *_, **__: contextlib.nullcontext(asked))
+    file = tmp_path / "t.idl"
+
+    def against(idl: str) -> tuple[int, str]:
+        file.write_text(idl)
+        arguments = ["type", "Topic", "--against", str(file), *(["--json"] if as_json else [])]
+        done = CliRunner().invoke(app, arguments)
+        return done.exit_code, done.stdout
+
+    status, shown = against("struct T { double x; };")
+    assert status == 0
+    assert ('"cannot_read_it": []' if as_json else "-- T can read this topic") in shown
+    assert ('"cannot_write_it": []' if as_json else "-- T can write this topic") in shown
+    status, shown = against("@appendable struct T { double x; };")
+    assert status == 1
+    assert "the writer's struct T is @final, the reader's struct T is @appendable" in shown
+    assert as_json or "-- T cannot read this topic" in shown

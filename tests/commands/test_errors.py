@@ -1,0 +1,168 @@
+"""`spark-rtps errors`, and where processes leave their error logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_rtps.cli import app
+from spark_rtps.commands.tables import moment
+from spark_rtps.monitoring import reports
+from spark_rtps.monitoring.publisher_counters import process_start
+from spark_rtps.monitoring.reports import record_errors, remove_old_errors
+from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog
+from spark_rtps.transport.log.stream_log import StreamLog
+
+pytestmark = pytest.mark.usefixtures("root")
+
+NOW = 1_700_000_000_000_000_000
+DEAD = 1 << 30
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("spark_rtps")
+    before, logger.handlers[:] = logger.handlers[:], []  # other tests of this process may have logged, too
+    yield logger
+    logger.handlers[:] = before
+
+
+def source(root: Path, topic: str = "Square") -> ErrorLog:
+    directory = root / str(uuid.uuid4())
+    directory.mkdir(parents=True)
+    StreamLog.create(directory, max_bytes=1 << 20, metadata={"topic": topic}).close()
+    Counters.create(directory / "counters").counter("receiver.pid").set(17)
+    return ErrorLog(directory / ERROR_LOG)
+
+
+def process(root: Path, pid: int = DEAD, start: int = 5) -> ErrorLog:
+    (root / "errors").mkdir(parents=True, exist_ok=True)
+    return ErrorLog(root / "errors" / f"{pid}-{start}.errors")
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, ["errors", *arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def as_json(*arguments: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(run("--json", *arguments).stdout)["logs"]
+    return found
+
+
+class TestCommand:
+    def test_nothing(self, root, tmp_path):
+        source(root)
+        said = run("-l", str(tmp_path / "other")).stdout
+        assert "no error and no warning" in said
+        assert str(root) in said
+        assert str(tmp_path / "other") in said
+        assert json.loads(run("--json").stdout) == {"looked_in": [str(root)], "logs": []}
+
+    def test_as_json(self, root):
+        log = source(root)
+        log.record("ERROR", "spark_rtps.receiver", "it failed", now=NOW)
+        log.record("ERROR", "spark_rtps.receiver", "it failed", now=NOW + 1)
+        process(root).record("WARNING", "spark_rtps.datasource", "careful", now=NOW - 1)
+        one, two = as_json()
+        assert one == {
+            "path": str(log.path),
+            "topic": "Square",
+            "pid": 17,
+            "errors": [
+                {
+                    "level": "ERROR",
+                    "logger": "spark_rtps.receiver",
+                    "text": "it failed",
+                    "count": 2,
+                    "first_ns": NOW,
+                    "last_ns": NOW + 1,
+                }
+            ],
+            "overflow": 0,
+        }
+        assert (two["topic"], two["pid"]) == (None, DEAD)
+        assert [error["text"] for error in two["errors"]] == ["careful"]
+
+    def test_the_newest_comes_first(self, root, tmp_path):
+        source(root, "A").record("ERROR", "x", "in between", now=NOW + 1_000_000_000)
+        log = process(tmp_path / "here")
+        log.record("ERROR", "x", "[bold]", now=NOW)
+        for _ in range(42):
+            log.record("WARNING", "x", "newest", now=NOW + 60_000_000_000)
+        lines = run("--log-dir", str(tmp_path / "here")).stdout.splitlines()
+        places = [
+            next(i for i, line in enumerate(lines) if text in line)
+            for text in ("newest", "in between", "[bold]")
+        ]
+        assert places == sorted(places)
+        said = "\n".join(lines)
+        for text in (
+            "42",
+            "WARNING",
+            f"process {DEAD}",
+            "source 17",
+            moment(NOW),
+            moment(NOW + 60_000_000_000),
+        ):
+            assert text in said
+
+    def test_those_without_room_are_told(self, root):
+        log = ErrorLog(source(root).path, size=4096)
+        for number in range(200):
+            log.record("ERROR", "x", f"e{number}", now=NOW)
+        assert "more were not recorded" in run().stdout
+
+    def test_what_is_none_is_passed_over(self, root):
+        log = source(root)
+        log.path.write_bytes(b"x" * 4096)
+        other = source(root, "B")
+        other.record("ERROR", "x", "found", now=NOW)
+        for name in ("metadata.json", "counters"):
+            (other.path.parent / name).unlink()
+        process(root).record("ERROR", "x", "too", now=NOW - 1)
+        (root / "errors" / "readme").touch()
+        (root / "errors" / "1-2.errors").write_bytes(b"")
+        assert [(log["topic"], log["pid"]) for log in as_json()] == [(None, 0), (None, DEAD)]
+
+
+class TestRecording:
+    def test_what_this_process_warns_of(self, root, logger):
+        record_errors()
+        record_errors()
+        assert not root.exists()
+        logging.getLogger("spark_rtps.datasource").warning("topic %r: careful", "T")
+        (found,) = as_json()
+        assert found["path"] == str(root / "errors" / f"{os.getpid()}-{process_start(os.getpid())}.errors")
+        assert [(e["text"], e["count"]) for e in found["errors"]] == [("topic 'T': careful", 1)]
+        assert (root / "errors").stat().st_mode & 0o777 == 0o700
+
+    def test_where_nothing_can_be_written(self, root, logger):
+        root.write_text("a file in the way")
+        record_errors()
+        logging.getLogger("spark_rtps.datasource").warning("a")
+        assert as_json() == []
+
+    def test_old_ones_are_removed(self, root, monkeypatch):
+        monkeypatch.setattr(reports, "_KEPT", 2)
+        folder = root / "errors"
+        for number in range(5):
+            log = process(root, DEAD + number)
+            log.record("ERROR", "x", "a", now=NOW)
+            os.utime(log.path, ns=(NOW + number, NOW + number))
+        mine = process(root, os.getpid(), process_start(os.getpid()))
+        mine.record("ERROR", "x", "a", now=NOW)
+        os.utime(mine.path, ns=(0, 0))
+        (folder / "readme").touch()
+        remove_old_errors(folder)
+        kept = {f"{DEAD + 3}-5.errors", f"{DEAD + 4}-5.errors", mine.path.name, "readme"}
+        assert {path.name for path in folder.iterdir()} == kept

@@ -1,0 +1,103 @@
+"""`spark-rtps loss`: real loss reports."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_rtps.cli import app
+from spark_rtps.commands.tables import moment
+from spark_rtps.transport.log.loss_report import LOSS_REPORT, LossReport
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.structure import Guid
+
+pytestmark = pytest.mark.usefixtures("root")
+
+NOW = 1_700_000_000_000_000_000
+WRITER = Guid(b"\xfe" * 12, b"\0\0\1\2")
+
+
+def report(root: Path, topic: str = "Square") -> LossReport:
+    directory = root / str(uuid.uuid4())
+    directory.mkdir(parents=True)
+    StreamLog.create(directory, max_bytes=1 << 20, metadata={"topic": topic}).close()
+    return LossReport(directory / LOSS_REPORT)
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, ["loss", *arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_nothing(root, tmp_path):
+    report(root)
+    said = run("--log-dir", str(tmp_path / "other")).stdout
+    assert "no loss" in said
+    assert str(root) in said
+    assert str(tmp_path / "other") in said
+    assert json.loads(run("--json").stdout) == {"looked_in": [str(root)], "reports": []}
+
+
+def test_as_json(root):
+    square = report(root)
+    square.observe(WRITER, "Square", 3, now=NOW, sample_bytes=10)
+    square.observe(WRITER, "Square", 4, now=NOW + 5, sample_bytes=10)
+    (found,) = json.loads(run("--json").stdout)["reports"]
+    assert found == {
+        "path": str(square.path),
+        "topic": "Square",
+        "losses": [
+            {
+                "writer": str(WRITER),
+                "topic": "Square",
+                "observations": 2,
+                "samples": 7,
+                "bytes": 70,
+                "first_ns": NOW,
+                "last_ns": NOW + 5,
+            }
+        ],
+        "overflow": 0,
+    }
+
+
+def test_the_newest_comes_first(root, tmp_path):
+    hour = 3_600_000_000_000
+    report(root).observe(WRITER, "Old", 1, now=NOW)
+    report(tmp_path / "here").observe(WRITER, "[bold]", 4711, now=NOW + hour, sample_bytes=1 << 20)
+    lines = run("--log-dir", str(tmp_path / "here")).stdout.splitlines()
+    (new,) = [i for i, line in enumerate(lines) if "[bold]" in line]
+    (old,) = [i for i, line in enumerate(lines) if "Old" in line]
+    assert new < old
+    assert "4711" in lines[new]
+    assert "4.6 GiB" in lines[new + 1]
+    assert moment(NOW + hour) in lines[new]
+    assert str(WRITER) in lines[new + 1]
+
+
+def test_those_without_room_are_told(root):
+    small = report(root)
+    small = LossReport(small.path, size=4096)
+    for number in range(100):
+        small.observe(Guid(number.to_bytes(12, "big"), b"\0\0\1\2"), "Square", 1, now=NOW)
+    assert "more were not recorded" in run().stdout
+    assert json.loads(run("--json").stdout)["reports"][0]["overflow"] > 0
+
+
+def test_what_is_none_is_passed_over(root):
+    report(root).path.write_bytes(b"x" * 4096)
+    (root / "file").touch()
+    assert "no loss" in run().stdout
+
+
+def test_the_log_whose_description_is_gone(root):
+    square = report(root)
+    square.observe(WRITER, "Square", 1, now=NOW)
+    (square.path.parent / "metadata.json").unlink()
+    (found,) = json.loads(run("--json").stdout)["reports"]
+    assert (found["topic"], found["losses"][0]["topic"]) == ("", "Square")

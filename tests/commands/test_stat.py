@@ -1,0 +1,248 @@
+"""`spark-rtps stat`: what it counts and shows, of real counters files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.commands.tables import size
+from spark_rtps.monitoring.stream_counters import Kind, State, lost, read_streams, rejected
+from spark_rtps.transport.errors import LogError
+from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.structure import Guid
+from tests.commands.stat_scene import DEAD, KEYS, SECOND, as_json, only, run, sink, source
+
+pytestmark = pytest.mark.usefixtures("root")
+
+
+def test_a_type_that_no_writer_has_named_yet(root):
+    source(root)
+    (directory,) = root.iterdir()
+    with StreamLog.open(directory) as log:
+        log.amend(type=None)
+    assert only(root).type is None
+    assert as_json()["streams"][0]["type"] is None
+
+
+def test_help():
+    assert "--watch" in run("-h").stdout
+
+
+class TestNothing:
+    def test_says_so_and_where_it_looked(self, root, tmp_path):
+        said = run("--log-dir", str(tmp_path / "other")).stdout
+        assert "no source or sink runs" in said
+        assert str(root) in said
+        assert str(tmp_path / "other") in said
+
+    def test_as_json(self, root, tmp_path):
+        found = as_json("--log-dir", str(tmp_path / "other"), "-l", str(root))
+        assert found["streams"] == []
+        assert found["looked_in"] == [str(root), str(tmp_path / "other")]
+
+
+class TestNumbers:
+    def test_of_a_source(self, root):
+        counted = {
+            "receiver__domain": 3,
+            "log__rows": 500,
+            "log__position": 4096,
+            "log__base": 512,
+            "log__consumer": 1024,
+            "reader__matched_writers": 2,
+            "reader__lost_samples": 4,
+            "reader__nacks_sent": 5,
+            "reader__nack_frags_sent": 6,
+            "reader__window_closed": 8,
+            "status__sample_rejected__total_count": 9,
+            "drop__not_rtps": 1,
+        }
+        source(root, **counted)
+        (stream,) = as_json()["streams"]
+        shown = {key: stream[key] for key in KEYS - {"path", "counters"}}
+        assert shown == {
+            "kind": "source",
+            "topic": "Square",
+            "type": "ShapeType",
+            "domain": 3,
+            "guid_prefix": "01" * 12,
+            "pid": os.getpid(),
+            "state": "alive",
+            "samples": 500,
+            "samples_per_second": None,
+            "bytes": 4096,
+            "bytes_per_second": None,
+            "behind_samples": None,
+            "behind_bytes": 3072,
+            "peers": 2,
+            "lost": 4,
+            "rejected": 9,
+            "malformed": 0,
+            "repairs": 11,
+            "back_pressure": 8,
+            "statuses": {"SAMPLE_REJECTED": {"total_count": 9}},
+            "drops": {"not_rtps": 1},
+            "positions": None,
+            "readers": [],
+            "writers": [],
+        }
+        assert {label.replace(".", "__"): n for label, n in stream["counters"].items()}.items() >= (
+            counted.items()
+        )
+
+    def test_of_a_sink(self, root):
+        sink(
+            root,
+            writer__written_samples=100,
+            writer__written_bytes=6400,
+            writer__behind_samples=7,
+            writer__unacknowledged_bytes=700,
+            writer__matched_readers=1,
+            writer__repaired_samples=3,
+            writer__repaired_fragments=2,
+            writer__back_pressured=6,
+            status__publication_matched__current_count=1,
+        )
+        (stream,) = as_json()["streams"]
+        assert set(stream) == KEYS
+        assert (stream["kind"], stream["domain"], stream["samples"]) == ("sink", 7, 100)
+        assert stream["bytes"] == 6400
+        assert (stream["behind_samples"], stream["behind_bytes"], stream["peers"]) == (7, 700, 1)
+        assert (stream["repairs"], stream["back_pressure"]) == (5, 6)
+
+    def test_statuses_win_over_the_counters_they_are_made_of(self):
+        counters = {
+            "reader.lost_samples": 1,
+            "cache.lost_by_history": 2,
+            "cache.rejected_by_samples_limit": 4,
+        }
+        assert (lost(counters), rejected(counters)) == (3, 4)
+        counters |= {"status.sample_lost.total_count": 5, "status.sample_rejected.total_count": 6}
+        assert (lost(counters), rejected(counters)) == (5, 6)
+
+    def test_the_same_keys_where_nothing_was_counted(self, root):
+        source(root)
+        sink(root)
+        assert [set(stream) for stream in as_json()["streams"]] == [KEYS, KEYS]
+
+    def test_the_readers_of_a_sink(self, root):
+        guid = Guid(b"\xff" * 12, b"\0\0\1\4")
+        raw = guid.to_bytes()
+        counters = sink(root, writer__last_sn=50)
+        halves = [int.from_bytes(half, "big", signed=True) for half in (raw[:8], raw[8:])]
+        for i, (acked, reliable, active) in enumerate([(20, 1, 1), (0, 0, 1), (10, 1, 0)]):
+            fields = {"guid_high": halves[0], "guid_low": halves[1], "acked_sn": acked}
+            for name, value in {**fields, "reliable": reliable, "active": active}.items():
+                counters.counter(f"matched.{i}.{name}").set(value)
+        (stream,) = as_json()["streams"]
+        assert stream["readers"] == [
+            {"guid": str(guid), "acked_sn": 20, "active": True},
+            {"guid": str(guid), "acked_sn": None, "active": True},
+            {"guid": str(guid), "acked_sn": 10, "active": False},
+        ]
+        lines = [line for line in run().stdout.splitlines() if str(guid) in line]
+        assert ["30" in lines[0], "best effort" in lines[1], "inactive" in lines[2]] == [True] * 3
+
+
+class TestTable:
+    def test_of_everything(self, root):
+        source(root, log__rows=12345, log__position=5 << 20)
+        sink(root, "[bold]", writer__written_samples=77)
+        said = run().stdout
+        for text in ("Square", "[bold]", "12345", "5.0 MiB", "77", f"alive {os.getpid()}"):
+            assert text in said
+
+    def test_those_that_ended_come_last(self, root):
+        source(root, "A", receiver__pid=DEAD)
+        source(root, "B")
+        assert [s["topic"] for s in as_json()["streams"]] == ["B"]
+        both = as_json("--all")["streams"]
+        assert [(s["topic"], s["state"]) for s in both] == [("B", "alive"), ("A", "ended")]
+
+    def test_those_that_ended_are_only_counted(self, root):
+        source(root, "Old", receiver__pid=DEAD, drop__not_rtps=1)
+        said = run().stdout
+        assert "no source or sink runs" in said
+        assert "1 more that have ended: --all shows them" in said
+        source(root, "New")
+        said = run().stdout
+        assert ("New" in said, "Old" in said, "1 more that have ended" in said) == (True, False, True)
+        said = run("--all").stdout
+        assert ("New" in said, "Old" in said, "that have ended:" in said) == (True, True, False)
+
+    def test_logs_elsewhere(self, root, tmp_path):
+        source(tmp_path / "here", "A")
+        source(root, "B")
+        assert [s["topic"] for s in as_json("-l", str(tmp_path / "here"))["streams"]] == ["A", "B"]
+
+    @pytest.mark.parametrize(
+        ("nbytes", "text"),
+        [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (200 << 20, "200 MiB"), (1 << 62, "4194304 TiB")],
+    )
+    def test_sizes(self, nbytes, text):
+        assert size(nbytes) == text
+
+
+class TestState:
+    def test_a_receiver_that_starts(self, root):
+        source(root, receiver__heartbeat_ns=0)
+        assert only(root).state is State.ALIVE
+
+    def test_a_receiver_that_hangs(self, root):
+        source(root)
+        assert only(root, time.monotonic_ns() + 2 * SECOND).state is State.ALIVE
+        assert only(root, time.monotonic_ns() + 4 * SECOND).state is State.STALLED
+
+    @pytest.mark.parametrize("beat", [1, 1 << 62])
+    def test_another_process_with_its_number(self, root, beat):
+        source(root, receiver__heartbeat_ns=beat)  # before this process began; or before the machine did
+        assert only(root).state is State.ENDED
+
+    def test_a_process_that_is_no_more(self, root):
+        source(root, receiver__pid=DEAD)
+        assert only(root).state is State.ENDED
+
+
+class TestSafety:
+    def test_what_is_half_made_or_no_log(self, root):
+        source(root)
+        no_metadata, no_counters, cut, odd, label = (source(root, "X").path.parent for _ in range(5))
+        (no_metadata / "metadata.json").unlink()
+        (no_counters / "counters").unlink()
+        (cut / "counters").write_bytes((cut / "counters").read_bytes()[:100])
+        (odd / "metadata.json").write_text("[]")
+        raw = bytearray((label / "counters").read_bytes())
+        raw[68:72] = b"\xff\xff\xff\xff"
+        (label / "counters").write_bytes(raw)
+        (root / "file").touch()
+        (root / "empty").mkdir()
+        assert only(root).topic == "Square"
+
+    def test_what_vanishes_meanwhile(self, root, monkeypatch):
+        source(root, "A")
+        source(root, "B")
+        sink(root, "C")
+        opened = Counters.open
+
+        def vanishing(path: Path) -> Counters:
+            found = opened(path)
+            if path.name == "counters":
+                shutil.rmtree(path.parent)
+            else:
+                raise LogError("gone")
+            return found
+
+        monkeypatch.setattr(Counters, "open", vanishing)
+        assert read_streams([root], now=time.monotonic_ns()) == []
+
+    def test_leftovers_of_dead_sinks_are_removed(self, root):
+        sink(root)
+        left = root / "publishers" / f"{DEAD}-5-0.counters"
+        left.touch()
+        assert [s["kind"] for s in as_json()["streams"]] == [Kind.SINK.value]
+        assert not left.exists()

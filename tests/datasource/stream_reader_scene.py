@@ -1,0 +1,103 @@
+"""A streaming source as Spark has it, with a receiver that has no network."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+from spark_rtps.datasource.offsets import Offset
+from spark_rtps.datasource.schema import plan_source
+from spark_rtps.datasource.stream_reader import RtpsStreamReader
+from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.transport.errors import RtpsError
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.stream_log import StreamLog
+from tests.support.stream_logs import RECEPTION, encoded, points, run_of
+
+COLUMNS = StructType().add("id", "integer").add("x", "double")
+ALL = ReadAllAvailable()
+
+
+class FakeReceiver:
+    """A receiver that appends what the test hands it."""
+
+    pid = 0
+
+    def __init__(self, config) -> None:
+        directory = Path(config.log_directory)
+        if StreamLog.exists(directory):
+            self.log = StreamLog.open(directory)
+        else:
+            self.log = StreamLog.create(directory, max_bytes=config.log_max_bytes, metadata={})
+        self.dead: str | None = None
+        self.stopped = False
+        self.committed: list[int] = []
+        self.counted: dict[str, int] = {}
+
+    def receive(self, first: int, count: int) -> None:
+        assert self.log.append(run_of(encoded(points(first, count)), first + 1), reception=RECEPTION)
+
+    def die(self, why: str) -> None:
+        self.dead = why
+        self.log.close()
+
+    def cursor(self) -> Cursor:
+        return Cursor(self.log.position)
+
+    def commit(self, position: int) -> None:
+        self.committed.append(position)
+
+    def counters(self) -> dict[str, int]:
+        return {"log.base": self.log.base, **self.counted}
+
+    def check(self) -> None:
+        if self.dead:
+            raise RtpsError(self.dead)
+
+    def stop(self, *, goodbye: bool = True) -> None:
+        self.stopped, self.said_goodbye = True, goodbye
+        self.log.close()
+
+
+class Source:
+    """A reader and the receivers it started."""
+
+    def __init__(self, log_dir: Path, **options: object) -> None:
+        given = {"topic": "T", "log.dir": str(log_dir), **{k: str(v) for k, v in options.items()}}
+        settings = parse_options(given, AppliesTo.READ)
+        self.receivers: list[FakeReceiver] = []
+        self.reader = RtpsStreamReader(settings, plan_source(settings, COLUMNS), start=self._start)
+
+    def _start(self, config) -> FakeReceiver:
+        self.receivers.append(FakeReceiver(config))
+        return self.receivers[-1]
+
+    @property
+    def receiver(self) -> FakeReceiver:
+        return self.receivers[-1]
+
+    def ids(self, start, end) -> list[int]:
+        reader = pickle.loads(pickle.dumps(self.reader))  # as a task has it
+        return [
+            i
+            for part in self.reader.partitions(start, end)
+            for batch in reader.read(pickle.loads(pickle.dumps(part)))
+            for i in batch.column("id").to_pylist()
+        ]
+
+
+def log_of(offset) -> str:
+    return Offset.from_json(offset).log
+
+
+def planned(make) -> tuple:
+    """Where a batch of ten samples starts and ends that a run planned before it was stopped."""
+    first = make()
+    zero = first.reader.initialOffset()
+    first.receiver.receive(0, 10)
+    end = first.reader.latestOffset(zero, ALL)
+    first.reader.stop()
+    return zero, end

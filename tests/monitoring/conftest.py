@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pytest
+
+from spark_rtps.api import writer_session
+from spark_rtps.columns import malformed
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process says once, each test hears."""
+    monkeypatch.setattr(malformed, "_TOLD", {})
+    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", set())

@@ -1,0 +1,75 @@
+"""Congestion controls by name, and what is said of those that are none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.options.explanations import explained
+from spark_rtps.transport.errors import OptionError
+from spark_rtps.transport.net.congestion_control_plugins import load_congestion_control
+from spark_rtps.transport.protocol.policies import CongestionControlPolicy
+from spark_rtps.transport.protocol.reading.flow.congestion_control import Cubic, StaticWindow, WindowOutcome
+
+SOURCE = """
+class Half:
+    def __init__(self, policy):
+        self.window = policy.max_window // 2
+
+    def on_track_rebuild(self, *, now, consumption, received, datagram, loss):
+        return self.window, False
+
+    def on_rtt_measurement(self, rtt, *, now):
+        pass
+
+class Outer:
+    Half = Half
+
+def broken(policy):
+    raise RuntimeError("not today")
+
+def nothing(policy):
+    return None
+
+number = 7
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_congestion.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_congestion", raising=False)
+
+
+@pytest.mark.parametrize(("kind", "made"), [("static", StaticWindow), ("cubic", Cubic)])
+def test_those_built_in(kind: str, made: type) -> None:
+    assert isinstance(load_congestion_control(kind)(CongestionControlPolicy(kind)), made)
+
+
+@pytest.mark.parametrize("name", ["Half", "Outer.Half"])
+@pytest.mark.usefixtures("mine")
+def test_of_the_users_own(name: str) -> None:
+    control = load_congestion_control(f"own_congestion:{name}")(CongestionControlPolicy(max_window=8_000))
+    outcome = control.on_track_rebuild(now=0, consumption=0, received=0, datagram=1_408, loss=False)
+    assert outcome == WindowOutcome(4_000, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("vegas", "static, cubic"),
+        ("no_such_module:x", "ModuleNotFoundError"),
+        ("own_congestion:missing", "AttributeError"),
+        ("own_congestion:number", "no callable"),
+        ("own_congestion:broken", "not today"),
+        ("own_congestion:nothing", "on_track_rebuild"),
+    ],
+)
+@pytest.mark.usefixtures("mine")
+def test_those_that_are_none(kind: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said) as caught, explained():
+        load_congestion_control(kind)
+    assert caught.value.option == "congestion_control"

@@ -1,0 +1,314 @@
+"""Options: every kind of value, what is refused and what the refusal says."""
+
+import pickle
+
+import pytest
+
+from spark_rtps.options import Mode, OnNoReader, Payload, Settings, parse_options
+from spark_rtps.options.page import SECTIONS, options_page
+from spark_rtps.options.spec import AppliesTo, Kind
+from spark_rtps.options.table import OPTIONS
+from spark_rtps.transport.errors import OptionError
+from spark_rtps.transport.qos import (
+    DataRepresentation,
+    DurabilityKind,
+    HistoryKind,
+    OwnershipKind,
+    ReliabilityKind,
+)
+from spark_rtps.transport.structure import INFINITE
+from spark_rtps.transport.types.model import Extensibility
+
+
+def read(**options: str) -> Settings:
+    return _parse(options, AppliesTo.READ)
+
+
+def write(**options: str) -> Settings:
+    return _parse(options, AppliesTo.WRITE)
+
+
+def _parse(options: dict[str, str], role: AppliesTo) -> Settings:
+    # test code writes history__depth for history.depth
+    return parse_options({"topic": "T", **{k.replace("__", "."): v for k, v in options.items()}}, role)
+
+
+def refusal(role: AppliesTo = AppliesTo.READ, **options: str) -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        _parse(options, role)
+    return caught.value
+
+
+class TestKeys:
+    def test_case_does_not_matter(self):
+        assert read(MAXROWSPERTRIGGER="7").max_rows_per_trigger == 7
+        assert parse_options({"Topic": "X"}, AppliesTo.READ).topic == "X"
+
+    def test_path_is_the_topic(self):
+        assert parse_options({"path": "Square"}, AppliesTo.READ).topic == "Square"
+        assert parse_options({"path": "Square", "topic": "Square"}, AppliesTo.READ).topic == "Square"
+        with pytest.raises(OptionError, match="another topic, 'Circle'"):
+            parse_options({"path": "Circle", "topic": "Square"}, AppliesTo.READ)
+
+    def test_topic_is_required(self):
+        with pytest.raises(OptionError, match="option 'topic': name the topic"):
+            parse_options({}, AppliesTo.READ)
+
+    def test_keys_of_spark_itself_are_let_pass(self):
+        assert write(checkpointLocation="/tmp/c").topic == "T"
+
+    @pytest.mark.parametrize(
+        ("wrong", "meant"),
+        [
+            ("reliablity", "reliability"),
+            ("depth", "history.depth"),
+            ("maxRowPerTrigger", "maxRowsPerTrigger"),
+            ("startingOffset", "startingOffsets"),
+            ("max_bytes", "log.max_bytes"),
+            ("domain_id", "domain"),
+        ],
+    )
+    def test_unknown_key_names_the_nearest(self, wrong, meant):
+        error = refusal(**{wrong: "x"})
+        assert error.option == wrong
+        assert f"did you mean '{meant}'?" in str(error)
+
+    def test_unknown_key_far_from_all(self):
+        assert "did you mean" not in str(refusal(zzzzzzzzqqq="1"))
+
+    def test_options_of_the_other_side(self):
+        assert "applies only to reading; remove it here" in str(refusal(AppliesTo.WRITE, metadata="true"))
+        assert "applies only to writing" in str(refusal(on_no_reader="drop"))
+        parse_options({"topic": "T", "metadata": "true", "on_no_reader": "drop"}, AppliesTo.BOTH)
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("text", "ns"),
+        [
+            ("200ms", 200_000_000),
+            ("3s", 3_000_000_000),
+            ("5min", 300_000_000_000),
+            ("1.5 s", 1_500_000_000),
+            ("10us", 10_000),
+            ("7ns", 7),
+            ("2h", 7_200_000_000_000),
+            ("1d", 86_400_000_000_000),
+            ("infinite", INFINITE),
+            ("DURATION_INFINITE", INFINITE),
+        ],
+    )
+    def test_duration(self, text, ns):
+        assert read(deadline=text).qos.deadline == ns
+
+    @pytest.mark.parametrize("text", ["3", "fast", "3 parsecs", "-1s", "", "s"])
+    def test_no_duration(self, text):
+        assert "must be a duration such as 200ms, 3s, 5min or infinite" in str(refusal(deadline=text))
+
+    @pytest.mark.parametrize(
+        ("text", "nbytes"),
+        [
+            ("4096", 4096),
+            ("64KiB", 65_536),
+            ("1MB", 1_000_000),
+            ("1m", 1 << 20),
+            ("2GiB", 2 << 30),
+            ("1.5 kib", 1536),
+            ("12b", 12),
+        ],
+    )
+    def test_size(self, text, nbytes):
+        assert read(maxBytesPerTrigger=text).max_bytes_per_trigger == nbytes
+
+    def test_no_size(self):
+        assert "must be a size such as 4096, 64KiB or 1MB" in str(refusal(maxBytesPerTrigger="much"))
+
+    @pytest.mark.parametrize("text", ["true", "TRUE", "yes", "1"])
+    def test_true(self, text):
+        assert read(metadata=text).metadata is True
+
+    def test_no_boolean(self):
+        assert str(refusal(metadata="maybe")) == "option 'metadata' = 'maybe': must be true or false"
+
+    @pytest.mark.parametrize(
+        "text",
+        ["best_effort", "BEST_EFFORT", "best-effort", "BEST_EFFORT_RELIABILITY_QOS"],
+    )
+    def test_word(self, text):
+        assert read(reliability=text).qos.reliability is ReliabilityKind.BEST_EFFORT
+
+    @pytest.mark.parametrize(
+        ("option", "constant", "value"),
+        [
+            ("durability", "TRANSIENT_LOCAL_DURABILITY_QOS", DurabilityKind.TRANSIENT_LOCAL),
+            ("history", "KEEP_LAST_HISTORY_QOS", HistoryKind.KEEP_LAST),
+            ("ownership", "EXCLUSIVE_OWNERSHIP_QOS", OwnershipKind.EXCLUSIVE),
+        ],
+    )
+    def test_dds_constants(self, option, constant, value):
+        assert getattr(write(**{option: constant}).qos, option) is value
+
+    def test_wrong_word_names_all(self):
+        error = refusal(reliability="sometimes")
+        assert str(error) == "option 'reliability' = 'sometimes': must be one of reliable, best_effort"
+
+    def test_wrong_value_where_nobody_knows_the_role(self):
+        assert str(refusal(AppliesTo.BOTH, mode="x")) == (
+            "option 'mode' = 'x': must be one of dropmalformed, permissive, failfast; it applies only to reading"
+        )
+        assert "applies only to writing" in str(refusal(AppliesTo.BOTH, lifespan="soon"))
+        assert "applies" not in str(refusal(AppliesTo.BOTH, reliability="sometimes"))
+        assert "applies" not in str(refusal(mode="x"))
+
+    def test_bounds(self):
+        assert "must be between 0 and 232" in str(refusal(domain="233"))
+        assert "must be at least 1" in str(refusal(maxRowsPerTrigger="0"))
+        assert "must be an integer" in str(refusal(domain="zero"))
+
+    def test_count(self):
+        assert write(resource_limits__max_samples="unlimited").qos.max_samples == INFINITE
+        assert write(resource_limits__max_samples="-1").qos.max_samples == INFINITE
+        assert write(resource_limits__max_samples="10").qos.max_samples == 10
+
+    def test_list(self):
+        assert read(partition="a, b*,").qos.partition == ("a", "b*")
+
+    def test_peers(self):
+        assert read(peers="10.0.0.1, robot:7412").peers == ("10.0.0.1", "robot:7412")
+        assert "must be host or host:port" in str(refusal(peers="robot:port"))
+        assert "must be host or host:port" in str(refusal(peers=":7400"))
+        assert "must be host or host:port" in str(refusal(peers="robot:70000"))
+
+
+class TestMeaning:
+    def test_reader_defaults(self):
+        settings = read()
+        assert settings.domain == 0
+        assert settings.payload is Payload.CDR
+        assert settings.qos.reliability is ReliabilityKind.RELIABLE
+        assert settings.qos.durability is DurabilityKind.VOLATILE
+        assert settings.qos.data_representation == (DataRepresentation.XCDR1, DataRepresentation.XCDR2)
+        assert settings.fail_on_data_loss is True
+
+    def test_writer_defaults(self):
+        settings = write()
+        assert settings.qos.reliability is ReliabilityKind.RELIABLE
+        assert settings.qos.history is HistoryKind.KEEP_ALL
+        assert settings.representation is None  # what the type needs
+        assert settings.on_no_reader is OnNoReader.WAIT
+
+    def test_starting_offsets_is_durability(self):
+        assert read(startingOffsets="earliest").qos.durability is DurabilityKind.TRANSIENT_LOCAL
+        assert read(startingOffsets="latest").qos.durability is DurabilityKind.VOLATILE
+        both = read(startingOffsets="earliest", durability="transient_local")
+        assert both.qos.durability is DurabilityKind.TRANSIENT_LOCAL
+        error = refusal(startingOffsets="earliest", durability="volatile")
+        assert "means durability=transient_local, but durability=volatile" in str(error)
+
+    def test_depth_implies_keep_last(self):
+        qos = write(history__depth="5").qos
+        assert (qos.history, qos.history_depth) == (HistoryKind.KEEP_LAST, 5)
+        assert "no meaning" in str(refusal(AppliesTo.WRITE, history="keep_all", history__depth="5"))
+
+    def test_max_samples_that_would_stop_writing_for_ever(self):
+        error = refusal(AppliesTo.WRITE, durability="transient_local", resource_limits__max_samples="10")
+        assert error.option == "resource_limits.max_samples"
+        for part in ("durability=transient_local", "history=keep_all", "or history=keep_last"):
+            assert part in str(error)
+        assert write(resource_limits__max_samples="10").qos.max_samples == 10
+        late = {"durability": "transient_local", "history": "keep_last", "resource_limits__max_samples": "10"}
+        assert write(**late).qos.max_samples == 10
+
+    def test_extensibility_is_that_of_the_file(self):
+        assert read(type__file="x.idl").type_extensibility is None
+        assert (
+            write(type__file="x.idl", type__extensibility="final").type_extensibility is Extensibility.FINAL
+        )
+        assert "give type.file" in str(refusal(type__extensibility="final"))
+        assert "one of auto, appendable, final" in str(
+            refusal(type__file="x.idl", type__extensibility="mutable")
+        )
+
+    def test_binary_has_its_metadata(self):
+        assert "has these columns already" in str(refusal(payload="binary", metadata="true"))
+
+    @pytest.mark.parametrize("payload", ["binary", "arrow"])
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"filter": "x > 1"},
+            {"columns": "x"},
+            {"uint64": "long"},
+            {"enum": "int"},
+            {"bitmask": "long"},
+            {"time": "timestamp"},
+        ],
+        ids=lambda given: next(iter(given)),
+    )
+    def test_what_looks_at_members_needs_them(self, payload, given):
+        error = refusal(payload=payload, **given)
+        assert "needs payload=cdr: it looks at the type's members" in str(error)
+        assert error.option in given
+
+    def test_binary_has_nothing_malformed(self):
+        assert "no effect with payload=binary" in str(refusal(payload="binary", mode="permissive"))
+        assert read(payload="arrow", mode="permissive").mode is Mode.PERMISSIVE
+        assert read(payload="binary", mode="failfast").mode is Mode.FAILFAST
+
+    def test_what_needs_a_reading_option(self):
+        assert "no effect without filter" in str(refusal(filter__parameters="1"))
+        error = refusal(columnNameOfCorruptRecord="bad")
+        assert "no effect without mode=permissive" in str(error)
+        assert read(columnNameOfCorruptRecord="bad", mode="dropmalformed").corrupt_record == "bad"
+
+    def test_a_type_is_a_name(self):
+        error = refusal(type="struct Fin { long a; };")
+        assert str(error) == (
+            "option 'type' = 'struct Fin { lon...': is not a name; write the IDL to a file and set type.file to its "
+            "path"
+        )
+
+    def test_key_or_idl(self):
+        assert read(key="a,b").key == ("a", "b")
+        assert "remove one of the two" in str(refusal(key="a", type__file="x.idl"))
+        assert "use key=<columns>" in str(refusal(keyed="true"))
+        assert read(keyed="true", payload="binary").keyed
+
+    @pytest.mark.parametrize("payload", ["binary", "arrow"])
+    def test_key_where_no_columns_make_the_type(self, payload):
+        assert "only for payload=cdr" in str(refusal(AppliesTo.WRITE, key="id", payload=payload))
+
+    def test_a_duration_of_too_many_digits(self):
+        assert "must be a duration" in str(refusal(read__timeout="9" * 400 + "s"))
+
+    def test_log_sizes(self):
+        assert "at least log.segment_bytes" in str(refusal(log__max_bytes="32MiB"))
+        assert "must be at least 16777216" in str(refusal(log__max_bytes="1MiB"))
+
+    def test_settings_are_values(self):
+        settings = read(deadline="1s")
+        assert pickle.loads(pickle.dumps(settings)) == settings
+        assert hash(settings) == hash(read(deadline="1s"))
+
+
+class TestTable:
+    def test_every_option_has_a_row(self):
+        page = options_page()
+        rows = [line for line in page.splitlines() if line.startswith("| `")]
+        for spec in OPTIONS:
+            assert sum(line.startswith(f"| `{spec.name}` |") for line in rows) == 1, spec.name
+        assert [spec for section in SECTIONS for spec in section.options] == list(OPTIONS)
+
+    def test_texts_stand_alone(self):
+        """Each is whole sentences that need neither the row above nor the one below."""
+        for spec in OPTIONS:
+            assert spec.doc.endswith("."), spec.name
+            assert not spec.doc.startswith(("The same", "And ", "Of ")), spec.name
+            assert spec.doc[0].isupper() or spec.doc[0] == "`", spec.name
+            assert "  " not in spec.doc, spec.name
+            assert "|" not in spec.doc, spec.name
+
+    def test_words_have_choices_and_defaults_are_valid(self):
+        for spec in OPTIONS:
+            assert bool(spec.choices) == (spec.kind in (Kind.WORD, Kind.PLUGIN))
+        read(), write()

@@ -1,0 +1,248 @@
+"""Options that contradict each other name both; those that make no sense are warned about."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.options import AppliesTo, Settings, parse_options
+from spark_rtps.transport.errors import OptionError
+from spark_rtps.transport.log.stream_log import StreamLog
+
+READ, WRITE = AppliesTo.READ, AppliesTo.WRITE
+BATCH = {"batch.enable": "true"}
+FLOW = {"publish_mode": "asynchronous"}
+WRITER, READER = "reliable_writer.", "reliable_reader."
+KEEP = "reliable_writer.disable_positive_acks_{}_sample_keep_duration"
+BUCKET = "flow_controller.token_bucket."
+
+
+def parse(role: AppliesTo, options: dict[str, str]) -> Settings:
+    return parse_options({"topic": "T", **options}, role)
+
+
+CONTRADICTIONS = [
+    # BATCH, as its manual has them
+    (WRITE, {**BATCH, "batch.max_data_bytes": "unlimited", "batch.max_samples": "unlimited"}),
+    (WRITE, {**BATCH, "batch.max_flush_delay": "1s", "async_publisher.disable_asynchronous_batch": "true"}),
+    (WRITE, {**BATCH, "batch.thread_safe_write": "false", "batch.source_timestamp_resolution": "0s"}),
+    (WRITE, {**BATCH, "batch.thread_safe_write": "false", "batch.max_flush_delay": "1s"}),
+    (
+        WRITE,
+        {
+            **BATCH,
+            "batch.thread_safe_write": "false",
+            "async_publisher.disable_asynchronous_batch": "false",
+        },
+    ),
+    (WRITE, {"turbo_mode": "true", "batch.thread_safe_write": "false", "batch.max_flush_delay": "1s"}),
+    (WRITE, {**BATCH, "batch.compression": "lz4", "batch.compression_level": "13"}),
+    # what is the least is not more than what is the most
+    (WRITE, {f"{WRITER}min_nack_response_delay": "2s", f"{WRITER}max_nack_response_delay": "1s"}),
+    (WRITE, {f"{WRITER}min_send_window_size": "9", f"{WRITER}max_send_window_size": "8"}),
+    (WRITE, {f"{WRITER}heartbeats_per_max_samples": "9", f"{WRITER}max_send_window_size": "8"}),
+    (WRITE, {f"{WRITER}low_watermark": "9", f"{WRITER}high_watermark": "8"}),
+    (WRITE, {KEEP.format("min"): "2s", KEEP.format("max"): "1s"}),
+    (
+        READ,
+        {f"{READER}min_heartbeat_response_delay": "2ms", f"{READER}max_heartbeat_response_delay": "1ms"},
+    ),
+    (READ, {"time_based_filter": "2s", "deadline": "1s"}),
+    (READ, {"log.segment_bytes": "64MiB", "log.max_bytes": "32MiB"}),
+    # HISTORY and RESOURCE_LIMITS
+    (READ, {"history.depth": "9", "resource_limits.max_samples_per_instance": "8"}),
+    (WRITE, {"history.depth": "9", "resource_limits.max_samples": "8"}),
+    (WRITE, {"resource_limits.max_samples_per_instance": "9", "resource_limits.max_samples": "8"}),
+    (READ, {"history": "keep_all", "history.depth": "5"}),
+    (WRITE, {"durability": "persistent", "resource_limits.max_samples": "10"}),
+    (READ, {"startingOffsets": "latest", "durability": "transient"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("role", "options"), CONTRADICTIONS, ids=lambda v: ",".join(v) if isinstance(v, dict) else ""
+)
+def test_a_contradiction_names_both(role: AppliesTo, options: dict[str, str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(role, options)
+    assert caught.value.option in options
+    for name in set(options) - {"batch.enable", "publish_mode", "turbo_mode"}:
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (f"{WRITER}min_nack_response_delay", f"{WRITER}max_nack_response_delay"),
+        (KEEP.format("min"), KEEP.format("max")),
+    ],
+)
+def test_one_alone_may_contradict_a_default(low: str, high: str) -> None:
+    with pytest.raises(OptionError, match=f"option '{low}'.*{high}"):
+        parse(WRITE, {low: "1h"})
+    with pytest.raises(OptionError, match=r"option 'log.max_bytes'.*log.segment_bytes, 64MiB"):
+        parse(READ, {"log.max_bytes": "32MiB"})
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({"batch.max_samples": "5"}, "batch.enable=true"),
+        ({"batch.max_data_bytes": "5KiB"}, "batch.enable=true"),
+        ({"batch.max_flush_delay": "5ms"}, "batch.enable=true"),
+        ({"batch.source_timestamp_resolution": "0s"}, "batch.enable=true"),
+        ({"batch.thread_safe_write": "false"}, "batch.enable=true"),
+        ({"batch.wire": "data"}, "batch.enable=true"),
+        ({"batch.auto_flush_size": "5KiB"}, "batch.enable=true"),
+        ({"batch.compression": "lz4"}, "batch.enable=true"),
+        ({"batch.interceptor": "a:b"}, "batch.enable=true"),
+        ({**BATCH, "batch.compression_level": "3"}, "batch.compression=lz4 or zstd"),
+        ({**BATCH, "batch.compression_threshold": "3"}, "batch.compression=lz4 or zstd"),
+        ({"flow_controller.name": "slow"}, "publish_mode=asynchronous"),
+        ({"flow_controller.scheduling": "round_robin"}, "publish_mode=asynchronous"),
+        ({f"{BUCKET}max_tokens": "3", "publish_mode": "synchronous"}, "publish_mode=asynchronous"),
+        ({f"{BUCKET}tokens_added_per_period": "3"}, "publish_mode=asynchronous"),
+        ({f"{BUCKET}tokens_leaked_per_period": "3"}, "publish_mode=asynchronous"),
+        ({f"{BUCKET}period": "3s"}, "publish_mode=asynchronous"),
+        ({f"{BUCKET}bytes_per_token": "3KiB"}, "publish_mode=asynchronous"),
+    ],
+)
+def test_an_option_without_the_one_it_needs(options: dict[str, str], needed: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(WRITE, options)
+    assert caught.value.option in options
+    assert f"has no effect without {needed}" in str(caught.value)
+
+
+def test_batch_options_suit_turbo_mode_and_batching_switched_off() -> None:
+    assert parse(WRITE, {"turbo_mode": "true", "batch.wire": "data"}).batch.turbo_mode
+    assert not parse(WRITE, {"batch.enable": "false", "batch.max_samples": "5"}).batch.enable
+
+
+def test_a_batch_is_no_larger_than_a_datagram() -> None:
+    parse(WRITE, {**BATCH, "batch.max_data_bytes": "64256"})
+    with pytest.raises(OptionError, match="at most 64256: a batch travels in one UDP datagram"):
+        parse(WRITE, {**BATCH, "batch.max_data_bytes": "64KiB"})
+
+
+def test_a_flow_controller_that_nobody_triggers() -> None:
+    with pytest.raises(
+        OptionError, match=r"'flow_controller\.name' = 'on_demand': sends only when it is triggered"
+    ):
+        parse(WRITE, {**FLOW, "flow_controller.name": "on_demand"})
+
+
+@pytest.mark.parametrize("text", ["f", "a:", ":f", "a b:f", "a:f()", "a.:f", "a:f:g", "1a:f"])
+def test_an_interceptor_that_is_none(text: str) -> None:
+    with pytest.raises(OptionError, match="must be module:callable"):
+        parse(WRITE, {**BATCH, "batch.interceptor": text})
+
+
+def test_an_interceptor() -> None:
+    assert parse(WRITE, {**BATCH, "batch.interceptor": "a.b_c:D.e"}).interceptor == "a.b_c:D.e"
+
+
+WARNINGS = [
+    (WRITE, {**BATCH, "lifespan": "1s", "batch.max_flush_delay": "2s"}),
+    (WRITE, {**BATCH, "lifespan": "1s"}),
+    (WRITE, {**BATCH, "history.depth": "5", "batch.max_samples": "6"}),
+    (WRITE, {**BATCH, "history.depth": "5"}),
+    (WRITE, {**BATCH, "turbo_mode": "true"}),
+    (WRITE, {**BATCH, "deadline": "1s", "batch.max_flush_delay": "2s"}),
+    (WRITE, {"max_batches": "3", "disable_inline_keyhash": "true"}),
+    (WRITE, {**BATCH, "mtu": "1500", "batch.max_data_bytes": "8KiB"}),
+    (WRITE, {"ownership.strength": "3"}),
+    (WRITE, {"liveliness": "manual_by_topic", "liveliness.lease_duration": "1s"}),
+    (WRITE, {f"{WRITER}disable_positive_acks": "true"}),
+    (WRITE, {**FLOW, f"{BUCKET}max_tokens": "3", f"{BUCKET}tokens_added_per_period": "4"}),
+    (WRITE, {"reliability": "best_effort", f"{WRITER}heartbeat_period": "1s"}),
+    (READ, {"reliability": "best_effort", f"{READER}nack_period": "1s"}),
+    (READ, {"reliability": "best_effort", "durability": "transient_local"}),
+    (READ, {"reliability": "best_effort", "startingOffsets": "earliest"}),
+    (READ, {f"{READER}heartbeat_suppression_duration": "100ms"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("role", "options"), WARNINGS, ids=lambda v: ",".join(v) if isinstance(v, dict) else ""
+)
+def test_a_warning_names_the_options(role: AppliesTo, options: dict[str, str]) -> None:
+    (warning,) = parse(role, options).warnings
+    for name in set(options) - {"batch.enable", "publish_mode"}:
+        assert name in warning
+
+
+def test_a_heartbeat_that_would_be_suppressed_names_the_period() -> None:
+    (warning,) = parse(READ, {f"{READER}heartbeat_suppression_duration": "2s"}).warnings
+    assert f"{WRITER}heartbeat_period=100ms" in warning
+
+
+@pytest.mark.parametrize(
+    ("role", "options"),
+    [
+        (READ, {}),
+        (WRITE, {}),
+        (WRITE, BATCH),
+        (WRITE, {**BATCH, "lifespan": "2s", "batch.max_flush_delay": "1s"}),
+        (WRITE, {**BATCH, "history.depth": "5", "batch.max_samples": "5"}),
+        (WRITE, {**BATCH, "mtu": "9000", "batch.max_data_bytes": "8KiB"}),
+        (READ, {f"{READER}heartbeat_suppression_duration": "99ms"}),
+        (READ, {"liveliness": "manual_by_topic", "liveliness.lease_duration": "1s"}),
+        (WRITE, {**FLOW, f"{BUCKET}max_tokens": "3", f"{BUCKET}tokens_added_per_period": "3"}),
+    ],
+)
+def test_no_warning(role: AppliesTo, options: dict[str, str]) -> None:
+    assert parse(role, options).warnings == ()
+
+
+def test_max_batches_of_a_history_that_nothing_empties() -> None:
+    options = {"topic": "T", "durability": "transient_local", "batch.enable": "true", "max_batches": "8"}
+    with pytest.raises(OptionError, match=r"max_batches.*history=keep_all"):
+        parse_options(options, AppliesTo.WRITE)
+    parse_options({**options, "history": "keep_last"}, AppliesTo.WRITE)
+
+
+@pytest.mark.parametrize("role", [READ, AppliesTo.BOTH])
+def test_a_batch_read_has_an_end(role: AppliesTo) -> None:
+    with pytest.raises(OptionError, match=r"option 'read.timeout' = 'infinite': .*read.max_rows.*never end"):
+        parse(role, {"read.timeout": "infinite"})
+    assert parse(role, {"read.timeout": "infinite", "read.max_rows": "7"}).read_max_rows == 7
+    assert parse(role, {"read.timeout": "365d"}).read_max_rows is None
+
+
+@pytest.mark.parametrize(
+    ("option", "little", "least"),
+    [
+        ("participant.lease_duration", "99ms", "100ms"),
+        ("log.segment_bytes", str(mmap.PAGESIZE - 1), str(mmap.PAGESIZE)),
+    ],
+)
+def test_what_is_too_little_to_work(option: str, little: str, least: str) -> None:
+    with pytest.raises(OptionError, match=f"option '{option}' = '{little}': must be at least {least}"):
+        parse(READ, {option: little})
+    parse(READ, {option: least})
+
+
+def test_the_least_segment_makes_a_log(tmp_path: Path) -> None:
+    settings = parse(READ, {"log.segment_bytes": str(mmap.PAGESIZE), "log.max_bytes": "16MiB"})
+    sizes = {"max_bytes": settings.log_max_bytes, "segment_bytes": settings.log_segment_bytes}
+    with StreamLog.create(tmp_path / "log", **sizes, metadata={}) as log:
+        assert log.segment_bytes == mmap.PAGESIZE
+
+
+def test_an_infinite_duration_exceeds_every_other() -> None:
+    with pytest.raises(OptionError, match="must not be greater than deadline, 1s"):
+        parse(READ, {"time_based_filter": "infinite", "deadline": "1s"})
+
+
+def test_no_bound_is_not_greater_than_one() -> None:
+    unbounded = {"reliable_writer.min_send_window_size": "unlimited"}
+    parse(WRITE, {**unbounded, "reliable_writer.max_send_window_size": "40"})
+
+
+def test_batches_without_a_bound_of_their_own_are_bounded_by_the_mtu() -> None:
+    unbounded = {"batch.max_data_bytes": "unlimited", "batch.max_samples": "5", "history": "keep_all"}
+    (warning,) = parse(WRITE, {**BATCH, **unbounded, "mtu": "1400"}).warnings
+    assert "batch.max_data_bytes=unlimited is more than mtu=1400" in warning

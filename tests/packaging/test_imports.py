@@ -1,0 +1,106 @@
+"""Who imports whom: lazily in the façade, in one direction inside, and never a bare ``import transport``."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import spark_rtps
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(
+    path
+    for room in ("spark_rtps", "transport", "datasource", "tests", "examples")
+    for path in (ROOT / room).rglob("*.py")
+)
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules a fresh interpreter has loaded after a statement."""
+    script = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import spark_rtps",
+        "import spark_rtps.transport",
+        "from spark_rtps import RtpsError, OptionError",
+        "import spark_rtps.transport.net.node",
+        "import spark_rtps.transport.receiver.process",
+    ],
+)
+def test_the_transport_does_not_load_spark(statement: str) -> None:
+    assert "pyspark" not in modules_after(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import spark_rtps; [getattr(spark_rtps, name) for name in spark_rtps.__all__ if name != 'RtpsDataSource']",
+        "import spark_rtps; spark_rtps.Participant(domain=0).close()",
+    ],
+    ids=["names", "participant"],
+)
+def test_the_python_api_loads_neither_spark_nor_the_command_line(statement: str) -> None:
+    assert not modules_after(statement) & {"pyspark", "py4j", "typer", "rich", "lark", "cyclonedds"}
+
+
+def test_the_command_line_starts_light() -> None:
+    loaded = modules_after("import spark_rtps.cli")
+    assert not loaded & {"pyspark", "pyarrow", "numpy", "lark", "cyclonedds"}
+
+
+def test_every_public_name_is_there() -> None:
+    for name in spark_rtps.__all__:
+        assert getattr(spark_rtps, name).__name__ == name
+    assert set(spark_rtps.__all__) <= set(dir(spark_rtps))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = spark_rtps.Nothing  # type: ignore[attr-defined]
+
+
+def test_the_import_rules_hold() -> None:
+    lint_imports = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint_imports, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_bare_import_of_a_room(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            assert name.split(".")[0] not in ("transport", "datasource"), f"{path}:{node.lineno}"
+
+
+def test_tests_import_each_other_by_whole_names() -> None:
+    """Also what only `make bench` and `make simulate` load."""
+    wrong = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            module = ROOT.joinpath(*(node.module or "").split("."))
+            ours = (node.module or "").split(".")[0] == "tests"
+            there = module.with_suffix(".py").exists() or all(
+                (module / f"{each.name}.py").exists() for each in node.names
+            )
+            if node.level or (ours and not there):
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong

@@ -1,0 +1,123 @@
+"""Participants on a simulated network: virtual time, and seeded loss, repetition and reordering."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spark_rtps.transport.protocol.events import Event
+from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.structure import Locator, spdp_multicast_port
+
+MILLISECOND = 1_000_000
+SECOND = 1_000 * MILLISECOND
+
+
+class VirtualNetwork:
+    """Hosts 10.0.0.n with one participant each. A datagram takes 0.1 ms, and up to ``jitter`` ns more.
+
+    ``loss`` and ``duplicates`` are probabilities for each datagram and receiver.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        loss: float = 0.0,
+        duplicates: float = 0.0,
+        jitter: int = 0,
+        multicast: bool = True,
+    ) -> None:
+        self.now = 5 * SECOND
+        self.loss, self.duplicates, self.jitter, self.multicast = loss, duplicates, jitter, multicast
+        self.sent = 0
+        self.sent_bytes: dict[tuple[str, int], int] = {}
+        self.events: dict[bytes, list[Event]] = {}
+        self.log: list[tuple[str, Locator, bytes]] | None = None
+        self._random = random.Random(seed)
+        self._hosts: dict[str, Participant] = {}
+        self._in_flight: list[tuple[int, int, str, str, bytes]] = []
+
+    def add(self, **config: Any) -> Participant:
+        """Add a host, and return its participant."""
+        number = len(self.events) + 1
+        address = f"10.0.0.{number}"
+        here = (Locator(address, 7410),)
+        defaults: dict[str, Any] = {
+            "guid_prefix": bytes((number,)) * 12,
+            "name": f"p{number}",
+            "metatraffic_unicast": here,
+            "default_unicast": here,
+            "announce_multicast": self.multicast,
+        }
+        participant = Participant(ParticipantConfig(**(defaults | config)), now=self.now)
+        self._hosts[address] = participant
+        self.events[participant.prefix] = []
+        return participant
+
+    def address_of(self, participant: Participant) -> str:
+        return next(address for address, each in self._hosts.items() if each is participant)
+
+    def unplug(self, participant: Participant) -> None:
+        """Take a participant off the network; it announces nothing."""
+        del self._hosts[self.address_of(participant)]
+
+    def deliver(self, participant: Participant, datagram: bytes, source: str = "10.0.0.99") -> None:
+        """Give a participant a datagram now."""
+        data = np.frombuffer(bytearray(datagram), np.uint8)
+        participant.receive(data, [(0, len(datagram), source)], now=self.now)
+
+    def run(self, duration: int, until: Callable[[], bool] | None = None) -> bool:
+        """Let ``duration`` ns pass, or less if ``until`` becomes true. Returns whether it did, and True without one."""
+        end = self.now + duration
+        while True:
+            self._collect()
+            if until is not None and until():
+                return True
+            timers = [timer for host in self._hosts.values() if (timer := host.get_timer()) is not None]
+            upcoming = min([*timers, *(self._in_flight[0][:1] if self._in_flight else ())], default=end)
+            if upcoming >= end:
+                self.now = end
+                return until is None
+            self.now = max(self.now, upcoming)
+            while self._in_flight and self._in_flight[0][0] <= self.now:
+                _, _, source, destination, datagram = heapq.heappop(self._in_flight)
+                if destination in self._hosts:
+                    self.deliver(self._hosts[destination], datagram, source)
+            for host in list(self._hosts.values()):
+                timer = host.get_timer()
+                if timer is not None and timer <= self.now:
+                    host.handle_timer(self.now)
+
+    def _collect(self) -> None:
+        for address, host in list(self._hosts.items()):
+            for datagram in host.datagrams_to_send(self.now):
+                for destination in datagram.destinations:
+                    for message in datagram.messages():
+                        self._send(address, destination, message, host.config.domain)
+            while (event := host.next_event()) is not None:
+                self.events[host.prefix].append(event)
+
+    def _send(self, source: str, destination: Locator, datagram: bytes, domain: int) -> None:
+        self.sent += 1
+        to = (destination.address, destination.port)
+        self.sent_bytes[to] = self.sent_bytes.get(to, 0) + len(datagram)
+        if self.log is not None:
+            self.log.append((source, destination, datagram))
+        if destination.is_multicast:
+            if destination.port != spdp_multicast_port(domain):
+                return
+            targets = [a for a, each in self._hosts.items() if each.config.domain == domain]
+        else:
+            targets = [destination.address]
+        for target in targets:
+            copies = 1 + (self._random.random() < self.duplicates)
+            for _ in range(copies):
+                if self._random.random() >= self.loss:
+                    delay = MILLISECOND // 10 + self._random.randint(0, self.jitter)
+                    item = (self.now + delay, self.sent, source, target, datagram)
+                    heapq.heappush(self._in_flight, item)

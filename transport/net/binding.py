@@ -1,0 +1,140 @@
+"""The sockets of one participant, bound to the ports that RTPS 2.5 §9.6.1 gives its domain."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+from ..errors import TransportError
+from ..structure import (
+    DOMAIN_MAX,
+    SPDP_MULTICAST_ADDRESS,
+    metatraffic_unicast_port,
+    spdp_multicast_port,
+    user_unicast_port,
+)
+from .interfaces import Interface
+
+_log = logging.getLogger(__name__)
+
+_SO_RCVBUFFORCE: Final = 33
+_SO_SNDBUFFORCE: Final = 32
+_PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
+_SEND_BUFFER: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class BoundSockets:
+    """Unicast and multicast receive sockets, and one send socket for each interface."""
+
+    domain: int
+    interfaces: list[Interface]
+    participant_index: int
+    metatraffic: socket.socket
+    user: socket.socket
+    #: Where multicast announcements arrive; None: no interface takes multicast, or nobody asked for it.
+    group: socket.socket | None
+    senders: list[socket.socket]
+    granted_receive_buffer: int
+
+
+def bind(domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> BoundSockets:
+    """Bind everything; raises TransportError when ports or interfaces cannot be had."""
+    if not 0 <= domain <= DOMAIN_MAX:
+        raise TransportError(f"domain {domain} has no UDP ports; use 0 to {DOMAIN_MAX}")
+    with contextlib.ExitStack() as opened:
+        index, metatraffic, user = _bind_unicast(domain, interfaces, receive_buffer, opened)
+        senders = [_sender(each.address, opened) for each in interfaces]
+        group = _join_multicast(domain, interfaces, receive_buffer, opened) if multicast else None
+        granted = _granted(user if group is None else group)
+        opened.pop_all()
+        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted)
+
+
+def _bind_unicast(
+    domain: int, interfaces: list[Interface], receive_buffer: int, opened: contextlib.ExitStack
+) -> tuple[int, socket.socket, socket.socket]:
+    """The lowest participant index that is free, with its metatraffic and user sockets."""
+    address = interfaces[0].address if len(interfaces) == 1 else ""
+    failure: OSError | None = None
+    for index in range(_PARTICIPANT_INDEX_MAX):
+        ports = metatraffic_unicast_port(domain, index), user_unicast_port(domain, index)
+        try:
+            with contextlib.ExitStack() as pair:
+                metatraffic, user = (_receiver(address, port, receive_buffer, pair) for port in ports)
+                opened.push(pair.pop_all())
+                return index, metatraffic, user
+        except OSError as error:
+            failure = error
+            if error.errno != errno.EADDRINUSE:
+                break
+    first = metatraffic_unicast_port(domain, 0)
+    raise TransportError(
+        f"no free UDP port pair for domain {domain} on {address or 'all interfaces'} from {first} on: {failure}"
+    )
+
+
+def _receiver(
+    address: str, port: int, size: int, opened: contextlib.ExitStack, *, reuse: bool = False
+) -> socket.socket:
+    s = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    if reuse:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    _set_buffer(s, _SO_RCVBUFFORCE, socket.SO_RCVBUF, size)
+    s.setblocking(False)
+    s.bind((address, port))
+    return s
+
+
+def _sender(address: str, opened: contextlib.ExitStack) -> socket.socket:
+    s = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    _set_buffer(s, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_BUFFER)
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+    return s
+
+
+def _join_multicast(
+    domain: int, interfaces: list[Interface], receive_buffer: int, opened: contextlib.ExitStack
+) -> socket.socket | None:
+    port = spdp_multicast_port(domain)
+    with contextlib.ExitStack() as group:
+        try:
+            s = _receiver(SPDP_MULTICAST_ADDRESS, port, receive_buffer, group, reuse=True)
+        except OSError as error:
+            raise TransportError(
+                f"multicast port {port} of domain {domain} cannot be bound: {error}"
+            ) from error
+        joined = 0
+        for interface in interfaces:
+            membership = socket.inet_aton(SPDP_MULTICAST_ADDRESS) + socket.inet_aton(interface.address)
+            try:
+                s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+                joined += 1
+            except OSError as error:
+                _log.warning("no multicast on %s (%s): %s", interface.name, interface.address, error)
+        if joined:
+            opened.push(group.pop_all())
+            return s
+    _log.warning("no interface takes multicast: participants are found only through the option 'peers'")
+    return None
+
+
+def _set_buffer(s: socket.socket, force: int, plain: int, size: int) -> None:
+    """Ask for a kernel buffer of ``size`` bytes, by privilege if we have it."""
+    try:
+        s.setsockopt(socket.SOL_SOCKET, force, size)
+    except PermissionError:
+        s.setsockopt(socket.SOL_SOCKET, plain, size)
+
+
+def _granted(receiver: socket.socket) -> int:
+    """Bytes of the receive buffer that the kernel has granted."""
+    return (
+        receiver.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+    )  # the kernel doubles what it is asked for

@@ -1,0 +1,78 @@
+"""A sample written in its place in the publication log, from any thread (Aeron's tryClaim)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from ..errors import UsageError
+from ..protocol.writing.intake import SampleClaim
+from ..protocol.writing.writer import StatefulWriter
+from ..wire.samples import U8
+
+
+class BufferClaim:
+    """Room for one serialized sample: fill ``data``, from its encapsulation header on, then :meth:`commit`.
+
+    On a keyed topic set ``key_hash`` before that.
+
+    As a context manager it commits at the end, or gives up if there was an exception. Until then nothing that is
+    written behind it leaves; after the unblock time-out it is given up.
+    """
+
+    def __init__(
+        self, claim: SampleClaim, writer: StatefulWriter, lock: threading.RLock, flush: Callable[[], object]
+    ) -> None:
+        self._claim = claim
+        self._writer = writer
+        self._lock = lock
+        self._flush = flush
+        #: The instance of a sample of a keyed topic: 16 uint8.
+        self.key_hash: U8 | None = None
+
+    @property
+    def data(self) -> U8:
+        return self._claim.data
+
+    @property
+    def position(self) -> int:
+        """Where what comes behind it begins."""
+        return self._claim.position
+
+    def commit(self) -> bool:
+        """The sample is complete. False: it took too long, and was given up.
+
+        Raises UsageError for a sample of a keyed topic without a key hash; it can still be committed, or aborted.
+        """
+        if self._claim.key_hash is not None:
+            if self.key_hash is None:
+                raise UsageError("a sample of a keyed topic needs its key_hash before it is committed")
+            self._claim.key_hash[0] = self.key_hash
+        with self._lock:
+            committed = self._writer.claims.commit(self._claim, now=time.monotonic_ns())
+            self._flush()
+        return committed
+
+    def abort(self) -> None:
+        """There will be no such sample."""
+        with self._lock:
+            self._writer.claims.abort(self._claim, now=time.monotonic_ns())
+            self._flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        committed = False
+        try:
+            if kind is None:
+                self.commit()
+                committed = True
+        finally:
+            if not committed:
+                self.abort()

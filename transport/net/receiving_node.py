@@ -1,0 +1,99 @@
+"""What a receiver needs of a node, be it on the network or a spy on this host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from ..errors import DropReason
+from ..protocol.discovery.spdp import Announcement
+from ..protocol.endpoint_specs import ReaderSpec
+from ..protocol.events import Event
+from ..protocol.reading.reader import StatefulReader
+from ..qos import Qos
+from ..structure import Guid
+from ..types.model import Struct
+from .recipients import Recipient
+
+
+class NamedType(NamedTuple):
+    """What a writer calls its type, and whether the type has a key."""
+
+    type_name: str
+    keyed: bool
+
+
+class ReceivingNode(Protocol):
+    """A node that has readers (:class:`~.node.Node`, :class:`~.spy_node.SpyNode`)."""
+
+    lock: threading.RLock
+
+    # --- readers ---------------------------------------------------------------------------------
+
+    def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
+        """A reader, which delivers to ``recipient`` from now on. Raises UsageError or PluginError."""
+        ...
+
+    def delete_endpoint(self, guid: Guid) -> None:
+        """Remove a reader, and let go of its recipient."""
+        ...
+
+    def offer_room(self, reader: StatefulReader) -> None:
+        """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
+        ...
+
+    # --- what is known of writers ----------------------------------------------------------------
+
+    @property
+    def changes(self) -> int:
+        """Another number whenever what is known of writers may have changed."""
+        ...
+
+    @property
+    def drops(self) -> Mapping[DropReason, int]:
+        """Messages and submessages that were dropped, by reason."""
+        ...
+
+    @property
+    def announcements(self) -> list[Announcement]:
+        """The last announcement of each remote participant."""
+        ...
+
+    def first_writer(self, topic: str, qos: Qos) -> NamedType | None:
+        """The type of the first writer that a reader with this QoS might match; None: there is none so far."""
+        ...
+
+    def written_topics(self) -> set[str]:
+        """The topics that writers which are known so far write."""
+        ...
+
+    def qos_of(self, guid: Guid) -> Qos | None:
+        """The QoS of an endpoint; None if the endpoint is unknown."""
+        ...
+
+    def type_of(self, guid: Guid) -> Struct | None:
+        """The type of a writer; None if it is unknown."""
+        ...
+
+    def events(self) -> list[Event]:
+        """Events since the last call, oldest first."""
+        ...
+
+    # --- the duty cycle --------------------------------------------------------------------------
+
+    def cycle(self, timeout: float) -> None:
+        """One duty cycle, which waits up to ``timeout`` seconds for something to do."""
+        ...
+
+    def wake(self) -> None:
+        """Make a waiting duty cycle look again."""
+        ...
+
+    def close(self) -> None:
+        """Leave the domain with a goodbye."""
+        ...
+
+    def abandon(self) -> None:
+        """Leave without a goodbye: a successor with the same GUID goes on."""
+        ...

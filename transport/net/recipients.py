@@ -1,0 +1,79 @@
+"""Who gets what the readers of a node receive.
+
+Each reader of a node has one recipient. After each drain the node hands over what the readers have, and it sets the
+window of each reader that had something to the room which its recipient has left. A reader that received nothing is not
+asked about: its recipient announces more room by ``Node.offer_room``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ..protocol.reading.reader import StatefulReader
+from ..structure import INFINITE, Guid
+from ..wire.samples import Run
+
+
+class Recipient(Protocol):
+    """What one reader delivers to. The node calls it under its lock."""
+
+    def room(self) -> int:
+        """How many bytes of runs it can take now."""
+        ...
+
+    def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
+        """Take runs, which are in order for each writer. Their memory is valid during the call only.
+
+        The reader acknowledges the runs afterwards, unless the recipient sets its ``hold_acknowledgments``.
+        """
+        ...
+
+
+class Discard:
+    """A recipient that has room for everything and keeps nothing."""
+
+    def room(self) -> int:
+        return INFINITE
+
+    def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
+        pass
+
+
+class Recipients:
+    """The recipients of one node's readers."""
+
+    def __init__(self) -> None:
+        self._recipients: dict[Guid, Recipient] = {}
+
+    def add(self, reader: StatefulReader, recipient: Recipient) -> None:
+        self._recipients[reader.guid] = recipient
+        reader.window = recipient.room()
+
+    def remove(self, reader: Guid) -> None:
+        self._recipients.pop(reader, None)
+
+    def offer_room(self, reader: StatefulReader) -> None:
+        """Set the window of a reader anew, and deliver what the reader held until there was room."""
+        if (recipient := self._recipients.get(reader.guid)) is not None:
+            reader.window = recipient.room()
+            _deliver(reader, recipient)
+
+    def deliver(self, readers: Iterable[StatefulReader]) -> None:
+        """Hand over what the readers have. A recipient that fails takes nothing from the others."""
+        failure: Exception | None = None
+        for reader in readers:
+            if (recipient := self._recipients.get(reader.guid)) is None:
+                continue
+            try:
+                _deliver(reader, recipient)
+            except Exception as error:  # noqa: BLE001  (it is raised below)
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+def _deliver(reader: StatefulReader, recipient: Recipient) -> None:
+    while runs := reader.take():  # a new window may let through what the reader held
+        recipient.deliver(reader, runs)
+        reader.window = recipient.room()

@@ -1,0 +1,55 @@
+"""What a reader or writer of ours is made from: one value each, from the user's call to the state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..limits import FRAGMENTED_SAMPLE_MAX
+from ..qos import Qos
+from ..structure import Guid
+from ..types.model import Struct
+from .endpoint_info import ContentFilterProperty
+from .policies import PUBLICATION_POLICY, READER_POLICY, PublicationPolicy, ReaderPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSpec:
+    """A reader of one topic."""
+
+    topic: str
+    type_name: str
+    qos: Qos
+    #: The topic's type has a key.
+    keyed: bool = field(default=False, kw_only=True)
+    policy: ReaderPolicy = field(default=READER_POLICY, kw_only=True)
+    #: The reader announces this type, and the participant sends it to peers which ask for it.
+    type: Struct | None = field(default=None, kw_only=True)
+    #: A reader without a type matches a writer only once the writer's type is known, or can no longer become known.
+    awaits_types: bool = field(default=False, kw_only=True)
+    #: Writers need not send what the reader would drop.
+    content_filter: ContentFilterProperty | None = field(default=None, kw_only=True)
+    #: 24 bits. With the same key, the reader has the same GUID after a restart. None: any key that is free.
+    entity_key: int | None = field(default=None, kw_only=True)
+    #: The highest sequence number that an earlier reader of this GUID had from each writer.
+    resume: Mapping[Guid, int] = field(default_factory=dict, kw_only=True)
+    #: Writers of ours count samples as consumed when the owner calls `StatefulReader.consumed`, not when it takes them.
+    consumption_held: bool = field(default=False, kw_only=True)
+    #: Bytes of the largest sample, or coherent set, that the owner takes. The reader passes over larger ones.
+    sample_size_max: int = field(default=FRAGMENTED_SAMPLE_MAX, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSpec:
+    """A writer of one topic."""
+
+    topic: str
+    type_name: str
+    qos: Qos
+    #: The topic's type has a key. What is written then comes with a key hash for each sample.
+    keyed: bool = field(default=False, kw_only=True)
+    policy: PublicationPolicy = field(default=PUBLICATION_POLICY, kw_only=True)
+    #: The writer announces this type, and the participant sends it to peers which ask for it.
+    type: Struct | None = field(default=None, kw_only=True)
+    #: 24 bits. With the same key, the writer has the same GUID after a restart. None: any key that is free.
+    entity_key: int | None = field(default=None, kw_only=True)

@@ -1,0 +1,98 @@
+"""Samples that are not simply the next ones: early, late, too large, or with numbers left out between them.
+
+They are delivered or held (:mod:`.ordering.delivery`), and may lead to answers (:mod:`.response.responder`). The
+invariants are those of :mod:`.reader`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ...wire.batch import Batch
+from ...wire.samples import Run
+from ..policies import ReaderCounters
+from .ordering.delivery import Delivery
+from .ordering.writer_proxy import WriterProxy
+from .response.responder import Responder
+
+
+class OnRun(Protocol):
+    """Takes a run at a time ``now``."""
+
+    def __call__(self, run: Run, *, now: int) -> None: ...
+
+
+class Arrivals:
+    """What arrives from all writers of one reader; ``takes_history``: the reader is transient-local."""
+
+    __slots__ = ("_counters", "_delivery", "_responder", "_takes_history")
+
+    def __init__(
+        self, counters: ReaderCounters, delivery: Delivery, responder: Responder, *, takes_history: bool
+    ) -> None:
+        self._counters = counters
+        self._delivery = delivery
+        self._responder = responder
+        self._takes_history = takes_history
+
+    def accept(self, proxy: WriterProxy, run: Run, now: int, *, owned: bool = False) -> None:
+        """Accept a run that is not simply the next one; ``owned``: its memory is its own."""
+        if not proxy.synced:
+            self.sync(proxy, run.first_sn)
+        before = proxy.expected
+        self._delivery.accept(proxy, run, owned=owned)
+        if proxy.info.status_messages:
+            self._responder.on_disorder(proxy, run, before, now)
+        if proxy.reliable and proxy.synced:
+            self._responder.on_arrival(proxy, run.first_sn, before, now)
+
+    def accept_small(self, proxy: WriterProxy, run: Run, now: int) -> None:
+        """Accept the samples of a run that are not too large, and pass over the others."""
+        start = 0
+        for i in np.flatnonzero(run.samples().all_lengths() > self._delivery.sample_size_max).tolist():
+            if start < i:
+                self.accept(proxy, run.take(start, i), now)
+            self.pass_oversized(proxy, run.first_sn + i, now)
+            start = i + 1
+        if start < run.count:
+            self.accept(proxy, run.take(start, run.count), now)
+
+    def pass_oversized(self, proxy: WriterProxy, sn: int, now: int) -> None:
+        """Pass over a sample larger than the owner can take, which would hold up its writer for ever."""
+        if not proxy.synced:
+            self.sync(proxy, sn)
+        before = proxy.expected
+        if self._delivery.pass_over(proxy, sn, sn):
+            self._counters.oversized_samples += 1
+            if proxy.reliable and proxy.synced:
+                self._responder.on_arrival(proxy, sn, before, now)
+
+    def accept_pieces(self, proxy: WriterProxy, batch: Batch, on_run: OnRun, now: int) -> None:
+        """Accept a batch that leaves out numbers, which will never come; ``on_run`` takes each of its runs."""
+        delivery, counters = self._delivery, self._counters
+        count, nbytes = sum(run.count for run in batch.runs), sum(run.nbytes for run in batch.runs)
+        if not proxy.synced:
+            self.sync(proxy, batch.first_sn)
+        if batch.last_sn < proxy.expected:
+            counters.duplicate_samples += count
+            return
+        if nbytes > delivery.window and (not proxy.reliable or batch.first_sn <= proxy.expected):
+            delivery.refuse(proxy, count, nbytes, batch.last_sn)
+            return
+        overflow, at = counters.reorder_overflow, batch.first_sn
+        for run in batch.runs:
+            delivery.skip(proxy, at, run.first_sn - 1)
+            on_run(run, now=now)
+            at = run.last_sn + 1
+        delivery.skip(proxy, at, batch.last_sn)
+        if counters.reorder_overflow > overflow:
+            counters.reorder_overflow += proxy.held.give_up_batch(batch.batch_sn)
+        if proxy.synced:
+            delivery.drain(proxy)
+
+    def sync(self, proxy: WriterProxy, sn: int) -> None:
+        """The first data of a writer arrived at ``sn``: begin there, unless a HEARTBEAT is needed to know where."""
+        if not proxy.reliable or (proxy.info.transient_local and not self._takes_history):
+            self._delivery.sync(proxy, sn)

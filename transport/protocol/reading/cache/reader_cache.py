@@ -1,0 +1,268 @@
+"""What a reader's QoS does to samples between the protocol and the log (DDS 1.4 §2.2.3).
+
+A run passes these rules, in this order; each works on whole runs, and on groups of samples of one instance:
+
+1. samples that the writer removed from their batch are dropped, unless they are wanted;
+2. LIFESPAN of the writer: samples that are too old are dropped;
+3. RESOURCE_LIMITS max_instances: samples of an instance that finds no room are rejected;
+4. OWNERSHIP EXCLUSIVE: samples of writers other than the owner are dropped;
+5. DESTINATION_ORDER BY_SOURCE_TIMESTAMP: samples older than the newest of their instance are dropped;
+6. TIME_BASED_FILTER: samples less than minimum_separation after the one before are dropped;
+7. HISTORY KEEP_LAST: of a batch, all but the newest ``depth`` samples of an instance are lost;
+8. RESOURCE_LIMITS max_samples_per_instance, max_samples: of a batch, what goes beyond them is rejected.
+
+The log takes samples as they come, so a cache never holds any. A batch arrives at once, which is why rules 7 and 8
+apply to the samples of a batch, and to nothing else. What is rejected was received: no writer sends it again.
+
+Changes of an instance's state (dispose, unregister) are exempt from rules 2 and 6: they do not age, and are no values.
+A sample without a source timestamp counts as written when it was received.
+
+Time comes in two kinds: ``reception`` is wall-clock time, as timestamps are, ``now`` is monotonic time, for
+DEADLINE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ....limits import INSTANCES_MAX
+from ....qos import DestinationOrderKind, HistoryKind, OwnershipKind, Qos
+from ....structure import INFINITE, Guid
+from ....wire.samples import DISPOSED, I64, NO_TIMESTAMP, REMOVED, U8, UNREGISTERED, Run
+from ...instances import Bools, Groups, InstanceTable, running_maximum, separated
+from .ownership import NOBODY, Ownership
+from .requested_deadline import RequestedDeadlines
+
+_ROW: Final = np.dtype(
+    [
+        ("owner", "<i4"),
+        ("lapsed", "?"),
+        ("newest", "<i8"),  # source timestamp, for DESTINATION_ORDER
+        ("passed", "<i8"),  # timestamp of the last sample that TIME_BASED_FILTER let through
+        ("deadline", "<i8"),  # when it ends, monotonic
+    ]
+)
+_NEW_ROW: Final = np.array([(NOBODY, False, NO_TIMESTAMP, NO_TIMESTAMP, INFINITE)], _ROW)
+#: Longer than the time between any two timestamps; a timestamp plus this fits 64 bits.
+_FOREVER: Final = 1 << 62
+_STATE_CHANGE: Final = DISPOSED | UNREGISTERED
+
+
+@dataclass(slots=True)
+class ReaderCacheCounters:
+    """Samples that a rule kept from the log; where RTI's DATA_READER_CACHE_STATUS has a counter, it has its name."""
+
+    writer_removed_batch_sample_dropped_sample_count: int = 0
+    expired_dropped_sample_count: int = 0
+    ownership_dropped_sample_count: int = 0
+    old_source_timestamp_dropped_sample_count: int = 0
+    time_based_filter_dropped_sample_count: int = 0
+    lost_by_history: int = 0
+    rejected_by_instances_limit: int = 0
+    rejected_by_samples_limit: int = 0
+    rejected_by_samples_per_instance_limit: int = 0
+    requested_deadline_missed: int = 0
+    #: Known instances that have a writer now; counted only where a rule needs to know the instances.
+    alive_instance_count: int = 0
+
+    def snapshot(self) -> dict[str, int]:
+        return asdict(self)
+
+
+class ReaderCache:
+    """The rules of one reader; ``keys(run)`` gives (n, 16) key hashes, None is a topic without a key."""
+
+    def __init__(
+        self,
+        qos: Qos,
+        *,
+        keys: Callable[[Run], U8] | None,
+        writer_qos: Callable[[Guid], Qos | None],
+        accept_writer_removed_batch_samples: bool = False,
+    ) -> None:
+        self.qos = qos
+        self._counters = ReaderCacheCounters()
+        self._keys = keys
+        self._writer_qos = writer_qos
+        self._accept_removed = accept_writer_removed_batch_samples
+        self._instances = InstanceTable(min(qos.max_instances, INSTANCES_MAX), _NEW_ROW)
+        exclusive = qos.ownership is OwnershipKind.EXCLUSIVE
+        self._ownership = Ownership(self._instances, writer_qos, exclusive=exclusive)
+        self._deadlines = (
+            RequestedDeadlines(qos.deadline, self._instances) if qos.deadline < INFINITE else None
+        )
+        self._by_source = qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
+        self._separation = min(max(qos.time_based_filter, 0), _FOREVER)
+        #: Whether a rule needs to know the instances.
+        self._knows_instances = (
+            exclusive
+            or self._by_source
+            or self._separation > 0
+            or self._deadlines is not None
+            or (keys is not None and qos.max_instances < INFINITE)
+        )
+        self._depth = qos.history_depth if qos.history is HistoryKind.KEEP_LAST else INFINITE
+
+    @property
+    def counters(self) -> ReaderCacheCounters:
+        """The counters as they are now."""
+        self._counters.alive_instance_count = self._instances.alive
+        if self._deadlines is not None:
+            self._counters.requested_deadline_missed = self._deadlines.missed
+        return self._counters
+
+    # --- writers and time ------------------------------------------------------------------------
+
+    def writer_lost(self, guid: Guid) -> None:
+        """A writer is unmatched, or its liveliness was lost: it owns nothing any more, and the instances it wrote last
+        are not watched any more. To be called after what the writer delivered was accepted."""
+        rows = self._ownership.lose(guid)
+        self._instances.release(rows.tolist())
+        if self._deadlines is not None:
+            self._deadlines.stop(rows)
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` has to be called; None: never."""
+        return None if self._deadlines is None else self._deadlines.get_timer()
+
+    def handle_timer(self, now: int) -> None:
+        if self._deadlines is not None:
+            self._ownership.lapse(self._deadlines.handle_timer(now))
+
+    # --- samples ---------------------------------------------------------------------------------
+
+    def accept(self, run: Run, *, reception: int, now: int) -> Run | None:
+        """The part of a run that goes to the log; None if none does."""
+        writer_qos = self._writer_qos(run.writer)
+        lifespan = INFINITE if writer_qos is None else writer_qos.lifespan
+        may_be_removed = (
+            run.batch_sn != 0
+            and not self._accept_removed
+            and (run.index is not None or run.flags & REMOVED != 0)
+        )
+        by_instance = self._knows_instances or (run.batch_sn != 0 and self._binds_batch(run.count))
+        if not (may_be_removed or by_instance or lifespan < INFINITE):
+            return run
+        flags, counters = run.sample_flags(), self._counters
+        keep = np.ones(run.count, np.bool_)
+        if may_be_removed:
+            keep = flags & REMOVED == 0
+            counters.writer_removed_batch_sample_dropped_sample_count += _false(keep)
+        if lifespan < INFINITE:
+            stamps = run.timestamps()
+            fresh = (stamps == NO_TIMESTAMP) | (stamps + min(lifespan, _FOREVER) > reception)
+            fresh |= ~keep | (flags & _STATE_CHANGE != 0)
+            counters.expired_dropped_sample_count += _false(fresh)
+            keep &= fresh
+        if by_instance:
+            positions = np.flatnonzero(keep)
+            if len(positions):
+                keep[:] = False
+                keep[self._accept_by_instance(run, positions, flags, reception, now)] = True
+        return run if keep.all() else run.select(keep)
+
+    def _binds_batch(self, count: int) -> bool:
+        """Whether HISTORY or RESOURCE_LIMITS may let less than ``count`` samples of a batch through."""
+        return min(self._depth, self.qos.max_samples, self.qos.max_samples_per_instance) < count
+
+    def _accept_by_instance(
+        self, run: Run, positions: I64, flags: npt.NDArray[np.uint32], reception: int, now: int
+    ) -> I64:
+        """The positions among these that pass the rules that look at instances."""
+        groups = Groups.of(positions, None if self._keys is None else self._keys(run)[positions])
+        if self._knows_instances:
+            rows = self._instances.find(groups.keys)
+            groups = self._own(run.writer, groups, rows, flags, now)
+            if self._by_source or self._separation:
+                stamps = run.timestamps()
+                stamps[stamps == NO_TIMESTAMP] = reception
+                groups = self._order_by_source(groups, rows, stamps)
+                groups = self._separate(groups, rows, stamps, flags)
+        return self._bound_batch(groups) if run.batch_sn else groups.positions
+
+    def _own(
+        self, writer: Guid, groups: Groups, rows: I64, flags: npt.NDArray[np.uint32], now: int
+    ) -> Groups:
+        """RESOURCE_LIMITS max_instances and OWNERSHIP; ``rows`` are the groups', -1 where there was no room."""
+        known = rows >= 0
+        owned = known.copy()
+        owned[known] = self._ownership.admits(writer, rows[known])
+        self._counters.rejected_by_instances_limit += _false(known[groups.group])
+        self._counters.ownership_dropped_sample_count += _false((owned | ~known)[groups.group])
+        groups = groups.filter(owned[groups.group])
+        if not len(groups.positions):
+            return groups
+        starts = groups.starts()
+        rows = rows[groups.group[starts]]
+        flags = flags[groups.positions]
+        last = flags[groups.stops() - 1]
+        leaves = last & UNREGISTERED != 0
+        wrote = np.logical_or.reduceat(flags & UNREGISTERED == 0, starts)
+        # A writer that does not own an instance, and did not write it just now, leaves nothing behind.
+        left = rows[leaves & (wrote | self._ownership.is_owner(writer, rows))]
+        self._ownership.take_over(writer, rows[~leaves])
+        self._ownership.give_up(left)
+        self._instances.release(left.tolist())
+        if self._deadlines is not None:
+            disposed = ~leaves & (last & DISPOSED != 0)
+            self._deadlines.stop(np.concatenate((left, rows[disposed])))
+            self._deadlines.renew(rows[~leaves & ~disposed], now=now)
+        return groups
+
+    def _order_by_source(self, groups: Groups, rows: I64, stamps: I64) -> Groups:
+        """DESTINATION_ORDER BY_SOURCE_TIMESTAMP; samples of the same time pass."""
+        if not self._by_source or not len(groups.positions):
+            return groups
+        newest = self._instances.rows["newest"]
+        values = stamps[groups.positions]
+        highest = running_maximum(values, groups.group)
+        in_order = (values == highest) & (values >= newest[rows[groups.group]])
+        self._counters.old_source_timestamp_dropped_sample_count += _false(in_order)
+        ends = groups.stops() - 1
+        changed = rows[groups.group[ends]]
+        newest[changed] = np.maximum(newest[changed], highest[ends])
+        return groups.filter(in_order)
+
+    def _separate(self, groups: Groups, rows: I64, stamps: I64, flags: npt.NDArray[np.uint32]) -> Groups:
+        """TIME_BASED_FILTER."""
+        is_value = flags[groups.positions] & _STATE_CHANGE == 0
+        if not self._separation or not is_value.any():
+            return groups
+        passed = self._instances.rows["passed"]
+        values = groups.filter(is_value)
+        times = stamps[values.positions]
+        thresholds = passed[rows[values.group[values.starts()]]] + self._separation
+        kept = separated(values, times, thresholds, self._separation)
+        self._counters.time_based_filter_dropped_sample_count += _false(kept)
+        passing, times = values.filter(kept), times[kept]
+        ends = passing.stops() - 1
+        passed[rows[passing.group[ends]]] = times[ends]
+        keep = ~is_value
+        keep[is_value] = kept
+        return groups.filter(keep)
+
+    def _bound_batch(self, groups: Groups) -> I64:
+        """HISTORY KEEP_LAST and the limits on samples, for the samples of a batch; returns what passes."""
+        counters = self._counters
+        if self._depth < INFINITE:
+            newest = groups.ranks_from_end() < self._depth
+            counters.lost_by_history += _false(newest)
+            groups = groups.filter(newest)
+        if self.qos.max_samples_per_instance < INFINITE:
+            fits = groups.ranks() < self.qos.max_samples_per_instance
+            counters.rejected_by_samples_per_instance_limit += _false(fits)
+            groups = groups.filter(fits)
+        positions = np.sort(groups.positions)
+        if self.qos.max_samples < INFINITE:
+            counters.rejected_by_samples_limit += max(0, len(positions) - self.qos.max_samples)
+            positions = positions[: self.qos.max_samples]
+        return positions
+
+
+def _false(mask: Bools) -> int:
+    return len(mask) - int(np.count_nonzero(mask))

@@ -1,0 +1,53 @@
+"""REQUESTED_DEADLINE_MISSED: which instances did not get a sample within the period (DDS 1.4 §2.2.3.7).
+
+An instance is watched from its first sample on. Each period that passes without one is a miss. Disposed and
+unregistered instances are not watched.
+
+Invariant: no deadline ends before ``_next_check``; it is a lower bound, for deadlines only move away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....structure import INFINITE
+from ....wire.samples import I64
+from ...instances import InstanceTable
+
+
+class RequestedDeadlines:
+    """When the deadline of each row of an instance table ends; the rows have a field ``deadline``. Times are in ns."""
+
+    def __init__(self, period: int, instances: InstanceTable) -> None:
+        self.period = max(period, 1)
+        #: Deadlines missed so far.
+        self.missed = 0
+        self._instances = instances
+        self._next_check: int | None = None
+
+    def renew(self, rows: I64, *, now: int) -> None:
+        """The instances got a sample."""
+        self._instances.rows["deadline"][rows] = now + self.period
+        if len(rows) and self._next_check is None:
+            self._next_check = now + self.period
+
+    def stop(self, rows: I64) -> None:
+        """The instances are not written any more."""
+        self._instances.rows["deadline"][rows] = INFINITE
+
+    def get_timer(self) -> int | None:
+        return self._next_check
+
+    def handle_timer(self, now: int) -> I64:
+        """The rows whose deadline was missed just now."""
+        if self._next_check is None or now < self._next_check:
+            return np.zeros(0, np.int64)
+        deadlines = self._instances.used["deadline"]
+        late = np.flatnonzero(deadlines <= now)
+        if len(late):
+            periods = 1 + (now - deadlines[late]) // self.period
+            deadlines[late] += periods * self.period
+            self.missed += int(periods.sum())
+        following = int(deadlines.min(initial=INFINITE))
+        self._next_check = None if following == INFINITE else following
+        return late

@@ -1,0 +1,305 @@
+"""What a reader reports to our own writers beside acknowledgements: how far it is, and how much more it takes.
+
+Positions are bytes of one writer's runs since the match. On the wire the consumption is a sequence number.
+
+A status message is due
+* at the match, and with each ACKNACK, which answers a HEARTBEAT: so the loss of one does no harm;
+* when the consumption has moved by more than a quarter of the window since the last one, or into another term;
+* when ``status_message_timeout`` has passed since the last one, and something was consumed;
+* when the window changed by a quarter, or opened, or congestion control wants it.
+
+So an idle stream sends nothing. A best-effort stream, which has no HEARTBEATs, repeats its last one a few times.
+
+Invariants:
+* ``rcv_pos`` is examined only when it reaches ``due``, which happens once or twice between two status messages;
+* nothing is reported as consumed that the owner did not take, or with ``held`` did not call consumed;
+* what was offered is never taken back: an overrun is measured against the most that was ever offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from ....limits import UDP_PAYLOAD_MAX
+from ....structure import INFINITE, Guid
+from ....wire.status_messages import RttMeasurement, StatusMessage
+from ...policies import ReaderCounters, ReaderPolicy
+from ..ordering.writer_proxy import WriterProxy
+from ..received_stream import StreamPositions
+from .congestion_control import CongestionControl, CongestionControlFactory, built_in
+
+#: A reader that crosses a multiple of it sends a status message (Aeron: with each term).
+TERM_LENGTH: Final = 16 << 20
+_WINDOW_MAX: Final = (1 << 32) - 1
+_RTT_PERIOD: Final = 100_000_000
+#: How often a best-effort stream repeats a status message.
+_REPETITIONS: Final = 3
+
+
+class StatusReporter:
+    """The status messages of one reader; ``closed`` (writers it has no room for) is the reader's own."""
+
+    def __init__(
+        self, reader_id: bytes, policy: ReaderPolicy, counters: ReaderCounters, closed: Container[Guid]
+    ) -> None:
+        self.policy = policy
+        self.counters = counters
+        self.factory: CongestionControlFactory = built_in
+        #: Only what the owner calls consumed is consumed.
+        self.held = False
+        #: Writers that were offered less than congestion control allows, with the room from which that changes.
+        self.starved: dict[Guid, int] = {}
+        self._reader_id = reader_id
+        self._closed = closed
+        self._controls: dict[Guid, CongestionControl] = {}
+
+    # --- what happened: each returns whether there is something to send ---------------------------
+
+    def introduce(self, proxy: WriterProxy, now: int) -> bool:
+        """A writer was matched."""
+        if not proxy.info.status_messages:
+            return False
+        stream = proxy.stream
+        self._controls[proxy.guid] = self.factory(self.policy.congestion_control)
+        stream.due = 1
+        if not proxy.reliable:
+            stream.repetitions = _REPETITIONS
+            stream.timer_at = now + self.policy.status_message_timeout
+        self._track(proxy, now)
+        stream.wanted, stream.wanted_at = True, now
+        return True
+
+    def forget(self, writer: Guid) -> None:
+        self._controls.pop(writer, None)
+        self.starved.pop(writer, None)
+
+    def on_progress(self, proxy: WriterProxy, datagram: int, now: int) -> bool:
+        """``rcv_pos`` has reached ``due``; ``datagram``: bytes that one datagram seems to have."""
+        stream = proxy.stream
+        stream.datagram = max(stream.datagram, min(datagram, UDP_PAYLOAD_MAX))
+        if stream.rcv_pos > stream.overrun_at:
+            self.counters.overruns += 1
+        if stream.timer_at == INFINITE:
+            stream.timer_at = max(stream.wanted_at + self.policy.status_message_timeout, now)
+        self._ask_rtt(proxy, now)
+        force = self._track(proxy, now)
+        _, position = self._consumption(proxy)
+        moved = position - stream.reported_pos > stream.offered_window >> 2
+        term = 2 * proxy.info.term_window or TERM_LENGTH
+        rotated = position // term > stream.reported_pos // term
+        if stream.wanted or force or moved or rotated or self._is_news(proxy):
+            stream.wanted = True
+            stream.wanted_at = now
+            # Until it is sent, only an overrun matters.
+            stream.due = max(stream.overrun_at, stream.rcv_pos) + 1
+        else:
+            self._set_due(stream.rcv_pos if self.held else stream.reported_pos, proxy)
+        return stream.wanted or stream.wants_rtt
+
+    def on_disorder(self, proxy: WriterProxy, last_sn: int, now: int) -> bool:
+        """A run up to ``last_sn`` came that was not simply the next one."""
+        stream = proxy.stream
+        if last_sn <= stream.reported_sn:
+            self.counters.underruns += 1
+        elif stream.rcv_pos + proxy.held.nbytes > stream.overrun_at:
+            self.counters.overruns += 1
+        before, stream.rcv_hwm = stream.rcv_hwm, max(stream.rcv_hwm, stream.rcv_pos + proxy.held.nbytes)
+        if (
+            stream.rcv_hwm == before
+            or not stream.offered_window
+            or stream.wanted
+            or proxy.guid in self.starved
+        ):
+            return False
+        if proxy.guid not in self._controls:
+            return False
+        self._track(proxy, now)
+        limit = self._consumption(proxy)[1] + stream.window
+        if limit - stream.reported_pos - stream.offered_window > stream.offered_window >> 2:
+            stream.wanted, stream.wanted_at = True, now
+        return stream.wanted
+
+    def on_loss(self, proxy: WriterProxy, first: int, now: int) -> bool:
+        """What is missing from ``first`` on was lost. For everything that was under way when the last loss was seen,
+        congestion control is called once: the writer could not know of the loss yet."""
+        stream = proxy.stream
+        if proxy.guid not in self._controls or first <= stream.recovery_sn:
+            return False
+        stream.recovery_sn = max(proxy.announced, first)
+        if self._track(proxy, now, loss=True) or self._is_news(proxy):
+            stream.wanted, stream.wanted_at = True, now
+        return stream.wanted
+
+    def on_passed(self, proxy: WriterProxy, now: int) -> None:
+        """Samples will never come: what the writer may send moves on without a byte."""
+        stream = proxy.stream
+        if proxy.guid in self._controls and stream.timer_at == INFINITE:
+            stream.timer_at = now + self.policy.status_message_timeout
+
+    def on_closed(self, proxy: WriterProxy, now: int) -> bool:
+        """There was no room for a run."""
+        stream = proxy.stream
+        if proxy.guid in self._controls and stream.offered_window and not stream.wanted:
+            stream.wanted, stream.wanted_at = True, now
+            return True
+        return False
+
+    def on_timer(self, proxy: WriterProxy, now: int) -> bool:
+        """The status message time-out has passed."""
+        stream = proxy.stream
+        timeout = self.policy.status_message_timeout
+        moved = self._consumption(proxy)[0] > stream.reported_sn
+        if not stream.wanted and now < stream.wanted_at + timeout:
+            stream.timer_at = stream.wanted_at + timeout
+            return False
+        if moved:
+            stream.repetitions = 0 if proxy.reliable else _REPETITIONS
+        elif not stream.wanted:
+            if not stream.repetitions:
+                stream.timer_at = INFINITE
+                stream.due = min(stream.due, stream.rcv_pos + 1)  # the next byte starts it again
+                return False
+            stream.repetitions -= 1
+        stream.timer_at = now + timeout if stream.repetitions else INFINITE
+        self._track(proxy, now)
+        stream.wanted, stream.wanted_at = True, now
+        return True
+
+    def accompany(self, proxy: WriterProxy) -> None:
+        """A response is sent to the writer: a status message goes with it."""
+        proxy.stream.wanted = proxy.info.status_messages
+
+    def on_open(self, proxy: WriterProxy) -> None:
+        """There is room again for what was refused: the reader lost it, not the network."""
+        proxy.stream.wanted = proxy.info.status_messages
+        proxy.stream.recovery_sn = proxy.announced
+
+    def at_once(self, proxy: WriterProxy) -> None:
+        """The owner, which has no clock, wants a status message."""
+        proxy.stream.wanted = True
+        proxy.stream.timer_at = 0
+
+    def on_room(self, room: int) -> list[Guid]:
+        """The owner has room for ``room`` bytes: the writers whose windows grow by that."""
+        found = [guid for guid, needed in self.starved.items() if needed <= room]
+        for guid in found:
+            del self.starved[guid]
+        return found
+
+    def on_consumed(self, proxy: WriterProxy, sn: int, nbytes: int) -> bool:
+        """The owner is done with all up to ``sn``, ``nbytes`` more than before."""
+        stream = proxy.stream
+        stream.sub_sn = max(stream.sub_sn, sn)
+        stream.sub_pos = min(stream.sub_pos + nbytes, stream.rcv_pos)
+        stream.wanted = stream.wanted or (proxy.guid in self._controls and sn > stream.reported_sn)
+        return stream.wanted
+
+    def on_rtt_measurement(self, proxy: WriterProxy, message: RttMeasurement, now: int) -> None:
+        """The reply to a measurement; a reply that was not asked for is ignored."""
+        stream, control = proxy.stream, self._controls.get(proxy.guid)
+        if control is None or not message.reply or not stream.rtt_question:
+            return
+        rtt = now - message.echo_timestamp - message.reception_delta
+        if message.echo_timestamp != stream.rtt_question or rtt < 0:
+            return
+        stream.rtt_question = 0
+        stream.rtt = self.counters.rtt_ns = max(rtt, 1)
+        self.counters.rtt_measurements += 1
+        control.on_rtt_measurement(stream.rtt, now=now)
+
+    def positions(self, proxy: WriterProxy) -> StreamPositions:
+        stream = proxy.stream
+        stream.rcv_hwm = max(stream.rcv_hwm, stream.rcv_pos + proxy.held.nbytes)
+        _, consumed = self._consumption(proxy)
+        return StreamPositions(stream.rcv_hwm, stream.rcv_pos, consumed, stream.offered_window, stream.rtt)
+
+    # --- what to send ----------------------------------------------------------------------------
+
+    def messages(self, proxy: WriterProxy, count: int, room: int) -> list[bytes]:
+        """What to send to a writer now; ``room``: bytes the owner can take."""
+        stream, messages = proxy.stream, []
+        reader_id, writer_id = self._reader_id, proxy.guid.entity
+        if stream.wants_rtt:
+            stream.wants_rtt = False
+            messages.append(RttMeasurement(reader_id, writer_id, stream.rtt_question).encode())
+        if not stream.wanted:
+            return messages
+        stream.wanted = False
+        sn, position = self._consumption(proxy)
+        window = self._offer(proxy, position, room)
+        if not proxy.reliable and sn > stream.reported_sn:
+            stream.repetitions = _REPETITIONS
+        message = StatusMessage(reader_id, writer_id, sn, window, count, self.policy.group_tag, proxy.resting)
+        messages.append(message.encode())
+        stream.reported_sn, stream.reported_pos, stream.offered_window = sn, position, window
+        if stream.overrun_at == INFINITE:
+            stream.overrun_at = 0
+        stream.overrun_at = max(stream.overrun_at, position + window + (window >> 1))
+        self._set_due(position, proxy)
+        self.counters.status_messages_sent += 1
+        return messages
+
+    def question_is_old(self, proxy: WriterProxy) -> None:
+        """A response was put off: a measurement sent with it would make the round trip seem longer than it is."""
+        proxy.stream.wants_rtt = False
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _track(self, proxy: WriterProxy, now: int, *, loss: bool = False) -> bool:
+        """Have congestion control size the window; True if it must be sent to the writer at once."""
+        stream = proxy.stream
+        stream.rcv_hwm = max(stream.rcv_hwm, stream.rcv_pos + proxy.held.nbytes)
+        window, force = self._controls[proxy.guid].on_track_rebuild(
+            now=now,
+            consumption=self._consumption(proxy)[1],
+            received=stream.rcv_hwm,
+            datagram=stream.datagram,
+            loss=loss,
+        )
+        stream.window = min(max(int(window), 0), proxy.info.term_window or _WINDOW_MAX)
+        return force
+
+    def _is_news(self, proxy: WriterProxy) -> bool:
+        """Whether congestion control wants another window than the one offered, unless that was for want of room."""
+        stream = proxy.stream
+        if proxy.guid in self.starved:
+            return False
+        return abs(stream.window - stream.offered_window) << 2 >= max(stream.offered_window, 1)
+
+    def _consumption(self, proxy: WriterProxy) -> tuple[int, int]:
+        """Up to which sequence number, and which position, all is consumed."""
+        stream = proxy.stream
+        if self.held and stream.sub_pos < stream.rcv_pos:
+            return stream.sub_sn, stream.sub_pos
+        return (proxy.expected - 1 if proxy.synced else 0), stream.rcv_pos
+
+    def _offer(self, proxy: WriterProxy, position: int, room: int) -> int:
+        """The window to offer beyond ``position``."""
+        stream = proxy.stream
+        if proxy.resting:
+            return stream.window  # all of it is dropped
+        taken = stream.rcv_pos - position
+        window = 0 if proxy.guid in self._closed else min(stream.window, room + taken)
+        if window < stream.window:
+            enough = min(stream.window, window + max(window >> 2, stream.datagram))
+            self.starved[proxy.guid] = enough - taken
+        else:
+            self.starved.pop(proxy.guid, None)
+        return window
+
+    def _set_due(self, position: int, proxy: WriterProxy) -> None:
+        stream = proxy.stream
+        if stream.timer_at == INFINITE:
+            stream.due = stream.rcv_pos + 1
+            return
+        term = 2 * proxy.info.term_window or TERM_LENGTH
+        term_end = (position // term + 1) * term
+        due = min(position + (stream.offered_window >> 2) + 1, term_end, stream.overrun_at + 1)
+        stream.due = max(due, stream.rcv_pos + 1)
+
+    def _ask_rtt(self, proxy: WriterProxy, now: int) -> None:
+        stream = proxy.stream
+        if self.policy.congestion_control.measure_rtt and now >= stream.rtt_asked_at + _RTT_PERIOD:
+            stream.rtt_asked_at = stream.rtt_question = now
+            stream.wants_rtt = True

@@ -1,0 +1,343 @@
+"""What a reader hands out: in order per writer, complete, and no more than its owner has room for.
+
+Runs come in by :meth:`Delivery.accept`; a run whose turn it is becomes ``ready``, any other is held. Batches and
+coherent sets are handed out whole. Sequence numbers that will never come are passed.
+
+The invariants are those of :mod:`..reader`; the state of one writer is in its :mod:`.writer_proxy`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from ....limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
+from ....structure import INFINITE, Guid
+from ....wire.samples import Run
+from ...policies import ReaderCounters
+from .coherent_access import Verdict, sets_of
+from .reassembly import Reassembly
+from .reorder_buffer import ReorderBudget
+from .writer_proxy import WriterProxy
+
+#: So many bytes of room open a closed writer, though what it sent may have come in a longer run.
+_LITTLE: Final = 4_096
+
+
+class Delivery:
+    """The way from arrival to the owner, for all writers of one reader."""
+
+    __slots__ = (
+        "closed",
+        "counters",
+        "losses",
+        "ready",
+        "reassembly",
+        "reorder_budget",
+        "sample_size_max",
+        "window",
+    )
+
+    def __init__(self, counters: ReaderCounters, writers: Mapping[Guid, WriterProxy]) -> None:
+        self.counters = counters
+        #: Bytes the owner can take.
+        self.window = INFINITE
+        self.sample_size_max = FRAGMENTED_SAMPLE_MAX
+        self.ready: list[Run] = []
+        #: Writers of which a run did not fit, with the window in bytes that opens them.
+        self.closed: dict[Guid, int] = {}
+        #: Samples lost since the owner took the losses, by writer.
+        self.losses: Counter[Guid] = Counter()
+        self.reassembly = Reassembly(writers, counters)
+        self.reorder_budget = ReorderBudget()
+
+    def forget(self, proxy: WriterProxy) -> None:
+        """A writer is gone; what is missing of what it announced, or was begun, is lost with it."""
+        self.lose(proxy, proxy.undelivered)
+        if proxy.sets is not None:
+            self.counters.coherent_sets_lost += sets_of(proxy.held)
+        self._clear(proxy)
+
+    # --- what arrived ----------------------------------------------------------------------------
+
+    def accept(self, proxy: WriterProxy, run: Run, *, owned: bool = False) -> None:
+        """Take a run that is not simply the next one; ``owned``: its memory is its own, as it was reassembled."""
+        is_marker = run.coherent_set < 0 and run.ends_coherent_set
+        # An end marker that overtook its set is kept: it alone shows where the set ends.
+        is_next = not proxy.held and (run.first_sn <= proxy.expected if proxy.synced else not proxy.reliable)
+        if is_marker and (proxy.sets is None or is_next):
+            self.pass_over(proxy, run.first_sn, run.last_sn, lost=False)
+            return
+        if run.last_sn < proxy.expected:
+            self.counters.duplicate_samples += run.count
+            return
+        if run.first_sn < proxy.expected:
+            known = proxy.expected - run.first_sn
+            self.counters.duplicate_samples += known
+            run = run.take(known, run.count)
+        if proxy.sets is not None and (run.coherent_set > 0 or is_marker or proxy.held):
+            self._accept_coherent(proxy, run, owned=owned)
+        elif not proxy.reliable:
+            self._deliver_best_effort(proxy, run)
+        elif not proxy.synced or run.first_sn != proxy.expected:
+            self._hold(proxy, run, owned=owned)
+        elif run.nbytes <= self.window:
+            self._deliver(proxy, run)
+            self.drain(proxy)
+        else:
+            if (fits := self._fitting(run)) > 0:
+                self._deliver(proxy, run.take(0, fits))
+                run = run.take(fits, run.count)
+            self.refuse(proxy, run.count, self._needed(run), run.last_sn)
+            if owned:  # to send it again would be expensive
+                self._hold(proxy, run, owned=True)
+
+    def _accept_coherent(self, proxy: WriterProxy, run: Run, *, owned: bool) -> None:
+        """Take a run of a coherent set, or one that comes while a set waits for its end."""
+        held, sets = proxy.held, proxy.sets
+        if not proxy.reliable:
+            self._skip_to(proxy, run.first_sn)
+        if sets is not None and proxy.synced and proxy.expected in held and run.first_sn == held.first_hole:
+            if sets.end(held, run):
+                self.drain(proxy)
+                if not held and proxy.expected == run.first_sn and run.coherent_set <= 0:
+                    self.accept(proxy, run, owned=owned)
+                    return
+        fits = self._hold(proxy, run, owned=owned)
+        if proxy.synced:
+            if not fits and 0 < run.coherent_set <= proxy.expected:
+                self._give_up_set(proxy, run)
+            self.drain(proxy)
+
+    def _give_up_set(self, proxy: WriterProxy, run: Run) -> None:
+        """The set at ``expected``, to which ``run`` belongs, is larger than the buffer: it would wait for ever."""
+        held, sets, counters = proxy.held, proxy.sets, self.counters
+        if sets is None:
+            return
+        sets.lose(run.coherent_set, run.coherent_set)
+        counters.coherent_sets_lost += sets.count(run.coherent_set)
+        known = sum(last + 1 - first for first, last in held.within(proxy.expected, run.last_sn))
+        irrelevant = known - held.discard_below(run.last_sn + 1)
+        counters.irrelevant_samples += irrelevant
+        self.lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant)
+
+    def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
+        if run.nbytes > self.window:
+            self.counters.window_closed += run.count
+            return
+        self._skip_to(proxy, run.first_sn)
+        self._deliver(proxy, run)
+        self.reassembly.discard_below(proxy, proxy.expected)
+
+    def _skip_to(self, proxy: WriterProxy, sn: int) -> None:
+        """A best-effort writer is at ``sn`` already: what it sent before will not come any more."""
+        held = proxy.held
+        behind = held.first_hole if held else proxy.expected
+        if sn <= behind:
+            return
+        if proxy.sets is not None:
+            proxy.sets.lose(behind, sn - 1)
+            last = held.last_before_hole
+            if last is not None:  # its set may have ended there, or gone on
+                proxy.sets.lose(last.coherent_set, last.coherent_set)
+            self.drain(proxy)
+        self.lose(proxy, sn - behind)
+        proxy.move_to(sn)
+
+    def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool) -> bool:
+        """Keep a run until its turn; False if not all of it fits."""
+        new, kept, lost = proxy.held.add(run, owned=owned or run.batch_sn > 0)
+        self.counters.duplicate_samples += run.count - new
+        self.counters.held_samples += kept
+        if not lost:
+            return True
+        if proxy.held.is_full:
+            self.counters.receive_window_overflow += lost
+        self.counters.reorder_overflow += lost
+        # Given up, not forgotten: it was announced, so it will be requested.
+        proxy.last_sn = max(proxy.last_sn, run.last_sn)
+        return kept == new
+
+    def _fitting(self, run: Run) -> int:
+        """How many of the first samples fit the window; 0 of what has to be handed out together."""
+        if run.batch_sn or run.coherent_set or run.count == 1:
+            return 0
+        fits = min(run.count * max(self.window, 0) // run.nbytes, run.count - 1)
+        while fits and run.take(0, fits).nbytes > self.window:
+            fits = fits * 7 // 8
+        return fits
+
+    def _needed(self, run: Run) -> int:
+        """The window from which a writer goes on with a run: all of it, or less if it may be handed out in parts."""
+        if run.batch_sn or run.coherent_set:
+            return run.nbytes
+        return max(run.take(0, 1).nbytes, min(run.nbytes, _LITTLE))
+
+    def refuse(self, proxy: WriterProxy, count: int, nbytes: int, last_sn: int) -> None:
+        """What is next does not fit the window; a reliable writer sends it again when it does."""
+        self.counters.window_closed += count
+        if proxy.reliable:
+            self.closed[proxy.guid] = nbytes
+            proxy.last_sn = max(proxy.last_sn, last_sn)
+
+    # --- what will never come --------------------------------------------------------------------
+
+    def lose(self, proxy: WriterProxy, count: int) -> None:
+        """So many samples of a writer are lost for good."""
+        self.counters.lost_samples += count
+        if count > 0 and (proxy.guid in self.losses or len(self.losses) < WRITERS_MAX):
+            self.losses[proxy.guid] += count
+
+    def sync(self, proxy: WriterProxy, expected: int) -> None:
+        """Begin with a writer at ``expected``."""
+        proxy.begin_at(expected)
+        if proxy.sets is not None:  # a set that began earlier is known only in part
+            proxy.sets.lose(1, expected - 1)
+        proxy.held.discard_below(expected)
+        self.reassembly.discard_below(proxy, expected)
+
+    def skip(self, proxy: WriterProxy, first: int, last: int) -> None:
+        """first..last will never come."""
+        first = max(first, proxy.expected)
+        if first > last:
+            return
+        if proxy.synced and first == proxy.expected and not proxy.held:
+            self.counters.irrelevant_samples += proxy.move_to(last + 1)
+        elif proxy.reliable or (proxy.held and first == proxy.held.first_hole):
+            if not proxy.held.add_irrelevant(first, last):
+                self.counters.gap_overflow += 1
+                if proxy.synced and first == proxy.expected:
+                    proxy.move_to(last + 1)
+
+    def give_up_sets(self, proxy: WriterProxy, first: int, last: int) -> None:
+        """first..last will never come; if a part of it came, as part of a coherent set, the writer aborted the set."""
+        if proxy.sets is None or not proxy.held:
+            return
+        if numbers := proxy.held.sets_within(first, last):
+            proxy.held.discard_sets(numbers)
+            for number in numbers:
+                proxy.sets.lose(number, number)
+
+    def pass_over(self, proxy: WriterProxy, first: int, last: int, *, lost: bool = True) -> bool:
+        """What arrived as first..last is nothing for the user; False if it is known already.
+
+        ``lost``: the coherent set to which it belongs is lost.
+        """
+        if first < proxy.expected or first in proxy.held:
+            self.counters.duplicate_samples += last + 1 - first
+            return False
+        if not proxy.reliable:
+            self._skip_to(proxy, first)
+        if proxy.sets is not None and lost:
+            proxy.sets.lose(first, last)
+        self.skip(proxy, first, last)
+        if proxy.synced:
+            self.drain(proxy)
+        return True
+
+    def pass_by(self, proxy: WriterProxy, last_sn: int) -> None:
+        """The writer rests: what it has up to ``last_sn`` is lost."""
+        if proxy.synced and last_sn >= proxy.expected:
+            if proxy.sets is not None:
+                proxy.sets.lose(proxy.expected, last_sn)
+            self.counters.lost_samples += proxy.move_to(last_sn + 1)
+
+    def let_go(self, proxy: WriterProxy) -> None:
+        """Keep nothing of a writer that rests."""
+        self.pass_by(proxy, proxy.announced)
+        self._clear(proxy)
+
+    def _clear(self, proxy: WriterProxy) -> None:
+        self.closed.pop(proxy.guid, None)
+        self.reassembly.discard_below(proxy, INFINITE + 1)
+        proxy.held.clear()
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def drain(self, proxy: WriterProxy) -> None:
+        """Hand out what is held as far as it goes on from ``expected``; pass what will never come."""
+        held, counters = proxy.held, self.counters
+        while True:
+            # First, so that what is held lies above ``expected``, which each turn of the loop moves up.
+            counters.duplicate_samples += held.discard_below(proxy.expected)
+            step = held.peek(proxy.expected)
+            if step is None:
+                if proxy.expected >= proxy.first_sn:
+                    break
+                # The writer no longer has what is missing before first_sn (RTPS 2.5 §8.4.12.2.6).
+                skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
+                if proxy.sets is not None:
+                    proxy.sets.lose(proxy.expected, skipped_to - 1)
+                passed = proxy.move_to(skipped_to)
+                if proxy.info.filters:
+                    counters.irrelevant_samples += passed
+                elif proxy.counts_losses:
+                    self.lose(proxy, passed)
+                continue
+            after, run = step
+            if run is None:
+                counters.irrelevant_samples += proxy.move_to(after)
+                continue
+            verdict = self._judge(proxy, run)
+            if verdict is Verdict.OPEN:
+                break
+            if verdict is Verdict.WHOLE and not self._hand_out(proxy, run):
+                break
+            if verdict is Verdict.LOST:
+                self.lose(proxy, run.count)
+                self._move_on(proxy, [run])
+        self.reassembly.discard_below(proxy, proxy.expected)
+
+    def _judge(self, proxy: WriterProxy, run: Run) -> Verdict:
+        sets = proxy.sets
+        if sets is None or run.coherent_set <= 0:
+            return Verdict.WHOLE
+        if self.closed.get(proxy.guid, 0) > self.window:
+            return Verdict.OPEN  # it was whole, and still does not fit
+        bytes_max = min(proxy.held.bytes_max, self.sample_size_max)
+        verdict = sets.judge(proxy.held, proxy.expected, first_sn=proxy.first_sn, bytes_max=bytes_max)
+        if verdict is Verdict.LOST:
+            self.counters.coherent_sets_lost += sets.count(run.coherent_set)
+        return verdict
+
+    def _hand_out(self, proxy: WriterProxy, run: Run) -> bool:
+        """Deliver the first run held, and what has to come with it; False if that does not fit the window."""
+        runs = proxy.held.group(proxy.expected, coherent=proxy.sets is not None)
+        if run.ends_coherent_set:
+            self.counters.irrelevant_samples += run.count
+            self._move_on(proxy, [run])
+            return True
+        nbytes = sum(each.nbytes for each in runs)
+        if nbytes <= self.window:
+            for each in runs:
+                if each.coherent_set >= 0 or not each.ends_coherent_set:
+                    self._deliver(proxy, each)
+            if proxy.expected <= runs[-1].last_sn:
+                self.counters.irrelevant_samples += proxy.move_to(runs[-1].last_sn + 1)
+            proxy.held.pop(len(runs))
+            return True
+        if len(runs) == 1:
+            if (fits := self._fitting(run)) > 0:
+                self._deliver(proxy, run.take(0, fits))
+                return True  # the rest comes next
+            nbytes = self._needed(run)
+        self.refuse(proxy, sum(each.count for each in runs), nbytes, runs[-1].last_sn)
+        if not proxy.reliable:
+            self._move_on(proxy, runs)
+        return not proxy.reliable
+
+    def _move_on(self, proxy: WriterProxy, runs: list[Run]) -> None:
+        """The first runs held are done with, and counted; what lies before or between them is irrelevant."""
+        passed = proxy.move_to(runs[-1].last_sn + 1)
+        self.counters.irrelevant_samples += passed - sum(run.count for run in runs)
+        proxy.held.pop(len(runs))
+
+    def _deliver(self, proxy: WriterProxy, run: Run) -> None:
+        """Hand out a run; what lies between ``expected`` and the run is irrelevant."""
+        self.window -= run.nbytes
+        proxy.stream.rcv_pos += run.nbytes
+        self.counters.received_samples += run.count
+        self.counters.irrelevant_samples += run.first_sn - proxy.expected
+        proxy.expected = run.last_sn + 1
+        self.ready.append(run)

@@ -1,0 +1,1 @@
+"""What a reader answers its writers, and when: acknowledgements and requests."""

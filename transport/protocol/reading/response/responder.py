@@ -1,0 +1,333 @@
+"""What a reader answers its writers, and when (RTPS 2.5 §8.4.12.2).
+
+A reader announces itself until its writer is heard (:mod:`.preemptive_acknack`), acknowledges at once
+(:mod:`.heartbeat_response`), requests what is missing a little later, and again with growing patience while nothing
+comes (:mod:`.nack_schedule`). With heartbeat response delays, both come that much later. With positive acknowledgements
+disabled, the reader only requests, unless the writer would wait for an acknowledgement for ever.
+
+Invariants:
+* ``_timers`` holds when each writer with something due needs :meth:`Responder.handle_timer`;
+* ``_responding`` holds the writers that the next :meth:`Responder.outgoing` answers;
+* a closed writer (its reader has no room) is acknowledged but asked for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from random import Random
+
+from ....limits import MESSAGE_SIZE_LEAST, UDP_PAYLOAD_MAX
+from ....structure import INFINITE, Guid
+from ....wire.samples import Run
+from ....wire.submessages import AckNack, AckNackBatch, NackFrag
+from ...counts import next_count
+from ...outgoing import Outgoing, Packer
+from ...policies import ReaderCounters, ReaderPolicy
+from ..flow.status_reporter import StatusReporter
+from ..ordering.writer_proxy import WriterProxy
+from .heartbeat_response import HeartbeatResponse, ResponseState
+from .nack_schedule import NackSchedule
+from .preemptive_acknack import PreemptiveAckNack, PreemptiveState
+from .response_delays import ResponseDelays
+
+
+class WriterResponse:
+    """What is owed to one writer."""
+
+    __slots__ = ("acknack_count", "acks", "nack_frag_count", "nacks", "preemptive", "proxy")
+
+    def __init__(self, proxy: WriterProxy, delays: ResponseDelays) -> None:
+        self.proxy = proxy
+        self.preemptive = PreemptiveAckNack()
+        self.acks = HeartbeatResponse()
+        self.nacks = NackSchedule(proxy, delays)
+        self.acknack_count = 0
+        self.nack_frag_count = 0
+
+    @property
+    def timer(self) -> int:
+        return min(self.nacks.at, self.preemptive.at, self.acks.at, self.proxy.stream.timer_at)
+
+
+class Responder:
+    """The answers of one reader; ``writers`` and ``closed`` are the reader's own, which changes them."""
+
+    def __init__(
+        self,
+        reader_id: bytes,
+        policy: ReaderPolicy,
+        counters: ReaderCounters,
+        writers: Mapping[Guid, WriterProxy],
+        closed: Container[Guid],
+        random: Random,
+        status: StatusReporter,
+    ) -> None:
+        self.policy = policy
+        self.counters = counters
+        self.delays = ResponseDelays(policy, random)
+        self._reader_id = reader_id
+        self._writers = writers
+        self._closed = closed
+        self._status = status
+        self._timers: dict[Guid, int] = {}
+        #: The reliable writers, and those of status messages.
+        self._responses: dict[Guid, WriterResponse] = {}
+        self._responding: dict[Guid, WriterResponse] = {}
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def introduce(self, proxy: WriterProxy, now: int) -> None:
+        """A writer was matched that is reliable, or knows status messages."""
+        it = self._responses[proxy.guid] = WriterResponse(proxy, self.delays)
+        if self._status.introduce(proxy, now):
+            self._respond(it, now)
+        if proxy.reliable:
+            self._preempt(it, now)
+        self._set_timer(it)
+
+    def forget(self, writer: Guid) -> None:
+        """A writer is gone."""
+        self._timers.pop(writer, None)
+        self._responses.pop(writer, None)
+        self._responding.pop(writer, None)
+        self._status.forget(writer)
+
+    def on_heartbeat(self, proxy: WriterProxy, *, final: bool, now: int) -> None:
+        """RTPS 2.5 §8.4.12.2.5: acknowledge at once, request what is missing a little later.
+
+        Both come as much later as the policy says; a HEARTBEAT too soon after one that was answered is not answered.
+        """
+        it = self._responses[proxy.guid]
+        acks = it.acks
+        if is_first := it.preemptive.on_heartbeat():
+            self._set_timer(it)
+        hole = next(proxy.missing_changes(proxy.expected, proxy.announced), None)
+        nothing_to_ask = proxy.guid in self._closed or hole is None
+        if nothing_to_ask and self._keeps_silent(proxy):
+            if not final and acks.is_idle(proxy.expected, now):
+                self._acknowledge(it, now, now)
+            elif not final and proxy.info.status_messages:
+                self._respond(it, now)
+                self._status.accompany(proxy)
+            return
+        if nothing_to_ask and final:
+            return
+        if acks.suppresses(self.policy.heartbeat_suppression_duration, now):
+            self.counters.suppressed_heartbeats += 1
+            return
+        at = acks.answer_at(self.delays, now)
+        if hole is None or nothing_to_ask:
+            if not self._keeps_silent(proxy):
+                self._acknowledge(it, at, now)
+            return
+        if it.nacks.on_heartbeat(hole[0], at, now, is_first=is_first):
+            self._set_timer(it)
+        if not final and proxy.expected != acks.acked_base and not self._keeps_silent(proxy):
+            self._acknowledge(it, at, now)
+
+    def _keeps_silent(self, proxy: WriterProxy) -> bool:
+        """Whether nothing is acknowledged to this writer, only requested."""
+        info = proxy.info
+        return info.no_positive_acks or (self.policy.disable_positive_acks and info.needs_no_acks)
+
+    def _acknowledge(self, it: WriterResponse, at: int, now: int) -> None:
+        if at <= now:
+            if it.acks.owe():
+                self._set_timer(it)
+            self._respond(it, now)
+        elif it.acks.owe_at(at):
+            self._set_timer(it)
+
+    def on_arrival(self, proxy: WriterProxy, sn: int, before: int, now: int) -> None:
+        """What arrived at ``sn`` from a reliable writer may end a repair, or show a hole.
+
+        ``before`` is what was expected then.
+        """
+        it = self._responses[proxy.guid]
+        moved = False
+        if proxy.expected > before or (proxy.sets is not None and sn <= it.nacks.requested_to):
+            moved = it.nacks.on_repair(now)
+        if proxy.expected < sn and proxy.is_missing:
+            moved |= it.nacks.on_hole(sn, now)
+        if moved:
+            self._set_timer(it)
+
+    def on_hole(self, proxy: WriterProxy, limit: int, now: int, *, announced: bool = False) -> None:
+        """Something shows that what lies before it, up to ``limit``, is missing; ``announced``: it was sent."""
+        it = self._responses[proxy.guid]
+        if it.nacks.on_hole(limit, now, announced=announced):
+            self._set_timer(it)
+
+    def on_fragment(self, proxy: WriterProxy, sn: int, now: int) -> None:
+        """Fragments of ``sn`` came, not the last it lacked."""
+        it = self._responses[proxy.guid]
+        if it.nacks.on_fragment(sn, now):
+            self._set_timer(it)
+
+    def on_gap(self, proxy: WriterProxy, now: int) -> None:
+        """Samples will never come."""
+        it = self._responses.get(proxy.guid)
+        if it is None:
+            return
+        it.nacks.on_repair(now)
+        if proxy.info.status_messages:
+            self._status.on_passed(proxy, now)
+        self._set_timer(it)
+
+    def on_open(self, proxy: WriterProxy) -> None:
+        """The closed writer is open again: acknowledge, and request all that is missing."""
+        it = self._responses[proxy.guid]
+        it.nacks.on_open()
+        if not self._keeps_silent(proxy):
+            it.acks.owe()
+        self._status.on_open(proxy)
+        self._set_timer(it)
+
+    # --- status messages: what the stream's progress makes due ------------------------------------
+
+    def on_progress(self, proxy: WriterProxy, run: Run, now: int) -> None:
+        """The stream has come to where something may be due."""
+        # A run that is not of samples of one size may span datagrams.
+        size = run.data.nbytes if run.stride or run.count == 1 else 0
+        it = self._responses[proxy.guid]
+        if self._status.on_progress(proxy, size if size <= UDP_PAYLOAD_MAX else 0, now):
+            self._respond(it, now)
+        self._set_timer(it)
+
+    def on_disorder(self, proxy: WriterProxy, run: Run, before: int, now: int) -> None:
+        """A run came that was not simply the next one; ``before`` is what was expected then."""
+        status, it = self._status, self._responses[proxy.guid]
+        if status.on_disorder(proxy, run.last_sn, now):
+            self._respond(it, now)
+        if proxy.stream.rcv_pos >= proxy.stream.due:
+            self.on_progress(proxy, run, now)
+        lost = not proxy.reliable and before < run.first_sn
+        if lost and status.on_loss(proxy, before, now):
+            self._respond(it, now)
+        if proxy.guid in self._closed and status.on_closed(proxy, now):
+            self._respond(it, now)
+
+    def report_at_once(self, proxy: WriterProxy) -> None:
+        """A status message is due; the owner, which wants it, has no clock."""
+        self._status.at_once(proxy)
+        self._set_timer(self._responses[proxy.guid])
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def _set_timer(self, it: WriterResponse) -> None:
+        at = it.timer
+        if at == INFINITE:
+            self._timers.pop(it.proxy.guid, None)
+        else:
+            self._timers[it.proxy.guid] = at
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called; None: not before something arrives."""
+        return min(self._timers.values(), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        for guid in [guid for guid, at in self._timers.items() if at <= now]:
+            it = self._responses[guid]
+            proxy = it.proxy
+            if it.preemptive.at <= now:
+                self._preempt(it, now)
+            if it.acks.at <= now:
+                it.acks.owe()
+                self._respond(it, now)
+            if proxy.stream.timer_at <= now and self._status.on_timer(proxy, now):
+                self._respond(it, now)
+            if it.nacks.at <= now:
+                self._request(it, now)
+            self._set_timer(it)
+
+    def _preempt(self, it: WriterResponse, now: int) -> None:
+        """Announce the reader, so that the writer answers with a HEARTBEAT."""
+        it.preemptive.on_due(self.policy, now)
+        self._respond(it, now)
+
+    def _request(self, it: WriterResponse, now: int) -> None:
+        proxy = it.proxy
+        if it.acks.state is ResponseState.DUE or proxy.stream.wanted:
+            self._respond(it, now)
+        request = it.nacks.on_timer(now, closed=proxy.guid in self._closed, begun=self._begun)
+        if request is not None:
+            self._respond(it, now)
+            if not request.is_repetition and proxy.stream.rcv_pos:
+                self._status.on_loss(proxy, request.first, now)
+
+    @property
+    def _begun(self) -> int:
+        """Samples of which some fragments have arrived."""
+        return sum(len(proxy.fragments) for proxy in self._writers.values())
+
+    def _respond(self, it: WriterResponse, now: int) -> None:
+        guid = it.proxy.guid
+        if guid not in self._responding:
+            self._responding[guid] = it
+            it.acknack_count = next_count(it.acknack_count, now)
+
+    # --- out -------------------------------------------------------------------------------------
+
+    @property
+    def is_responding(self) -> bool:
+        """Whether there is something to send."""
+        return bool(self._responding)
+
+    def outgoing(self, *, hold: bool, room: int) -> list[Outgoing]:
+        """What to send now; while on ``hold`` only what acknowledges nothing, the rest is sent later.
+
+        ``room``: bytes the owner can take.
+        """
+        if not self._responding:
+            return []
+        out: list[Outgoing] = []
+        responding, self._responding = self._responding, {}
+        for guid, it in responding.items():
+            if hold and it.preemptive.state is not PreemptiveState.DUE:
+                self._responding[guid] = it
+                self._status.question_is_old(it.proxy)
+            else:
+                out += self._response(it, room)
+        return out
+
+    def _response(self, it: WriterResponse, room: int) -> list[Outgoing]:
+        proxy = it.proxy
+        packer = Packer(MESSAGE_SIZE_LEAST, proxy.info.destinations, proxy.guid.prefix)
+        if it.preemptive.state is PreemptiveState.DUE:
+            packer.add(it.preemptive.acknack(self._reader_id, proxy.info, it.acknack_count).encode())
+            self.counters.acknacks_sent += 1
+        elif proxy.synced:
+            self._add_acknack(packer, it)
+            self._add_nack_frags(packer, it)
+        for message in self._status.messages(proxy, it.acknack_count, room):
+            packer.add(message)
+        it.preemptive.on_response()
+        it.acks.on_response()
+        it.nacks.on_response()
+        return packer.packed
+
+    def _add_acknack(self, packer: Packer, it: WriterResponse) -> None:
+        proxy, counters = it.proxy, self.counters
+        batches = proxy.reader_batch_state(*it.nacks.pending)
+        state = proxy.reader_sn_state(*it.nacks.pending) if batches is None else batches
+        if it.acks.state is not ResponseState.DUE and state.is_empty:
+            return
+        kind = AckNack if batches is None else AckNackBatch
+        acknack = kind(self._reader_id, proxy.guid.entity, state, it.acknack_count, final=state.is_empty)
+        packer.add(acknack.encode())
+        if it.acks.on_acknack(proxy.expected):
+            self._set_timer(it)
+        self._status.accompany(proxy)
+        counters.acknacks_sent += 1
+        counters.nacks_sent += not state.is_empty
+
+    def _add_nack_frags(self, packer: Packer, it: WriterResponse) -> None:
+        proxy = it.proxy
+        for sn, up_to in it.nacks.fragments.items():
+            sample = proxy.fragments.get(sn)
+            missing = None if sample is None else sample.missing(up_to)
+            if missing is not None:
+                it.nack_frag_count = max(it.nack_frag_count + 1, it.acknack_count)
+                nack_frag = NackFrag(self._reader_id, proxy.guid.entity, sn, missing, it.nack_frag_count)
+                packer.add(nack_frag.encode())
+                self.counters.nack_frags_sent += 1

@@ -1,0 +1,312 @@
+"""Samples gathered into batches: RTI's BATCH QoS, Ice's automatic flush, turbo mode.
+
+Sans I/O: samples in by :meth:`Batcher.add`, full batches out; the rest stays queued until a limit, a timer or a
+``flush`` sends it. Costs are per batch and per call, never per sample, unless an interceptor wants to see each.
+
+Invariants:
+* every sample comes out exactly once, whole and in order;
+* what is queued fits one batch: within every limit, one encapsulation, all samples with key hashes or none;
+* nothing stays queued once a limit is reached, nor longer than the flush delay after its first sample;
+* what is queued has memory of its own, at most twice the bytes of the largest batch so far; batches that fill up
+  within one call view the samples of that call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from ....errors import UsageError
+from ....structure import INFINITE
+from ....wire.parameters import KEY_HASH_SIZE, SENTINEL_SIZE, STATUS_INFO_SIZE
+from ....wire.samples import DISPOSED, FILTERED, U8, UNREGISTERED, Samples
+from ...policies import BatchPolicy
+from .batch_queue import (
+    FlushReason,
+    InstanceEnds,
+    PendingBatch,
+    Queue,
+    Write,
+    encapsulations,
+    keys_of,
+    part_of,
+    split,
+)
+from .turbo import BLOCKED_DELAY_MAX, Turbo
+
+__all__ = ["Batcher", "FlushReason", "Interceptor", "PendingBatch", "sample_metadata"]
+
+#: Of a SampleInfo in a DATA_BATCH: its flags, and the lengths of inline QoS and payload; its timestamp.
+_SAMPLE_INFO: Final = 8
+_TIMESTAMP: Final = 8
+
+#: Called before a sample is queued, with its size, and the samples and bytes queued without it; may flush them.
+Interceptor = Callable[[int, int, int, Callable[[], None]], None]
+
+
+def sample_metadata(flags: int, *, key_hash: bool, own_timestamp: bool) -> int:
+    """Bytes that a sample takes in a DATA_BATCH besides its payload (RTI's manual of BATCH, on bandwidth)."""
+    qos = KEY_HASH_SIZE if key_hash else 0
+    qos += STATUS_INFO_SIZE if flags & (DISPOSED | UNREGISTERED | FILTERED) else 0
+    return _SAMPLE_INFO + (qos + SENTINEL_SIZE if qos else 0) + (_TIMESTAMP if own_timestamp else 0)
+
+
+class Batcher:
+    """The batch in progress of one writer.
+
+    ``limit``: bytes that payloads and their metadata may take in a datagram; may be set at any time.
+    ``max_samples``, ``max_samples_per_instance``: the writer's RESOURCE_LIMITS; the second needs key hashes.
+    ``blocked``: set while the send window is closed, for turbo mode.
+    """
+
+    def __init__(
+        self,
+        policy: BatchPolicy,
+        *,
+        limit: int,
+        interceptor: Interceptor | None = None,
+        max_samples: int = INFINITE,
+        max_samples_per_instance: int = INFINITE,
+    ) -> None:
+        self.policy = policy
+        self.flushes: Counter[FlushReason] = Counter()
+        self.blocked = False
+        self._turbo = Turbo() if policy.turbo_mode and not policy.enable else None
+        self._limit = limit
+        # Turbo mode finds the number of bytes by itself.
+        data_bytes = INFINITE if self._turbo else _bound(policy.max_data_bytes)
+        auto_flush_size = _bound(policy.auto_flush_size)
+        self._max_bytes = min(data_bytes, auto_flush_size)
+        self._bytes_reason = (
+            FlushReason.MAX_DATA_BYTES if data_bytes <= auto_flush_size else FlushReason.AUTO_FLUSH_SIZE
+        )
+        self._max_samples = min(_bound(policy.max_samples), _bound(max_samples))
+        self._samples_reason = (
+            FlushReason.MAX_SAMPLES
+            if _bound(policy.max_samples) <= _bound(max_samples)
+            else FlushReason.RESOURCE_LIMITS
+        )
+        self._per_instance = _bound(max_samples_per_instance)
+        self._instances: Counter[bytes] = Counter()
+        self._interceptor = interceptor
+        self._queue = Queue()
+        self._max_delay = min(policy.max_flush_delay, BLOCKED_DELAY_MAX if self._turbo else INFINITE)
+        self._first_written = 0
+        self._deadline: int | None = None
+        #: Full batches that were not fetched yet.
+        self._ready: list[PendingBatch] = []
+
+    @property
+    def count(self) -> int:
+        """Samples queued."""
+        return self._queue.count
+
+    @property
+    def nbytes(self) -> int:
+        """Serialized bytes queued."""
+        return self._queue.nbytes
+
+    @property
+    def largest(self) -> int:
+        """Serialized bytes of the largest batch."""
+        return min(self._max_bytes, self._limit)
+
+    def fitting(self, samples: Samples, count: int, batches: int) -> int:
+        """How many of the first ``count`` samples go into that many batches, with the one in progress.
+
+        More limits than these may end a batch, an instance's for example; they are not foreseen.
+        """
+        room = batches * self.largest - self.nbytes
+        if samples.is_uniform:
+            by_bytes = max(0, room) // max(samples.size, 1)
+        else:
+            by_bytes = int(np.searchsorted(np.cumsum(samples.all_lengths()[:count]), room, side="right"))
+        if not by_bytes and batches and not self.count:
+            by_bytes = 1  # larger than a batch: it goes alone
+        return max(0, min(count, by_bytes, batches * self._max_samples - self.count))
+
+    @property
+    def limit(self) -> int:
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        if self._queue.wire_bytes > limit:
+            self._flush(FlushReason.AUTO_FLUSH_SIZE)
+
+    # --- samples in ------------------------------------------------------------------------------
+
+    def add(
+        self, samples: Samples, *, timestamp: int, now: int, flags: int = 0, key_hashes: U8 | None = None
+    ) -> list[PendingBatch]:
+        """Take all samples; returns the batches that became full, in order; they may view the samples.
+
+        ``timestamp`` (ns since the epoch) and ``flags`` are those of all, ``key_hashes`` (n, 16) their
+        instances. Raises UsageError for a payload whose length is not a multiple of 4. What an interceptor
+        raises comes out too: its sample and those behind it are then not taken, full batches come with the
+        next call.
+        """
+        if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
+            raise UsageError("payloads have to be padded to a multiple of 4 bytes")
+        if self._interceptor is None:
+            self._add(samples, timestamp, now, flags, key_hashes)
+        else:
+            for i, size in enumerate(samples.all_lengths().tolist()):
+                try:
+                    self._interceptor(size, self.count, self.nbytes, self._intercept)
+                except BaseException as error:
+                    error.add_note(f"raised by the batch interceptor, at a sample of {size} bytes")
+                    self._ready = [batch.copy() for batch in self._ready]
+                    raise
+                hashes = None if key_hashes is None else key_hashes[i : i + 1]
+                self._add(part_of(samples, i, i + 1), timestamp, now, flags, hashes)
+        if self._turbo is not None and samples.count:
+            self._steer(self._turbo, samples, now)
+        return self._fetch()
+
+    def resume(self, now: int) -> None:
+        """The last batch has been sent; turbo mode measures how fast the user writes from now on."""
+        if self._turbo is not None:
+            self._turbo.resume(now)
+
+    def _intercept(self) -> None:
+        self._flush(FlushReason.INTERCEPTOR)
+
+    def _add(self, samples: Samples, timestamp: int, now: int, flags: int, key_hashes: U8 | None) -> None:
+        overhead = self._overhead(flags, key_hashes is not None)
+        if samples.count == 1:
+            samples = part_of(samples, 0, 1)
+        for first, last, encapsulation in encapsulations(samples):
+            if not self._queue.takes(encapsulation, key_hashes is not None):
+                self._flush(FlushReason.FORMAT)
+            part, hashes = samples, key_hashes
+            if last - first < samples.count:
+                part = part_of(samples, first, last)
+                hashes = None if key_hashes is None else key_hashes[first:last]
+            self._add_alike(Write(part, overhead, timestamp, flags, hashes, encapsulation), now)
+
+    def _overhead(self, flags: int, keyed: bool) -> int:
+        return sample_metadata(
+            flags,
+            key_hash=keyed and not self.policy.disable_inline_keyhash,
+            own_timestamp=self.policy.source_timestamp_resolution < INFINITE,
+        )
+
+    def _add_alike(self, write: Write, now: int) -> None:
+        """Cut samples that may share a batch into batches."""
+        queue = self._queue
+        ends = None
+        if write.key_hashes is not None and self._per_instance < INFINITE:
+            ends = InstanceEnds(write.key_hashes, self._per_instance, self._instances)
+        i, count = 0, write.samples.count
+        while i < count:
+            by_bytes = write.end(i, self._max_bytes - queue.nbytes)
+            by_limit = write.wire_end(i, self._limit - queue.wire_bytes)
+            reason = self._bytes_reason if by_bytes <= by_limit else FlushReason.AUTO_FLUSH_SIZE
+            j = min(by_bytes, by_limit, count)
+            if j == i:
+                if queue.count:  # the next sample would exceed a limit: what is queued goes first
+                    self._flush(reason)
+                else:
+                    self._emit(write.batch(i, i + 1, reason, alone=True))
+                    i += 1
+                continue
+            is_full = j < count
+            if (last := i + self._max_samples - queue.count) <= j:
+                j, is_full, reason = last, True, self._samples_reason
+            if ends is not None and (last := ends.end(i, fresh=not queue.count)) <= j:
+                j, is_full, reason = last, True, FlushReason.RESOURCE_LIMITS
+            if not is_full:
+                if queue.nbytes + write.nbytes(i, j) == self._max_bytes:
+                    is_full, reason = True, self._bytes_reason
+                elif queue.wire_bytes + write.wire_nbytes(i, j) == self._limit:
+                    is_full, reason = True, FlushReason.AUTO_FLUSH_SIZE
+            if is_full and not queue.count:
+                self._emit(write.batch(i, j, reason))
+            else:
+                self._enqueue(write, i, j, now)
+                if is_full:
+                    self._flush(reason)
+            i = j
+
+    def _enqueue(self, write: Write, i: int, j: int, now: int) -> None:
+        queue = self._queue
+        stamp = write.timestamp
+        if queue.count:
+            # The previous sample's timestamp is inherited unless this one is later by more than the resolution.
+            resolution = self.policy.source_timestamp_resolution
+            if resolution >= INFINITE or stamp - queue.last_timestamp <= resolution:
+                stamp = queue.last_timestamp
+        else:
+            self._first_written = now
+            self._deadline = None if self._max_delay >= INFINITE else now + self._max_delay
+        queue.append(write, i, j, stamp)
+        if write.key_hashes is not None and self._per_instance < INFINITE:
+            self._instances.update(keys_of(write.key_hashes[i:j]))
+
+    def _steer(self, turbo: Turbo, samples: Samples, now: int) -> None:
+        """Send what a call leaves queued at once, unless more is expected soon."""
+        lengths = samples.lengths
+        nbytes = samples.size * samples.count if lengths is None else int(lengths.sum())
+        limit, delay = turbo.limit(now, samples.count, nbytes, self.blocked)
+        if self._queue.count:
+            due = self._first_written + delay
+            self._deadline = due if self._deadline is None else min(self._deadline, due)
+            if self._queue.nbytes >= limit or self._deadline <= now:
+                self._flush(FlushReason.TURBO)
+
+    # --- batches out -----------------------------------------------------------------------------
+
+    def flush(self, reason: FlushReason = FlushReason.FLUSH) -> list[PendingBatch]:
+        """Send what is queued."""
+        self._flush(reason)
+        return self._fetch()
+
+    def discard(self) -> None:
+        """Forget what is queued."""
+        if self._queue.count:
+            self._queue.pop(FlushReason.FLUSH)
+        self._deadline = None
+        self._instances.clear()
+        self._ready.clear()
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called; None: not before something happens."""
+        return 0 if self._ready else self._deadline
+
+    def handle_timer(self, now: int) -> list[PendingBatch]:
+        """Send what has been queued for as long as it may."""
+        if self._deadline is not None and now >= self._deadline:
+            self._flush(FlushReason.TURBO if self._turbo else FlushReason.MAX_FLUSH_DELAY)
+        return self._fetch()
+
+    def _flush(self, reason: FlushReason) -> None:
+        if not self._queue.count:
+            return
+        wire_bytes = self._queue.wire_bytes
+        batch = self._queue.pop(reason)
+        self._deadline = None
+        self._instances.clear()
+        if wire_bytes <= self._limit:
+            self._emit(batch)
+            return
+        flags = batch.flags if isinstance(batch.flags, int) else int(np.bitwise_or.reduce(batch.flags))
+        overhead = self._overhead(flags, batch.key_hashes is not None)
+        for piece in split(batch, self._limit, overhead):  # the limit has become smaller meanwhile
+            self._emit(piece)
+
+    def _emit(self, batch: PendingBatch) -> None:
+        self.flushes[batch.reason] += 1
+        self._ready.append(batch)
+
+    def _fetch(self) -> list[PendingBatch]:
+        ready, self._ready = self._ready, []
+        return ready
+
+
+def _bound(limit: int) -> int:
+    return max(limit, 1)

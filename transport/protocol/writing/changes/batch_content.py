@@ -1,0 +1,171 @@
+"""A batch as a writer keeps it: one DATA_BATCH, and DATA for the readers that read nothing else.
+
+Each form is made when it is first asked for, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
+from ....wire.batch import BatchBlock
+from ....wire.compressed import compress
+from ....wire.framing import DataBlock, frame
+from ....wire.samples import HAS_KEY_HASH, I64, REMOVED, U8, Run, stretches
+from ...outgoing import Buffer
+from ...policies import BatchPolicy
+
+#: Forms of a batch on the wire; any other one is the name of a codec.
+DATA: Final = "data"
+BATCH: Final = "batch"
+
+#: Of readerId and writerId in a DATA_BATCH.
+_READER_ID: Final = slice(8, 12)
+_WRITER_ID: Final = slice(12, 16)
+_NOT_ON_THE_WIRE: Final = np.uint32(HAS_KEY_HASH | REMOVED)
+
+
+class Stretch(NamedTuple):
+    """Samples first..last as DATA, with their source timestamp; ``block`` is None where they are removed."""
+
+    first: int
+    last: int
+    block: DataBlock | None
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSamples:
+    """The samples of missing batches."""
+
+    base: int
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.spans
+
+    def ranges(self) -> list[tuple[int, int]]:
+        return list(self.spans)
+
+
+class BatchContent:
+    """One batch; ``timestamp`` is its first sample's, ``timestamps`` rise and are those of each if they differ,
+    ``budget`` what DATA submessages share a datagram within."""
+
+    __slots__ = (
+        "_budget",
+        "_compressed",
+        "_policy",
+        "_stretches",
+        "batch",
+        "live",
+        "timestamp",
+        "timestamps",
+    )
+
+    def __init__(
+        self,
+        batch: BatchBlock,
+        timestamp: int,
+        policy: BatchPolicy,
+        budget: int,
+        timestamps: I64 | None = None,
+    ) -> None:
+        self.batch = batch
+        self.timestamp = timestamp
+        self.timestamps = timestamps
+        #: Samples that the history still holds.
+        self.live = batch.count
+        self._policy = policy
+        self._budget = budget
+        self._stretches: list[Stretch] | None = None
+        self._compressed: dict[str, Buffer] = {}
+
+    @property
+    def data(self) -> U8:
+        """The DATA_BATCH."""
+        return self.batch.data
+
+    @data.setter
+    def data(self, data: U8) -> None:
+        self.batch = replace(self.batch, data=data)
+
+    @property
+    def nbytes(self) -> int:
+        return self.batch.nbytes
+
+    def encoded(self, form: str, reader_id: bytes = ENTITYID_UNKNOWN) -> Buffer:
+        """The DATA_BATCH; or, if that is smaller, the submessage that holds it compressed."""
+        data = self.batch.data
+        if reader_id != ENTITYID_UNKNOWN:
+            data = data.copy()
+            data[_READER_ID] = np.frombuffer(reader_id, np.uint8)
+        if form == BATCH or self.nbytes < self._policy.compression_threshold:
+            return data
+        if reader_id != ENTITYID_UNKNOWN:
+            return self._compress(data, form)
+        if form not in self._compressed:
+            self._compressed[form] = self._compress(data, form)
+        return self._compressed[form]
+
+    def _compress(self, data: U8, codec: str) -> Buffer:
+        return compress(memoryview(data), codec, self._policy.compression_level) or data
+
+    @property
+    def newest(self) -> int:
+        """The last sample's timestamp."""
+        return self.timestamp if self.timestamps is None else int(self.timestamps[-1])
+
+    def expire(self, over: int) -> None:
+        """Remove the samples with that timestamp, or an older one."""
+        if self.timestamps is not None and (count := int(self.timestamps.searchsorted(over, side="right"))):
+            self.remove(self.batch.first_sn, self.batch.first_sn + count - 1)
+
+    def remove(self, first_sn: int, last_sn: int) -> bool:
+        """Mark samples as removed, which readers of batches see. False when none is left."""
+        gone = sum(
+            max(0, min(stretch.last, last_sn) - max(stretch.first, first_sn) + 1)
+            for stretch in self.stretches()
+            if stretch.block is not None
+        )
+        if not gone:
+            return self.live > 0
+        self.live -= gone
+        # The bytes that are still to be sent, or wait for tokens, stay as they are.
+        self.batch = replace(self.batch, data=self.batch.data.copy())
+        self.batch.mark_removed(first_sn, last_sn)
+        self._compressed.clear()
+        self._stretches = None
+        return self.live > 0
+
+    def stretches(self) -> list[Stretch]:
+        """The samples as DATA submessages, in order and without a hole."""
+        if self._stretches is None:
+            runs = self.batch.to_run(PREFIX_UNKNOWN, self.timestamp)
+            self._stretches = [stretch for run in runs for stretch in self._of_run(run)]
+        return self._stretches
+
+    def _of_run(self, run: Run) -> Iterator[Stretch]:
+        writer_id = self.batch.data[_WRITER_ID].tobytes()
+        flags, stamps = run.sample_flags(), run.timestamps()
+        changed = (flags[1:] != flags[:-1]) | (stamps[1:] != stamps[:-1])
+        for start, stop in stretches(changed):
+            part, timestamp = run.take(start, stop), int(stamps[start])
+            if flags[start] & REMOVED:
+                yield Stretch(part.first_sn, part.last_sn, None, timestamp)
+                continue
+            for block in frame(
+                part.samples(),
+                writer_id,
+                part.first_sn,
+                budget=self._budget,
+                flags=int(flags[start] & ~_NOT_ON_THE_WIRE),
+                key_hashes=part.key_hashes(),
+                coherent_set=run.coherent_set,
+            ):
+                yield Stretch(block.first_sn, block.last_sn, block, timestamp)

@@ -1,0 +1,127 @@
+"""Which readers' reports pace a writer: Aeron's flow control strategies, for RTPS readers.
+
+A strategy is given how far each reliable reader has consumed and how much more it has room for, and answers how far
+the writer may send. Our own readers report both in status messages; for all others both are derived from what they
+acknowledge. Positions are those of the publication log, in bytes.
+
+Invariant: a limit never falls, for what was allowed may have been sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ....errors import UsageError
+from ....structure import Guid
+from ...policies import FlowControlPolicy
+
+
+@dataclass(slots=True)
+class Receiver:
+    """What is known of one reader: consumed up to ``position``, with room for ``window`` bytes behind it."""
+
+    position: int
+    window: int
+    group_tag: int | None = None
+    #: The reader has not reported either yet.
+    presumed: bool = False
+
+    @property
+    def limit(self) -> int:
+        return self.position + self.window
+
+
+class FlowControl:
+    """The slowest reader sets the pace: ``min``, and what others are derived from.
+
+    A strategy of the user's own is a subclass, or anything with these methods.
+    """
+
+    def __init__(self, policy: FlowControlPolicy) -> None:
+        self.policy = policy
+
+    def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
+        """How far may be sent; there is at least one receiver."""
+        return min(receiver.limit for receiver in receivers.values())
+
+    def acknowledged(self, receivers: Mapping[Guid, Receiver], acked: Mapping[Guid, int]) -> int:
+        """The sequence number up to which nothing is waited for any more; there is at least one receiver."""
+        return min(acked[guid] for guid in self.pacing(receivers))
+
+    def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
+        """The receivers that are waited for: at least one."""
+        return receivers
+
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
+        """Whether enough receivers are there (``group_min_size``)."""
+        return len(receivers) >= self.policy.group_min_size
+
+
+class Unicast(FlowControl):
+    """For one reader, which is all there is to wait for. If there are several, the slowest sets the pace."""
+
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
+        return True
+
+
+class Max(FlowControl):
+    """The fastest reader sets the pace; a slow one falls behind, is dropped, and rejoins at the newest."""
+
+    def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
+        return max(receiver.limit for receiver in receivers.values())
+
+    def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
+        fastest = max(receivers, key=lambda guid: receivers[guid].position)
+        return {fastest: receivers[fastest]}
+
+    def acknowledged(self, receivers: Mapping[Guid, Receiver], acked: Mapping[Guid, int]) -> int:
+        return max(acked[guid] for guid in receivers)
+
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
+        return True
+
+
+class Tagged(FlowControl):
+    """The slowest reader with the writer's group tag sets the pace; as long as there is none, the fastest."""
+
+    def __init__(self, policy: FlowControlPolicy) -> None:
+        super().__init__(policy)
+        self._without = Max(policy)
+
+    def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
+        tagged = self._tagged(receivers)
+        return super().limit(tagged) if tagged else self._without.limit(receivers)
+
+    def pacing(self, receivers: Mapping[Guid, Receiver]) -> Mapping[Guid, Receiver]:
+        return self._tagged(receivers) or self._without.pacing(receivers)
+
+    def acknowledged(self, receivers: Mapping[Guid, Receiver], acked: Mapping[Guid, int]) -> int:
+        tagged = self._tagged(receivers)
+        return min(acked[guid] for guid in tagged) if tagged else self._without.acknowledged(receivers, acked)
+
+    def is_connected(self, receivers: Mapping[Guid, Receiver]) -> bool:
+        return len(self._tagged(receivers)) >= self.policy.group_min_size
+
+    def _tagged(self, receivers: Mapping[Guid, Receiver]) -> dict[Guid, Receiver]:
+        tag = self.policy.group_tag
+        return {guid: receiver for guid, receiver in receivers.items() if receiver.group_tag == tag}
+
+
+STRATEGIES: Final[dict[str, Callable[[FlowControlPolicy], FlowControl]]] = {
+    "unicast": Unicast,
+    "min": FlowControl,
+    "max": Max,
+    "tagged": Tagged,
+}
+
+
+def flow_control_of(policy: FlowControlPolicy) -> FlowControl:
+    """The strategy that a policy names; a strategy of the user's own is handed in instead (`net.plugins`)."""
+    if policy.strategy not in STRATEGIES:
+        raise UsageError(f"no flow control strategy {policy.strategy!r}; there are {', '.join(STRATEGIES)}")
+    strategy = STRATEGIES[policy.strategy](policy)
+    if policy.strategy == "tagged" and policy.group_tag is None:
+        raise UsageError("the strategy tagged needs a group_tag")
+    return strategy

@@ -1,0 +1,133 @@
+"""How much a writer takes of what is written, and what stops the rest: back-pressure by name.
+
+The bounds are RESOURCE_LIMITS, max_batches, the send window, the publication's limit, and the queue of the token
+bucket; the first one that is reached decides.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....errors import CoherentSetError, UsageError, WriterLimit
+from ....limits import FLOW_CONTROLLER_BYTES_MAX
+from ....structure import INFINITE
+from ....wire.samples import Samples
+from ..batching import Batcher
+from ..changes import fitting, overhead
+from ..publication import UnsentChanges, WriterHistory
+from ..readers import Acknowledgments, MatchedReaders
+from ..sending import Sender
+from ..state import WriterState
+
+#: The part of the log that headers of frames and messages take, at most.
+_PLACES: Final = 8
+
+
+class Admission:
+    """The bounds of one writer; ``batcher`` holds what waits in the batch in progress."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        batcher: Batcher | None,
+        history: WriterHistory,
+        unsent: UnsentChanges,
+        readers: MatchedReaders,
+        acks: Acknowledgments,
+        sender: Sender,
+    ) -> None:
+        #: Why the last :meth:`admit` did not let all samples in; "" if it did.
+        self.stopped_by = ""
+        self._state = state
+        self._max_batches = state.batch.max_batches
+        self._batcher = batcher
+        self._history = history
+        self._unsent = unsent
+        self._positions = unsent.positions
+        self._readers = readers
+        self._acks = acks
+        self._active = acks.activity.active
+        self._pacing = acks.pacing
+        self._window = acks.window
+        self._sender = sender
+
+    def waits_for_group(self) -> bool:
+        """Whether flow control wants more readers before anything is let in."""
+        if self._positions.is_connected or not self._pacing.wants_group:
+            return False
+        self.stopped_by = WriterLimit.GROUP
+        return True
+
+    def admit(self, samples: Samples, flags: int, *, keyed: bool, now: int) -> int:
+        """How many samples from the front are let in; ``flags`` are those of all, ``keyed``: with key hashes.
+
+        Raises UsageError where no acknowledgement will ever make room.
+        """
+        framing = overhead(flags, with_key_hash=keyed, in_coherent_set=self._state.set_begun != 0)
+        count, self.stopped_by = self._acceptable(samples, framing, now)
+        if not count and self.stopped_by not in ("", WriterLimit.FLOW_CONTROLLER):
+            self._check_set(self.stopped_by)
+        return count
+
+    def conclude(self, now: int, *, wrote: bool) -> None:
+        """What was let in is on its way, if anything (``wrote``): note what stopped the rest, and what follows."""
+        state, stopped_by = self._state, self.stopped_by
+        if stopped_by:
+            state.counters.back_pressured += 1
+            # At the publication's limit status messages are waited for, not acknowledgements.
+            useful = stopped_by != WriterLimit.PUBLICATION
+            if useful and wrote and self._window.has_unannounced and state.policy.heartbeats_per_max_samples:
+                self._sender.piggyback(now)
+        if stopped_by or state.blocked_by:
+            self._acks.blocked(bool(stopped_by), now)
+        state.blocked_by = stopped_by
+
+    def _check_set(self, stopped_by: str) -> None:
+        """UsageError if nothing but the open coherent set is in its own way, and ``stopped_by`` is reached."""
+        begun, window = self._state.set_begun, self._window
+        if begun and window.is_full_of_one_set:
+            raise CoherentSetError(
+                f"the coherent set begun at sample {begun} is too large: {stopped_by} is reached "
+                f"at {window.nbytes >> 10} KiB, and readers acknowledge nothing of a set before its end"
+            )
+
+    def check_fits(self, samples: Samples) -> None:
+        """UsageError for samples that can never be let in all at once."""
+        window = min(self._state.policy.send_window_bytes, self._positions.term_window * 7 // 8)
+        nbytes = int(samples.all_lengths().sum()) + samples.count * overhead(0, with_key_hash=False)
+        if samples.count > 1 and nbytes > window:
+            raise UsageError(
+                f"{samples.count} samples of {nbytes} bytes never fit at once: {window} bytes may be on their way; "
+                "write them, or offer fewer"
+            )
+
+    def _acceptable(self, samples: Samples, framing: int, now: int) -> tuple[int, str]:
+        """How many, each with ``framing`` bytes around it, and what stops the rest."""
+        count, stopped_by, batcher = samples.count, "", self._batcher
+        if self._active or self._history.is_for_late_joiners:
+            room = self._history.room
+            queued = 0 if batcher is None else batcher.count
+            if room - queued < count:
+                count, stopped_by = max(room - queued, 0), WriterLimit.MAX_SAMPLES
+            if self._max_batches not in (INFINITE, 0) and batcher is not None:
+                batches = max(0, self._max_batches - self._history.batches)
+                if (fits := batcher.fitting(samples, count, batches)) < count:
+                    count, stopped_by = fits, WriterLimit.MAX_BATCHES
+        if self._state.is_asynchronous and count:
+            # Half of the queue has to be free: else it would be filled a little at a time.
+            room = FLOW_CONTROLLER_BYTES_MAX - self._state.backlog
+            fits = fitting(samples, count, framing, room) if 2 * room >= FLOW_CONTROLLER_BYTES_MAX else 0
+            if fits < count:
+                count, stopped_by = fits, WriterLimit.FLOW_CONTROLLER
+        nbytes = 0 if batcher is None else batcher.nbytes
+        datagram = self._readers.framing.budget
+        if count and (space := self._unsent.room(nbytes)) is not None:
+            # As in the send window, there has to be room worth filling.
+            enough = min(2 * datagram, self._positions.term_window // 2)
+            fits = fitting(samples, count, framing, space - space // _PLACES) if space >= enough else 0
+            if fits < count:
+                count, stopped_by = fits, WriterLimit.PUBLICATION
+        if not count or not self._active:
+            return count, stopped_by
+        fits = self._window.fitting(samples, count, framing, datagram, now, queued=nbytes, batcher=batcher)
+        return fits, stopped_by if fits == count else WriterLimit.SEND_WINDOW

@@ -1,0 +1,101 @@
+"""Coherent sets of one writer: begun, ended, aborted (RTPS 2.5 §8.7.5, DDS 1.4 §2.2.2.4.1.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....errors import UsageError
+from ....limits import COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX
+from ....structure import INFINITE
+from ....wire.framing import frame_end_of_coherent_set
+from ..changes import Change
+from ..publication import UnsentChanges, WriterHistory
+from ..readers import Acknowledgments, MatchedReaders
+from ..sending import Sender
+from ..state import WriterState
+from .intake import Intake
+
+
+class CoherentSets:
+    """At most one set is open at a time. ``flush`` sends the batch in progress, which is no part of what follows."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        history: WriterHistory,
+        unsent: UnsentChanges,
+        readers: MatchedReaders,
+        acks: Acknowledgments,
+        sender: Sender,
+        intake: Intake,
+        flush: Callable[[int], None],
+    ) -> None:
+        self._state = state
+        self._history = history
+        self._unsent = unsent
+        self._readers = readers
+        self._acks = acks
+        self._window = acks.window
+        self._sender = sender
+        self._intake = intake
+        self._flush = flush
+
+    def begin(self, *, now: int) -> None:
+        """What is written until :meth:`end` becomes visible together (RTPS 2.5 §8.7.5)."""
+        state = self._state
+        state.touch()
+        self._check_open(is_open=False)
+        self._flush(now)
+        state.set_begun = state.last_sn + 1
+        state.newest_set = state.set_begun, INFINITE
+        self._history.begin_set()
+        budget = self._readers.framing.budget
+        self._window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * budget))
+
+    def end(self, *, now: int) -> None:
+        """The set is complete."""
+        state = self._state
+        state.touch()
+        self._check_open(is_open=True)
+        self._flush(now)
+        begun, state.set_begun = state.set_begun, 0
+        if state.last_sn < begun:
+            state.newest_set = 1, 0
+        else:
+            self._write_marker(begun, now)
+        self._history.end_set()
+        self._window.end_set()
+
+    def abort(self, *, now: int) -> None:
+        """The set does not become visible: what nobody has of it is irrelevant, and readers with coherent access
+        drop what they hold. Others keep what they have got."""
+        state = self._state
+        state.touch()
+        self._check_open(is_open=True)
+        self._intake.discard()
+        begun, state.set_begun = state.set_begun, 0
+        self._window.end_set()
+        if state.last_sn < begun:
+            self._history.end_set()
+            return
+        self._sender.gap(begun, self._history.abort_set(begun))
+        self._unsent.give_up(begun)
+        self._acks.given_up(begun, now)
+        self._acks.written(now)
+        self._sender.request_acknowledgment(now)
+
+    def _write_marker(self, begun: int, now: int) -> None:
+        """Write the last change of the set, which holds no sample of the user's."""
+        state = self._state
+        sn = state.last_sn + 1
+        state.newest_set = begun, sn
+        end = frame_end_of_coherent_set(state.guid.entity, sn)
+        marker = Change(sn, sn, state.written_stamp, end, state.last_batch_sn)
+        self._sender.write((marker,), 1, now)
+        state.counters.written_samples -= 1
+        self._history.note_end_marker(sn)
+        self._acks.written(now)
+
+    def _check_open(self, *, is_open: bool) -> None:
+        if is_open != (self._state.set_begun > 0):
+            raise UsageError("no coherent set is open" if is_open else "a coherent set is open already")

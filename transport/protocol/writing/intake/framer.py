@@ -1,0 +1,78 @@
+"""How samples that leave together are framed: whole trains of messages, DATA, or one DATA_BATCH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..batching import PendingBatch
+from ..changes import Change, batch_change, data_changes, overhead, removed_samples
+from ..publication import UnsentChanges, WriterHistory
+from ..readers import MatchedReaders, SendWindow
+from ..sending import Broadcast
+from ..state import WriterState
+
+#: Trains are small parts of the send window.
+_TRAINS_WINDOW: Final = 1 << 20
+
+
+class Framer:
+    """Numbers and frames the samples of one writer; ``broadcast`` knows the forms that its readers take."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        history: WriterHistory,
+        unsent: UnsentChanges,
+        readers: MatchedReaders,
+        window: SendWindow,
+        broadcast: Broadcast,
+    ) -> None:
+        self._state = state
+        self._history = history
+        self._unsent = unsent
+        self._readers = readers
+        self._window = window
+        self._broadcast = broadcast
+
+    def changes(self, pending: PendingBatch) -> Iterable[Change]:
+        """The next samples as changes; none of a batch in which all samples are removed."""
+        state, framing = self._state, self._readers.framing
+        first_sn, coherent_set = state.last_sn + 1, state.set_begun
+        if self._goes_in_trains(pending):
+            return self._unsent.trains(
+                pending,
+                first_sn,
+                framing.budget,
+                batch_sn=state.last_batch_sn,
+                coherent_set=coherent_set,
+            )
+        if pending.alone or not self._broadcast.wants_batches:
+            return data_changes(pending, first_sn, framing, state.last_batch_sn, coherent_set)
+        removed = removed_samples(pending, state.qos, self._history.expired_before)
+        if removed is not None and removed.all():
+            last_sn = first_sn + pending.count - 1
+            self._broadcast.gap(first_sn, last_sn)
+            self._history.note_skipped(first_sn, last_sn)
+            return ()
+        state.last_batch_sn += 1
+        batch_sn = state.last_batch_sn
+        return (batch_change(pending, first_sn, framing, batch_sn, coherent_set, removed=removed),)
+
+    def _goes_in_trains(self, pending: PendingBatch) -> bool:
+        """Whether the samples are many and alike, and no datagram or sample has to be looked at by itself."""
+        samples, flags = pending.samples, pending.flags
+        if not samples.is_uniform or pending.timestamps is not None or not isinstance(flags, int):
+            return False
+        state, budget = self._state, self._readers.framing.budget
+        keyed = pending.key_hashes is not None
+        size = samples.size + overhead(flags, with_key_hash=keyed, in_coherent_set=state.set_begun != 0)
+        return (
+            size <= budget
+            and samples.count * size >= 2 * budget
+            and self._window.size is None
+            and state.policy.send_window_bytes >= _TRAINS_WINDOW
+            and self._broadcast.coalesces
+            and not self._broadcast.wants_batches
+            and not state.is_asynchronous
+        )

@@ -1,0 +1,131 @@
+"""What is written, until it is handed on to be sent: let in as far as there is room, gathered into batches.
+
+Invariant: while :attr:`Intake.is_unshared`, the thread that writes is the only one to touch the batch in progress.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....structure import INFINITE
+from ....wire.parameters import COHERENT_SET_SIZE, SENTINEL_SIZE
+from ....wire.samples import U8, Samples
+from ...policies import BatchPolicy
+from ..batching import Batcher, FlushReason, Interceptor, PendingBatch
+from ..readers import MatchedReaders
+from ..state import WriterState
+from .admission import Admission
+
+#: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
+_BATCH_ROOM: Final = 48 + COHERENT_SET_SIZE + SENTINEL_SIZE
+
+
+def batch_bytes_max(readers: MatchedReaders) -> int:
+    """The most bytes a batch may have, its metadata included, so that all matched readers take it."""
+    return readers.framing.budget - _BATCH_ROOM
+
+
+def batcher_of(
+    state: WriterState, readers: MatchedReaders, interceptor: Interceptor | None
+) -> Batcher | None:
+    """What gathers a writer's samples into batches; None: it sends none."""
+    if not state.batch.batches:
+        return None
+    return Batcher(
+        state.batch,
+        limit=batch_bytes_max(readers),
+        interceptor=interceptor,
+        max_samples=state.qos.max_samples,
+        max_samples_per_instance=state.qos.max_samples_per_instance,
+    )
+
+
+class Intake:
+    """Admits and batches the samples of one writer."""
+
+    def __init__(
+        self,
+        batch: BatchPolicy,
+        batcher: Batcher | None,
+        readers: MatchedReaders,
+        admission: Admission,
+    ) -> None:
+        #: :meth:`take` and :meth:`flush` alone touch what is queued: one thread needs no lock for them.
+        self.is_unshared = batch.enable and not batch.thread_safe_write and batch.max_flush_delay >= INFINITE
+        self._batcher = batcher
+        self._readers = readers
+        #: What the batch in progress fits.
+        self._framing = readers.framing
+        self._admission = admission
+
+    @property
+    def count(self) -> int:
+        """Samples in the batch in progress."""
+        return 0 if self._batcher is None else self._batcher.count
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The most bytes a batch may have, its metadata included, so that all matched readers take it."""
+        return batch_bytes_max(self._readers)
+
+    def take(
+        self,
+        samples: Samples,
+        *,
+        timestamp: int,
+        now: int,
+        flags: int,
+        key_hashes: U8 | None,
+        whole: bool,
+    ) -> tuple[int, list[PendingBatch]]:
+        """How many samples were taken, and what is to be sent; ``whole``: all of them or none."""
+        self._fit()
+        if self._admission.waits_for_group():
+            return 0, []
+        count = self._admission.admit(samples, flags, keyed=key_hashes is not None, now=now)
+        if whole and count < samples.count:
+            count = 0
+        taken = samples.take(0, count)
+        hashes = None if key_hashes is None else key_hashes[:count]
+        if self._batcher is None:
+            one = PendingBatch(taken, timestamp, None, flags, hashes, True, FlushReason.FLUSH)
+            return count, [one] if count else []
+        is_stopped = bool(self._admission.stopped_by)
+        self._batcher.blocked = is_stopped
+        batches = self._batcher.add(taken, timestamp=timestamp, now=now, flags=flags, key_hashes=hashes)
+        if is_stopped and not batches:
+            batches = self._batcher.flush(FlushReason.RESOURCE_LIMITS)  # it cannot grow
+        return count, batches
+
+    def flush(self, reason: FlushReason) -> list[PendingBatch]:
+        """End the batch in progress, which is to be sent."""
+        self._fit()
+        return [] if self._batcher is None else self._batcher.flush(reason)
+
+    def discard(self) -> None:
+        """Forget the batch in progress."""
+        if self._batcher is not None:
+            self._batcher.discard()
+
+    def resume(self, now: int) -> None:
+        """What was taken is on its way now: the time that took is not the user's."""
+        if self._batcher is not None:
+            self._batcher.resume(now)
+
+    def get_timer(self) -> int | None:
+        """When the batch in progress has waited for as long as it may."""
+        return None if self._batcher is None or self.is_unshared else self._batcher.get_timer()
+
+    def handle_timer(self, now: int) -> list[PendingBatch]:
+        """The batch in progress, if it has waited for as long as it may."""
+        due = self.get_timer()
+        if self._batcher is None or due is None or due > now:
+            return []
+        self._fit()
+        return self._batcher.handle_timer(now)
+
+    def _fit(self) -> None:
+        """Fit the batch in progress to the readers that are matched now; only the thread that writes touches it."""
+        if self._batcher is not None and self._framing is not self._readers.framing:
+            self._framing = self._readers.framing
+            self._batcher.limit = self.batch_bytes_max

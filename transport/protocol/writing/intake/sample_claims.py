@@ -1,0 +1,157 @@
+"""Samples that are written in place: room in the publication log, claimed first and committed later (tryClaim).
+
+A claimed sample has its sequence number already, so nothing behind it is sent before it is committed. When it is
+aborted, or is not committed in time, its place becomes padding, and its number a GAP.
+
+Invariants: ``open`` holds the claims in the order of their numbers; each is among the unsent changes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from ....errors import UsageError
+from ....structure import is_keyed
+from ....wire.framing import KEY_HASH_SIZE, frame, framed_key_hash
+from ....wire.samples import U8, Samples
+from ..changes import Change, overhead
+from ..publication import Claim, UnsentChanges, WriterHistory
+from ..readers import Acknowledgments, MatchedReaders
+from ..sending import Sender
+from ..state import WriterState
+from .admission import Admission
+from .offered_deadline import OfferedDeadline
+
+
+class SampleClaim:
+    """Room for one serialized sample; ``data`` is to be filled, its encapsulation header included.
+
+    On a keyed topic ``key_hash``, (1, 16), is to be filled, too.
+    """
+
+    __slots__ = ("at", "change", "claim", "data", "key_hash")
+
+    def __init__(self, change: Change, claim: Claim, data: U8, key_hash: U8 | None, at: int) -> None:
+        self.change = change
+        self.claim = claim
+        self.data = data
+        self.key_hash = key_hash
+        #: When it was made.
+        self.at = at
+
+    @property
+    def sn(self) -> int:
+        return self.change.first_sn
+
+    @property
+    def position(self) -> int:
+        """Where what comes behind it begins."""
+        return self.change.position
+
+
+class SampleClaims:
+    """The open claims of one writer, each given up after ``timeout`` ns. ``flush`` sends the batch in progress."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        history: WriterHistory,
+        unsent: UnsentChanges,
+        readers: MatchedReaders,
+        acks: Acknowledgments,
+        sender: Sender,
+        admission: Admission,
+        deadline: OfferedDeadline,
+        *,
+        timeout: int,
+        flush: Callable[[int], None],
+    ) -> None:
+        self.open: deque[SampleClaim] = deque()
+        self._state = state
+        self._history = history
+        self._unsent = unsent
+        self._readers = readers
+        self._acks = acks
+        self._sender = sender
+        self._admission = admission
+        self._deadline = deadline
+        self._keyed = is_keyed(state.guid.entity)
+        self._timeout = timeout
+        self._flush = flush
+
+    def make(self, size: int, *, timestamp: int, now: int) -> SampleClaim | None:
+        """Room for one sample of ``size`` bytes, padded to a multiple of 4, in the publication log; None: not now.
+
+        The claim is to be handed to :meth:`commit` or :meth:`abort`; until then what is written behind it waits.
+        """
+        state = self._state
+        state.touch()
+        self._flush(now)
+        padded = size + 3 & ~3
+        framed = padded + overhead(0, with_key_hash=self._keyed)
+        if framed > self._readers.framing.budget:
+            raise UsageError(f"a sample of {size} bytes is too large to be claimed; write it")
+        if state.set_begun:
+            raise UsageError("no sample can be claimed in a coherent set; write it")
+        one = Samples.uniform(np.zeros(padded, np.uint8), 1, padded)
+        count = self._admission.admit(one, 0, keyed=self._keyed, now=now)
+        self._admission.conclude(now, wrote=False)
+        if not count:
+            return None
+        state.written_stamp, state.written_at = timestamp, now
+        sn = state.last_sn + 1
+        unknown = np.zeros((1, KEY_HASH_SIZE), np.uint8) if self._keyed else None
+        (block,) = frame(one, state.guid.entity, sn, budget=framed, key_hashes=unknown)
+        change = Change(sn, sn, timestamp, block, state.last_batch_sn, is_claimed=True)
+        claim = self._unsent.claim(change)
+        self._sender.published(change)
+        state.counters.written_samples += 1
+        key_hash = framed_key_hash(block.data) if self._keyed else None
+        made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
+        self.open.append(made)
+        return made
+
+    def commit(self, claim: SampleClaim, *, now: int) -> bool:
+        """The sample is complete. False: it was overdue, and has been given up."""
+        self._state.touch()
+        if claim not in self.open or not claim.claim.commit():
+            return False
+        self.open.remove(claim)
+        claim.change.is_claimed = False
+        if claim.key_hash is not None and (keep_last := self._history.keep_last) is not None:
+            keep_last.note_instances(claim.sn, claim.key_hash, 0)
+        if self._deadline.is_finite:
+            self._deadline.written(claim.key_hash, 0, now)
+        self._go_on(now)
+        return True
+
+    def abort(self, claim: SampleClaim, *, now: int) -> None:
+        """There will be no such sample: its number is a GAP."""
+        state = self._state
+        state.touch()
+        if claim not in self.open:
+            return
+        claim.claim.abort()
+        self.open.remove(claim)
+        self._history.withdraw(claim.change)
+        self._unsent.withdraw(claim.change)
+        self._sender.gap(claim.sn, claim.sn)
+        state.counters.written_samples -= 1
+        self._go_on(now)
+
+    def _go_on(self, now: int) -> None:
+        self._sender.transmit(now)
+        self._acks.written(now)
+
+    def get_timer(self) -> int | None:
+        """When the oldest claim is overdue."""
+        return self.open[0].at + self._timeout if self.open else None
+
+    def handle_timer(self, now: int) -> None:
+        """Give up what nobody committed in time."""
+        while self.open and now - self.open[0].at >= self._timeout:
+            self._state.counters.unblocked_publications += 1
+            self.abort(self.open[0], now=now)

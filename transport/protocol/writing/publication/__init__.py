@@ -1,0 +1,27 @@
+"""What a writer has written: the history it is kept in, what is still to be sent, the log it lies in."""
+
+from .history import WriterHistory
+from .message_log import (
+    FRAME_ALIGNMENT,
+    FRAME_HEADER_BYTES,
+    TERM_LENGTH,
+    Claim,
+    MessageLog,
+)
+from .positions import PublicationPositions
+from .publication_result import PublicationResult
+from .sequence_positions import SequencePositions
+from .unsent_changes import UnsentChanges
+
+__all__ = [
+    "Claim",
+    "FRAME_ALIGNMENT",
+    "FRAME_HEADER_BYTES",
+    "MessageLog",
+    "PublicationPositions",
+    "PublicationResult",
+    "SequencePositions",
+    "TERM_LENGTH",
+    "UnsentChanges",
+    "WriterHistory",
+]

@@ -1,0 +1,316 @@
+"""A writer's history: what can still be sent again (RTPS 2.5 §8.4.8, DDS 1.4 §2.2.3.18).
+
+Invariants: changes are sorted, disjoint, and hold only numbers that may be sent; a number at or below
+``last_sn`` that no change holds is irrelevant (a GAP). What a matched reliable reader has not acknowledged is
+never dropped, replaced or not, before its LIFESPAN is over: KEEP_LAST decides what late joiners find, the send
+window what is in flight. Nothing whose LIFESPAN is over is found.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ....limits import REORDER_RUNS_MAX
+from ....qos import HistoryKind
+from ....structure import INFINITE
+from ....wire.numbers import SequenceNumberSet
+from ....wire.samples import NO_TIMESTAMP
+from ...intervals import IntervalSet
+from ..changes import BatchContent, Change, MissingSamples
+from ..state import WriterState
+from .keep_last import KeepLast
+
+U32 = npt.NDArray[np.uint32]
+
+
+class WriterHistory:
+    """The changes of one writer, kept as its QoS says."""
+
+    def __init__(self, state: WriterState) -> None:
+        qos = state.qos
+        self.state = state
+        #: Samples held, now and at most.
+        self.samples = self.samples_peak = 0
+        self.nbytes = 0
+        #: Batches held.
+        self.batches = 0
+        #: TRANSIENT_LOCAL: what is written is kept for readers to come.
+        self.is_for_late_joiners = qos.is_transient_local
+        #: What KEEP_LAST has replaced for them; None: nothing.
+        self.keep_last: KeepLast | None = None
+        self._is_bounded = qos.history is not HistoryKind.KEEP_LAST and qos.max_samples < INFINITE
+        if qos.is_transient_local and qos.history is HistoryKind.KEEP_LAST:
+            self.keep_last = KeepLast(state, max(1, qos.history_depth))
+        self._max_samples = qos.max_samples
+        self._lifespan = qos.lifespan
+        self.is_mortal = qos.lifespan < INFINITE
+        #: Source timestamps minus ``now``, as of the newest one; those up to _expired are over.
+        self._wall_offset: int | None = None
+        self._expired = NO_TIMESTAMP
+        self._changes: list[Change] = []
+        #: Sets that were aborted, each with the number behind its last one.
+        self._aborted = IntervalSet()
+        #: Numbers that never had a sample, which some reader may not know yet.
+        self._skipped = IntervalSet()
+
+    @property
+    def first_sn(self) -> int:
+        """The lowest number that can be sent; last_sn + 1 if there is none."""
+        return self._changes[0].first_sn if self._changes else self.state.last_sn + 1
+
+    @property
+    def first_announced(self) -> int:
+        """The lowest number that HEARTBEATs announce: what was skipped is no loss, so readers are to ask for it."""
+        return min(self.first_sn, self._skipped.lowest[0]) if self._skipped else self.first_sn
+
+    @property
+    def room(self) -> int:
+        """Samples that may be added under RESOURCE_LIMITS max_samples."""
+        return max(0, self._max_samples - self.samples) if self._is_bounded else INFINITE
+
+    def append(self, change: Change) -> None:
+        """Add the next samples; ``change`` starts after ``last_sn``."""
+        self._changes.append(change)
+        self.state.last_sn = change.last_sn
+        self._account(change, 1)
+        if self.samples > self.samples_peak:
+            self.samples_peak = self.samples
+
+    def _account(self, change: Change, sign: int) -> None:
+        """A change came, or goes."""
+        content = change.content
+        is_batch = isinstance(content, BatchContent)
+        self.samples += sign * (content.live if isinstance(content, BatchContent) else change.count)
+        self.nbytes += sign * change.nbytes
+        self.batches += sign * is_batch
+
+    def batch(self, batch_sn: int) -> Change | None:
+        """The change that holds a batch, or the next one; None if there is none."""
+        changes = self._changes
+        i = bisect_left(changes, batch_sn, key=_batch_sn)
+        while i < len(changes) and not isinstance(changes[i].content, BatchContent):
+            # what followed a batch that is no more; the next one comes first of its number
+            i = bisect_left(changes, changes[i].batch_sn + 1, i, key=_batch_sn)
+        return changes[i] if i < len(changes) else None
+
+    def first_batch_sn(self, first_sn: int) -> int:
+        """The lowest batch from ``first_sn`` on that can be sent; last_batch_sn + 1 if there is none."""
+        i = bisect_left(self._changes, first_sn, key=_first_sn)
+        first = self._changes[i] if i < len(self._changes) else None
+        if first is not None and not isinstance(first.content, BatchContent):
+            first = self.batch(first.batch_sn + 1)
+        return self.state.last_batch_sn + 1 if first is None else first.batch_sn
+
+    def samples_of(self, batches: SequenceNumberSet, acked: int) -> MissingSamples:
+        """An ACKNACK_BATCH translated into numbers of samples; ``acked`` is what its reader has at least."""
+        # Only the batch before is known to have arrived: samples behind it may have been sent outside a batch.
+        before = self.batch(batches.base - 1)
+        known = before is not None and before.batch_sn == batches.base - 1
+        next_sn = before.last_sn + 1 if before is not None and known else acked + 1
+        newest = self._changes[-1].content if self._changes else None
+        if batches.base > self.state.last_batch_sn and (newest is None or isinstance(newest, BatchContent)):
+            next_sn = self.state.last_sn + 1
+        base = max(next_sn, acked + 1)
+        spans = [
+            span
+            for first, last in batches.ranges()
+            for span in self._spans(first, min(last, self.state.last_batch_sn))
+        ]
+        return MissingSamples(base, tuple(spans))
+
+    def _spans(self, batch_sn: int, last_batch_sn: int) -> Iterator[tuple[int, int]]:
+        """The samples of those batches; of a batch that is no more, the hole that it left."""
+        changes, i = self._changes, 0
+        while batch_sn <= last_batch_sn:
+            i = bisect_left(changes, batch_sn, i, key=_batch_sn)
+            here = changes[i] if i < len(changes) else None
+            if here is not None and here.batch_sn == batch_sn and isinstance(here.content, BatchContent):
+                yield here.first_sn, here.last_sn
+                batch_sn += 1
+                continue
+            first = changes[i - 1].last_sn + 1 if i else 1
+            last = self.state.last_sn if here is None else here.first_sn - 1
+            if first <= last:
+                yield first, last
+            if here is None:
+                return
+            batch_sn = max(here.batch_sn, batch_sn + 1)
+
+    # --- coherent sets --------------------------------------------------------------------------
+
+    def begin_set(self) -> None:
+        """What is written next belongs to a coherent set."""
+        if self.keep_last is not None:
+            self.keep_last.begin_set()
+
+    def note_end_marker(self, sn: int) -> None:
+        """``sn`` ends the set, and is no sample."""
+        if self.keep_last is not None:
+            self.keep_last.note_hollow(sn, sn)
+            self.keep_last.note_end_marker(sn)
+
+    def end_set(self) -> None:
+        """The set is complete."""
+        if self.keep_last is not None:
+            self.keep_last.end_set()
+
+    def abort_set(self, begun: int) -> int:
+        """Drop the open set, which begins at ``begun``, and skip a number, so that every reader lacks something of
+        the set; returns that number."""
+        while self._changes and self._changes[-1].first_sn >= begun:
+            self._account(self._changes.pop(), -1)
+        self.state.last_sn += 1
+        self._aborted.add(begun, self.state.last_sn)
+        if len(self._aborted) > REORDER_RUNS_MAX:
+            self._aborted.remove(*self._aborted.lowest)
+        self.note_skipped(begun, self.state.last_sn)
+        if self.keep_last is not None:
+            self.keep_last.abort_set()
+        return self.state.last_sn
+
+    def divide(self, change: Change, parts: Sequence[Change]) -> None:
+        """Replace a change by two that stand for it, if it is held."""
+        i = bisect_left(self._changes, change.first_sn, key=_first_sn)
+        if i < len(self._changes) and self._changes[i] is change:
+            self._changes[i : i + 1] = parts
+
+    def withdraw(self, change: Change) -> None:
+        """A claim was aborted: its number will never come."""
+        i = bisect_left(self._changes, change.first_sn, key=_first_sn)
+        if i < len(self._changes) and self._changes[i] is change:
+            del self._changes[i]
+            self._account(change, -1)
+        self.note_skipped(change.first_sn, change.last_sn)
+
+    def note_skipped(self, first_sn: int, last_sn: int) -> None:
+        """The newest numbers, first_sn..last_sn, will never come."""
+        if self.keep_last is not None:
+            self.keep_last.note_hollow(first_sn, last_sn)
+        self._skipped.add(first_sn, last_sn)
+
+    def start_of_gap(self, sn: int) -> int:
+        """Where a GAP that covers ``sn`` begins: an aborted set is announced as a whole."""
+        aborted = self._aborted.around(sn)
+        return sn if aborted is None else aborted[0]
+
+    @property
+    def expired_before(self) -> int:
+        """Samples with this source timestamp or an older one have outlived their LIFESPAN."""
+        return self._expired
+
+    def trim(self, acknowledged: int) -> None:
+        """Drop what every matched reader has acknowledged (``acknowledged``) and QoS does not keep."""
+        if self._skipped:
+            self._skipped.remove(0, acknowledged)
+        if not self.is_for_late_joiners:
+            self._drop(1, acknowledged)
+        elif (keep_last := self.keep_last) is None:
+            return
+        elif not keep_last.is_keyed:
+            self._drop(1, min(acknowledged, keep_last.newest_replaced()))
+        else:
+            for first, last in keep_last.take_replaced(acknowledged):
+                self._drop(first, last)
+            excess = self.samples - self._max_samples
+            if excess > 0:
+                self._drop_oldest(excess, acknowledged)
+
+    def note_time(self, timestamp: int, now: int) -> None:
+        """A source timestamp, ns since the epoch, was given at ``now``: this is how the wall clock is known."""
+        if timestamp != NO_TIMESTAMP:
+            self._wall_offset = timestamp - now
+
+    def expire(self, now: int) -> int:
+        """Drop what has outlived its LIFESPAN, oldest first; returns how many samples that was.
+
+        What lies behind a sample with a later timestamp is dropped when that one is, but is no longer found.
+        """
+        if not self.is_mortal or self._wall_offset is None:
+            return 0
+        self._expired = now + self._wall_offset - self._lifespan
+        over, samples = 0, self.samples
+        while over < len(self._changes) and self.is_over(self._changes[over]):
+            self._account(self._changes[over], -1)
+            over += 1
+        del self._changes[:over]
+        if self._changes and isinstance(content := self._changes[0].content, BatchContent):
+            self._account(self._changes[0], -1)
+            content.expire(self._expired)
+            self._account(self._changes[0], 1)
+        return samples - self.samples
+
+    def get_timer(self) -> int | None:
+        """When the LIFESPAN of the oldest change is over."""
+        if not self.is_mortal or self._wall_offset is None or not self._changes:
+            return None
+        timestamp = self._changes[0].newest
+        return None if timestamp == NO_TIMESTAMP else timestamp + self._lifespan - self._wall_offset
+
+    def is_over(self, change: Change) -> bool:
+        """Whether its LIFESPAN is over."""
+        return NO_TIMESTAMP != change.newest <= self._expired
+
+    def _drop(self, first: int, last: int) -> None:
+        changes = self._changes
+        i = low = bisect_left(changes, first, key=_last_sn)
+        kept: list[Change] = []
+        while i < len(changes) and changes[i].first_sn <= last:
+            change = changes[i]
+            self._account(change, -1)
+            if isinstance(change.content, BatchContent):
+                whole = first <= change.first_sn and change.last_sn <= last
+                if not whole and change.content.remove(first, last):
+                    kept.append(change)
+                i += 1
+                continue
+            if change.first_sn < first:
+                kept.append(change.cut(change.first_sn, first - 1))
+            if change.last_sn > last:
+                kept.append(change.cut(last + 1, change.last_sn))
+            i += 1
+        if i > low:
+            changes[low:i] = kept
+            for change in kept:
+                self._account(change, 1)
+
+    def _drop_oldest(self, excess: int, acknowledged: int) -> None:
+        while excess > 0 and self._changes and self._changes[0].first_sn <= acknowledged:
+            oldest = self._changes[0]
+            if isinstance(oldest.content, BatchContent):
+                excess -= oldest.content.live
+                self._drop(oldest.first_sn, oldest.last_sn)
+                continue
+            last = min(oldest.last_sn, oldest.first_sn + excess - 1, acknowledged)
+            excess -= last - oldest.first_sn + 1
+            self._drop(oldest.first_sn, last)
+
+    def find(self, sn: int) -> Change | None:
+        """The change that holds ``sn``, or the next higher one; None if there is none."""
+        i = bisect_left(self._changes, sn, key=_last_sn)
+        while i < len(self._changes) and self.is_over(self._changes[i]):
+            i += 1
+        return self._changes[i] if i < len(self._changes) else None
+
+    def changes(self) -> Iterator[Change]:
+        return iter(self._changes)
+
+    def changes_from(self, sn: int) -> Iterator[Change]:
+        """The changes that end at ``sn`` or behind it."""
+        for i in range(bisect_left(self._changes, sn, key=_last_sn), len(self._changes)):
+            yield self._changes[i]
+
+
+def _first_sn(change: Change) -> int:
+    return change.first_sn
+
+
+def _last_sn(change: Change) -> int:
+    return change.last_sn
+
+
+def _batch_sn(change: Change) -> int:
+    return change.batch_sn

@@ -1,0 +1,281 @@
+"""What a writer has published and not yet sent, and the publication log it lies in.
+
+A change goes into the log as one frame: a whole RTPS message, ready for UDP, for readers on this host that map the
+log, and for sending again. Its content then views the log. Without a log, changes keep the memory they came with,
+and positions are counted all the same: flow control needs them.
+
+Invariants:
+* ``queue`` holds, in order, what lies between ``snd_pos`` and ``pub_pos``;
+* what lies below ``positions.cleanable`` is cleaned; a change that is still held then gets memory of its own first;
+* a sample that is too large for a frame lies beside the log; an empty frame keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from ....errors import TransportError, UnloggedError
+from ....limits import TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
+from ....structure import INFINITE
+from ....wire.framing import DataBlock, MessageBlock, frame_messages, long_data_header, message_shape
+from ....wire.info import INFO_TS_SIZE
+from ....wire.message import HEADER_SIZE, Header
+from ....wire.samples import NO_TIMESTAMP, U8
+from ....wire.submessages import InfoTimestamp
+from ...policies import FlowControlPolicy
+from ..batching import PendingBatch
+from ..changes import Change, LargeSample
+from ..state import WriterState
+from .history import WriterHistory
+from .message_log import (
+    FRAME_ALIGNMENT,
+    FRAME_HEADER_BYTES,
+    TERM_LENGTH,
+    Claim,
+    MessageLog,
+)
+from .positions import PublicationPositions
+from .publication_result import PublicationResult
+from .sequence_positions import SequencePositions
+
+#: What comes before a change in its place: the headers of frame and message, and INFO_TS.
+_BEFORE_CONTENT: Final = FRAME_HEADER_BYTES + HEADER_SIZE + INFO_TS_SIZE
+#: Stands for what is still to be framed.
+_EMPTY: Final = DataBlock(0, 0, np.zeros(0, np.uint8), 0)
+
+
+class UnsentChanges:
+    """The changes of one writer on their way from ``write`` to the network."""
+
+    def __init__(
+        self, state: WriterState, history: WriterHistory, policy: FlowControlPolicy, log: MessageLog | None
+    ) -> None:
+        term_length = policy.term_length or TERM_LENGTH if log is None else log.term_length
+        self.positions = PublicationPositions(term_length, policy.term_window)
+        self.numbers = SequencePositions()
+        #: The changes, in order.
+        self.queue: deque[Change] = deque()
+        self.log = log
+        self._state = state
+        self._history = history
+        self._writer_id = state.guid.entity
+        #: What messages begin with, and with INFO_TS of the newest timestamp.
+        self._header = Header(prefix=state.guid.prefix).encode()
+        self._timestamp, self._headers = NO_TIMESTAMP, self._header
+        self._handed_over = 0
+        #: How far spies on this host have read the log.
+        self.spies: list[int] = []
+        #: The last number of what views the log no more.
+        self._spilled_sn = 0
+
+    def room(self, queued: int) -> int | None:
+        """Bytes that may be published beside ``queued`` ones; None: any number.
+
+        Where something waits to be sent, ``pub_lmt`` bounds it. With a log, what was not handed over yet lies there,
+        and bounds it as well.
+        """
+        limits = [self.positions.pub_lmt] if self.queue else []
+        if self.log is not None:
+            limits += [position + self.positions.term_window for position in (self._handed_over, *self.spies)]
+        return min(limits) - self.positions.pub_pos - queued if limits else None
+
+    def handed_over(self) -> None:
+        """What was sent so far has left for the network."""
+        self._handed_over = self.positions.snd_pos
+
+    def publish(self, change: Change) -> None:
+        """Put the next change into the log, and among those to be sent."""
+        if change.position:  # it was framed there
+            end = change.position
+        elif self.log is None:
+            start = self.positions.pub_pos
+            end = start + (_BEFORE_CONTENT + change.nbytes + FRAME_ALIGNMENT - 1 & -FRAME_ALIGNMENT)
+        else:
+            end = self._place(change, self.log)
+        self._published(change, end)
+
+    def trains(
+        self, pending: PendingBatch, first_sn: int, budget: int, *, batch_sn: int, coherent_set: int
+    ) -> Iterator[Change]:
+        """Uniform samples framed in their place, as whole messages that leave in one system call."""
+        headers = self._message_headers(pending.timestamp)
+        samples, hashes, log = pending.samples, pending.key_hashes, self.log
+        flags = int(pending.flags)
+        shape = message_shape(
+            samples.size,
+            budget,
+            len(headers),
+            flags=flags,
+            with_key_hash=hashes is not None,
+            coherent_set=coherent_set,
+        )
+        longest = UDP_PAYLOAD_MAX if log is None else min(UDP_PAYLOAD_MAX, log.max_message_length)
+        step = shape.per_message * max(1, min(longest // shape.segment, TRAIN_MESSAGES_MAX))
+        for start in range(0, samples.count, step):
+            part = samples.take(start, min(start + step, samples.count))
+            last_sn = first_sn + start + part.count - 1
+            change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
+            nbytes, claim = shape.nbytes(part.count), None
+            if log is None:
+                out: U8 = np.empty(nbytes, np.uint8)
+            else:
+                claim = self._claim(log, nbytes, change, segment=shape.segment)
+                out = claim.data
+            change.content = frame_messages(
+                out,
+                shape,
+                headers,
+                part,
+                self._writer_id,
+                change.first_sn,
+                flags=flags,
+                key_hashes=None if hashes is None else hashes[start : start + part.count],
+            )
+            if claim is not None:
+                claim.commit()
+                change.start, change.position = claim.start, claim.end
+            yield change
+
+    def claim(self, change: Change) -> Claim:
+        """Put a change that is still to be filled into the log; its frame is to be committed once it is filled."""
+        log, content, headers = self.log, change.content, self._message_headers(change.timestamp)
+        if log is None:
+            raise UnloggedError("a sample can be claimed only in a publication log, and the writer has none")
+        data, head = content.data, len(headers)
+        claim = self._claim(log, head + data.nbytes, change)
+        claim.data[:head] = np.frombuffer(headers, np.uint8)
+        claim.data[head:] = data
+        content.data, change.start = claim.data[head:], claim.start
+        self._published(change, claim.end)
+        return claim
+
+    def withdraw(self, change: Change) -> None:
+        """The change will not be sent."""
+        self.queue.remove(change)
+        self.settle()
+
+    def _published(self, change: Change, end: int) -> None:
+        change.position = self.positions.pub_pos = end
+        self.numbers.add(change.last_sn, end)
+        self.queue.append(change)
+
+    def divide(self, limit: int, *, at_least: int) -> bool:
+        """Make the first of ``queue``, if it is a train, end at ``limit``, but with ``at_least`` so many messages.
+
+        False: not one of its messages can go.
+        """
+        change = self.queue[0]
+        train = change.content
+        if not isinstance(train, MessageBlock):
+            return False
+        fits = max(train.messages_within(limit - self.positions.snd_pos - FRAME_HEADER_BYTES), at_least)
+        last_sn = change.first_sn - 1 + fits * train.per_message
+        if not fits or last_sn >= change.last_sn:
+            return fits > 0
+        end = self.positions.snd_pos + FRAME_HEADER_BYTES + fits * train.segment
+        first = replace(change, last_sn=last_sn, position=end, content=train.part(change.first_sn, last_sn))
+        rest = replace(change, first_sn=last_sn + 1, content=train.part(last_sn + 1, change.last_sn))
+        self.queue.popleft()
+        self.queue.extendleft((rest, first))
+        self._history.divide(change, (first, rest))
+        self.numbers.divide(last_sn, end)
+        return True
+
+    def sent(self, change: Change) -> None:
+        """The first of ``queue`` is on its way."""
+        self.queue.popleft()
+        self.positions.sent(change.position)
+        state = self._state
+        if self.queue:
+            state.sent_sn, state.sent_batch_sn = change.last_sn, change.batch_sn
+        else:
+            state.sent_sn, state.sent_batch_sn = state.last_sn, state.last_batch_sn
+
+    def give_up(self, first_sn: int) -> None:
+        """What begins at ``first_sn`` or behind it is not to be sent."""
+        while self.queue and self.queue[-1].first_sn >= first_sn:
+            self.queue.pop()
+        self.settle()
+
+    def settle(self) -> None:
+        """Where nothing waits to be sent, what is published without being a sample counts as sent."""
+        if not self.queue:
+            self.positions.sent(self.positions.pub_pos)
+            state = self._state
+            state.sent_sn, state.sent_batch_sn = state.last_sn, state.last_batch_sn
+
+    def conduct(self) -> None:
+        """Let more be published once more is sent, and clean what lies a term behind (Aeron's conductor)."""
+        self.positions.conduct()
+        if self.log is not None:
+            self._clean(self.log)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _place(self, change: Change, log: MessageLog) -> int:
+        """Copy the content of a change into the log, which it views from then on; returns where its frame ends."""
+        content, headers = change.content, self._message_headers(change.timestamp)
+        if isinstance(content, LargeSample):
+            headers += long_data_header(
+                self._writer_id, change.first_sn, content.flags, content.key_hash, content.coherent_set
+            )
+        data, head = content.data, len(headers)
+        if head + data.nbytes > log.max_message_length:
+            claim = self._claim(log, 0, change)
+            claim.commit()
+            return claim.end
+        claim = self._claim(log, head + data.nbytes, change)
+        body = claim.data
+        body[:head] = np.frombuffer(headers, np.uint8)
+        view = body[head:]
+        view[:] = data
+        claim.commit()
+        content.data, change.start = view, claim.start
+        return claim.end
+
+    def _claim(self, log: MessageLog, length: int, change: Change, *, segment: int = 0) -> Claim:
+        while True:
+            claim = log.claim(
+                length, limit=INFINITE, first_sn=change.first_sn, count=change.count, segment=segment
+            )
+            if not isinstance(claim, PublicationResult):
+                if claim.start != self.positions.pub_pos:
+                    # What lies between is the padding of a full term, or a claim that an exception has stopped: readers
+                    # of the log would wait at it for ever.
+                    unblocked = log.unblock(self.positions.pub_pos, claim.start)
+                    self._state.counters.unblocked_publications += unblocked
+                return claim
+            if claim is PublicationResult.ADMIN_ACTION:
+                continue  # a term was full: the next one has room
+            if claim is not PublicationResult.BACK_PRESSURED or not self._clean(log):
+                raise TransportError(f"the publication log takes nothing more ({claim.name})")
+
+    def _message_headers(self, timestamp: int) -> bytes:
+        if timestamp != self._timestamp:
+            self._timestamp = timestamp
+            stamp = b"" if timestamp == NO_TIMESTAMP else InfoTimestamp(timestamp).encode()
+            self._headers = self._header + stamp
+        return self._headers
+
+    def _clean(self, log: MessageLog) -> bool:
+        """Clean a piece of what lies a term behind the sender; False: there is nothing to clean."""
+        to, before = self.positions.cleanable, self.positions.clean_pos
+        if to <= before:
+            return False
+        self._spill(to)
+        self.positions.cleaned(log.clean(to))
+        return self.positions.clean_pos > before
+
+    def _spill(self, to: int) -> None:
+        """Give every change that is still held below ``to`` memory of its own."""
+        for change in self._history.changes_from(self._spilled_sn + 1):
+            if max(change.start, 0) >= to or (change.start < 0 and change.position > to):
+                break
+            if change.start >= 0:
+                change.content.data, change.start = change.content.data.copy(), -1
+            self._spilled_sn = change.last_sn

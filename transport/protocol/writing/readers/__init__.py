@@ -1,0 +1,19 @@
+"""The matched readers of a writer: what each has, which of them are waited for, how far they let it go."""
+
+from .acknowledgments import Acknowledgments
+from .matched_readers import MatchedReaders
+from .missing import Missing
+from .reader_activity import ReaderActivityChanged
+from .reader_proxy import ReaderProxy
+from .reader_repairs import Requested
+from .send_window import SendWindow
+
+__all__ = [
+    "Acknowledgments",
+    "MatchedReaders",
+    "Missing",
+    "ReaderActivityChanged",
+    "ReaderProxy",
+    "Requested",
+    "SendWindow",
+]

@@ -1,0 +1,229 @@
+"""Which reader has what, and what follows: what is in flight, what is kept, which readers are sent HEARTBEATs.
+
+Invariants:
+* the send window holds what was written and is not acknowledged by every *active* reader
+  (:mod:`.reader_activity`) that paces the writer (:mod:`.flow_control`); what is in it is in the history, unless its
+  LIFESPAN is over;
+* what a reader lacks that does not pace the writer is kept for a term behind the sender; then the reader is dropped,
+  and goes on with what is sent next;
+* a reader waits (:mod:`.heartbeat_schedule`) until it has everything and is ready;
+* what was sent to a reader without positive acknowledgements counts as acknowledged once the keep duration is
+  over (:mod:`.keep_duration`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....structure import Guid
+from ....wire.status_messages import StatusMessage
+from ..flow import FlowControl
+from ..publication import UnsentChanges, WriterHistory
+from ..state import WriterState
+from .heartbeat_schedule import HeartbeatSchedule
+from .keep_duration import KeepDuration
+from .missing import Missing
+from .pacing import Pacing
+from .reader_activity import ReaderActivity
+from .reader_proxy import ReaderProxy
+from .send_window import SendWindow
+
+
+class Acknowledgments:
+    """What the reliable readers of one writer have acknowledged, and what follows from it."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        history: WriterHistory,
+        unsent: UnsentChanges,
+        flow_control: FlowControl,
+    ) -> None:
+        policy, counters = state.policy, state.counters
+        self.readers: dict[Guid, ReaderProxy] = {}
+        self.window = SendWindow(policy, counters)
+        self.activity = ReaderActivity(policy, counters, flow_control.policy.receiver_timeout)
+        self.pacing = Pacing(
+            policy, flow_control, unsent.numbers, self.activity.active, unsent.positions.term_window
+        )
+        #: Readers that fell behind, and are to learn that they begin anew.
+        self._dropped: list[ReaderProxy] = []
+        self._state = state
+        self._unsent = unsent
+        self._keep = KeepDuration(policy)
+        self.schedule = HeartbeatSchedule(policy, self._keep)
+        self._history = history
+        self._blocked = False
+
+    # --- readers ---------------------------------------------------------------------------------
+
+    def add(self, proxy: ReaderProxy, now: int) -> None:
+        self.readers[proxy.guid] = proxy
+        self.activity.add(proxy)
+        self.pacing.join(proxy)
+        if not proxy.positive_acks:
+            self._keep.sent(self._state.sent_sn, now)
+        self.schedule.begin(proxy, now)
+
+    def remove(self, proxy: ReaderProxy) -> None:
+        """Nothing waits for it any more."""
+        if self.readers.pop(proxy.guid, None) is not None:
+            self.schedule.end(proxy)
+            self.activity.remove(proxy.guid)
+            self._progress()
+
+    def on_status(self, proxy: ReaderProxy, message: StatusMessage, now: int) -> None:
+        """A reader reports what it has consumed, which has then arrived, and how much more it takes."""
+        has_more = self._advance(proxy, min(message.consumption_sn, self._state.sent_sn))
+        self.pacing.on_status(proxy, message, self._state.sent_sn)
+        if self.activity.rest(proxy, rests=message.end_of_stream) or has_more:
+            self._progress()
+            self._set_pace(now)
+        else:
+            self.pacing.update()
+
+    def unacknowledged(self, sn: int) -> dict[Guid, int]:
+        """Active readers that lack something up to ``sn``, and the highest number each has acknowledged."""
+        return {guid: proxy.acked for guid, proxy in self.activity.active.items() if proxy.acked < sn}
+
+    # --- what moves them -------------------------------------------------------------------------
+
+    def written(self, now: int) -> None:
+        """There is more: drop it if no reader is waited for, or begin to wait."""
+        if not self.activity.active:
+            self._history.trim(self._state.last_sn)
+            self._unsent.numbers.forget(self._state.last_sn)
+        elif self.activity.unacknowledging:
+            self._keep.sent(self._state.sent_sn, now)
+        if len(self.schedule.waiting) < len(self.readers):
+            for proxy in self.readers.values():
+                self.schedule.begin(proxy, now)
+        self._leave_silent(now)
+        self._set_pace(now)
+
+    def irrelevant(self, readers: Iterable[ReaderProxy], now: int) -> None:
+        """What was sent so far is irrelevant to these readers: if they ask for it, a GAP is the answer."""
+        for proxy in readers:
+            proxy.first_relevant = self._state.sent_sn + 1
+            self._advance(proxy, self._state.sent_sn)
+        self._progress()
+        self._set_pace(now)
+
+    def given_up(self, first_sn: int, now: int) -> None:
+        """What was written from ``first_sn`` on has been aborted."""
+        self.window.give_up(first_sn)
+        self._progress()
+        self._set_pace(now)
+
+    def blocked(self, blocked: bool, now: int) -> None:
+        """Whether a write was stopped short."""
+        self._blocked = blocked
+        self._set_pace(now)
+
+    def on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
+        """RTPS 2.5 §8.4.7.5 acked_changes_set."""
+        last_sn = self._state.sent_sn
+        proxy.acknacks_heard += 1
+        proxy.heartbeats.heard()
+        if final or missing.base > 1 or not missing.is_empty:
+            proxy.settled = True
+        self.activity.heard(proxy, missing, last_sn)
+        # No reader can have what was never sent.
+        acked = min(missing.base - 1, last_sn)
+        if missing.base > proxy.rejoins_at:
+            proxy.rejoins_at = 0
+        if self._advance(proxy, acked):
+            self._progress()
+            self._set_pace(now)
+        else:
+            self._release(proxy)
+        self.schedule.heard(proxy, now)
+
+    def on_loss(self, proxy: ReaderProxy, sn: int, now: int) -> None:
+        """A reader lacks ``sn``, which is no loss where it was written before the match."""
+        if proxy.joined_sn < sn <= self._state.sent_sn:
+            self.window.on_loss(sn, self._state.last_sn, now)
+            if not proxy.positive_acks:
+                self._keep.on_nack(now)
+
+    def take_dropped(self) -> list[ReaderProxy]:
+        """Readers that fell behind since the last call: a HEARTBEAT is to announce where they begin anew."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def get_timer(self) -> int | None:
+        """When :meth:`handle_timer` wants to be called; the schedule has a timer of its own."""
+        return self._keep.get_timer()
+
+    def handle_timer(self, now: int) -> None:
+        if given_up := self._keep.expired(now):
+            for proxy in self.readers.values():
+                if not proxy.positive_acks:
+                    self._advance(proxy, given_up)
+            self._progress()
+            self._set_pace(now)
+
+    def due(self, now: int) -> list[ReaderProxy]:
+        """The readers that are to be sent a HEARTBEAT now."""
+        due = self.schedule.due(self._state.sent_sn, now)
+        self._leave_silent(now)
+        return due
+
+    # --- what follows ----------------------------------------------------------------------------
+
+    def _advance(self, proxy: ReaderProxy, acked: int) -> bool:
+        """The reader has everything up to ``acked``; returns whether that is news."""
+        if acked <= proxy.acked:
+            return False
+        proxy.acked = acked
+        self.pacing.on_acknowledgment(proxy)
+        return True
+
+    def _leave_silent(self, now: int) -> None:
+        """Stop waiting for readers that do not answer."""
+        if self.activity.gives_up and self.activity.silent(now):
+            self._progress()
+            self._set_pace(now)
+
+    def _progress(self) -> None:
+        """What every active reader has leaves the window and, as QoS says, the history."""
+        for waiting in list(self.schedule.waiting.values()):
+            self._release(waiting)
+        self.pacing.update()
+        acked = self.pacing.acknowledged(none=self._state.last_sn)
+        self.window.acknowledge(acked)
+        self._trim(acked)
+        if not self.window.samples:
+            self._blocked = False
+        if not self.activity.unacknowledging:
+            self._keep.forget()
+
+    def _trim(self, acked: int) -> None:
+        """No reader that paces waits for what was written up to ``acked``; it is kept for the others for a term."""
+        kept = min((proxy.acked for proxy in self.activity.active.values()), default=acked)
+        if kept < acked:
+            unsent = self._unsent
+            kept = max(kept, min(acked, unsent.numbers.number_at(unsent.positions.cleanable)))
+            for proxy in self.activity.active.values():
+                if proxy.acked < kept:
+                    self._drop(proxy)
+        self._history.trim(kept)
+        self._unsent.numbers.forget(min(kept, self.pacing.consumed(none=kept)))
+
+    def _drop(self, proxy: ReaderProxy) -> None:
+        """The reader fell behind, and rejoins at the newest sample."""
+        proxy.acked = self._state.sent_sn
+        proxy.first_relevant = proxy.rejoins_at = proxy.acked + 1
+        proxy.repairs.gone()
+        self.pacing.on_acknowledgment(proxy)
+        self._state.counters.dropped_readers += 1
+        self._dropped.append(proxy)
+
+    def _release(self, proxy: ReaderProxy) -> None:
+        if proxy.is_ready and proxy.acked >= self._state.last_sn:
+            self.schedule.end(proxy)
+
+    def _set_pace(self, now: int) -> None:
+        fast = self._blocked or self.window.is_high or bool(self._unsent.queue)
+        if fast != self.schedule.fast:
+            self.schedule.set_fast(fast, now)

@@ -1,0 +1,105 @@
+"""Whether one reliable reader is waited for (RTI: RELIABLE_READER_ACTIVITY_CHANGED, ``max_heartbeat_retries``).
+
+States::
+
+    ACTIVE    the writer waits for what the reader has not acknowledged
+    INACTIVE  the reader left HEARTBEATs unanswered; nothing waits for it
+    RESTING   the reader announced that it takes nothing (an untethered reader that stays behind); nothing waits for it
+
+Events, and the state that follows; an event without an entry changes nothing::
+
+              FALLS_SILENT  ANSWERS  RESTS    RESUMES
+    ACTIVE    INACTIVE               RESTING
+    INACTIVE                ACTIVE   RESTING
+    RESTING                                   ACTIVE
+
+    FALLS_SILENT  more than max_heartbeat_retries HEARTBEATs are unanswered, or have been for receiver_timeout
+    ANSWERS       an ACKNACK came; not with inactivate_nonprogressing_readers if it lacks what the last one lacked
+    RESTS         a status message announces the end of the stream
+    RESUMES       a status message announces it no more
+
+A HEARTBEAT, by itself or behind data, counts when the reader lacks something, acknowledges at all, and the one
+counted before was sent a heartbeat_period ago or longer: those of a burst, and the fast ones, count as one in each
+period.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from .missing import Missing
+
+
+class ActivityState(enum.Enum):
+    ACTIVE = enum.auto()
+    INACTIVE = enum.auto()
+    RESTING = enum.auto()
+
+
+class ActivityEvent(enum.Enum):
+    FALLS_SILENT = enum.auto()
+    ANSWERS = enum.auto()
+    RESTS = enum.auto()
+    RESUMES = enum.auto()
+
+
+ACTIVE: Final = ActivityState.ACTIVE
+INACTIVE: Final = ActivityState.INACTIVE
+RESTING: Final = ActivityState.RESTING
+FALLS_SILENT: Final = ActivityEvent.FALLS_SILENT
+ANSWERS: Final = ActivityEvent.ANSWERS
+RESTS: Final = ActivityEvent.RESTS
+RESUMES: Final = ActivityEvent.RESUMES
+
+_TRANSITIONS: Final = {
+    (ACTIVE, FALLS_SILENT): INACTIVE,
+    (ACTIVE, RESTS): RESTING,
+    (INACTIVE, ANSWERS): ACTIVE,
+    (INACTIVE, RESTS): RESTING,
+    (RESTING, RESUMES): ACTIVE,
+}
+
+
+class Activity:
+    """The machine of one reader, and the HEARTBEATs that it has left unanswered."""
+
+    __slots__ = ("_counted_at", "_lacks", "silent_since", "state", "unanswered")
+
+    def __init__(self) -> None:
+        self.state = ACTIVE
+        #: HEARTBEATs left unanswered, and when the first of them was sent.
+        self.unanswered = 0
+        self.silent_since = 0
+        #: When the last of them was sent.
+        self._counted_at = 0
+        #: The oldest number that the last ACKNACK lacked.
+        self._lacks = 0
+
+    def on(self, event: ActivityEvent) -> bool:
+        """Whether the event changed the state."""
+        state = _TRANSITIONS.get((self.state, event))
+        if state is None:
+            return False
+        self.state = state
+        return True
+
+    def asked(self, period: int, now: int) -> None:
+        """The reader was sent a HEARTBEAT that it is expected to answer; one in each ``period`` counts."""
+        if now - self._counted_at >= period:
+            if not self.unanswered:
+                self.silent_since = now
+            self.unanswered += 1
+            self._counted_at = now
+
+    def repeats(self, missing: Missing, last_sn: int) -> bool:
+        """Whether an ACKNACK lacks what the one before lacked, and what has been sent."""
+        lacks = missing.base if missing.is_empty else missing.ranges()[0][0]
+        repeats = lacks == self._lacks and lacks <= last_sn
+        self._lacks = lacks
+        return repeats
+
+    def answered(self) -> bool:
+        """The reader has answered; returns whether that changed the state."""
+        self.unanswered = 0
+        return self.on(ANSWERS)

@@ -1,0 +1,117 @@
+"""Which readers are sent a HEARTBEAT, and at which interval (RTPS 2.5 §8.4.7.1.1; RTI: ``*heartbeat_period``).
+
+The interval of a reader that is PACED (:mod:`.heartbeat_timer`) is the first of these that applies, and three seconds
+at least when the reader has answered none for half a minute::
+
+    fast_heartbeat_period          the send window is full, or above its high watermark
+    late_joiner_heartbeat_period   the reader has not caught up with the history it found
+    half the keep duration         the reader sends no positive acknowledgements; heartbeat_period at most
+    heartbeat_period               otherwise
+
+Invariant: ``waiting`` holds the reliable readers that have not acknowledged everything, or are not ready: those whose
+timer is not IDLE.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....structure import INFINITE, Guid
+from ...policies import WriterPolicy
+from .heartbeat_timer import UNHEARD
+from .keep_duration import KeepDuration
+from .reader_proxy import ReaderProxy
+
+#: Between HEARTBEATs to a reader that does not answer any more, at least.
+_SLOW: Final = 3_000_000_000
+#: A reader that has answered no HEARTBEAT for this time is hardly there.
+_PATIENCE: Final = 30_000_000_000
+
+
+class HeartbeatSchedule:
+    """The HEARTBEATs of one writer that do not ride along with data."""
+
+    def __init__(self, policy: WriterPolicy, keep: KeepDuration) -> None:
+        self.policy = policy
+        self.waiting: dict[Guid, ReaderProxy] = {}
+        #: The send window is full, or above its high watermark.
+        self.fast = False
+        self._keep = keep
+        self._data_sent_at = -INFINITE
+
+    def begin(self, proxy: ReaderProxy, now: int) -> None:
+        """The reader lacks something from now on, or was just matched."""
+        if proxy.guid not in self.waiting:
+            self.waiting[proxy.guid] = proxy
+            proxy.heartbeats.lacks(heard=proxy.heard)
+            proxy.heartbeats.sent(self._interval(proxy, now), now)
+
+    def end(self, proxy: ReaderProxy) -> None:
+        """The reader has everything, or is gone."""
+        self.waiting.pop(proxy.guid, None)
+        proxy.heartbeats.complete()
+
+    def heard(self, proxy: ReaderProxy, now: int) -> None:
+        """An ACKNACK of the reader came: its HEARTBEATs come at the fixed rate from now on."""
+        if proxy.guid in self.waiting:
+            proxy.heartbeats.hurries(self._interval(proxy, now), now)
+
+    def set_fast(self, fast: bool, now: int) -> None:
+        if fast and not self.fast:
+            self.fast = True
+            for proxy in self.waiting.values():
+                proxy.heartbeats.hurries(self._interval(proxy, now), now)
+        self.fast = fast
+
+    def _interval(self, proxy: ReaderProxy, now: int) -> int:
+        """From one HEARTBEAT to the next."""
+        if proxy.heartbeats.state is UNHEARD:
+            return max(self.policy.heartbeat_period, proxy.heartbeats.unheard_interval)
+        interval, activity = self._paced(proxy), proxy.activity
+        if activity.unanswered and now - activity.silent_since >= _PATIENCE:
+            return max(interval, _SLOW)
+        return interval
+
+    def _paced(self, proxy: ReaderProxy) -> int:
+        policy = self.policy
+        if self.fast:
+            return policy.fast_heartbeat_period
+        if proxy.is_late_joiner:
+            return policy.late_joiner_heartbeat_period
+        if not proxy.positive_acks:  # there has to be one before the samples are given up
+            kept = max(self._keep.duration // 2, policy.fast_heartbeat_period)
+            return min(policy.heartbeat_period, kept)
+        return policy.heartbeat_period
+
+    def sent_to_all(self, last_sn: int, now: int) -> None:
+        """A HEARTBEAT, with ``last_sn``, rode along with data."""
+        for proxy in self.waiting.values():
+            self._sent(proxy, last_sn, now)
+
+    def data_sent(self, now: int) -> None:
+        """Data left: readers that send status messages may answer it unasked."""
+        self._data_sent_at = now
+
+    def _due_at(self, proxy: ReaderProxy) -> int:
+        """To readers that send status messages the fast pace begins when no more data leaves."""
+        at, policy = proxy.heartbeats.due_at, self.policy
+        if not self.fast or proxy.heartbeats.state is UNHEARD or not proxy.info.status_messages:
+            return at
+        fast = policy.fast_heartbeat_period
+        return max(at, min(self._data_sent_at + fast, at - fast + policy.heartbeat_period))
+
+    def due(self, last_sn: int, now: int) -> list[ReaderProxy]:
+        """The readers that are due a HEARTBEAT with ``last_sn`` now, and count as sent one."""
+        due = [proxy for proxy in self.waiting.values() if self._due_at(proxy) <= now]
+        for proxy in due:
+            proxy.heartbeats.overdue(self.policy.heartbeat_period)
+            self._sent(proxy, last_sn, now)
+        return due
+
+    def _sent(self, proxy: ReaderProxy, last_sn: int, now: int) -> None:
+        proxy.heartbeats.sent(self._interval(proxy, now), now)
+        if proxy.positive_acks and proxy.acked < last_sn:
+            proxy.activity.asked(self.policy.heartbeat_period, now)
+
+    def get_timer(self) -> int | None:
+        return min((self._due_at(proxy) for proxy in self.waiting.values()), default=None)

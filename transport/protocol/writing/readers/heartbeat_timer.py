@@ -1,0 +1,82 @@
+"""When one reader is due a HEARTBEAT of its own (RTPS 2.5 §8.4.7.1.1 heartbeatPeriod).
+
+States::
+
+    IDLE     the reader has everything, or is not reliable: no HEARTBEAT is due
+    UNHEARD  the reader lacks something and was never heard: its address may be somebody else's, so the HEARTBEATs
+             become rarer
+    PACED    the reader lacks something and was heard: the HEARTBEATs come at the interval of `HeartbeatSchedule`
+
+Events, the state that follows, and when the next HEARTBEAT is due; an event without an entry changes nothing::
+
+              LACKS            HEARD   SENT            OVERDUE               HURRIES               COMPLETE
+    IDLE      UNHEARD | PACED
+              in one interval
+    UNHEARD                    PACED   UNHEARD         UNHEARD               UNHEARD               IDLE
+                                       in an interval  the interval doubles  in one, or as it was  never
+    PACED                              PACED                                 PACED                 IDLE
+                                       in an interval                        in one, or as it was  never
+
+    LACKS     the reader lacks something from now on, or was just matched; UNHEARD if it was never heard
+    HEARD     its first ACKNACK came
+    SENT      it was sent a HEARTBEAT, by itself or behind data
+    OVERDUE   its time came, and nothing was sent behind data meanwhile; SENT follows
+    HURRIES   the interval may have become shorter; what is due sooner stays due then
+    COMPLETE  it has acknowledged everything and is ready, or is gone
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from ....structure import INFINITE
+
+
+class HeartbeatState(enum.Enum):
+    IDLE = enum.auto()
+    UNHEARD = enum.auto()
+    PACED = enum.auto()
+
+
+IDLE: Final = HeartbeatState.IDLE
+UNHEARD: Final = HeartbeatState.UNHEARD
+PACED: Final = HeartbeatState.PACED
+
+#: Between HEARTBEATs to a reader that was never heard, at most.
+UNHEARD_INTERVAL_MAX: Final = 3_000_000_000
+
+
+class HeartbeatTimer:
+    """The machine of one reader; ``interval`` and ``now`` in ns."""
+
+    __slots__ = ("due_at", "state", "unheard_interval")
+
+    def __init__(self) -> None:
+        self.state = IDLE
+        self.due_at = INFINITE
+        #: Between HEARTBEATs while UNHEARD, once one was overdue; 0 before.
+        self.unheard_interval = 0
+
+    def lacks(self, *, heard: bool) -> None:
+        """The state changes; the first HEARTBEAT is then set by :meth:`sent`."""
+        self.state = PACED if heard else UNHEARD
+
+    def heard(self) -> None:
+        if self.state is UNHEARD:
+            self.state = PACED
+
+    def sent(self, interval: int, now: int) -> None:
+        self.due_at = now + interval
+
+    def overdue(self, period: int) -> None:
+        """``period`` is the policy's heartbeat_period."""
+        if self.state is UNHEARD:
+            slower = max(2 * self.unheard_interval, 2 * period)
+            self.unheard_interval = min(slower, UNHEARD_INTERVAL_MAX)
+
+    def hurries(self, interval: int, now: int) -> None:
+        self.due_at = min(self.due_at, now + interval)
+
+    def complete(self) -> None:
+        self.state, self.due_at = IDLE, INFINITE

@@ -1,0 +1,113 @@
+"""The readers matched with a writer, and how what is sent to all has to be framed for them (RTPS 2.5 §8.4.9.1).
+
+Invariants: a datagram to all is no larger than each of them takes; what is packed already goes to the readers that it
+was packed for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+
+from ....structure import Guid
+from ...endpoint_info import ReaderInfo
+from ...outgoing import DATAGRAM_ROOM
+from ...policies import BatchWire
+from ..changes import BATCH, DATA, Framing, fragment_size_for
+from ..state import WriterState
+from .reader_proxy import ReaderProxy
+
+
+class MatchedReaders:
+    """The readers of one writer."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        redirect: Callable[[Iterable[ReaderProxy], int], None],
+    ) -> None:
+        """``redirect`` is given the readers to send to, and the bytes of a datagram that they all take."""
+        self.proxies: dict[Guid, ReaderProxy] = {}
+        self._state = state
+        self._qos = state.qos
+        self._batch = state.batch
+        self._first_sn = state.last_sn + 1
+        self._send_to = redirect
+        self._redirect()
+
+    def add(self, info: ReaderInfo) -> ReaderProxy:
+        """A reader is matched: where it begins is decided here."""
+        reliable = self._is_reliable(info)
+        sent_sn = self._state.sent_sn
+        wants_history = reliable and info.transient_local and self._qos.is_transient_local
+        proxy = ReaderProxy(
+            info,
+            reliable=reliable,
+            first_relevant=self._first_sn if wants_history else sent_sn + 1,
+            joined_sn=sent_sn,
+            positive_acks=self._has_positive_acks(info),
+            form=self._form_for(info),
+        )
+        self.proxies[info.guid] = proxy
+        self._redirect()
+        return proxy
+
+    def update(self, info: ReaderInfo) -> bool:
+        """Discovery has news of a reader; False: it is not matched yet, or has to be matched again."""
+        proxy = self.proxies.get(info.guid)
+        if (
+            proxy is None
+            or proxy.reliable != self._is_reliable(info)
+            or proxy.positive_acks != self._has_positive_acks(info)
+        ):
+            return False
+        proxy.info, proxy.form = info, self._form_for(info)
+        self._redirect()
+        return True
+
+    def remove(self, reader: Guid) -> ReaderProxy | None:
+        proxy = self.proxies.pop(reader, None)
+        if proxy is not None:
+            self._redirect()
+        return proxy
+
+    def note_on_host(self, readers: Container[Guid]) -> bool:
+        """Which of the readers read the publication log on this host; returns whether that changed."""
+        changed = [each for each in self.proxies.values() if each.is_on_host != (each.guid in readers)]
+        for each in changed:
+            each.is_on_host = not each.is_on_host
+        if changed:
+            self._redirect()
+        return bool(changed)
+
+    def address_one(self, proxy: ReaderProxy) -> None:
+        """What is sent from now on goes to one reader alone."""
+        self._address((proxy,))
+
+    def address_all(self) -> None:
+        """What is sent from now on goes to all again."""
+        self._address(self.proxies.values())
+
+    def _redirect(self) -> None:
+        """The matched readers, or what they take, changed."""
+        budget = self._address(self.proxies.values()) - DATAGRAM_ROOM
+        #: How samples are framed so that every reader takes them.
+        self.framing = Framing(self._state.guid.entity, budget, fragment_size_for(budget), self._batch)
+
+    def _address(self, proxies: Iterable[ReaderProxy]) -> int:
+        """Returns the bytes of a datagram that they all take."""
+        size = min([self._state.message_size, *(proxy.info.message_size_max for proxy in proxies)])
+        self._send_to(proxies, size)
+        return size
+
+    def _is_reliable(self, info: ReaderInfo) -> bool:
+        return self._qos.is_reliable and info.reliable
+
+    def _has_positive_acks(self, info: ReaderInfo) -> bool:
+        return not (self._state.policy.disable_positive_acks or info.no_positive_acks)
+
+    def _form_for(self, info: ReaderInfo) -> str:
+        """The form in which a reader is sent batches."""
+        if not (self._batch.batches and info.batches) or self._batch.wire is BatchWire.DATA:
+            return DATA
+        codec = self._batch.compression.value
+        return codec if codec in info.codecs else BATCH

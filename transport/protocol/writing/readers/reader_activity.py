@@ -1,0 +1,109 @@
+"""Which readers a writer waits for, and the events of RELIABLE_READER_ACTIVITY_CHANGED.
+
+Invariant: ``active`` holds the readers whose :mod:`.activity` is ACTIVE, and no others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....limits import EVENTS_MAX
+from ....structure import INFINITE, Guid
+from ...policies import WriterCounters, WriterPolicy
+from .activity import FALLS_SILENT, RESTS, RESUMES, ActivityEvent
+from .missing import Missing
+from .reader_proxy import ReaderProxy
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderActivityChanged:
+    """A reliable reader became inactive, or active again; the counts are those of that moment."""
+
+    reader: Guid
+    is_active: bool
+    active_count: int
+    inactive_count: int
+
+
+class ReaderActivity:
+    """The reliable readers of one writer, active and inactive."""
+
+    def __init__(
+        self, policy: WriterPolicy, counters: WriterCounters, receiver_timeout: int = INFINITE
+    ) -> None:
+        self.policy = policy
+        self.counters = counters
+        self.gives_up = min(policy.max_heartbeat_retries, receiver_timeout) < INFINITE
+        self._retries = policy.max_heartbeat_retries
+        self._timeout = receiver_timeout
+        #: The readers that are waited for.
+        self.active: dict[Guid, ReaderProxy] = {}
+        #: How many of them acknowledge nothing.
+        self.unacknowledging = 0
+        self._inactive: set[Guid] = set()
+        self._events: list[ReaderActivityChanged] = []
+
+    def add(self, proxy: ReaderProxy) -> None:
+        self.active[proxy.guid] = proxy
+        self._count()
+
+    def remove(self, guid: Guid) -> None:
+        self.active.pop(guid, None)
+        self._inactive.discard(guid)
+        self._count()
+
+    def silent(self, now: int) -> list[ReaderProxy]:
+        """The readers that have now left too many HEARTBEATs unanswered, or for too long; they are inactive."""
+        silent = [proxy for proxy in self.active.values() if self._is_silent(proxy, now)]
+        for proxy in silent:
+            self._on(proxy, FALLS_SILENT)
+        return silent
+
+    def _is_silent(self, proxy: ReaderProxy, now: int) -> bool:
+        activity = proxy.activity
+        over = activity.unanswered > 0 and now - activity.silent_since >= self._timeout
+        return over or activity.unanswered > self._retries
+
+    def heard(self, proxy: ReaderProxy, missing: Missing, last_sn: int) -> None:
+        """An ACKNACK came: an answer, unless it only repeats that the reader makes no progress."""
+        repeats = proxy.activity.repeats(missing, last_sn)
+        if repeats and self.policy.inactivate_nonprogressing_readers:
+            return
+        if proxy.activity.answered():
+            self._changed(proxy)
+
+    def rest(self, proxy: ReaderProxy, *, rests: bool) -> bool:
+        """The reader reports whether it rests; returns whether that is news."""
+        return self._on(proxy, RESTS if rests else RESUMES)
+
+    def take_events(self) -> list[ReaderActivityChanged]:
+        events, self._events = self._events, []
+        return events
+
+    def _on(self, proxy: ReaderProxy, event: ActivityEvent) -> bool:
+        changed = proxy.activity.on(event)
+        if changed:
+            self._changed(proxy)
+        return changed
+
+    def _changed(self, proxy: ReaderProxy) -> None:
+        """The reader's state is another one: report it if the reader has become active, or has ceased to be."""
+        is_active = proxy.active
+        if is_active == (proxy.guid in self.active):
+            return
+        if is_active:
+            self._inactive.discard(proxy.guid)
+            self.active[proxy.guid] = proxy
+        else:
+            del self.active[proxy.guid]
+            self._inactive.add(proxy.guid)
+        self._count()
+        self.counters.reader_activity_changes += 1
+        if len(self._events) < EVENTS_MAX:
+            counts = len(self.active), len(self._inactive)
+            self._events.append(ReaderActivityChanged(proxy.guid, is_active, *counts))
+
+    def _count(self) -> None:
+        self.unacknowledging = sum(not proxy.positive_acks for proxy in self.active.values())
+        self.counters.active_readers = len(self.active)
+        self.counters.inactive_readers = len(self._inactive)

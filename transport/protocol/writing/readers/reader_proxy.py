@@ -1,0 +1,123 @@
+"""What a writer knows of one matched reader (RTPS 2.5 §8.4.7.5): its identity, and how far it is.
+
+What becomes of it in time is in three machines of its own, each with its table: whether it is waited for
+(:mod:`.activity`), when it is sent HEARTBEATs (:mod:`.heartbeat_timer`), when it is sent again what it lacks
+(:mod:`.reader_repairs`).
+
+Invariant: ``acked`` never falls.
+"""
+
+from __future__ import annotations
+
+from ....structure import Guid
+from ...counts import CountFilter
+from ...endpoint_info import ReaderInfo
+from ..changes import DATA
+from ..flow import Receiver
+from .activity import ACTIVE, Activity
+from .heartbeat_timer import HeartbeatTimer
+from .reader_repairs import ReaderRepairs
+
+
+class SubmessageCounts:
+    """Which submessages of one reader are news, each kind by its own count."""
+
+    __slots__ = ("acknack", "acknack_batch", "nack_frag", "status_message")
+
+    def __init__(self) -> None:
+        self.acknack = CountFilter()
+        self.acknack_batch = CountFilter()
+        self.nack_frag = CountFilter()
+        self.status_message = CountFilter()
+
+
+class ReaderProxy:
+    """State of one reader; `MatchedReaders` makes it, `Acknowledgments` moves it."""
+
+    __slots__ = (
+        "acked",
+        "acknacks_heard",
+        "activity",
+        "consumed",
+        "counts",
+        "first_relevant",
+        "form",
+        "heartbeats",
+        "info",
+        "is_on_host",
+        "joined_sn",
+        "positive_acks",
+        "receiver",
+        "rejoins_at",
+        "reliable",
+        "repairs",
+        "settled",
+    )
+
+    def __init__(
+        self,
+        info: ReaderInfo,
+        *,
+        reliable: bool,
+        first_relevant: int,
+        joined_sn: int,
+        positive_acks: bool = True,
+        form: str = DATA,
+    ) -> None:
+        self.info = info
+        self.reliable = reliable
+        self.positive_acks = positive_acks
+        #: The form in which it is sent batches (:mod:`..changes.batch_content`).
+        self.form = form
+        #: It reads the publication log, and is sent nothing that lies there.
+        self.is_on_host = False
+        #: Samples below are irrelevant to it: they were written before a volatile reader was matched.
+        self.first_relevant = first_relevant
+        #: The writer's last number when the reader was matched: up to here is history to it.
+        self.joined_sn = joined_sn
+        #: It has acknowledged everything up to here, or it was given up for a reader without positive_acks.
+        self.acked = first_relevant - 1
+        #: It was dropped, and paces nobody before it reports that it goes on from this number; 0: it was not.
+        self.rejoins_at = 0
+        self.acknacks_heard = 0
+        #: It has answered a HEARTBEAT.
+        self.settled = False
+        self.counts = SubmessageCounts()
+        #: What it reports to have consumed, where it does; and what that means for flow control (:mod:`.pacing`).
+        self.consumed = self.acked
+        self.receiver = Receiver(0, 0)
+        self.activity = Activity()
+        self.heartbeats = HeartbeatTimer()
+        self.repairs = ReaderRepairs()
+
+    @property
+    def guid(self) -> Guid:
+        return self.info.guid
+
+    @property
+    def active(self) -> bool:
+        """Whether the writer waits for it."""
+        return self.activity.state is ACTIVE
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that is written from now on will reach it.
+
+        A reliable reader has to show that it matched us too, and has settled where it starts: a volatile one of
+        Cyclone DDS starts behind the first HEARTBEAT that reaches it. A pre-emptive ACKNACK (empty, base 1, not
+        final) does not show that; a reader that has sent three ACKNACKs is believed, whatever flags it sets. A
+        reader without positive acknowledgements, which is one of ours, has nothing more to say.
+        """
+        if not self.reliable or self.settled:
+            return True
+        return self.acknacks_heard >= (3 if self.positive_acks else 1)
+
+    @property
+    def heard(self) -> bool:
+        """It has sent an ACKNACK, so it has matched us too."""
+        return self.acknacks_heard > 0
+
+    @property
+    def is_late_joiner(self) -> bool:
+        """It has not caught up with the history it found."""
+        return self.acked < self.joined_sn

@@ -1,0 +1,149 @@
+"""What one reader has asked for again, and when it is answered (RTPS 2.5 §8.4.9.2.6 ff.).
+
+States::
+
+    IDLE     nothing is asked for
+    DELAYED  what is asked for meanwhile is answered with the rest, after min_nack_response_delay
+    HELD     data of the writer waits for tokens of a token bucket: the answer would only wait behind it
+
+Events, and the state that follows; an event without an entry changes nothing::
+
+              ASKS                                     CONGESTED_ASKS  DUE               GONE
+    IDLE      IDLE, answered at once | DELAYED         HELD
+    DELAYED                                            HELD            IDLE, answered    IDLE
+    HELD      IDLE, answered at once | as it was       HELD            IDLE, answered    IDLE
+
+    ASKS            an ACKNACK or NACK_FRAG requests something: answered at once where the policy has no delay
+    CONGESTED_ASKS  the same while the writer is congested
+    DUE             its time has come and the writer is not congested (`Requests`)
+    GONE            the reader left, or fell behind and begins anew: what it asked for is forgotten
+
+Invariants: a sample is sent again to a reader at most once, and at most ``max_repair_bytes`` in all, per
+repair_suppression of the policy, however many ACKNACKs ask.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import Final
+
+from ....limits import NUMBER_SET_BITS, REORDER_RUNS_MAX
+from ....structure import INFINITE
+from ....wire.numbers import FragmentNumberSet
+from ...intervals import IntervalSet
+from .missing import Missing
+
+
+class RequestState(enum.Enum):
+    IDLE = enum.auto()
+    DELAYED = enum.auto()
+    HELD = enum.auto()
+
+
+IDLE: Final = RequestState.IDLE
+DELAYED: Final = RequestState.DELAYED
+HELD: Final = RequestState.HELD
+
+
+class ReaderRepairs:
+    """The machine of one reader, what it has asked for, and what it was sent again."""
+
+    __slots__ = ("due_at", "fragment_cursor", "history_sent", "recent", "requested", "state")
+
+    def __init__(self) -> None:
+        self.state = IDLE
+        self.due_at = INFINITE
+        #: What was asked for and is not answered yet.
+        self.requested = Requested()
+        self.recent = RecentRepairs()
+        #: The highest number sent again.
+        self.history_sent = 0
+        #: (large sample, next fragment) where sending it again has to go on.
+        self.fragment_cursor = (0, 1)
+
+    def asks(self, now: int, *, delay: int, congested: bool) -> bool:
+        """Whether the reader is to be answered at once; ``delay`` in ns."""
+        if congested:
+            self.state, self.due_at = HELD, now
+            return False
+        if delay and self.state is IDLE:
+            self.state, self.due_at = DELAYED, now + delay
+        return not delay
+
+    def take(self) -> Requested:
+        """What the reader has asked for, which is answered now."""
+        self.state, self.due_at = IDLE, INFINITE
+        taken, self.requested = self.requested, Requested()
+        return taken
+
+    def gone(self) -> None:
+        self.take()
+
+
+class Requested:
+    """Samples and fragments that a reader has asked for."""
+
+    __slots__ = ("fragments", "full_at", "samples")
+
+    def __init__(self) -> None:
+        self.samples = IntervalSet()
+        #: The highest number that the bitmap can hold: a reader that asks for it may lack more.
+        self.full_at = 0
+        self.fragments: dict[int, IntervalSet] = {}
+
+    def __bool__(self) -> bool:
+        return bool(len(self.samples) or self.fragments)
+
+    def add(self, missing: Missing) -> None:
+        """Add what an ACKNACK requests; what lies below its base has arrived meanwhile."""
+        self.samples.remove(0, missing.base - 1)
+        for sn in [sn for sn in self.fragments if sn < missing.base]:
+            del self.fragments[sn]
+        self.full_at = missing.base + NUMBER_SET_BITS - 1
+        for first, last in missing.ranges():
+            if len(self.samples) < REORDER_RUNS_MAX:
+                self.samples.add(first, last)
+
+    def add_fragments(self, sn: int, missing: FragmentNumberSet) -> None:
+        if sn not in self.fragments and len(self.fragments) >= REORDER_RUNS_MAX:
+            return
+        fragments = self.fragments.setdefault(sn, IntervalSet())
+        for first, last in missing.ranges():
+            if len(fragments) < REORDER_RUNS_MAX:
+                fragments.add(first, last)
+
+
+class RecentRepairs:
+    """What was sent again lately: samples (``of`` is 0), and fragments of large samples (``of`` is their number)."""
+
+    __slots__ = ("_numbers", "_sent", "nbytes")
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self._sent: deque[tuple[int, int, int, int, int]] = deque()  # (when, of, first, last, bytes)
+        self._numbers: dict[int, IntervalSet] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._sent) >= REORDER_RUNS_MAX
+
+    def forget(self, before: int) -> None:
+        """What was sent at ``before`` or earlier may be sent once more."""
+        while self._sent and self._sent[0][0] <= before:
+            _, of, first, last, nbytes = self._sent.popleft()
+            self.nbytes -= nbytes
+            if (numbers := self._numbers.get(of)) is not None:
+                numbers.remove(first, last)
+                if not len(numbers):
+                    del self._numbers[of]
+
+    def note(self, first: int, last: int, nbytes: int, *, now: int, of: int = 0) -> None:
+        self._sent.append((now, of, first, last, nbytes))
+        self._numbers.setdefault(of, IntervalSet()).add(first, last)
+        self.nbytes += nbytes
+
+    def unsent(self, first: int, last: int, *, of: int = 0) -> list[tuple[int, int]]:
+        """The ranges of first..last that were not sent again lately."""
+        numbers = self._numbers.get(of)
+        return [(first, last)] if numbers is None else list(numbers.holes(first, last))

@@ -1,0 +1,212 @@
+"""How much a writer has in flight, and how much it may have (``send_window_*``, the watermarks).
+
+Invariants:
+* ``samples`` and ``nbytes`` are what was added and is neither acknowledged nor given up, samples to the number,
+  bytes by whole changes;
+* ``size`` stays between the policy's min and max; None: bytes alone decide;
+* ``is_high`` from high_watermark samples up, until they are low_watermark again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from ....structure import INFINITE
+from ....wire.samples import Samples
+from ...policies import WriterCounters, WriterPolicy
+from ..batching import Batcher
+from ..changes import Change
+
+
+class SendWindow:
+    """What one writer has sent and is not acknowledged yet."""
+
+    def __init__(self, policy: WriterPolicy, counters: WriterCounters) -> None:
+        self.policy = policy
+        self.counters = counters
+        self.samples = 0
+        self.nbytes = 0
+        self._bytes_max = policy.send_window_bytes
+        #: Bytes of the open coherent set; -1: none is open.
+        self._set_bytes = -1
+        self.is_high = False
+        self._is_full = False
+        self._max = policy.max_send_window_size
+        self._min = min(policy.min_send_window_size, self._max)
+        self.size: int | None = None if self._min == INFINITE else self._min
+        self._high = policy.high_watermark
+        self._changes: deque[tuple[int, int, int]] = deque()  # (last SN of a change, its samples, its bytes)
+        self._update_at: int | None = None
+        self._shrunk_sn = 0
+        #: Samples and bytes sent since the last piggyback HEARTBEAT.
+        self._unannounced = self._unannounced_bytes = 0
+        self._times = policy.heartbeats_per_max_samples
+
+    # --- what is in flight -----------------------------------------------------------------------
+
+    def add(self, change: Change) -> None:
+        """The change is sent, and a reader has to acknowledge it."""
+        count, nbytes = change.units, change.nbytes
+        self._changes.append((change.last_sn, count, nbytes))
+        if self._set_bytes >= 0:
+            self._set_bytes += nbytes
+        before, counters = self.samples, self.counters
+        self.samples = after = before + count
+        self.nbytes += nbytes
+        counters.unacknowledged_samples = after
+        if after > counters.unacknowledged_samples_peak:
+            counters.unacknowledged_samples_peak = after
+        if after >= self._high:
+            counters.high_watermark_reached += before < self._high
+            self.is_high = True
+        if self.size is not None and after >= self.size:
+            self._fill()
+
+    def acknowledge(self, acked: int) -> None:
+        """Nothing up to ``acked`` is waited for any more."""
+        changes = self._changes
+        samples = nbytes = 0
+        while changes and changes[0][0] <= acked:
+            _, count, size = changes.popleft()
+            samples, nbytes = samples + count, nbytes + size
+        if changes:
+            last_sn, count, size = changes[0]
+            left = min(count, last_sn - acked)
+            changes[0] = (last_sn, left, size)
+            samples += count - left
+        if samples:
+            self._fall(samples, nbytes)
+
+    def give_up(self, first_sn: int) -> None:
+        """Nothing from ``first_sn`` on is waited for any more; changes do not reach across it."""
+        changes = self._changes
+        samples = nbytes = 0
+        while changes and changes[-1][0] >= first_sn:
+            _, count, size = changes.pop()
+            samples, nbytes = samples + count, nbytes + size
+        if samples:
+            self._fall(samples, nbytes)
+
+    def _fall(self, samples: int, nbytes: int) -> None:
+        before, low = self.samples, self.policy.low_watermark
+        self.samples = after = before - samples
+        self.nbytes -= nbytes
+        self.counters.unacknowledged_samples = after
+        self._is_full = False
+        self.counters.empty_reached += after == 0
+        if after <= low:
+            self.counters.low_watermark_reached += before > low
+            self.is_high = self._high <= after
+
+    def _fill(self) -> None:
+        self.counters.full_reached += not self._is_full
+        self._is_full = True
+
+    # --- coherent sets --------------------------------------------------------------------------
+
+    def begin_set(self, bytes_max: int) -> None:
+        """A reader acknowledges nothing of a coherent set before its end: so much of it may be in flight."""
+        self._bytes_max = max(bytes_max, self.policy.send_window_bytes)
+        self._set_bytes = 0
+
+    def end_set(self) -> None:
+        self._bytes_max, self._set_bytes = self.policy.send_window_bytes, -1
+
+    @property
+    def is_full_of_one_set(self) -> bool:
+        """Nothing but the open coherent set is in the way of more of it."""
+        return self._set_bytes >= self.nbytes > 0
+
+    # --- what may be added -----------------------------------------------------------------------
+
+    def fitting(
+        self,
+        samples: Samples,
+        count: int,
+        framing: int,
+        datagram: int,
+        now: int,
+        *,
+        queued: int = 0,
+        batcher: Batcher | None = None,
+    ) -> int:
+        """How many of the first ``count`` samples may be sent, each with ``framing`` bytes around it.
+
+        ``queued`` bytes wait in the batch in progress of ``batcher``, whose batches count as one sample each.
+        """
+        room = self._room(now)
+        free = self._bytes_max - self.nbytes - queued
+        if batcher is not None and room < INFINITE:
+            room = batcher.fitting(samples, count, max(room, 0))
+        fitting = self._fitting(samples, count, framing, datagram, room, free)
+        if fitting < count:
+            self._fill()
+        return fitting
+
+    def _fitting(
+        self, samples: Samples, count: int, framing: int, datagram: int, room: int, free: int
+    ) -> int:
+        if room <= 0:
+            return 0
+        if samples.is_uniform:
+            size = samples.size + framing
+            fitting = max(free, 0) // size
+            fitting_bytes = fitting * size
+        else:
+            total = np.cumsum(samples.all_lengths()[:count] + framing)
+            fitting = int(np.searchsorted(total, free, side="right"))
+            fitting_bytes = int(total[fitting - 1]) if fitting else 0
+        if fitting < min(count, room):
+            if not self._changes:
+                fitting = max(fitting, 1)  # a sample larger than the window goes alone
+            elif fitting_bytes < min(datagram, self._bytes_max // 4):
+                fitting = 0  # not in dribbles: wait until a datagram can be filled
+        return min(fitting, count, room)
+
+    def _room(self, now: int) -> int:
+        """Samples the window has room for; it grows after an update period in which nothing was lost."""
+        if self.size is None or self._set_bytes >= 0:
+            return INFINITE
+        period = self.policy.send_window_update_period
+        if self._update_at is None:
+            self._update_at = now + period
+        elif now >= self._update_at:
+            self._update_at = now + period
+            grown = max(self.size + 1, self.size * self.policy.send_window_increase_factor // 100)
+            self.size = min(grown, self._max)
+        return self.size - self.samples
+
+    def on_loss(self, sn: int, last_sn: int, now: int) -> None:
+        """A reader lacks ``sn``, and maybe others: what was in flight together is one loss, and shrinks once."""
+        self._update_at = now + self.policy.send_window_update_period
+        if self.size is not None and sn > self._shrunk_sn:
+            self._shrunk_sn = last_sn
+            self.size = max(self.size * self.policy.send_window_decrease_factor // 100, self._min, 1)
+
+    # --- piggyback HEARTBEATs --------------------------------------------------------------------
+
+    @property
+    def until_heartbeat(self) -> int:
+        """Samples up to and with the one that a HEARTBEAT rides along with, as far as samples decide."""
+        if not self._times or self.size is None:
+            return INFINITE
+        return max(1, self.size // self._times - self._unannounced)
+
+    def sent(self, count: int, nbytes: int) -> bool:
+        """Note what was sent; True: a HEARTBEAT is to ride along."""
+        due = self.size is not None and count >= self.until_heartbeat
+        self._unannounced += count
+        self._unannounced_bytes += nbytes
+        return due or (
+            self._times > 0 and self._unannounced_bytes * self._times >= self.policy.send_window_bytes
+        )
+
+    @property
+    def has_unannounced(self) -> bool:
+        return self._unannounced > 0
+
+    def announced(self) -> None:
+        """All readers were sent a HEARTBEAT."""
+        self._unannounced = self._unannounced_bytes = 0

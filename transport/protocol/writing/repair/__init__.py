@@ -1,0 +1,6 @@
+"""What a writer sends again, and when."""
+
+from .repairs import Repairs
+from .requests import Requests
+
+__all__ = ["Repairs", "Requests"]

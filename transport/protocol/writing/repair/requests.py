@@ -1,0 +1,56 @@
+"""The readers that have asked for something again, and when they are answered (RTPS 2.5 §8.4.9.2).
+
+When one reader is answered is decided by its own machine (:mod:`..readers.reader_repairs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....structure import Guid
+from ...outgoing import Packer
+from ..readers import ReaderProxy
+from ..sending import Heartbeats
+from ..state import WriterState
+from .repairs import Repairs
+
+
+class Requests:
+    """The readers of one writer whose requests wait; answers are handed to ``send``."""
+
+    def __init__(
+        self, state: WriterState, repairs: Repairs, heartbeats: Heartbeats, send: Callable[[Packer], None]
+    ) -> None:
+        self._state = state
+        self._delay = state.policy.min_nack_response_delay
+        self._repairs = repairs
+        self._heartbeats = heartbeats
+        self._send = send
+        self._asking: dict[Guid, ReaderProxy] = {}
+
+    def made(self, proxy: ReaderProxy, now: int) -> None:
+        """The reader has asked for something."""
+        if proxy.repairs.asks(now, delay=self._delay, congested=self._state.is_congested):
+            self._answer(proxy, now)
+        else:
+            self._asking[proxy.guid] = proxy
+
+    def forget(self, reader: Guid) -> None:
+        """The reader left, or begins anew."""
+        if (proxy := self._asking.pop(reader, None)) is not None:
+            proxy.repairs.gone()
+
+    def get_timer(self) -> int | None:
+        return min((proxy.repairs.due_at for proxy in self._asking.values()), default=None)
+
+    def handle_timer(self, now: int) -> None:
+        for proxy in [proxy for proxy in self._asking.values() if proxy.repairs.due_at <= now]:
+            self._answer(proxy, now)
+
+    def _answer(self, proxy: ReaderProxy, now: int) -> None:
+        """Send the repairs, and a HEARTBEAT behind them, so that the reader reports at once what it still lacks."""
+        self._asking.pop(proxy.guid, None)
+        answer = self._repairs.answer(proxy, now)
+        if answer.packed or proxy.rejoins_at:
+            answer.add(self._heartbeats.to_one(proxy, now))
+            self._send(answer)

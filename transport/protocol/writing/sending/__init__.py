@@ -1,0 +1,7 @@
+"""What leaves a writer: changes for the first time, and HEARTBEATs."""
+
+from .broadcast import Broadcast
+from .heartbeats import Heartbeats
+from .sender import Sender
+
+__all__ = ["Broadcast", "Heartbeats", "Sender"]

@@ -1,0 +1,124 @@
+"""First sendings: what goes to all readers of a writer, in the form that each of them reads.
+
+There is one stream of datagrams for every form that some matched reader takes: DATA, which all readers read,
+DATA_BATCH for readers that announce that they read it, compressed DATA_BATCH for readers that know the codec. Each
+stream has all changes in order. Readers on this host that read the publication log have streams of their own, without
+what lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ....structure import ENTITYID_UNKNOWN, Locator
+from ....wire.framing import MessageBlock
+from ....wire.numbers import SequenceNumberSet
+from ....wire.submessages import Gap
+from ...outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
+from ..changes import DATA, BatchContent, Change, LargeSample
+from ..readers import ReaderProxy
+
+#: Form, and whether its readers read the publication log.
+_Stream = tuple[str, bool]
+
+
+class Broadcast:
+    """The open datagrams to all readers; ``coalescing``: samples share datagrams where they fit."""
+
+    def __init__(self, writer_id: bytes, message_size: int, *, coalescing: bool) -> None:
+        self.message_size = message_size
+        self._writer_id = writer_id
+        self.coalesces = coalescing
+        self._destinations: dict[_Stream, tuple[Locator, ...]] = {}
+        self._open: dict[_Stream, Packer] = {}
+        self._closed: list[Outgoing] = []
+
+    @property
+    def has_readers(self) -> bool:
+        return bool(self._destinations)
+
+    @property
+    def wants_batches(self) -> bool:
+        """Whether some reader takes more than DATA."""
+        return any(form != DATA for form, _ in self._destinations)
+
+    def redirect(self, readers: Iterable[ReaderProxy], message_size: int) -> None:
+        """The matched readers changed: what is packed already goes to those that it was packed for."""
+        self._close()
+        self.message_size = message_size
+        streams: dict[_Stream, list[tuple[Locator, ...]]] = {}
+        for proxy in readers:
+            streams.setdefault((proxy.form, proxy.is_on_host), []).append(proxy.info.destinations)
+        self._destinations = {stream: union_of(locators) for stream, locators in streams.items()}
+
+    def samples(self, change: Change, first: int, last: int) -> None:
+        """Pack the samples first..last of a change; a batch is packed as a whole."""
+        content = change.content
+        for stream in self._destinations:
+            form, is_on_host = stream
+            if is_on_host and change.start >= 0:
+                continue
+            packer = self._packer(stream)
+            if isinstance(content, LargeSample):
+                for number in range(1, content.fragments + 1):
+                    fragment = content.encode(self._writer_id, first, number)
+                    packer.add(fragment, change.timestamp, reserve=HEARTBEAT_ROOM)
+            elif isinstance(content, MessageBlock):
+                packer.add_messages(content.data, content.segment)
+            elif not isinstance(content, BatchContent):
+                self._add(packer, content.slice, first, last, change.timestamp)
+            elif form != DATA:
+                packer.begin_datagram()  # a batch is a packet; what is lost is one of them
+                packer.add(content.encoded(form), change.timestamp, reserve=HEARTBEAT_ROOM)
+            else:
+                for stretch in content.stretches():
+                    if stretch.block is None:
+                        packer.add(self._gap(stretch.first, stretch.last), reserve=HEARTBEAT_ROOM)
+                    else:
+                        self._add(packer, stretch.block.slice, stretch.first, stretch.last, stretch.timestamp)
+
+    def gap(self, first: int, last: int) -> None:
+        """Announce to all readers that first..last will never come."""
+        for stream in self._destinations:
+            self._packer(stream).add(self._gap(first, last), reserve=HEARTBEAT_ROOM)
+
+    def _gap(self, first: int, last: int) -> bytes:
+        return Gap(ENTITYID_UNKNOWN, self._writer_id, first, SequenceNumberSet(last + 1)).encode()
+
+    def _add(
+        self, packer: Packer, data: Callable[[int, int], memoryview], first: int, last: int, timestamp: int
+    ) -> None:
+        if self.coalesces:
+            packer.add(data(first, last), timestamp, reserve=HEARTBEAT_ROOM)
+            return
+        for sn in range(first, last + 1):
+            packer.begin_datagram()
+            packer.add(data(sn, sn), timestamp, reserve=HEARTBEAT_ROOM)
+
+    def heartbeat(self, encode: Callable[[str], bytes]) -> None:
+        """Pack a HEARTBEAT, which ``encode`` makes for each form, behind what is packed so far."""
+        for stream in self._destinations:
+            self._packer(stream).add(encode(stream[0]))
+
+    def take(self) -> list[Outgoing]:
+        """The datagrams since the last call."""
+        self._close()
+        taken, self._closed = self._closed, []
+        return taken
+
+    def _close(self) -> None:
+        for packer in self._open.values():
+            if packer.destinations:
+                self._closed += packer.packed
+        self._open.clear()
+
+    def _packer(self, stream: _Stream) -> Packer:
+        packer = self._open.get(stream)
+        if packer is None:
+            packer = self._open[stream] = Packer(
+                self.message_size,
+                self._destinations[stream],
+                None,
+                shareable=self.coalesces and stream[0] == DATA,
+            )
+        return packer

@@ -1,0 +1,191 @@
+"""What leaves a writer: published changes as far as flow control lets them, HEARTBEATs, answers (Aeron's sender).
+
+Invariant: no HEARTBEAT announces, and no repair sends, what still waits in ``UnsentChanges.queue``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ....structure import INFINITE, Guid
+from ....wire.framing import DataBlock
+from ...outgoing import Outgoing, Packer, union_of
+from ..changes import Change
+from ..publication import UnsentChanges, WriterHistory
+from ..readers import Acknowledgments, ReaderProxy
+from ..state import WriterState
+from .broadcast import Broadcast
+from .heartbeats import Heartbeats
+
+
+class Sender:
+    """The sending side of one writer; ``readers`` are all that are matched, ``acks`` those that acknowledge."""
+
+    def __init__(
+        self,
+        state: WriterState,
+        history: WriterHistory,
+        unsent: UnsentChanges,
+        readers: Mapping[Guid, ReaderProxy],
+        acks: Acknowledgments,
+        broadcast: Broadcast,
+        heartbeats: Heartbeats,
+    ) -> None:
+        self._state = state
+        self._history = history
+        self._unsent = unsent
+        self._positions = unsent.positions
+        self._readers = readers
+        self._reliable = acks.readers
+        #: Readers that have to acknowledge what is written.
+        self._active = acks.activity.active
+        self._window = acks.window
+        self._pacing = acks.pacing
+        self._schedule = acks.schedule
+        self._broadcast = broadcast
+        self._heartbeats = heartbeats
+        #: The last limit that stopped it.
+        self._met = -1
+        self._out: list[Outgoing] = []
+
+    # --- what is published -----------------------------------------------------------------------
+
+    def write(self, changes: Iterable[Change], count: int, now: int) -> None:
+        """Send and keep the next ``count`` samples, as far as a reader, of now or later, or a spy takes them."""
+        state = self._state
+        state.counters.written_samples += count
+        last_sn = state.last_sn + count
+        if self._readers or self._active or self._history.is_for_late_joiners or self._unsent.spies:
+            for change in changes:
+                self._unsent.publish(change)
+                self.published(change)
+        state.last_sn = last_sn
+        self.transmit(now)
+
+    def published(self, change: Change) -> None:
+        """The change is to be sent."""
+        if self._active or self._history.is_for_late_joiners:
+            self._history.append(change)
+        if self._active:
+            self._window.add(change)
+        self._state.last_sn = change.last_sn
+        self._state.counters.written_bytes += change.nbytes
+
+    def transmit(self, now: int) -> None:
+        """Send what is published, as far as it may go."""
+        unsent, pacing = self._unsent, self._pacing
+        queue = unsent.queue
+        while queue and not queue[0].is_claimed:
+            change = queue[0]
+            if change.position > pacing.limit and not self._is_in_newest_set(change):
+                # What is larger than the whole window goes alone.
+                alone = pacing.has_consumed(self._positions.snd_pos)
+                if not unsent.divide(pacing.limit, at_least=alone) and not alone:
+                    self._note_limit(pacing.limit)
+                    break
+                change = queue[0]
+            unsent.sent(change)
+            self._schedule.data_sent(now)
+            if not self._history.is_over(change):
+                self._send(change, now)
+        unsent.settle()
+        unsent.conduct()
+        self._positions.on_limit(self._limit_to_show())
+
+    def _note_limit(self, limit: int) -> None:
+        """Count that there is more to send than ``limit`` allows; each limit counts once."""
+        if limit != self._met:
+            self._met = limit
+            self._positions.back_pressured()
+            self._state.counters.flow_control_limits += 1
+
+    def _limit_to_show(self) -> int:
+        """The value of ``snd_lmt``; without status messages it is what the send window lets in."""
+        limit = self._pacing.limit
+        if limit < INFINITE:
+            return limit
+        free = self._state.policy.send_window_bytes - self._window.nbytes if self._active else 0
+        return self._positions.pub_pos + max(0, free)
+
+    def _is_in_newest_set(self, change: Change) -> bool:
+        first, last = self._state.newest_set
+        return first <= change.first_sn <= last
+
+    def _send(self, change: Change, now: int) -> None:
+        """Queue a change's first and only sending to all; HEARTBEATs ride along where they are due."""
+        if not self._broadcast.has_readers:
+            return
+        state = self._state
+        if state.is_asynchronous:
+            state.backlog += change.nbytes
+        if not isinstance(change.content, DataBlock):
+            self._broadcast.samples(change, change.first_sn, change.last_sn)
+            self._sent(change.units, change.nbytes, change.last_sn, now)
+            return
+        first = change.first_sn
+        while first <= change.last_sn:
+            last = min(change.last_sn, first + self._window.until_heartbeat - 1)
+            self._broadcast.samples(change, first, last)
+            nbytes = change.content.end_of(last) - change.content.end_of(first - 1)
+            self._sent(last - first + 1, nbytes, last, now)
+            first = last + 1
+
+    def _sent(self, count: int, nbytes: int, last_sn: int, now: int) -> None:
+        if self._window.sent(count, nbytes) and self._reliable:
+            self.piggyback(now, last_sn)
+
+    def gap(self, first_sn: int, last_sn: int) -> None:
+        """Announce to all readers that first_sn..last_sn will never come."""
+        self._broadcast.gap(first_sn, last_sn)
+
+    # --- heartbeats ------------------------------------------------------------------------------
+
+    def piggyback(self, now: int, last_sn: int | None = None) -> None:
+        """A HEARTBEAT to all readers, behind the data queued so far."""
+        count = self._heartbeats.next(now)
+        self._broadcast.heartbeat(lambda form: self._heartbeats.to_all(form, count, last_sn))
+        self._window.announced()
+        self._schedule.sent_to_all(self._state.sent_sn, now)
+
+    def request_acknowledgment(self, now: int) -> None:
+        """Ask every reader that is behind to acknowledge, now."""
+        if self._schedule.waiting:
+            self.piggyback(now)
+
+    def heartbeat(self, readers: Iterable[ReaderProxy], now: int) -> None:
+        """One HEARTBEAT to those readers."""
+        due = list(readers)
+        if len(due) == 1:
+            self.answer(due[0], self._heartbeats.to_one(due[0], now))
+        elif due:
+            count = self._heartbeats.next(now)
+            for form in dict.fromkeys(proxy.form for proxy in due):
+                destinations = [proxy.info.destinations for proxy in due if proxy.form == form]
+                packer = Packer(self._state.message_size, union_of(destinations), None)
+                packer.add(self._heartbeats.to_all(form, count))
+                self.queue(packer)
+
+    def assert_liveliness(self, now: int) -> None:
+        """Announce to all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""
+        self._heartbeats.asserts_liveliness = True
+        self.piggyback(now)
+        self._heartbeats.asserts_liveliness = False
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def answer(self, proxy: ReaderProxy, submessage: bytes) -> None:
+        """Send a submessage to one reader alone."""
+        packer = Packer(self._state.message_size, proxy.info.destinations, proxy.guid.prefix)
+        packer.add(submessage)
+        self.queue(packer)
+
+    def queue(self, packer: Packer) -> None:
+        """Send these datagrams with the rest."""
+        if packer.destinations:
+            self._out += packer.packed
+
+    def outgoing(self) -> list[Outgoing]:
+        """What to send now."""
+        out, self._out = self._out, []
+        self._unsent.handed_over()
+        return out + self._broadcast.take()

@@ -1,0 +1,107 @@
+"""From a reader to the stream log: whatever is delivered is appended before the next datagram is looked at.
+
+The reader acknowledges what is in the log. What finds no room waits here; meanwhile the window is closed and nothing is
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from ..errors import LogFullError
+from ..log.stream_log import StreamLog
+from ..protocol.reading.cache.reader_cache import ReaderCache
+from ..protocol.reading.reader import StatefulReader
+from ..wire.samples import Run
+from .consumption import Consumed, Consumption
+from .remedies import DISK_FULL, LOG_FULL, with_remedies
+from .shown_counters import ShownCounters
+from .writer_types import WriterTypes
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+#: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
+#: that waited for a missing one).
+_RESERVED_PART: Final = 16
+
+
+class LogAppender:
+    """The recipient of a subscription's reader.
+
+    ``consumption``: what waits until Spark commits it; None: what is in the log counts as consumed. ``writer_types``
+    records the types of the writers, if anybody reads them. ``remedies`` says what to do about a full log.
+    """
+
+    def __init__(
+        self,
+        log: StreamLog,
+        cache: ReaderCache,
+        shown: ShownCounters,
+        consumption: Consumption | None,
+        writer_types: WriterTypes | None,
+        *,
+        remedies: Mapping[str, str],
+    ) -> None:
+        self._log = log
+        self._cache = cache
+        self._shown = shown
+        self._consumption = consumption
+        self._writer_types = writer_types
+        self._remedies = remedies
+        #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
+        self._pending: deque[tuple[Run | None, Consumed]] = deque()
+        self._reported_disk_full = False
+
+    def room(self) -> int:
+        free = self._log.free_bytes - self._log.max_bytes // _RESERVED_PART
+        return 0 if self._pending else max(0, free)
+
+    def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
+        """Append everything; what finds no room waits, and closes the window."""
+        reception = time.time_ns()
+        self._append_pending(reception)
+        now = time.monotonic_ns()
+        for delivered in runs:
+            whole = Consumed(0, delivered.writer, delivered.last_sn, delivered.nbytes)
+            run = self._cache.accept(delivered, reception=reception, now=now)
+            if self._pending or not self._append(run, whole, reception):
+                self._pending.append((None if run is None else run.copy(), whole))
+        reader.hold_acknowledgments = bool(self._pending)
+        self._shown.show_log(self._log)
+
+    def commit(self, reader: StatefulReader, position: int) -> None:
+        """Everything before ``position`` is consumed for good: there is room for what waits."""
+        if position > self._log.base:
+            self._log.trim(min(position, self._log.position))
+        if self._consumption is not None:
+            for done in self._consumption.on_commit(position):
+                reader.consumed(done.writer, done.last_sn, done.nbytes)
+        self._append_pending(time.time_ns())
+        reader.hold_acknowledgments = bool(self._pending)
+        self._shown.show_log(self._log)
+
+    def _append_pending(self, reception: int) -> None:
+        while self._pending and self._append(*self._pending[0], reception):
+            self._pending.popleft()
+
+    def _append(self, run: Run | None, whole: Consumed, reception: int) -> bool:
+        """Append what is kept of a delivered run; False: there is no room."""
+        if run is not None and self._writer_types is not None:
+            self._writer_types.note(run.writer)
+        try:
+            taken = run is None or self._log.append(run, reception=reception)
+        except LogFullError as error:
+            if not self._reported_disk_full:
+                told = f"{error}; writers are held back until there is room"
+                kind = DISK_FULL if error.limit is None else LOG_FULL
+                _log.error("%s", with_remedies(told, [kind], self._remedies, needed=error.needed))
+            self._reported_disk_full = True
+            return False
+        if taken and self._consumption is not None:
+            self._consumption.on_append(self._log.position, *whole[1:])
+        self._reported_disk_full = self._reported_disk_full and not taken
+        return taken

@@ -1,0 +1,30 @@
+"""What a user can do about a warning of the receiver's: facts are found here, their remedies come from the parent.
+
+The receiver does not know the names that settings have in the interface which started it. That interface sends a
+sentence for each of the kinds below, and for each kind of mismatch (the word before the colon of a reason).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+#: Samples were lost that their writers no longer had.
+LOST_SAMPLES: Final = "LOST_SAMPLES"
+#: A spy finds no publication log of its topic.
+NO_PUBLICATION_LOG: Final = "NO_PUBLICATION_LOG"
+#: The log can never take what was received; the sentence may use ``{needed}``.
+LOG_FULL: Final = "LOG_FULL"
+#: The disk of the log is full.
+DISK_FULL: Final = "DISK_FULL"
+
+
+def with_remedies(text: str, kinds: Iterable[str], remedies: Mapping[str, str], **facts: object) -> str:
+    """``text``, and in brackets the remedies there are for these kinds."""
+    found = [remedies[kind].format(**facts) for kind in kinds if kind in remedies]
+    return f"{text} ({', '.join(found)})" if found else text
+
+
+def reasons_with_remedies(reasons: Sequence[str], remedies: Mapping[str, str]) -> str:
+    """The reasons of a mismatch as one sentence, with what mends it."""
+    return with_remedies("; ".join(reasons), (reason.partition(":")[0] for reason in reasons), remedies)

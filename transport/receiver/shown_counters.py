@@ -1,0 +1,90 @@
+"""The counters file of a receiver: what it counts, for Spark's source and for ``spark-rtps stat``."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ..errors import DropReason
+from ..limits import WRITERS_SHOWN_MAX
+from ..log.counters import Counters
+from ..log.stream_log import StreamLog
+from ..protocol.events import Event, IncompatibleQos
+from ..protocol.reading.cache.reader_cache import ReaderCache
+from ..protocol.reading.reader import StatefulReader
+from ..protocol.reading.received_stream import NO_POSITIONS
+from ..protocol.statuses import ReaderStatuses
+from ..structure import INFINITE
+
+COUNTERS_FILE: Final = "counters"
+
+
+class ShownCounters:
+    """Writes the counters file; all of it but ``log.consumer``, which the consumer writes."""
+
+    def __init__(self, directory: Path, log: StreamLog, *, domain: int) -> None:
+        self._counters = Counters.create(directory / COUNTERS_FILE)
+        c = self._counters.counter
+        self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
+        self._consumer = c("log.consumer")
+        self._consumer.set(log.base)
+        c("receiver.pid").set(os.getpid())
+        c("receiver.domain").set(domain)
+        self._heartbeat = c("receiver.heartbeat_ns")
+        self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
+        self._statuses = ReaderStatuses()  # the participant has no other reader
+        self._streams_shown = 0
+        self.show_log(log)
+
+    @property
+    def consumer(self) -> int:
+        """The position that is consumed for good, as the consumer wrote it."""
+        return self._consumer.get()
+
+    @property
+    def matched_writers(self) -> int:
+        """So many writers match the reader."""
+        return len(self._statuses.matched)
+
+    def show_log(self, log: StreamLog) -> None:
+        self._rows.set(log.rows)
+        self._base.set(log.base)
+        self._position.set(log.position)
+
+    def show_heartbeat(self, now: int) -> None:
+        self._heartbeat.set(now)
+
+    def show_drops(self, drops: Mapping[DropReason, int]) -> None:
+        for reason, count in drops.items():
+            self._counters.counter(f"drop.{reason.value}").set(count)
+
+    def show_reader(self, reader: StatefulReader, cache: ReaderCache) -> None:
+        """What the reader counts, its statuses, and where its streams stand."""
+        self._matched.set(len(reader.writers))
+        counts, cached = reader.counters.snapshot(), cache.counters.snapshot()
+        for name, value in counts.items():
+            self._counters.counter(f"reader.{name}").set(value)
+        for label, value in self._statuses.snapshot(counts, cached).items():
+            self._counters.counter(label).set(value)
+        self._show_streams(reader)
+
+    def on_event(self, event: Event) -> None:
+        self._statuses.on_event(event)
+        if isinstance(event, IncompatibleQos):
+            self._mismatched.add(1)
+
+    def _show_streams(self, reader: StatefulReader) -> None:
+        """The positions of the first writers; zeros where there is none any more."""
+        writers = list(itertools.islice(reader.writers, WRITERS_SHOWN_MAX))
+        for i in range(max(len(writers), self._streams_shown)):
+            values = reader.positions(writers[i]) if i < len(writers) else None
+            raw = writers[i].to_bytes() if i < len(writers) else bytes(16)
+            c = self._counters.counter
+            c(f"stream.{i}.guid_high").set(int.from_bytes(raw[:8], "big", signed=True))
+            c(f"stream.{i}.guid_low").set(int.from_bytes(raw[8:], "big", signed=True))
+            for name, value in (values or NO_POSITIONS)._asdict().items():
+                c(f"stream.{i}.{name}").set(min(value, INFINITE))
+        self._streams_shown = len(writers)

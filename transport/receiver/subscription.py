@@ -1,0 +1,108 @@
+"""The reader of a receiver, with all that stands between it and the stream log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ..limits import FRAGMENTED_SAMPLE_MAX
+from ..log.stream_log import StreamLog
+from ..net.receiving_node import NamedType, ReceivingNode
+from ..protocol.endpoint_info import ContentFilterProperty
+from ..protocol.endpoint_specs import ReaderSpec
+from ..protocol.reading.cache.reader_cache import ReaderCache
+from ..structure import Guid
+from ..types.model import Struct
+from .config import ReceiverConfig
+from .consumption import Consumption
+from .instance_keys import InstanceKeys
+from .log_appender import LogAppender
+from .losses import Losses
+from .shown_counters import ShownCounters
+from .writer_types import WriterTypes
+
+#: The subscription's reader always has the same entity key, so that a restarted receiver has the same GUID.
+READER_ENTITY_KEY: Final = 1
+#: Part of the log that one sample may take: half a log may wait for Spark to commit it, and a sample must find room in
+#: the other half.
+_SAMPLE_PART: Final = 4
+
+
+class Subscription:
+    """One reader and the log it fills."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        named: NamedType,
+        log: StreamLog,
+        node: ReceivingNode,
+        shown: ShownCounters,
+    ) -> None:
+        """``named``: the type as its first writer has it; what the configuration says of its key counts more."""
+        keyed = named.keyed if config.keyed is None else config.keyed
+        struct = _struct(config)
+        directory = Path(config.log_directory)
+        consumption = Consumption() if config.consumption == "committed" else None
+        self._log = log
+        self._node = node
+        self._shown = shown
+        self._losses = Losses(directory, config.topic, config.remedies)
+        self._cache = ReaderCache(
+            config.qos,
+            keys=InstanceKeys(struct if config.tells_instances else None) if keyed else None,
+            writer_qos=node.qos_of,
+            accept_writer_removed_batch_samples=config.accept_writer_removed_batch_samples,
+        )
+        types = WriterTypes(directory, node.type_of) if config.records_writer_types else None
+        self._appender = LogAppender(log, self._cache, shown, consumption, types, remedies=config.remedies)
+        self.reader = node.create_reader(
+            ReaderSpec(
+                config.topic,
+                named.type_name,
+                config.qos,
+                keyed=keyed,
+                policy=config.policy,
+                type=struct if config.announces_type else None,
+                awaits_types=config.records_writer_types,
+                content_filter=_content_filter(config),
+                entity_key=READER_ENTITY_KEY,
+                resume=dict(log.writers),
+                consumption_held=consumption is not None,
+                sample_size_max=min(FRAGMENTED_SAMPLE_MAX, log.max_bytes // _SAMPLE_PART),
+            ),
+            self._appender,
+        )
+
+    def keep(self, now: int) -> None:
+        """Make room for what waits, and do what is due."""
+        self._appender.commit(self.reader, self._shown.consumer)
+        # A window that opens lets held samples through: they go into the log before anything is acknowledged.
+        self._node.offer_room(self.reader)
+        timer = self._cache.get_timer()
+        if timer is not None and timer <= now:
+            self._cache.handle_timer(now)
+
+    def show(self) -> None:
+        """Put what the reader counts into the counters file, and report what it lost."""
+        self._shown.show_reader(self.reader, self._cache)
+        self._losses.report(self.reader, self._log)
+
+    def writer_lost(self, writer: Guid) -> None:
+        """A writer is gone, or no longer lives."""
+        self._cache.writer_lost(writer)
+
+
+def _struct(config: ReceiverConfig) -> Struct | None:
+    if config.type is None or not (config.announces_type or config.tells_instances):
+        return None
+    from ..types.idl.parser import parse_struct
+
+    return parse_struct(*config.type, "type of the topic")
+
+
+def _content_filter(config: ReceiverConfig) -> ContentFilterProperty | None:
+    if config.filter is None:
+        return None
+    expression, parameters = config.filter
+    return ContentFilterProperty(f"{config.topic} filtered", config.topic, "DDSSQL", expression, parameters)
