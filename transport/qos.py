@@ -103,6 +103,8 @@ class Qos:
     ownership: OwnershipKind = OwnershipKind.SHARED
     ownership_strength: int = 0
     destination_order: DestinationOrderKind = DestinationOrderKind.BY_RECEPTION_TIMESTAMP
+    #: Of a reader: how far a source timestamp may lie ahead of reception (RTI Connext's extension, and its default).
+    source_timestamp_tolerance: int = 30_000_000_000
     presentation_scope: PresentationScope = PresentationScope.INSTANCE
     coherent_access: bool = False
     ordered_access: bool = False

@@ -238,6 +238,8 @@ def _expiries(frame: Frame, lifespan: int) -> I64 | None:
     run = frame.run
     stamps = run.timestamps()
     stamps[stamps == NO_TIMESTAMP] = frame.reception
+    # Stamped ahead of reception, a sample would stay for as long as the stamp says.
+    np.minimum(stamps, frame.reception, out=stamps)
     stamps += min(lifespan, _LIFESPAN_MAX)
     changes = run.sample_flags() & _STATE_CHANGE != 0
     stamps[changes] = INFINITE

@@ -74,6 +74,13 @@ def _history_for_best_effort(values: Values) -> str:
     return f"{name} has no effect with reliability=best_effort: writers send their history to reliable readers only"
 
 
+def _unused_tolerance(values: Values) -> str:
+    if values.word("destination_order") == "by_source_timestamp" or values.integer("time_based_filter"):
+        return ""
+    names = ("destination_order.source_timestamp_tolerance",)
+    return _unused(values, names, "without destination_order=by_source_timestamp or time_based_filter")
+
+
 def _unread_network(values: Values) -> str:
     return (
         _unused(values, _OF_NETWORK, "with spy=true, which needs no network") if values.boolean("spy") else ""
@@ -221,6 +228,7 @@ def _short_receiver_timeout(values: Values) -> str:
 _OF_READERS: Final[tuple[Callable[[Values], str], ...]] = (
     _suppressed_heartbeats,
     _history_for_best_effort,
+    _unused_tolerance,
     _unread_network,
     _static_congestion_control,
     _backoff_of_one,

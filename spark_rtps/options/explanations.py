@@ -30,6 +30,7 @@ from ..transport.errors import (
 )
 from ..transport.receiver.remedies import (
     DISK_FULL,
+    FAR_AHEAD,
     LOG_FULL,
     LOST_SAMPLES,
     NO_PUBLICATION_LOG,
@@ -80,6 +81,10 @@ RECEIVER_REMEDIES: Final = {
     LOST_SAMPLES: (
         "`spark-rtps loss` counts all; if this was a restart, raise participant.lease_duration to twice the time it "
         "takes"
+    ),
+    FAR_AHEAD: (
+        "compare the clocks of this host and of the writers', or set destination_order.source_timestamp_tolerance to "
+        "more than their difference"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
     LOG_FULL: "set log.max_bytes to {needed} at least",

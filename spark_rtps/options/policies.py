@@ -140,6 +140,7 @@ def qos(values: Values, role: AppliesTo) -> Qos:
     return replace(
         both,
         time_based_filter=values.integer("time_based_filter"),
+        source_timestamp_tolerance=values.integer("destination_order.source_timestamp_tolerance"),
         data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2),
         type_consistency=TypeConsistency(
             TypeConsistencyKind[values.word("type_consistency.kind").upper()],

@@ -159,6 +159,17 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         choices=("by_reception_timestamp", "by_source_timestamp"),
     ),
     OptionSpec(
+        "destination_order.source_timestamp_tolerance",
+        Kind.DURATION,
+        "30s",
+        "DESTINATION_ORDER source_timestamp_tolerance: how far ahead of its reception a sample may be stamped, by the "
+        "reader's clock. With `destination_order=by_source_timestamp`, the reader drops samples that are stamped later "
+        "and counts them as `cache.tolerance_source_timestamp_dropped_sample_count`: otherwise a single one would keep "
+        "out all others of its instance until that time. `time_based_filter` takes the time of reception for that of "
+        "such a sample. Where clocks of writers and readers differ, set it to more than their difference.",
+        _READ,
+    ),
+    OptionSpec(
         "presentation.access_scope",
         Kind.WORD,
         "instance",

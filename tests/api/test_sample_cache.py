@@ -65,7 +65,8 @@ def frame_of(samples: list[Sample], payload: int) -> Frame:
         index[i]["timestamp"] = each.expires - 100 if each.expires != INFINITE else NO_TIMESTAMP
         index[i]["flags"] = DISPOSED if each.disposes else 0
     first = samples[0].number
-    return Frame(0, 0, 0, first, Run(WRITER, first + 1, len(samples), data, index=index))
+    reception = 1 << 40  # after all of their timestamps
+    return Frame(0, 0, reception, first, Run(WRITER, first + 1, len(samples), data, index=index))
 
 
 def numbers(frames: list[Frame]) -> list[int]:
@@ -130,6 +131,18 @@ def test_it_does_what_the_model_does(steps: list[tuple[object, ...]], depth: int
     assert cache.nbytes == sum(memory_of(entry.run) for entry in entries)
     assert numbers(cache.take(1000, unread=False)) == model.get(1000, unread=False, take=True)
     assert len(cache) == cache.nbytes == 0
+
+
+def test_a_sample_stamped_far_ahead_expires_as_if_written_when_it_was_received() -> None:
+    cache = SampleCache()
+    frames = [
+        frame_of([Sample(number, 0, False, expires)], 8) for number, expires in ((0, 100), (1, 1 << 60))
+    ]
+    cache.add([replace(frame, reception=50) for frame in frames], None, [100, 100])
+    cache.expire(100)
+    assert numbers(cache.read(9, unread=False)) == [1]
+    cache.expire(150)
+    assert numbers(cache.read(9, unread=False)) == []
 
 
 def test_what_was_read_is_bounded_by_bytes() -> None:

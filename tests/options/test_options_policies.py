@@ -214,6 +214,7 @@ class TestQos:
             deadline="3s",
             time_based_filter="1s",
             destination_order="by_source_timestamp",
+            destination_order__source_timestamp_tolerance="2s",
             presentation__access_scope="topic",
             presentation__coherent_access="true",
             presentation__ordered_access="true",
@@ -223,6 +224,7 @@ class TestQos:
         assert (qos.max_samples, qos.max_instances, qos.max_samples_per_instance) == (50, 7, 6)
         assert (qos.deadline, qos.time_based_filter) == (3_000_000_000, 1_000_000_000)
         assert qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
+        assert qos.source_timestamp_tolerance == 2_000_000_000
         assert qos.presentation_scope is PresentationScope.TOPIC
         assert qos.coherent_access and qos.ordered_access
 

@@ -91,6 +91,7 @@ class TestConnext:
         assert found.qos.durability is DurabilityKind.TRANSIENT_LOCAL  # of the base
         assert found.qos.history is HistoryKind.KEEP_ALL  # says nothing: ours
         assert found.qos.time_based_filter == 100
+        assert found.qos.source_timestamp_tolerance == 5_000_000_000
         assert found.qos.ordered_access
         assert found.reader_policy.max_heartbeat_response_delay == 2_000_000
         assert found.reader_policy.receive_window_size == 1024

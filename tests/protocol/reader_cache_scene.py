@@ -11,7 +11,7 @@ from tests.protocol.runs_of_samples import WALL, Sample, keys_of, numbers, run_o
 
 
 class Scene:
-    """A reader's cache, writers with their QoS, and two clocks that go together."""
+    """A reader's cache, writers with their QoS, and two clocks that go together, but for what ``step`` sets."""
 
     def __init__(self, *, keyed: bool = True, accept_removed: bool = False, **policies: Any) -> None:
         self.qos = Qos(**({"history": HistoryKind.KEEP_ALL} | policies))
@@ -23,6 +23,8 @@ class Scene:
             accept_writer_removed_batch_samples=accept_removed,
         )
         self.now = 0
+        #: How far the reader's wall clock is from the writers', ns.
+        self.step = 0
         self._next_sn = dict.fromkeys(range(10), 1)
 
     def write(self, source: int, *samples: Sample, batch_sn: int = 0) -> list[int]:
@@ -30,7 +32,7 @@ class Scene:
         first = self._next_sn[source]
         self._next_sn[source] += len(samples)
         run = run_of(source, first, samples, batch_sn=batch_sn)
-        accepted = self.cache.accept(run, reception=WALL + self.now, now=self.now)
+        accepted = self.cache.accept(run, reception=WALL + self.now + self.step, now=self.now)
         return [number - first for number in numbers(accepted)]
 
     def wait(self, duration: int) -> None:

@@ -36,6 +36,8 @@ class Oracle:
     qos: Qos
     writers: dict[Guid, Qos]
     known: dict[int, Known] = field(default_factory=dict)
+    #: How far the reader's wall clock is from the writers'.
+    step: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     def accept(self, source: int, samples: list[Sample], batch: bool, now: int) -> list[int]:
@@ -45,23 +47,34 @@ class Oracle:
         return passing
 
     def _passes(self, source: int, sample: Sample, batch: bool, now: int) -> bool:
-        qos, stamp = self.qos, timestamp(sample)
+        qos, stamp, reception = self.qos, timestamp(sample), WALL + now + self.step
         is_value = not sample.flags & STATE_CHANGE
         if batch and sample.flags & REMOVED:
             return self._drop("writer_removed_batch_sample_dropped_sample_count")
         lifespan = self.writers[writer(source)].lifespan
-        if is_value and stamp != NO_TIMESTAMP and stamp + lifespan <= WALL + now:
+        if is_value and stamp != NO_TIMESTAMP and stamp + lifespan <= reception:
             return self._drop("expired_dropped_sample_count")
+        latest = reception + qos.source_timestamp_tolerance
+        by_source = qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
+        if by_source and stamp > latest:
+            return self._drop("tolerance_source_timestamp_dropped_sample_count")
         known = self.known.setdefault(sample.key, Known())
         if qos.ownership is OwnershipKind.EXCLUSIVE and not self._may_write(source, known):
             return self._drop("ownership_dropped_sample_count")
         self._note(source, sample, known, now)
-        stamp = WALL + now if stamp == NO_TIMESTAMP else stamp
-        if qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP:
+        stamp = reception if stamp == NO_TIMESTAMP else stamp
+        if by_source:
+            if known.newest is not None and known.newest > latest:
+                known.newest = None
             if known.newest is not None and stamp < known.newest:
                 return self._drop("old_source_timestamp_dropped_sample_count")
             known.newest = stamp
         if qos.time_based_filter and is_value:
+            if stamp > latest:
+                self.counts["refused_source_timestamp_sample_count"] += 1
+                stamp = reception
+            if known.passed is not None and known.passed > latest:
+                known.passed = None
             if known.passed is not None and stamp - known.passed < qos.time_based_filter:
                 return self._drop("time_based_filter_dropped_sample_count")
             known.passed = stamp
@@ -128,12 +141,15 @@ SAMPLES = st.builds(
     flags=st.sampled_from([0, 0, 0, 0, REMOVED, DISPOSED, UNREGISTERED, STATE_CHANGE]),
 )
 WRITE = st.tuples(st.integers(1, 3), st.lists(SAMPLES, min_size=1, max_size=12), st.booleans())
-STEPS = st.lists(st.one_of(WRITE, st.integers(1, 3), st.floats(0, 2)), max_size=12)
+#: Seconds by which the reader's clock is off, as text: other steps have the other types.
+CLOCK = st.sampled_from(["0", "2", "-2", "3600", "-3600"])
+STEPS = st.lists(st.one_of(WRITE, st.integers(1, 3), st.floats(0, 2), CLOCK), max_size=12)
 BOUND = st.one_of(st.just(INFINITE), st.integers(1, 4))
 READERS = st.builds(
     Qos,
     ownership=st.sampled_from(OwnershipKind),
     destination_order=st.sampled_from(DestinationOrderKind),
+    source_timestamp_tolerance=st.sampled_from([30 * SECOND, SECOND, 0, INFINITE]),
     time_based_filter=st.sampled_from([0, 1, SECOND // 2, SECOND]),
     deadline=st.sampled_from([INFINITE, SECOND // 2]),
     history=st.sampled_from(HistoryKind),
@@ -157,10 +173,12 @@ def test_all_rules_together(qos: Qos, writers: tuple[Qos, ...], steps: list[Any]
         if isinstance(step, tuple):
             source, samples, batched = step
             run = run_of(source, sn, samples, batch_sn=int(batched))
-            accepted = cache.accept(run, reception=WALL + now, now=now)
+            accepted = cache.accept(run, reception=WALL + now + oracle.step, now=now)
             expected = oracle.accept(source, samples, batched, now)
             assert numbers(accepted) == [sn + i for i in expected]
             sn += len(samples)
+        elif isinstance(step, str):
+            oracle.step = int(step) * SECOND
         elif isinstance(step, int):
             cache.writer_lost(writer(step))
             oracle.lose(step)

@@ -180,10 +180,12 @@ class TestSource:
         query = watch(destination_order="by_source_timestamp")
         now = time.time_ns()
         one.put([1], 1.0, timestamp=now)
+        other.put([1], 4.0, timestamp=now + 70 * 365 * 86_400 * S)
+        query.wait_for_counter("cache.tolerance_source_timestamp_dropped_sample_count", 1)
         other.put([1, 2], 2.0, timestamp=now - S)
         one.put([1], 3.0, timestamp=now + S)
         assert query.xs(3) == [1.0, 2.0, 3.0]
-        query.wait_for_count("cache.old_source_timestamp_dropped_sample_count", 1, received=4)
+        query.wait_for_count("cache.old_source_timestamp_dropped_sample_count", 1, received=5)
 
     def test_a_batch_larger_than_readers_take(self, spark, node, topic, chatty, tmp_path):
         limits = {

@@ -102,6 +102,7 @@ DDS_READER: Final[Mapping[str, Paths]] = {
     "datareader_qos": {
         **_ENDPOINT,
         "time_based_filter/minimum_separation": ("time_based_filter",),
+        "destination_order/source_timestamp_tolerance": ("destination_order.source_timestamp_tolerance",),
         "protocol/disable_positive_acks": ("reliable_reader.disable_positive_acks",),
         **{
             f"protocol/rtps_reliable_reader/{name}": (f"reliable_reader.{name}",) for name in _READER_PROTOCOL

@@ -4,18 +4,22 @@ A run passes these rules, in this order; each works on whole runs, and on groups
 
 1. samples that the writer removed from their batch are dropped, unless they are wanted;
 2. LIFESPAN of the writer: samples that are too old are dropped;
-3. RESOURCE_LIMITS max_instances: samples of an instance that finds no room are rejected;
-4. OWNERSHIP EXCLUSIVE: samples of writers other than the owner are dropped;
-5. DESTINATION_ORDER BY_SOURCE_TIMESTAMP: samples older than the newest of their instance are dropped;
-6. TIME_BASED_FILTER: samples less than minimum_separation after the one before are dropped;
-7. HISTORY KEEP_LAST: of a batch, all but the newest ``depth`` samples of an instance are lost;
-8. RESOURCE_LIMITS max_samples_per_instance, max_samples: of a batch, what goes beyond them is rejected.
+3. DESTINATION_ORDER BY_SOURCE_TIMESTAMP: samples stamped more than source_timestamp_tolerance ahead of their reception
+   are dropped, as by RTI Connext: accepted, one would be the newest of its instance until that time comes;
+4. RESOURCE_LIMITS max_instances: samples of an instance that finds no room are rejected;
+5. OWNERSHIP EXCLUSIVE: samples of writers other than the owner are dropped;
+6. DESTINATION_ORDER BY_SOURCE_TIMESTAMP: samples older than the newest of their instance are dropped;
+7. TIME_BASED_FILTER: samples less than minimum_separation after the one before are dropped;
+8. HISTORY KEEP_LAST: of a batch, all but the newest ``depth`` samples of an instance are lost;
+9. RESOURCE_LIMITS max_samples_per_instance, max_samples: of a batch, what goes beyond them is rejected.
 
-The log takes samples as they come, so a cache never holds any. A batch arrives at once, which is why rules 7 and 8
+The log takes samples as they come, so a cache never holds any. A batch arrives at once, which is why rules 8 and 9
 apply to the samples of a batch, and to nothing else. What is rejected was received: no writer sends it again.
 
-Changes of an instance's state (dispose, unregister) are exempt from rules 2 and 6: they do not age, and are no values.
-A sample without a source timestamp counts as written when it was received.
+Changes of an instance's state (dispose, unregister) are exempt from rules 2 and 7: they do not age, and are no values.
+A sample without a source timestamp counts as written when it was received. So does one that is stamped more than
+source_timestamp_tolerance ahead where only TIME_BASED_FILTER looks at the time. What an instance remembers from times
+that lie so far ahead is forgotten: the reader's clock was set back since.
 
 Time comes in two kinds: ``reception`` is wall-clock time, as timestamps are, ``now`` is monotonic time, for
 DEADLINE.
@@ -59,6 +63,9 @@ class ReaderCacheCounters:
 
     writer_removed_batch_sample_dropped_sample_count: int = 0
     expired_dropped_sample_count: int = 0
+    tolerance_source_timestamp_dropped_sample_count: int = 0
+    #: Samples which TIME_BASED_FILTER took for written when they were received: their own time lies too far ahead.
+    refused_source_timestamp_sample_count: int = 0
     ownership_dropped_sample_count: int = 0
     old_source_timestamp_dropped_sample_count: int = 0
     time_based_filter_dropped_sample_count: int = 0
@@ -97,6 +104,7 @@ class ReaderCache:
             RequestedDeadlines(qos.deadline, self._instances) if qos.deadline < INFINITE else None
         )
         self._by_source = qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
+        self._tolerance = min(max(qos.source_timestamp_tolerance, 0), _FOREVER)
         self._separation = min(max(qos.time_based_filter, 0), _FOREVER)
         #: Whether a rule needs to know the instances.
         self._knows_instances = (
@@ -159,6 +167,10 @@ class ReaderCache:
             fresh |= ~keep | (flags & _STATE_CHANGE != 0)
             counters.expired_dropped_sample_count += _false(fresh)
             keep &= fresh
+        if self._by_source:
+            near = ~keep | (run.timestamps() <= reception + self._tolerance)
+            counters.tolerance_source_timestamp_dropped_sample_count += _false(near)
+            keep &= near
         if by_instance:
             positions = np.flatnonzero(keep)
             if len(positions):
@@ -179,10 +191,10 @@ class ReaderCache:
             rows = self._instances.find(groups.keys)
             groups = self._own(run.writer, groups, rows, flags, now)
             if self._by_source or self._separation:
-                stamps = run.timestamps()
+                stamps, latest = run.timestamps(), reception + self._tolerance
                 stamps[stamps == NO_TIMESTAMP] = reception
-                groups = self._order_by_source(groups, rows, stamps)
-                groups = self._separate(groups, rows, stamps, flags)
+                groups = self._order_by_source(groups, rows, stamps, latest)
+                groups = self._separate(groups, rows, stamps, flags, reception)
         return self._bound_batch(groups) if run.batch_sn else groups.positions
 
     def _own(
@@ -214,11 +226,12 @@ class ReaderCache:
             self._deadlines.renew(rows[~leaves & ~disposed], now=now)
         return groups
 
-    def _order_by_source(self, groups: Groups, rows: I64, stamps: I64) -> Groups:
+    def _order_by_source(self, groups: Groups, rows: I64, stamps: I64, latest: int) -> Groups:
         """DESTINATION_ORDER BY_SOURCE_TIMESTAMP; samples of the same time pass."""
         if not self._by_source or not len(groups.positions):
             return groups
         newest = self._instances.rows["newest"]
+        _forget(newest, rows[groups.group], latest)
         values = stamps[groups.positions]
         highest = running_maximum(values, groups.group)
         in_order = (values == highest) & (values >= newest[rows[groups.group]])
@@ -228,14 +241,20 @@ class ReaderCache:
         newest[changed] = np.maximum(newest[changed], highest[ends])
         return groups.filter(in_order)
 
-    def _separate(self, groups: Groups, rows: I64, stamps: I64, flags: npt.NDArray[np.uint32]) -> Groups:
+    def _separate(
+        self, groups: Groups, rows: I64, stamps: I64, flags: npt.NDArray[np.uint32], reception: int
+    ) -> Groups:
         """TIME_BASED_FILTER."""
         is_value = flags[groups.positions] & _STATE_CHANGE == 0
         if not self._separation or not is_value.any():
             return groups
-        passed = self._instances.rows["passed"]
+        passed, latest = self._instances.rows["passed"], reception + self._tolerance
+        _forget(passed, rows[groups.group], latest)
         values = groups.filter(is_value)
         times = stamps[values.positions]
+        ahead = times > latest
+        self._counters.refused_source_timestamp_sample_count += int(np.count_nonzero(ahead))
+        times[ahead] = reception
         thresholds = passed[rows[values.group[values.starts()]]] + self._separation
         kept = separated(values, times, thresholds, self._separation)
         self._counters.time_based_filter_dropped_sample_count += _false(kept)
@@ -262,6 +281,11 @@ class ReaderCache:
             counters.rejected_by_samples_limit += max(0, len(positions) - self.qos.max_samples)
             positions = positions[: self.qos.max_samples]
         return positions
+
+
+def _forget(times: I64, rows: I64, latest: int) -> None:
+    """What these rows remember of times after ``latest``."""
+    times[rows[times[rows] > latest]] = NO_TIMESTAMP
 
 
 def _false(mask: Bools) -> int:
