@@ -1,7 +1,8 @@
-"""A writers' host and a readers' host with a slow, lossy link between them, over real sockets.
+"""A writers' host and a readers' host with a slow, long, lossy link between them, over real sockets.
 
 :class:`Veth` is two network namespaces; what goes to the readers passes a token bucket with a queue (tc) and both
-ways lose datagrams (nft). :class:`Relay` does the same to user traffic in user space, with seeded loss, and runs
+ways lose datagrams (nft). :class:`LongVeth` delays everything as well, with a cable of our own, for many kernels
+come without netem. :class:`Relay` does all of it to user traffic in user space, with seeded loss, and runs
 everywhere. Nodes and processes started inside ``with link.writers():`` or ``with link.readers():`` are on that side.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import heapq
 import itertools
 import json
@@ -17,9 +19,11 @@ import random
 import select
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -34,15 +38,22 @@ _CLONE_NEWNET = 0x40000000
 _SO_RCVBUFFORCE = 33
 #: Of the token bucket: what it lets through at once.
 _BURST = 10_000
+#: Not everybody's PATH has the folders of tc and nft.
+_PATH = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+_TUNSETIFF = 0x400454CA
+_IFF_TAP = 0x0002
+_IFF_NO_PI = 0x1000
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Towards the readers bytes a second, with a queue of bytes before; both ways so many are lost. 0: no bound."""
+    """Towards the readers bytes a second, with a queue of bytes before; both ways so many are lost, and the others
+    take so many seconds. 0: no bound."""
 
     rate: int = 0
     queue: int = 64 << 10
     loss: float = 0.0
+    delay: float = 0.0
 
 
 class Link(Protocol):
@@ -76,7 +87,7 @@ class Veth:
 
     def __init__(self, shape: Shape) -> None:
         for program in ("ip", "tc", "nft"):
-            if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            if shutil.which(program, path=_PATH) is None:
                 raise RuntimeError(f"{program} is needed to shape a veth: apt-get install iproute2 nftables")
         name = f"rtps-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
         self._names = f"{name}-w", f"{name}-r"
@@ -91,7 +102,7 @@ class Veth:
         writers, readers = self._names
         for name in self._names:
             _run(f"ip netns add {name}")
-        _run(f"ip -n {writers} link add v0 type veth peer name v0 netns {readers}")
+        self._connect(writers, readers)
         for host, name in enumerate(self._names, 1):
             _run(f"ip -n {name} addr add 10.99.0.{host}/24 dev v0")
             # Else a whole train of datagrams would be one packet, to be lost or not.
@@ -103,6 +114,10 @@ class Veth:
         if shape.rate:
             bucket = f"tbf rate {8 * shape.rate}bit burst {_BURST} limit {shape.queue}"
             _run(f"ip netns exec {writers} tc qdisc add dev v0 root {bucket}")
+
+    def _connect(self, writers: str, readers: str) -> None:
+        """Make the device v0 of each side."""
+        _run(f"ip -n {writers} link add v0 type veth peer name v0 netns {readers}")
 
     @contextlib.contextmanager
     def _inside(self, name: str) -> Iterator[None]:
@@ -137,18 +152,61 @@ class Veth:
 
     def close(self) -> None:
         for name in self._names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+            subprocess.run(
+                ["ip", "netns", "del", name], capture_output=True, env={**os.environ, "PATH": _PATH}
+            )
 
 
-def netem() -> str:
-    """What tc says of netem in this kernel; empty: it is there."""
-    command = "ip link add v0 type veth peer name v1 && tc qdisc add dev v0 root netem delay 1ms"
-    done = subprocess.run(["unshare", "--net", "sh", "-c", command], capture_output=True, text=True)
-    return done.stderr.strip()
+class LongVeth(Veth):
+    """The same with a cable that we carry the frames through ourselves, as late as they are to be."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._delay = shape.delay
+        self._ends: list[int] = []
+        self._cable = threading.Thread(target=self._carry, name="cable", daemon=True)
+        self._closing = False
+        super().__init__(shape)
+
+    def _connect(self, writers: str, readers: str) -> None:
+        for name in (writers, readers):
+            with self._inside(name):
+                end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._ends.append(end)
+                fcntl.ioctl(end, _TUNSETIFF, struct.pack("16sH22x", b"v0", _IFF_TAP | _IFF_NO_PI))
+        self._cable.start()
+
+    def _carry(self) -> None:
+        under_way: deque[tuple[float, int, bytes]] = deque()
+        poll = select.poll()
+        for end in self._ends:
+            poll.register(end, select.POLLIN)
+        while not self._closing:
+            wait = under_way[0][0] - time.monotonic() if under_way else 0.02
+            for end, _ in poll.poll(max(0.0, min(wait, 0.02)) * 1_000):
+                other = self._ends[end == self._ends[0]]
+                with contextlib.suppress(BlockingIOError):
+                    for _ in range(64):
+                        under_way.append((time.monotonic() + self._delay, other, os.read(end, 1 << 16)))
+            while under_way and under_way[0][0] <= time.monotonic():
+                _, end, data = under_way.popleft()
+                with contextlib.suppress(OSError):  # the device is not up yet, or its queue is full
+                    os.write(end, data)
+
+    def close(self) -> None:
+        self._closing = True
+        if self._cable.ident is not None:
+            self._cable.join()
+        for end in self._ends:
+            os.close(end)
+        self._ends.clear()
+        super().close()
 
 
 def _run(command: str, *more: str) -> str:
-    done = subprocess.run([*command.split(), *more], check=True, capture_output=True, text=True)
+    environment = {**os.environ, "PATH": _PATH}
+    done = subprocess.run(
+        [*command.split(), *more], check=True, capture_output=True, text=True, env=environment
+    )
     return done.stdout
 
 
@@ -247,7 +305,7 @@ class Relay:
                 self._overflowed += 1
                 return
             at = self._free_at = max(self._free_at, at) + len(data) / shape.rate
-        heapq.heappush(self._leaving, (at, next(self._order), data, self._targets[s]))
+        heapq.heappush(self._leaving, (at + shape.delay, next(self._order), data, self._targets[s]))
 
 
 def relayed(port: Callable[[], int]) -> type[Sockets]:

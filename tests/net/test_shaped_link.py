@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -30,8 +31,9 @@ from spark_rtps.transport.protocol.policies import (
     PublicationPolicy,
     ReaderPolicy,
 )
+from spark_rtps.transport.structure import NANOSECONDS
 from tests.net.net_scene import RELIABLE
-from tests.net.shaped_link import Link, NoNamespaces, Relay, Shape, Veth, netem
+from tests.net.shaped_link import Link, LongVeth, NoNamespaces, Relay, Shape, Veth
 from tests.support import domains
 from tests.support.child_environment import child_environment
 from tests.support.numbered_samples import numbered
@@ -43,6 +45,8 @@ SIZE = 1_000
 #: 20 Mbit/s, and what a small router queues.
 SLOW = Shape(rate=2_500_000, queue=64 << 10)
 LOSSY = Shape(loss=0.01)
+#: From one continent to another.
+LONG = Shape(loss=0.02, delay=0.04)
 TERM = 4 << 20
 #: What a slow reader takes: more than one datagram after another, in one drain of its socket.
 ROOM = 1_280 << 10
@@ -107,7 +111,11 @@ class Scene:
         return writer
 
 
-@pytest.fixture(params=[Veth, Relay], ids=["veth", "relay"])
+def veth(shape: Shape) -> Link:
+    return LongVeth(shape) if shape.delay else Veth(shape)
+
+
+@pytest.fixture(params=[veth, Relay], ids=["veth", "relay"])
 def scene_on(request: pytest.FixtureRequest) -> Iterator[Callable[[Shape], Scene]]:
     """Makes a scene on a link of some shape."""
     with contextlib.ExitStack() as cleanup:
@@ -137,13 +145,6 @@ def writing(writer: BlockingWriter, first: int, count: int) -> Iterator[None]:
         written = thread.submit(write, writer, first, count)
         yield
         written.result()
-
-
-def test_netem():
-    if said := netem():
-        pytest.skip(
-            f"this kernel has no netem ({said}): the veth is shaped by tbf, loses by nft, and adds no delay"
-        )
 
 
 # --- a slow link -----------------------------------------------------------------------------------------
@@ -190,6 +191,33 @@ def test_one_percent_loss(scene_on, kind, count):
     assert scene.link.lost() > 0
     assert got.nacks_sent > 0 and sent.nacks_received > 0
     assert 0 < sent.repaired_samples < count // 2
+    assert got.lost_samples == 0
+    assert sent.dropped_readers == sent.inactive_readers == 0
+
+
+# --- a long way ------------------------------------------------------------------------------------------
+
+
+def test_on_a_long_way_a_repair_is_awaited_before_it_is_requested_again(scene_on):
+    count, round_trip = 600, int(2 * LONG.delay * NANOSECONDS)
+    scene = scene_on(LONG)
+    control = CongestionControlPolicy("cubic", measure_rtt=True)
+    reader = scene.reader(policy=ReaderPolicy(congestion_control=control))
+    writer = scene.writer(1)
+    written = 0
+    while not reader.reader.counters.rtt_measurements:  # a question and its answer may be lost, too
+        write(writer, written, 1)
+        written += 1
+        time.sleep(LONG.delay)
+    write(writer, written, count)
+    count += written
+    all_acknowledged(writer)
+    wait_until(lambda: len(reader.numbers) >= count)
+    assert reader.numbers == list(range(count))
+    sent, got = writer.writer.counters, reader.reader.counters
+    assert round_trip <= got.rtt_ns
+    assert 0 < sent.repaired_samples <= 2 * scene.link.lost()
+    assert got.duplicate_samples <= scene.link.lost()
     assert got.lost_samples == 0
     assert sent.dropped_readers == sent.inactive_readers == 0
 
