@@ -42,6 +42,8 @@ REORDER_WRITER_BYTES_MAX: Final = 32 << 20
 REORDER_BYTES_MAX: Final = 256 << 20
 #: Separate holes tracked per writer.
 REORDER_RUNS_MAX: Final = 4_096
+#: Stretches of consecutive numbers, each of one coherent set, in one batch: those who write batches leave few out.
+RUNS_PER_BATCH_MAX: Final = 256
 #: What a writer of ours puts in a coherent set: readers of ours hold it in their reorder buffers.
 COHERENT_SET_BYTES_MAX: Final = REORDER_WRITER_BYTES_MAX * 3 // 4
 COHERENT_SET_MESSAGES_MAX: Final = REORDER_RUNS_MAX // 2

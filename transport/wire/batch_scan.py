@@ -1,5 +1,8 @@
 """Reading DATA_BATCH: sample infos that look alike are read as columns; see `batch` for the layout.
 
+Where sample infos differ too often for that, one walk finds where each begins and what its inline QoS says, and looks
+at no word twice; all else is read as columns again. So no submessage costs more than a few milliseconds.
+
 Other vendors may write what we do not: inline QoS of the whole batch, sequence number offsets, samples removed.
 """
 
@@ -12,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DecodeError, DropReason
+from ..limits import RUNS_PER_BATCH_MAX
 from ..structure import ENTITYID_UNKNOWN, Guid
 from .framing import ntp_words, spread
 from .message import FLAG_E
 from .numbers import SEQUENCE_NUMBER_MAX, pair
-from .runs import FLAG_Q, Words, scan_inline_qos
+from .parameters import PID_COHERENT_SET, PID_KEY_HASH, PID_SENTINEL, PID_STATUS_INFO
+from .runs import FLAG_Q, STATUS_MASK, Words, alike_between, scan_inline_qos
 from .samples import HAS_KEY_HASH, I64, KEY_ONLY, REMOVED, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
 
 #: The flags of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
@@ -91,10 +96,10 @@ def scan_batch(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int) -> 
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{list_bytes} bytes of sample infos")
     parts = _parts(data, at, at + list_bytes, little)
     payloads = _Payloads(data, at + list_bytes, end, timestamp, little)
-    run = _plain(parts, payloads)
+    run = None if parts is None else _plain(parts, payloads)
     infos = None
     if run is None:
-        infos = _columns(parts, little)
+        infos = _walk(data, at, at + list_bytes, little) if parts is None else _columns(parts, little)
         run = _mixed(infos, payloads)
     run.writer, run.reader_id = Guid(prefix, writer_id), reader_id
     run.batch_sn, run.first_sn, run.coherent_set = batch_sn, first_sn, coherent_set
@@ -138,17 +143,25 @@ def _shape(data: U8, at: int, stop: int, little: int) -> _Shape:
 _Part = tuple[_Shape, Words]
 
 
-def _parts(data: U8, at: int, stop: int, little: int) -> list[_Part]:
-    """The sample infos, cut where they do not look alike: (count, size) words each."""
+#: Cut into so many parts, which are this short on average, sample infos are sooner walked through one by one.
+_PARTS_MANY: Final = 8
+_PART_SHORT: Final = 32
+
+
+def _parts(data: U8, at: int, stop: int, little: int) -> list[_Part] | None:
+    """The sample infos, cut where they do not look alike: (count, size) words each; None: that is too often."""
     words = data[at:stop].view("<u4" if little else ">u4")
     parts: list[_Part] = []
-    w = 0
+    w = count = 0
     ahead = len(words)
     while w < len(words):
+        if len(parts) >= _PARTS_MANY and count < len(parts) * _PART_SHORT:
+            return None
         shape = _shape(data, at + 4 * w, stop, little)
         rows = _alike(words[w:], shape, ahead, little)
         parts.append((shape, rows))
         w += rows.size
+        count += len(rows)
         # Usually all are alike, or all but the first. Where they are not, the next comparison is short, else a list of
         # many shapes would be compared over and over.
         if len(parts) > 1:
@@ -165,9 +178,9 @@ def _alike(words: Words, shape: _Shape, ahead: int, little: int) -> Words:
     mask = np.uint32(0xFFFF_FFFF ^ (_D | _I | _K) << _SHIFT[little] ^ 3 << _PADDING_SHIFT[little])
     same = (rows[:, 0] ^ rows[0, 0]) & mask == 0
     if shape.qos >= 0:
-        for column in range(shape.qos, size):
-            if not 0 <= column - shape.key_hash < 4 or shape.key_hash < 0:
-                same &= rows[:, column] == rows[0, column]
+        k = size if shape.key_hash < 0 else shape.key_hash
+        same &= alike_between(rows, rows[0], shape.qos, k)
+        same &= alike_between(rows, rows[0], k + 4, size)
     return rows if same.all() else rows[: int(same.argmin())]
 
 
@@ -202,12 +215,106 @@ def _columns(parts: list[_Part], little: int) -> _Infos:
         elif i:  # it follows the one before
             numbers[part] += numbers[i - 1] + 1 - i
         i += len(rows)
+    return _checked(_Infos(bits, padding, lengths, flags, stamps, stamped, hashes, numbers, sets))
+
+
+def _checked(infos: _Infos) -> _Infos:
+    """The same, with the flags that the bits stand for."""
+    bits, numbers = infos.bits, infos.numbers
     if (bits & (_D | _K) == _D | _K).any():
         raise _both_data_and_key()
     if (numbers[1:] <= numbers[:-1]).any():
         raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, "samples of a batch out of order")
-    flags |= _SAMPLE_FLAGS[bits]
-    return _Infos(bits, padding, lengths, flags, stamps, stamped, hashes, numbers, sets)
+    infos.flags[:] |= _SAMPLE_FLAGS[bits]
+    return infos
+
+
+#: Of a sample info in which a flag means another 4 or 8 bytes: how many bytes lie before its inline QoS at least.
+_LEAST_OCTETS: Final = [4 + (8 if bits & _T else 0) + (4 if bits & _O else 0) for bits in range(256)]
+
+
+def _walk(data: U8, at: int, stop: int, little: int) -> _Infos:
+    """What :func:`_columns` says of the parts, of sample infos of any shapes, in one pass over their words."""
+    found = data[at:stop].view("<u4" if little else ">u4")
+    words, end = found.tolist(), len(found)
+    shift = _SHIFT[little]
+    octets_shift, octets_mask = (16, 0xFFFF) if little else (0, 0xFFFF)
+    starts: list[int] = []
+    qos_rows: list[tuple[int, int, int, int]] = []  # sample, status, word of the key hash, coherent set
+    w = 0
+    while w < end:
+        head = words[w]
+        bits = head >> shift & 0xFF
+        octets = head >> octets_shift & octets_mask
+        behind = w + 1 + octets // 4
+        if end - w < 2 or octets < _LEAST_OCTETS[bits] or octets % 4 or behind > end:
+            raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"sample info: octetsToInlineQos {octets}")
+        if bits & _Q:
+            behind, status, key_hash, coherent_set = _walk_inline_qos(words, behind, end, little)
+            if status or coherent_set:
+                qos_rows.append((len(starts), status, key_hash, coherent_set))
+        starts.append(w)
+        w = behind
+    begin = np.array(starts, np.int64)
+    count, heads = len(starts), found[begin]
+    bits_of = (heads >> shift & 0xFF).astype(np.uint8)
+    flags = np.zeros(count, np.uint32)
+    hashes: Words | None = None
+    sets: I64 | None = None
+    if qos_rows:
+        rows, status_of, hash_at, set_of = np.array(qos_rows, np.int64).T
+        flags[rows] = status_of
+        hashed = hash_at >= 0
+        if hashed.any():
+            hashes = np.zeros((count, 4), found.dtype)
+            hashes[rows[hashed]] = found[hash_at[hashed, None] + np.arange(4)]
+        if set_of.any():
+            sets = np.zeros(count, np.int64)
+            sets[rows] = set_of
+    stamps, stamped = None, count
+    own = bits_of & _T != 0
+    if own.any():
+        stamped = int(own.argmax())
+        last = _last(own)
+        stamps = np.zeros((count, 2), found.dtype)
+        stamps[stamped:] = found[begin[last[stamped:], None] + np.array((2, 3))]
+    numbers = np.arange(count)
+    named = bits_of & _O != 0
+    if named.any():
+        first, last = int(named.argmax()), _last(named)
+        at_number = begin + np.where(own, 4, 2)
+        numbers[first:] += found[at_number[last[first:]]].astype(np.int64) - last[first:]
+    padding = (heads >> _PADDING_SHIFT[little] & 3).astype(np.uint8)
+    lengths = found[begin + 1].astype(np.int64)
+    return _checked(_Infos(bits_of, padding, lengths, flags, stamps, stamped, hashes, numbers, sets))
+
+
+def _last(marked: npt.NDArray[np.bool_]) -> I64:
+    """For each place the last marked one up to it; 0 before the first."""
+    return np.maximum.accumulate(np.where(marked, np.arange(len(marked)), 0))
+
+
+def _walk_inline_qos(words: list[int], w: int, end: int, little: int) -> tuple[int, int, int, int]:
+    """What `runs.scan_inline_qos` finds in the words of a parameter list: where it ends, status and HAS_KEY_HASH, the
+    word of the key hash (-1: none), the coherent set."""
+    status, key_hash, coherent_set = 0, -1, 0
+    while w < end:
+        word = words[w]
+        pid, length = (word & 0xFFFF, word >> 16) if little else (word >> 16, word & 0xFFFF)
+        w += 1
+        if pid == PID_SENTINEL:
+            return w, status | (HAS_KEY_HASH if key_hash >= 0 else 0), key_hash, coherent_set
+        if length > 4 * (end - w) or length % 4:
+            raise DecodeError(DropReason.BAD_PARAMETER_LIST, f"parameter {pid:#06x} of {length} bytes")
+        if pid == PID_KEY_HASH and length >= 16:
+            key_hash = w
+        elif pid == PID_STATUS_INFO and length >= 4:
+            status = words[w] >> (24 if little else 0) & STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.4.9
+        elif pid == PID_COHERENT_SET and length >= 8:
+            first = words[w] << 32 | words[w + 1]  # as `decode_coherent_set` takes it
+            coherent_set = first if 0 < first < 1 << 63 else -1
+        w += length // 4
+    raise DecodeError(DropReason.BAD_PARAMETER_LIST, "inline QoS without a sentinel")
 
 
 def _both_data_and_key() -> DecodeError:
@@ -367,6 +474,8 @@ def _consecutive(run: Run, infos: _Infos) -> list[Run]:
     cut = numbers[1:] != numbers[:-1] + 1
     if sets is not None:
         cut |= sets[1:] != sets[:-1]
+    if np.count_nonzero(cut) >= RUNS_PER_BATCH_MAX:
+        raise DecodeError(DropReason.OVER_LIMIT, "a batch in too many pieces")
     return [
         replace(
             run.take(first, last),

@@ -300,12 +300,26 @@ def _alike(rows: Words, row: Words, first: _First) -> Any:
     payload = first.payload_offset // 4
     if first.flags & FLAG_Q:
         k = payload if first.key_hash_offset < 0 else first.key_hash_offset // 4
-        same &= (rows[..., 6:k] == row[6:k]).all(axis=-1)
-        same &= (rows[..., k + 4 : payload] == row[k + 4 : payload]).all(axis=-1)
+        same &= alike_between(rows, row, 6, k)
+        same &= alike_between(rows, row, k + 4, payload)
     if first.payload_offset < first.size:
         # the encapsulation id only: the options may hold a padding count, which differs by sample
         same &= (rows[..., payload] & 0xFFFF) == (row[payload] & 0xFFFF)
     return same
+
+
+def alike_between(rows: Words, row: Words, first: int, last: int) -> Any:
+    """Mask of the rows (..., words) that are like ``row`` in the words [first, last)."""
+    if last - first > _FEW_COLUMNS:
+        return (rows[..., first:last] == row[first:last]).all(axis=-1)
+    same = np.ones(rows.shape[:-1], np.bool_)
+    for column in range(first, last):
+        same &= rows[..., column] == row[column]
+    return same
+
+
+#: So many columns are sooner compared one by one than all at once.
+_FEW_COLUMNS: Final = 16
 
 
 def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix: bytes) -> list[SpanningRun]:
@@ -394,13 +408,15 @@ def _ragged(
     # length 0 means "to the end of the message", and the header must fit
     good = (lengths >= first.payload_offset - 4 + 4) & (ends <= len(words)) & (lengths % 4 == 0)
     good &= (values[at + 5] == _counting(len(at), first.sn & _LOW_MAX)) & (values[at + 4] == first.sn >> 32)
-    for w in range(6, header_words):
-        if not 0 <= w * 4 - first.key_hash_offset < 16 or first.key_hash_offset < 0:
-            good &= words[at + w] == words[w]
     good[1:] &= linked
     count = min(len(at) if good.all() else int(good.argmin()), _until_wrap(first.sn))
     if count < 2:
         return None
+    if header_words > 6:  # those in the chain do not overlap: no more is compared than there is
+        good = _alike_qos(words, at[:count], header_words, first)
+        count = count if good.all() else int(good.argmin())
+        if count < 2:
+            return None
     at, ends, info_ts = at[:count], ends[:count], info_ts[:count]
     index = np.zeros(count, SAMPLE_INDEX)
     index["offset"] = (at + header_words) * 4
@@ -424,6 +440,13 @@ def _ragged(
         coherent_set=first.coherent_set,
     )
     return run, end, int(stamps[-1])
+
+
+def _alike_qos(words: Words, at: npt.NDArray[Any], header_words: int, first: _First) -> Any:
+    """Mask of the DATA at ``at`` whose inline QoS differs from the first's in the key hash only."""
+    k = header_words if first.key_hash_offset < 0 else first.key_hash_offset // 4
+    compared = np.array((*range(6, k), *range(k + 4, header_words)), np.int64)
+    return (words[at[:, None] + compared] == words[compared]).all(axis=1)
 
 
 def _ragged_timestamps(
