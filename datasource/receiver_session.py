@@ -87,6 +87,7 @@ class ReceiverSession:
             node=node_config(settings),
             log_max_bytes=settings.log_max_bytes,
             log_segment_bytes=settings.log_segment_bytes,
+            log_mode=settings.log_mode,
             consumption=settings.consumption,
             spy=settings.spy,
             ephemeral=ephemeral,
@@ -112,7 +113,7 @@ class ReceiverSession:
 
         The receiver removes an ``ephemeral`` log, even if this process is killed.
         """
-        make_log_dir(settings.log_dir)
+        make_log_dir(settings.log_dir, settings.log_mode)
         remove_stale_logs(settings.log_dir, settings.log_retention, now=time.time_ns())
         log = str(uuid.uuid4())
         return cls(settings, plan, log, start=start, stopping=stopping, ephemeral=ephemeral)
@@ -128,7 +129,7 @@ class ReceiverSession:
         stopping: Callable[[], bool] = bool,
     ) -> ReceiverSession:
         """A receiver that goes on with the log of an earlier run of the query; LogLostError if that log is gone."""
-        make_log_dir(settings.log_dir)
+        make_log_dir(settings.log_dir, settings.log_mode)
         directory = settings.log_dir / log
         if not StreamLog.exists(directory):
             raise LogLostError(f"there is no stream log {directory}")

@@ -8,7 +8,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from ..transport.log.segment import LOCK
+from ..transport.log.permissions import LOCK
 
 
 def is_appended_to(directory: Path) -> bool:

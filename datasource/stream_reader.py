@@ -202,7 +202,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._settings.metrics_port:
             from ..monitoring.metrics import start_exporter
 
-            start_exporter(self._settings.metrics_port, [default_log_dir(), self._settings.log_dir])
+            log_dirs = [default_log_dir(), self._settings.log_dir]
+            start_exporter(self._settings.metrics_port, log_dirs, address=self._settings.metrics_address)
 
     def _attach(self, session: ReceiverSession) -> None:
         if not self._attached_at:

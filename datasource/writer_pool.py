@@ -55,7 +55,9 @@ class WriterPool:
         if settings.metrics_port:
             from ..monitoring.metrics import start_exporter
 
-            start_exporter(settings.metrics_port, [default_log_dir()], shared=True)
+            start_exporter(
+                settings.metrics_port, [default_log_dir()], address=settings.metrics_address, shared=True
+            )
         qos = replace(settings.qos, data_representation=(plan.representation,))
         spec = WriterSpec(
             plan.topic,

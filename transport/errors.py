@@ -20,6 +20,7 @@
     ├── NoReaderError              no reader to write to within the time given
     ├── AcknowledgmentError        a reliable reader did not acknowledge in time (limit, readers, positions)
     └── LogError                   a stream log or a publication log cannot be used (path, process)
+        ├── LogAccessError         it belongs to another user, or is closed to this one (owner)
         ├── LogFullError           its limit or its disk is used up (needed, limit, free)
         └── LogLostError           it cannot be resumed, or a position is no longer, or not yet, in it (position)
 
@@ -226,6 +227,14 @@ class LogError(RtpsError):
         self.path = path
         self.process = process
         super().__init__(message)
+
+
+class LogAccessError(LogError):
+    """A log belongs to another user, or this user may not read it; ``owner`` is the id of the user it belongs to."""
+
+    def __init__(self, message: str, *, path: Path | None = None, owner: int | None = None) -> None:
+        self.owner = owner
+        super().__init__(message, path=path)
 
 
 class LogFullError(LogError):

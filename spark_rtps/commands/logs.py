@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,25 @@ LogDirs = Annotated[
 
 
 def directories(given: list[Path] | None) -> list[Path]:
-    """The default directory of logs, and the given ones."""
+    """The default directory of logs, and the given ones. What of it this user may not read is told on stderr."""
     from ..options import default_log_dir
 
-    return list(dict.fromkeys([default_log_dir(), *(path.absolute() for path in given or ())]))
+    found = list(dict.fromkeys([default_log_dir(), *(path.absolute() for path in given or ())]))
+    for directory in found:
+        closed = _closed(directory)
+        if closed:
+            first = closed[0] if len(closed) == 1 else f"{closed[0]} and {len(closed) - 1} more"
+            fix = "call this as the user of their queries, or set log.mode=0750 for those"
+            typer.echo(f"{first} cannot be read by this user: {fix}", err=True)
+    return found
+
+
+def _closed(directory: Path) -> list[Path]:
+    """The folders of logs in ``directory``, or itself, that this user may not enter."""
+    try:
+        folders = [Path(entry.path) for entry in os.scandir(directory) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return [directory]
+    return sorted(folder for folder in folders if not os.access(folder, os.R_OK | os.X_OK))

@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from ..transport.limits import MALFORMED_REASONS_MAX
+from ..transport.log.permissions import LOCK_SUFFIX, create_file
 from ..transport.log.small_file import replace_text
 from ..transport.protocol.intervals import IntervalSet
 from ..transport.wire.samples import I64
@@ -32,7 +33,7 @@ from ..transport.wire.samples import I64
 _log = logging.getLogger("spark_rtps.datasource")
 
 DECODING_REPORT: Final = "decoding_report"
-_LOCK: Final = "decoding_report.lock"
+_LOCK: Final = "decoding_report" + LOCK_SUFFIX
 _VERSION: Final = 1
 _INTERVALS_MAX: Final = 256
 #: Counters that the receiver of a source does not have.
@@ -115,7 +116,7 @@ def read_decoding_report(directory: Path) -> DecodingReport:
 def update_decoding_report(directory: Path, change: Callable[[DecodingReport], None]) -> None:
     """Change the report of the log in ``directory`` under its lock."""
     try:
-        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = create_file(directory / _LOCK, os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             report = read_decoding_report(directory)

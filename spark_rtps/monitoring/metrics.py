@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,9 +30,16 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 OPTION: Final = "metrics.port"
+ADDRESS_OPTION: Final = "metrics.address"
+#: Where the exporter listens unless an option says otherwise: this host only.
+LOOPBACK: Final = "127.0.0.1"
 _PREFIX: Final = "spark_rtps_"
 _STREAM: Final = ("kind", "topic", "domain", "pid", "stream")
 _PEER: Final = (*_STREAM, "peer")
+#: Why an address cannot be listened on, whatever the port.
+_NO_ADDRESS: Final = [
+    (reason,) for reason in (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_AGAIN)
+]
 #: Labels and value of one sample of a metric.
 _Sample = tuple[tuple[str, ...], float]
 
@@ -107,37 +115,39 @@ class StreamCollector:
 
 @dataclass(slots=True)
 class _Exporters:
-    """The exporters of this process, by port; after a fork those of the parent do not count."""
+    """The exporters of this process, by address and port; after a fork those of the parent do not count."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     pid: int = 0
-    by_port: dict[int, StreamCollector] = field(default_factory=dict)
+    by_place: dict[tuple[str, int], StreamCollector] = field(default_factory=dict)
 
 
 _EXPORTERS: Final = _Exporters()
 
 
-def start_exporter(port: int, log_dirs: Iterable[Path], *, shared: bool = False) -> None:
-    """Answer Prometheus on TCP ``port`` of all interfaces until this process ends; 0: do nothing.
+def start_exporter(
+    port: int, log_dirs: Iterable[Path], *, address: str = LOOPBACK, shared: bool = False
+) -> None:
+    """Answer Prometheus on TCP ``port`` of ``address`` until this process ends; 0: do nothing.
 
-    A second call for the same port only adds directories. ``shared``: the first process has the port, all others leave
-    it to that one, and try again at their next call. Raises OptionError.
+    A second call for the same address and port only adds directories. ``shared``: the first process has the port, all
+    others leave it to that one, and try again at their next call. Raises OptionError.
     """
     if not port:
         return
     with _EXPORTERS.lock:
         if _EXPORTERS.pid != os.getpid():
-            _EXPORTERS.pid, _EXPORTERS.by_port = os.getpid(), {}
-        exporter = _EXPORTERS.by_port.get(port)
+            _EXPORTERS.pid, _EXPORTERS.by_place = os.getpid(), {}
+        exporter = _EXPORTERS.by_place.get((address, port))
         if exporter is None:
             collector = StreamCollector(log_dirs)
-            if _serve(port, collector, shared=shared):
-                _EXPORTERS.by_port[port] = collector
+            if _serve(address, port, collector, shared=shared):
+                _EXPORTERS.by_place[address, port] = collector
         else:
             exporter.add(log_dirs)
 
 
-def _serve(port: int, collector: StreamCollector, *, shared: bool) -> bool:
+def _serve(address: str, port: int, collector: StreamCollector, *, shared: bool) -> bool:
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError:
@@ -146,11 +156,14 @@ def _serve(port: int, collector: StreamCollector, *, shared: bool) -> bool:
     registry = CollectorRegistry()
     registry.register(collector)
     try:
-        start_http_server(port, registry=registry)
+        start_http_server(port, addr=address, registry=registry)
     except (OSError, OverflowError) as error:
         if shared and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             return False
         reason = getattr(error, "strerror", None) or error
+        if error.args[:1] in _NO_ADDRESS:
+            fix = f"is no address of this host ({reason}): give one that `ip addr` shows, or 0.0.0.0 for all"
+            raise OptionError(ADDRESS_OPTION, address, fix) from None
         raise OptionError(
             OPTION,
             port,

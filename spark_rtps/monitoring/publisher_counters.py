@@ -29,6 +29,8 @@ from ..options.log_dir import default_log_dir, make_log_dir
 from ..transport.errors import RtpsError
 from ..transport.limits import READERS_SHOWN_MAX
 from ..transport.log.counters import Counters
+from ..transport.log.permissions import make_folder
+from ..transport.log.small_file import replace_text
 from ..transport.net.blocking_writer import BlockingWriter, Driver
 from ..transport.protocol.events import Event
 from ..transport.protocol.statuses import WriterStatuses
@@ -71,7 +73,7 @@ class PublisherCounters:
             name = f"{os.getpid()}-{process_start(os.getpid())}-{next(self._numbers)}"
             about = {"topic": writer.topic, "type": type_name, "domain": domain}
             about["guid_prefix"] = writer.guid.prefix.hex()
-            (directory / (name + METADATA_SUFFIX)).write_text(json.dumps(about), encoding="utf-8")
+            replace_text(directory / (name + METADATA_SUFFIX), json.dumps(about))
             file = _WriterFile(directory / name, writer.writer)
         except (RtpsError, OSError) as error:
             self._given_up = True
@@ -181,7 +183,7 @@ def _make_directory() -> Path:
     root = default_log_dir()
     make_log_dir(root)
     directory = root / FOLDER
-    directory.mkdir(mode=0o700, exist_ok=True)
+    make_folder(directory)
     return directory
 
 

@@ -22,6 +22,7 @@ from ..transport.log.counters import Counters
 from ..transport.log.error_log import ERROR_LOG, DistinctError, log_errors, read_error_log
 from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
+from ..transport.log.permissions import make_folder
 from ..transport.receiver.shown_counters import COUNTERS_FILE
 from .decoding_report import DECODING_REPORT, read_decoding_report
 from .publisher_counters import process_start
@@ -119,7 +120,7 @@ def _own_path() -> Path:
     root = default_log_dir()
     make_log_dir(root)
     directory = root / FOLDER
-    directory.mkdir(mode=0o700, exist_ok=True)
+    make_folder(directory)
     remove_old_errors(directory)
     return directory / f"{os.getpid()}-{process_start(os.getpid())}.errors"
 
@@ -162,6 +163,6 @@ def _topic(directory: Path) -> str:
 def _receiver(directory: Path) -> int:
     """The process id of the last receiver of a log; 0 if it is not known."""
     try:
-        return Counters.open(directory / COUNTERS_FILE).snapshot().get("receiver.pid", 0)
+        return Counters.open(directory / COUNTERS_FILE, writable=False).snapshot().get("receiver.pid", 0)
     except (RtpsError, OSError, ValueError):
         return 0

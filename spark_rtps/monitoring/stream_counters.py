@@ -289,7 +289,7 @@ def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
 
 def _source(directory: Path, now: int) -> Stream | None:
     try:
-        counters = Counters.open(directory / COUNTERS_FILE).snapshot()
+        counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
         counters |= read_decoding_report(directory).counters()
         metadata = LogView(directory).metadata
         topic, prefix = (str(metadata[name]) for name in ("topic", "guid_prefix"))
@@ -306,7 +306,7 @@ def _sink(path: Path) -> Stream | None:
     try:
         pid, start = map(int, path.stem.split("-")[:2])
         about: dict[str, Any] = json.loads(path.with_suffix(METADATA_SUFFIX).read_text(encoding="utf-8"))
-        counters = Counters.open(path).snapshot()
+        counters = Counters.open(path, writable=False).snapshot()
         topic, type_name, prefix = (str(about[name]) for name in ("topic", "type", "guid_prefix"))
         domain = int(about["domain"])
     except (RtpsError, OSError, ValueError, LookupError, TypeError):

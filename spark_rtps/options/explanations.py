@@ -14,6 +14,7 @@ from ..transport.errors import (
     AcknowledgmentError,
     CoherentSetError,
     EncodeError,
+    LogAccessError,
     LogFullError,
     LogLostError,
     NoReaderError,
@@ -132,6 +133,9 @@ _LOST_LOG: Final = (
     "set log.dir to the directory of the earlier run, or go on without what is lost with failOnDataLoss=false, or "
     "start with a new checkpoint"
 )
+_OTHER_USER: Final = (
+    "run all of a query as one user, or set log.mode=0750 where all are in one group, or log.mode=0755"
+)
 
 
 @contextmanager
@@ -168,6 +172,8 @@ def remedy_of(error: RtpsError) -> str:
             return _of_limit(limit)
         case LogFullError():
             return RECEIVER_REMEDIES[DISK_FULL if error.limit is None else LOG_FULL].format_map(vars(error))
+        case LogAccessError():
+            return _OTHER_USER
         case LogLostError():
             return _LOST_LOG
         case UnknownTypeError(gap=gap) if gap in _TYPE_GAPS:

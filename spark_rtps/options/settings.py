@@ -102,6 +102,8 @@ class Settings:
     read_max_rows: int | None
     read_timeout: int
     log_dir: Path
+    #: Of the folder of a log.
+    log_mode: int
     log_max_bytes: int
     log_segment_bytes: int
     log_retention: int
@@ -129,6 +131,7 @@ class Settings:
     ipc: bool
     #: 0: none.
     metrics_port: int
+    metrics_address: str
     #: Sentences about options that are probably not intended; to be logged once.
     warnings: tuple[str, ...]
 
@@ -205,6 +208,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         read_max_rows=values.integer_or_none("read.max_rows"),
         read_timeout=values.integer("read.timeout"),
         log_dir=_log_dir(values),
+        log_mode=int(values.word("log.mode"), 8),
         log_max_bytes=values.integer("log.max_bytes"),
         log_segment_bytes=values.integer("log.segment_bytes"),
         log_retention=values.integer("log.retention"),
@@ -225,6 +229,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         flow_control=flow_control_policy(values),
         ipc=values.boolean("ipc"),
         metrics_port=values.integer("metrics.port"),
+        metrics_address=values.word("metrics.address"),
         warnings=warnings,
     )
 

@@ -273,4 +273,13 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         minimum=0,
         maximum=65_535,
     ),
+    OptionSpec(
+        "metrics.address",
+        Kind.TEXT,
+        "127.0.0.1",
+        "Address at which `metrics.port` is listened on. The default serves this host alone; for a "
+        "Prometheus on another host set the address of one interface, or `0.0.0.0` for all. There is no "
+        "authentication.",
+        _BOTH,
+    ),
 )

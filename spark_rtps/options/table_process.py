@@ -80,8 +80,19 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         None,
         "Directory of the stream logs; each query has its own folder there. A query that restarts from a "
         "checkpoint needs the same directory. Default: `spark-rtps-<uid>` in the system's temporary "
-        "directory, which must belong to the user.",
+        "directory, which must belong to the user and be closed to others.",
         _READ,
+    ),
+    OptionSpec(
+        "log.mode",
+        Kind.WORD,
+        "0700",
+        "Who else may enter the folder of a stream log, as the folder's mode. Its files follow: `0640` with "
+        "`0750`. It is set whatever the umask, also in a `log.dir` that existed, and again when a query "
+        "restarts. Tasks that run as another user than the driver, and others who call `spark-rtps stat`, "
+        "need `0750` and a common group, or `0755`. With `0770` the group can also change the log.",
+        _READ,
+        choices=("0700", "0750", "0770", "0755"),
     ),
     OptionSpec(
         "log.max_bytes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from pathlib import Path
 
@@ -101,3 +102,14 @@ def test_the_log_whose_description_is_gone(root):
     (square.path.parent / "metadata.json").unlink()
     (found,) = json.loads(run("--json").stdout)["reports"]
     assert (found["topic"], found["losses"][0]["topic"]) == ("", "Square")
+
+
+def test_what_this_user_may_not_read(root, tmp_path, monkeypatch):
+    report(root).observe(WRITER, "Square", 3, now=NOW)
+    theirs = tmp_path / "shared" / "theirs"
+    theirs.mkdir(parents=True)
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != theirs and may(path, mode))
+    result = run("--log-dir", str(tmp_path / "shared"))
+    assert f"{theirs} cannot be read by this user: call this as the user of their" in result.stderr
+    assert "Square" in result.stdout

@@ -229,8 +229,8 @@ class TestSafety:
         sink(root, "C")
         opened = Counters.open
 
-        def vanishing(path: Path) -> Counters:
-            found = opened(path)
+        def vanishing(path: Path, *, writable: bool) -> Counters:
+            found = opened(path, writable=writable)
             if path.name == "counters":
                 shutil.rmtree(path.parent)
             else:

@@ -32,6 +32,7 @@ class FakeReceiver:
             self.log = StreamLog.open(directory)
         else:
             self.log = StreamLog.create(directory, max_bytes=config.log_max_bytes, metadata={})
+        self.mode = config.log_mode
         self.dead: str | None = None
         self.stopped = False
         self.committed: list[int] = []

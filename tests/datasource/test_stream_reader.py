@@ -15,7 +15,7 @@ from spark_rtps.datasource.batch_reader import RtpsBatchReader
 from spark_rtps.datasource.receiver_session import ReceiverSession
 from spark_rtps.datasource.schema import plan_source, to_spark
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.transport.errors import OptionError, RtpsError
+from spark_rtps.transport.errors import LogAccessError, OptionError, RtpsError
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver
 
@@ -130,6 +130,20 @@ class TestFirstStart:
         monkeypatch.setattr("spark_rtps.options.log_dir.default_log_dir", lambda: tmp_path / "logs")
         make().reader.initialOffset()
         assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
+
+    def test_a_task_of_another_user(self, make, monkeypatch):
+        source = make()
+        zero = source.reader.initialOffset()
+        source.receiver.receive(0, 10)
+        end = source.reader.latestOffset(zero, ALL)
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        with pytest.raises(LogAccessError, match=r"this task runs as user \d+, who may not.*log\.mode=0750"):
+            source.ids(zero, end)
+
+    def test_log_mode(self, make, tmp_path):
+        source = make(**{"log.mode": "0750"})
+        source.reader.initialOffset()
+        assert source.receiver.mode == 0o750
 
     def test_log_dir_that_cannot_be(self, make, tmp_path):
         (tmp_path / "logs").write_text("a file")

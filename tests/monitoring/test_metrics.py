@@ -243,7 +243,7 @@ class TestExporter:
 
     def test_off(self, tmp_path):
         start_exporter(0, [tmp_path])
-        assert metrics._EXPORTERS.by_port == {}
+        assert metrics._EXPORTERS.by_place == {}
 
     def test_a_port_that_is_taken(self, tmp_path, taken):
         for _ in range(2):
@@ -257,11 +257,27 @@ class TestExporter:
         with make_server("", 0, lambda *_: []) as server:
             port = int(server.server_port)
             start_exporter(port, [tmp_path], shared=True)
-            assert metrics._EXPORTERS.by_port == {}
+            assert metrics._EXPORTERS.by_place == {}
         start_exporter(port, [tmp_path], shared=True)  # whoever had it has ended
         assert len(self.get(port)["spark_rtps_up"]) == 1
         with pytest.raises(OptionError):
             start_exporter(1 << 16, [tmp_path], shared=True)
+
+    def test_this_host_alone_unless_an_address_is_given(self, tmp_path, port):
+        source(tmp_path)
+        start_exporter(port, [tmp_path])
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=10)
+        start_exporter(port, [tmp_path], address="127.0.0.2")
+        with urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=10) as answer:
+            assert b"spark_rtps_up" in answer.read()
+
+    @pytest.mark.parametrize("address", ["192.0.2.1", "no.such.host.invalid"])
+    def test_an_address_that_is_none_of_this_host(self, tmp_path, port, address):
+        with pytest.raises(
+            OptionError, match=rf"'metrics.address' = '{address}': is no address of this host"
+        ):
+            start_exporter(port, [tmp_path], address=address)
 
     @pytest.mark.parametrize("port", [1 << 16, 1 << 40])
     def test_a_port_that_is_none(self, tmp_path, port):

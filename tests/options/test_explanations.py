@@ -21,6 +21,7 @@ from spark_rtps.transport.errors import (
     AcknowledgmentError,
     CoherentSetError,
     EncodeError,
+    LogAccessError,
     LogError,
     LogFullError,
     LogLostError,
@@ -44,6 +45,7 @@ HELD_UP = "flow_control.receiver_timeout"
 
 ERRORS = [
     (LogFullError("it is too long", path=WHERE, needed=40, limit=20), "set log.max_bytes to 40 at least"),
+    (LogAccessError("it is theirs", path=WHERE, owner=7), "log.mode=0750"),
     (LogFullError("no room", path=WHERE, needed=40, free=20), "lower log.max_bytes, or set log.dir"),
     (LogLostError("it is damaged", path=WHERE, position=7), "failOnDataLoss=false"),
     (OutOfTokensError("it waits"), "tokens_added_per_period, or offer_timeout"),

@@ -142,6 +142,7 @@ class TestWhatTheyBecome:
                 "untethered_window_limit_timeout": "1s",
                 "untethered_resting_timeout": "3s",
                 "metrics.port": "9400",
+                "metrics.address": "0.0.0.0",
             },
         )
         assert settings.reader_policy == ReaderPolicy(
@@ -154,6 +155,7 @@ class TestWhatTheyBecome:
             untethered_resting_timeout=3_000_000_000,
         )
         assert (settings.consumption, settings.ipc, settings.metrics_port) == ("committed", True, 9400)
+        assert (settings.metrics_address, parse(READ, {}).metrics_address) == ("0.0.0.0", "127.0.0.1")
         assert settings.warnings == ()
 
     def test_spy(self) -> None:

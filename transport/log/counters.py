@@ -80,10 +80,14 @@ class Counters:
         return cls(path, mapping, is_creator=True)
 
     @classmethod
-    def open(cls, path: Path) -> Counters:
-        """Open the file that another process created; LogError if there is none, or none of this kind."""
+    def open(cls, path: Path, *, writable: bool = True) -> Counters:
+        """Open the file that another process created; LogError if there is none, or none of this kind.
+
+        Who only looks takes it as not ``writable``: the file may be another user's.
+        """
         otherwise = f"{path} is not a counters file"
-        mapping = map_file(path, _HEADER_BYTES, what=f"the counters file {path}", otherwise=otherwise)
+        what = f"the counters file {path}"
+        mapping = map_file(path, _HEADER_BYTES, what=what, otherwise=otherwise, writable=writable)
         capacity = int.from_bytes(mapping[8:16], "little")
         whole = len(mapping) == _HEADER_BYTES + capacity * (_LABEL_BYTES + 8)
         if mapping[:8] != _MAGIC or not whole:

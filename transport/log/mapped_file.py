@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import LogError
+from .permissions import create_file
 from .segment import allocate, refusal
 from .small_file import UNFINISHED
 
@@ -16,16 +17,17 @@ _T = TypeVar("_T")
 
 
 def create_mapped(
-    path: Path, size: int, fill: Callable[[mmap.mmap], _T], *, what: str, mode: int = 0o644
+    path: Path, size: int, fill: Callable[[mmap.mmap], _T], *, what: str, mode: int | None = None
 ) -> _T:
     """Make a file of ``size`` zeros, have ``fill`` fill its mapping, give it its name, and return what ``fill`` made.
 
-    An older file of that name is replaced; a process that has mapped it keeps it. Raises LogFullError where there is
-    no room, LogError where the file cannot be made; nothing is left behind then.
+    Without ``mode`` the file's follows its folder's. An older file of that name is replaced; a process that has mapped
+    it keeps it. Raises LogFullError where there is no room, LogError where the file cannot be made; nothing is left
+    behind then.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
-        fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
+        fd = create_file(unfinished, os.O_RDWR | os.O_TRUNC, mode=mode)
         try:
             allocate(fd, path.parent, size)
             made = fill(mmap.mmap(fd, size))

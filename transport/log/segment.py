@@ -32,6 +32,7 @@ from ..limits import WRITERS_MAX
 from ..structure import Guid
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_pad
+from .permissions import LOCK, create_file
 from .small_file import UNFINISHED, replace_text
 
 JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
@@ -39,7 +40,6 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 PAGE: Final = mmap.PAGESIZE
 SUFFIX: Final = ".segment"
 METADATA: Final = "metadata.json"
-LOCK: Final = "lock"
 WRITERS: Final = "writers"
 _FORMAT: Final = "spark-rtps stream log"
 _VERSION: Final = 1
@@ -150,7 +150,7 @@ def read_metadata(directory: Path) -> StreamLogMetadata:
 
 def lock(directory: Path) -> int:
     """Become the directory's one appender: until the file descriptor is closed, or the process dies."""
-    fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    fd = create_file(directory / LOCK, os.O_RDWR)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.pwrite(fd, b"%-20d" % os.getpid(), 0)
@@ -197,7 +197,7 @@ class Segment:
         path = segment_path(directory, base)
         unfinished = path.with_suffix(UNFINISHED)
         try:
-            fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            fd = create_file(unfinished, os.O_RDWR | os.O_TRUNC)
         except OSError as error:
             raise refusal(error, f"create a segment in {directory}", path=directory) from error
         try:
@@ -273,7 +273,7 @@ _SLOT_BYTES: Final = page_ceil(_SLOT_HEADER.size + WRITERS_MAX * _WRITER.size)
 
 
 def create_checkpoint_file(directory: Path) -> None:
-    fd = os.open(directory / WRITERS, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    fd = create_file(directory / WRITERS, os.O_RDWR | os.O_TRUNC)
     try:
         allocate(fd, directory, 2 * _SLOT_BYTES)
     finally:

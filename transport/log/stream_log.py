@@ -38,6 +38,7 @@ from .frame import (
     read_writer,
     write_run,
 )
+from .permissions import PRIVATE, make_folder, protect
 from .segment import (
     JSON,
     METADATA,
@@ -97,12 +98,16 @@ class StreamLog:
         max_bytes: int,
         segment_bytes: int = SEGMENT_BYTES,
         metadata: dict[str, JSON],
+        mode: int = PRIVATE,
     ) -> StreamLog:
-        """A new, empty log in ``directory``, which is made if it is missing and must not hold a log yet."""
+        """A new, empty log in ``directory``, which is made if it is missing and must not hold a log yet.
+
+        ``mode`` is the directory's; its files follow it (:mod:`.permissions`).
+        """
         settings = StreamLogMetadata(max_bytes, _fitting(max_bytes, segment_bytes), metadata)
         checkpoint = Checkpoint(1, 0, 0, 0, ())
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_folder(directory, mode)
             locked = lock(directory)
             try:
                 if cls.exists(directory):
@@ -126,10 +131,11 @@ class StreamLog:
         return (directory / METADATA).exists()
 
     @classmethod
-    def open(cls, directory: Path, *, max_bytes: int | None = None) -> StreamLog:
-        """Resume a log, also after ``kill -9``; ``max_bytes`` replaces its limit.
+    def open(cls, directory: Path, *, max_bytes: int | None = None, mode: int = PRIVATE) -> StreamLog:
+        """Resume a log, also after ``kill -9``; ``max_bytes`` replaces its limit, ``mode`` the mode of its directory.
 
-        Raises LogLostError for a log that cannot be resumed, LogError for one that cannot be opened.
+        Raises LogLostError for a log that cannot be resumed, LogAccessError for another user's, LogError for one that
+        cannot be opened.
         """
         settings = read_metadata(directory)
         if max_bytes is not None:
@@ -137,6 +143,7 @@ class StreamLog:
                 max_bytes, _fitting(max_bytes, settings.segment_bytes), settings.given
             )
         try:
+            protect(directory, mode)
             locked = lock(directory)
             try:
                 checkpoint = read_checkpoint(directory)

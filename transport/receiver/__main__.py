@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..errors import RtpsError
 from ..log.error_log import ERROR_LOG, log_errors
+from ..log.small_file import replace_text
 from .config import ReceiverConfig
 from .host import ERROR_FILE, Host, StopRequest
 
@@ -44,7 +45,7 @@ def main() -> int:
         host.run()
     except Exception as error:
         _log.critical("the receiver ends: %s: %s", type(error).__name__, error)
-        (directory / ERROR_FILE).write_text(f"{type(error).__name__}: {error}")
+        replace_text(directory / ERROR_FILE, f"{type(error).__name__}: {error}")
         host.close(keep_log=True)
         raise
     host.close()

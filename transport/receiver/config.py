@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..log.permissions import PRIVATE
 from ..net.node_config import NodeConfig
 from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
 from ..qos import (
@@ -61,6 +62,8 @@ class ReceiverConfig:
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
     log_segment_bytes: int = 64 << 20
+    #: Of the log's folder; its files follow.
+    log_mode: int = PRIVATE
     #: Writers of ours count samples as consumed when they are ``logged``, or when Spark has ``committed`` them.
     consumption: str = "logged"
     #: Read the publication logs of writers on this host, without the network.

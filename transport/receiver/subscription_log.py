@@ -18,6 +18,7 @@ def open_log(config: ReceiverConfig) -> StreamLog:
             directory,
             max_bytes=config.log_max_bytes,
             segment_bytes=config.log_segment_bytes,
+            mode=config.log_mode,
             metadata={
                 "topic": config.topic,
                 "type": config.type_name,
@@ -25,7 +26,7 @@ def open_log(config: ReceiverConfig) -> StreamLog:
                 "guid_prefix": new_guid_prefix().hex(),
             },
         )
-    log = StreamLog.open(directory, max_bytes=config.log_max_bytes)
+    log = StreamLog.open(directory, max_bytes=config.log_max_bytes, mode=config.log_mode)
     topic, type_name = log.metadata["topic"], log.metadata["type"]
     wanted = config.type_name or (type_name if log.rows else None)
     if topic != config.topic or (log.rows and type_name not in (None, wanted)):

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from ..errors import TypeDefinitionError
 from ..limits import TYPED_WRITERS_MAX, WRITER_TYPES_MAX
+from ..log.permissions import create_file
 from ..log.segment import lost
 from ..structure import Guid
 from ..types.idl.printer import print_idl
@@ -59,7 +60,7 @@ class WriterTypes:
                 self._count += 1
         lines.append({"writer": writer.to_bytes().hex(), "is": self._places.get(struct)})
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with open(create_file(self._path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
                 file.write("".join(json.dumps(line) + "\n" for line in lines))
         except OSError as error:
             _log.warning("%s: the type of %s is not recorded: %s", self._path, writer, error)
