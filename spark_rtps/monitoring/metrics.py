@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -36,10 +35,9 @@ LOOPBACK: Final = "127.0.0.1"
 _PREFIX: Final = "spark_rtps_"
 _STREAM: Final = ("kind", "topic", "domain", "pid", "stream")
 _PEER: Final = (*_STREAM, "peer")
-#: Why an address cannot be listened on, whatever the port.
-_NO_ADDRESS: Final = [
-    (reason,) for reason in (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_AGAIN)
-]
+#: Why an address cannot be listened on, whatever the port; the negative ones are those of getaddrinfo(3):
+#: EAI_NONAME, EAI_AGAIN, EAI_NODATA.
+_NO_ADDRESS: Final = (errno.EADDRNOTAVAIL, -2, -3, -5)
 #: Labels and value of one sample of a metric.
 _Sample = tuple[tuple[str, ...], float]
 
@@ -161,7 +159,7 @@ def _serve(address: str, port: int, collector: StreamCollector, *, shared: bool)
         if shared and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             return False
         reason = getattr(error, "strerror", None) or error
-        if error.args[:1] in _NO_ADDRESS:
+        if getattr(error, "errno", None) in _NO_ADDRESS:
             fix = f"is no address of this host ({reason}): give one that `ip addr` shows, or 0.0.0.0 for all"
             raise OptionError(ADDRESS_OPTION, address, fix) from None
         raise OptionError(
