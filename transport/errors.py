@@ -284,6 +284,8 @@ class DropReason(enum.Enum):
     OVER_LIMIT = "over_limit"
     MESSAGE_TOO_LARGE = "message_too_large"
     UNKNOWN_WRITER = "unknown_writer"
+    #: The sender's address is in none of the networks that the participant listens to.
+    PEER_NOT_ADMITTED = "peer_not_admitted"
 
 
 class DecodeError(RtpsError):

@@ -27,6 +27,9 @@ READERS_SHOWN_MAX: Final = 32
 #: Matched writers of a source that it shows so.
 WRITERS_SHOWN_MAX: Final = 32
 LOCATORS_MAX: Final = 16
+#: Addresses of which it is remembered whether they lie in a list of networks, and the networks in such a list.
+ADDRESSES_REMEMBERED_MAX: Final = 4_096
+NETWORKS_MAX: Final = 256
 #: What all remote endpoints together may cost us: serialized bytes, and about a KiB of overhead each.
 ENDPOINT_BYTES_MAX: Final = 64 << 20
 STRING_MAX: Final = 4_096

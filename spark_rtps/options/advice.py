@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ..transport.errors import TransportError
+from ..transport.net.peers import split_peer
 from ..transport.qos import DurabilityKind
 from ..transport.structure import INFINITE
-from .rules import GROUPING, durability, keeps_all
+from .rules import GROUPING, allowed_networks, durability, keeps_all
 from .spec import AppliesTo, duration_text
 from .table import OPTIONS, PARTICIPANT_OPTIONS
 from .values import Values
@@ -33,7 +37,7 @@ def advice(values: Values, role: AppliesTo) -> tuple[str, ...]:
     found = [] if role is AppliesTo.WRITE else [check(values) for check in _OF_READERS]
     if role is not AppliesTo.READ:
         found += [check(values) for check in _OF_WRITERS]
-    found.append(_unused_protocol(values))
+    found += [_unused_protocol(values), _peers_not_allowed(values)]
     return tuple(sentence for sentence in found if sentence)
 
 
@@ -79,6 +83,19 @@ def _unused_tolerance(values: Values) -> str:
         return ""
     names = ("destination_order.source_timestamp_tolerance",)
     return _unused(values, names, "without destination_order=by_source_timestamp or time_based_filter")
+
+
+def _peers_not_allowed(values: Values) -> str:
+    networks = allowed_networks(values, "peers.allow")
+    outside = []
+    for peer in values.names("peers") if networks else ():
+        with contextlib.suppress(ValueError, TransportError):  # a name, which may resolve to anything
+            address = ipaddress.IPv4Address(split_peer(peer)[0])
+            if not any(address in network for network in networks):
+                outside.append(peer)
+    return (
+        f"peers={','.join(outside)}: not in peers.allow, so nothing that they send is read" if outside else ""
+    )
 
 
 def _unread_network(values: Values) -> str:

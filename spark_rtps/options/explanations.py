@@ -75,6 +75,7 @@ WRITER_REMEDIES: Final = {
     "OWNERSHIP": "set ownership to the reader's",
     "DESTINATION_ORDER": "set destination_order=by_source_timestamp",
     "DATA_REPRESENTATION": "set data_representation to what the reader takes",
+    "ADDRESS": "add the reader's network to readers.allow",
 }
 #: What a receiver process adds to its warnings, by their kind.
 RECEIVER_REMEDIES: Final = {

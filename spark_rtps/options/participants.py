@@ -13,6 +13,7 @@ def node_config(settings: Settings) -> NodeConfig:
         domain=settings.domain,
         interface=settings.interface,
         peers=settings.peers,
+        peers_allowed=settings.peers_allowed,
         participant_name=settings.participant_name,
         multicast=settings.multicast,
         lease_duration=settings.participant_lease_duration,
@@ -33,4 +34,5 @@ def publication_policy(settings: Settings) -> PublicationPolicy:
         coalescing=settings.coalescing,
         interceptor=settings.interceptor,
         flow_control=settings.flow_control,
+        readers_allowed=settings.readers_allowed,
     )

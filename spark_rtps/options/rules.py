@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Final
 
 from ..transport.errors import OptionError, TransportError
@@ -141,6 +142,26 @@ def _check_peers(values: Values) -> None:
             split_peer(peer)
         except TransportError:
             raise OptionError("peers", peer, "must be host or host:port, separated by commas") from None
+    for name in ("peers.allow", "readers.allow"):
+        if values.has(name) and not values.names(name):
+            raise OptionError(name, values.given(name), "names no network; remove the option to allow all")
+        allowed_networks(values, name)
+
+
+def allowed_networks(values: Values, name: str) -> list[ipaddress.IPv4Network]:
+    """The networks that an option names. Raises OptionError."""
+    return [_network(name, text) for text in values.names(name)]
+
+
+def _network(name: str, text: str) -> ipaddress.IPv4Network:
+    try:
+        return ipaddress.IPv4Network(text)
+    except ValueError:
+        try:
+            fix = f"names a host and a network; write {ipaddress.IPv4Network(text, strict=False)} for the network"
+        except ValueError:
+            fix = "must be IPv4 networks or addresses, such as 10.1.0.0/16 or 10.1.2.3, separated by commas"
+        raise OptionError(name, text, fix) from None
 
 
 def _check_partitions(values: Values) -> None:

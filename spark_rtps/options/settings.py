@@ -87,6 +87,8 @@ class Settings:
     # network
     interface: str | None
     peers: tuple[str, ...]
+    #: Networks of the participants to listen to; empty: all.
+    peers_allowed: tuple[str, ...]
     multicast: bool
     participant_name: str
     participant_lease_duration: int
@@ -127,6 +129,8 @@ class Settings:
     flow_controller: FlowControllerPolicy | None
     transport_priority: int
     flow_control: FlowControlPolicy
+    #: Networks of the readers that match; empty: all.
+    readers_allowed: tuple[str, ...]
     # both
     ipc: bool
     #: 0: none.
@@ -195,6 +199,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         representation=representation(values),
         interface=values.text("interface"),
         peers=values.names("peers"),
+        peers_allowed=values.names("peers.allow"),
         multicast=values.boolean("multicast"),
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),
@@ -227,6 +232,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         flow_controller=flow_controller_policy(values),
         transport_priority=values.integer("transport_priority"),
         flow_control=flow_control_policy(values),
+        readers_allowed=values.names("readers.allow"),
         ipc=values.boolean("ipc"),
         metrics_port=values.integer("metrics.port"),
         metrics_address=values.word("metrics.address"),

@@ -34,6 +34,7 @@ PARTICIPANT_OPTIONS: Final = (
     "domain",
     "interface",
     "peers",
+    "peers.allow",
     "multicast",
     "participant.name",
     "participant.lease_duration",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from typing import Final
 
-from ..transport.limits import MESSAGE_SIZE_LEAST, STRING_MAX, UDP_PAYLOAD_MAX
+from ..transport.limits import MESSAGE_SIZE_LEAST, NETWORKS_MAX, STRING_MAX, UDP_PAYLOAD_MAX
 from .spec import AppliesTo, Kind, OptionSpec
 
 _READ, _WRITE = AppliesTo.READ, AppliesTo.WRITE
@@ -28,6 +28,26 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         None,
         "Hosts to which the participant announces itself by unicast, as `host` or `host:port`. Host names "
         "are resolved.",
+    ),
+    OptionSpec(
+        "peers.allow",
+        Kind.LIST,
+        None,
+        "IPv4 networks and addresses of the participants to listen to, such as `10.1.0.0/16, 10.2.0.7`. Datagrams from "
+        "other addresses are dropped unread and counted as `drop.peer_not_admitted`: their participants are neither "
+        "discovered nor believed. The address of this host is no exception: name it where its participants are to find "
+        "each other. Default: all.",
+        maximum=NETWORKS_MAX,
+    ),
+    OptionSpec(
+        "readers.allow",
+        Kind.LIST,
+        None,
+        "IPv4 networks and addresses of the hosts whose readers a sink serves. A reader elsewhere does not match, like "
+        "one with incompatible QoS, and is named in a warning. Data goes only to addresses in these networks, to "
+        "multicast groups only if they are named. Default: all.",
+        _WRITE,
+        maximum=NETWORKS_MAX,
     ),
     OptionSpec("multicast", Kind.BOOLEAN, "true", "Whether discovery uses multicast."),
     OptionSpec(

@@ -179,6 +179,23 @@ class TestValues:
         assert "must be host or host:port" in str(refusal(peers=":7400"))
         assert "must be host or host:port" in str(refusal(peers="robot:70000"))
 
+    def test_networks(self):
+        allowed = "10.1.0.0/16, 10.2.0.7,"
+        assert read(peers__allow=allowed).peers_allowed == ("10.1.0.0/16", "10.2.0.7")
+        assert write(readers__allow=allowed).readers_allowed == ("10.1.0.0/16", "10.2.0.7")
+        assert read().peers_allowed == write().readers_allowed == ()
+        for given, fix in {
+            "10.1.2.3/16": "write 10.1.0.0/16 for the network",
+            "robot": "must be IPv4 networks or addresses, such as",
+            "10.1.0.0/16,fe80::/10": "must be IPv4 networks or addresses, such as",
+            "10.1.0.0/33": "must be IPv4 networks or addresses, such as",
+            " , ": "names no network; remove the option",
+        }.items():
+            assert fix in str(refusal(peers__allow=given))
+            assert fix in str(refusal(AppliesTo.WRITE, readers__allow=given))
+        assert "applies only to writing" in str(refusal(readers__allow=allowed))
+        assert "at most 256 names" in str(refusal(peers__allow=",".join(["10.0.0.1"] * 257)))
+
 
 class TestMeaning:
     def test_reader_defaults(self):

@@ -121,7 +121,7 @@ def test_its_counters_show_where_each_stream_stands(
 
 def test_configuration_survives_its_json() -> None:
     qos = Qos(user_data=b"\x00\xff", partition=("a", "b"), durability=DurabilityKind.TRANSIENT_LOCAL)
-    node = NodeConfig(peers=("h:1",), guid_prefix=bytes(12))
+    node = NodeConfig(peers=("h:1",), peers_allowed=("10.0.0.0/8",), guid_prefix=bytes(12))
     policy = ReaderPolicy(group_tag=7, congestion_control=CongestionControlPolicy("cubic", measure_rtt=True))
     original = config(Path("/x"), qos=qos, node=node, policy=policy, consumption="committed")
     assert ReceiverConfig.from_json(original.to_json()) == original

@@ -23,6 +23,8 @@ class NodeConfig:
     domain: int = 0
     interface: str | None = None
     peers: tuple[str, ...] = ()
+    #: IPv4 networks of the participants to listen to; empty: all.
+    peers_allowed: tuple[str, ...] = ()
     participant_name: str = "spark-rtps"
     multicast: bool = True
     lease_duration: int = 10 * NANOSECONDS
@@ -64,6 +66,7 @@ def join(config: NodeConfig, sockets: Sockets) -> Participant:
             default_unicast=sockets.default_unicast,
             default_multicast=(),
             peers=peers.resolve(config.peers, config.domain),
+            peers_allowed=config.peers_allowed,
             announce_multicast=sockets.multicast,
             lease_duration=config.lease_duration,
             message_size_max=config.message_size_max,

@@ -22,6 +22,7 @@ from .discovery.participant_data import ParticipantData
 from .discovery.spdp import RemoteParticipant
 from .discovery.type_matching import TypeMatching
 from .endpoint_info import ReaderInfo, WriterInfo
+from .networks import Networks
 from .policies import BatchWire
 from .reading.reader import StatefulReader
 from .writing.writer import StatefulWriter
@@ -40,6 +41,8 @@ class _Local:
     incompatible: dict[Guid, tuple[str, ...]] = field(default_factory=dict)
     #: It has no type of its own, and matches no writer whose type may still become known.
     awaits_types: bool = False
+    #: Where the readers may be that a writer matches; None: anywhere.
+    allowed: Networks | None = None
 
 
 class LocalEndpoints:
@@ -81,9 +84,10 @@ class LocalEndpoints:
         *,
         now: int,
         awaits_types: bool = False,
+        allowed: Networks | None = None,
     ) -> None:
         """Add an endpoint of ours; ``others`` are the remote endpoints known so far."""
-        new = _Local(data, endpoint, awaits_types=awaits_types)
+        new = _Local(data, endpoint, awaits_types=awaits_types, allowed=allowed)
         for other in others:
             self._consider(new, other, now)
         # Endpoints of one participant match each other, by way of its own unicast address.
@@ -148,9 +152,13 @@ class LocalEndpoints:
             self._drop(local, other.guid)
             return
         unicast, multicast = self._addresses(other)
+        unaddressed: tuple[str, ...] = () if unicast else _NO_ADDRESS
+        if local.allowed is not None and other.guid.prefix != self._own.guid_prefix:
+            unicast, multicast, refused = self._allowed(local.allowed, other, unicast, multicast)
+            unaddressed = unaddressed or refused
         writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
         of_types = self._types.mismatches(writer, reader, awaits_type=local.awaits_types)
-        reasons = mismatches(writer, reader, of_types or ()) or (() if unicast else _NO_ADDRESS)
+        reasons = mismatches(writer, reader, of_types or ()) or unaddressed
         if of_types is None and not reasons and other.guid not in local.matched:
             local.incompatible.pop(other.guid, None)
             return
@@ -166,6 +174,22 @@ class LocalEndpoints:
         self._match(local, other, unicast, multicast, now)
         if not known_before:
             self._emit(events.Matched(local.data.guid, other.guid, other.topic, unicast, multicast))
+
+    def _allowed(
+        self, networks: Networks, reader: EndpointData, unicast: _Locators, multicast: _Locators
+    ) -> tuple[_Locators, _Locators, tuple[str, ...]]:
+        """The addresses of a reader to which a writer may send that serves these networks, or why there are none.
+
+        Its participant must speak from there, too: where it says that it listens proves nothing.
+        """
+        source_ip = self._remotes[reader.guid.prefix].source_ip
+        unicast, multicast = (
+            tuple(each for each in locators if each.address in networks) for locators in (unicast, multicast)
+        )
+        if unicast and source_ip in networks:
+            return unicast, multicast, ()
+        where = ", ".join(networks.texts)
+        return (), (), (f"ADDRESS: the writer serves {where}; the reader is at {source_ip}",)
 
     def _match(
         self, local: _Local, other: EndpointData, unicast: _Locators, multicast: _Locators, now: int

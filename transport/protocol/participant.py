@@ -45,6 +45,7 @@ from .endpoint_specs import ReaderSpec, WriterSpec
 from .endpoints import LocalEndpoints
 from .events import Event
 from .message_receiver import MessageReceiver
+from .networks import AdmittedPeers, Networks
 from .outgoing import Outgoing, OutgoingDatagrams
 from .packing import pack
 from .participant_config import ParticipantConfig, RemoteEndpoint, listed
@@ -125,6 +126,7 @@ class Participant:
         self.changes = 0
         self._farewell: Outgoing | None = None
         self._closed = False
+        self._admitted = AdmittedPeers.of(config, self.drops)
         self._receiver = MessageReceiver(
             self.prefix, self._endpoints, self._writers, self._spdp.remotes, self.drops
         )
@@ -211,7 +213,8 @@ class Participant:
         self._liveliness.add_local(data, now=now)
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
-        self._introduce(data, writer, now)
+        allowed = Networks(policy.readers_allowed) if policy.readers_allowed else None
+        self._introduce(data, writer, now, allowed=allowed)
         return writer
 
     def _introduce(
@@ -221,6 +224,7 @@ class Participant:
         now: int,
         *,
         awaits_types: bool = False,
+        allowed: Networks | None = None,
     ) -> None:
         """Announce an endpoint of ours, and match it."""
         self._sedp.announce(data, now=now)
@@ -229,7 +233,7 @@ class Participant:
             for other in others:
                 if other.topic == data.topic:
                     self._lookup.watch(other, now=now)
-        self._endpoints.add(data, endpoint, others, now=now, awaits_types=awaits_types)
+        self._endpoints.add(data, endpoint, others, now=now, awaits_types=awaits_types, allowed=allowed)
         self._look_up(now)
 
     @property
@@ -284,7 +288,7 @@ class Participant:
         """
         if self._closed:
             return []
-        view = memoryview(data)
+        view, spans = memoryview(data), self._admitted.admit(data, spans)
         receiver = self._receiver
         for start, stop, source_ip in receiver.receive_runs(data, spans, now=now):
             receiver.receive(data, view, start, stop, source_ip, now=now)
@@ -377,7 +381,8 @@ class Participant:
         To them a restart is no news: some (Cyclone DDS) announce themselves only when it is their time to.
         """
         for announcement in announcements:
-            self._on_announced(announcement.to_run(), announcement.source_ip, now)
+            if self._admitted.admits(announcement.source_ip):
+                self._on_announced(announcement.to_run(), announcement.source_ip, now)
 
     @property
     def announcements(self) -> list[Announcement]:

@@ -27,6 +27,8 @@ class ParticipantConfig:
     default_unicast: tuple[Locator, ...] = ()
     default_multicast: tuple[Locator, ...] = ()
     peers: tuple[Locator, ...] = ()
+    #: IPv4 networks of the participants to listen to; empty: all.
+    peers_allowed: tuple[str, ...] = ()
     announce_multicast: bool = True
     lease_duration: int = 10 * NANOSECONDS
     #: How many participants have had this GUID before.

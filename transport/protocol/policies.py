@@ -228,6 +228,8 @@ class PublicationPolicy:
     #: ``module:callable``, see `batching.Interceptor`.
     interceptor: str | None = None
     flow_control: FlowControlPolicy = FlowControlPolicy()
+    #: IPv4 networks of the hosts whose readers match; empty: all.
+    readers_allowed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

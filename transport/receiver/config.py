@@ -102,6 +102,7 @@ class ReceiverConfig:
         if raw["filter"] is not None:
             raw["filter"] = (raw["filter"][0], tuple(raw["filter"][1]))
         node = raw["node"]
-        node["peers"] = tuple(node["peers"])
+        for name in ("peers", "peers_allowed"):
+            node[name] = tuple(node[name])
         node["guid_prefix"] = None if node["guid_prefix"] is None else bytes.fromhex(node["guid_prefix"])
         return cls(**{**raw, "qos": Qos(**qos), "node": NodeConfig(**node)})
