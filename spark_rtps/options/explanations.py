@@ -31,6 +31,7 @@ from ..transport.errors import (
 )
 from ..transport.receiver.remedies import (
     DISK_FULL,
+    EXPIRED,
     FAR_AHEAD,
     LOG_FULL,
     LOST_SAMPLES,
@@ -87,6 +88,10 @@ RECEIVER_REMEDIES: Final = {
     FAR_AHEAD: (
         "compare the clocks of this host and of the writers', or set destination_order.source_timestamp_tolerance to "
         "more than their difference"
+    ),
+    EXPIRED: (
+        "compare the clocks of this host and of the writers', or give what is written a longer LIFESPAN; "
+        "expired_dropped_sample_count counts all"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
     LOG_FULL: "set log.max_bytes to {needed} at least",

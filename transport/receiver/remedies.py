@@ -13,6 +13,8 @@ from typing import Final
 LOST_SAMPLES: Final = "LOST_SAMPLES"
 #: Samples were dropped because their source timestamps lie too far ahead of their reception.
 FAR_AHEAD: Final = "FAR_AHEAD"
+#: Samples were dropped because their LIFESPAN was over when they came.
+EXPIRED: Final = "EXPIRED"
 #: A spy finds no publication log of its topic.
 NO_PUBLICATION_LOG: Final = "NO_PUBLICATION_LOG"
 #: The log can never take what was received; the sentence may use ``{needed}``.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Final
 
@@ -14,16 +13,14 @@ from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..structure import Guid
 from ..types.model import Struct
+from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
 from .instance_keys import InstanceKeys
 from .log_appender import LogAppender
 from .losses import Losses
-from .remedies import FAR_AHEAD, with_remedies
 from .shown_counters import ShownCounters
 from .writer_types import WriterTypes
-
-_log = logging.getLogger("spark_rtps.receiver")
 
 #: The subscription's reader always has the same entity key, so that a restarted receiver has the same GUID.
 READER_ENTITY_KEY: Final = 1
@@ -51,8 +48,7 @@ class Subscription:
         self._log = log
         self._node = node
         self._shown = shown
-        self._config = config
-        self._warned_of_clocks = False
+        self._clocks = ClockWarnings(config)
         self._losses = Losses(directory, config.topic, config.remedies)
         self._cache = ReaderCache(
             config.qos,
@@ -93,15 +89,7 @@ class Subscription:
         """Put what the reader counts into the counters file, and report what it lost."""
         self._shown.show_reader(self.reader, self._cache)
         self._losses.report(self.reader, self._log)
-        if (
-            self._cache.counters.tolerance_source_timestamp_dropped_sample_count
-            and not self._warned_of_clocks
-        ):
-            self._warned_of_clocks = True
-            text = "samples dropped that are stamped more than %g s ahead of their reception"
-            seconds = self._config.qos.source_timestamp_tolerance / 1e9
-            remedy = with_remedies("", [FAR_AHEAD], self._config.remedies)
-            _log.warning(f"topic %r: {text}%s", self._config.topic, seconds, remedy)
+        self._clocks.look(self._cache.counters)
 
     def writer_lost(self, writer: Guid) -> None:
         """A writer is gone, or no longer lives."""

@@ -1,0 +1,36 @@
+"""What a receiver says of clocks that differ: once for each kind, with what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_rtps.options.explanations import RECEIVER_REMEDIES
+from spark_rtps.transport.protocol.reading.cache.reader_cache import ReaderCacheCounters
+from spark_rtps.transport.qos import Qos
+from spark_rtps.transport.receiver.clock_warnings import ClockWarnings
+from spark_rtps.transport.receiver.config import ReceiverConfig
+
+
+def test_each_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    config = ReceiverConfig("/nowhere", "Pressure", "T", keyed=False, remedies=RECEIVER_REMEDIES)
+    warnings = ClockWarnings(replace(config, qos=Qos(source_timestamp_tolerance=30_000_000_000)))
+    counters = ReaderCacheCounters()
+    warnings.look(counters)
+    assert caplog.messages == []
+    counters.expired_dropped_sample_count = 3
+    warnings.look(counters)
+    counters.expired_dropped_sample_count = 5
+    counters.tolerance_source_timestamp_dropped_sample_count = 1
+    warnings.look(counters)
+    warnings.look(counters)
+    expired, ahead = caplog.messages
+    assert expired.startswith(
+        "topic 'Pressure': samples dropped that had outlived their LIFESPAN when they came ("
+    )
+    assert "compare the clocks of this host and of the writers'" in expired
+    assert ahead.startswith(
+        "topic 'Pressure': samples dropped that are stamped more than 30 s ahead of their "
+    )
+    assert "destination_order.source_timestamp_tolerance" in ahead
