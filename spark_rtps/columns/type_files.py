@@ -8,26 +8,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ..transport.errors import OptionError
+from ..transport.errors import OptionError, TypeDefinitionError
 from ..transport.types.model import Extensibility, Struct
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 #: Suffixes of ROS 2 interface definitions; all else is IDL.
 _ROS_SUFFIXES: Final = (".msg", ".srv", ".action")
-#: ROS 2 has its IDL in <package>/msg/, and includes it by <package>/msg/<Name>.idl.
-_INCLUDE_LEVELS: Final = 3
 
 
-def struct_of_file(file: str, wanted: str | None, extensibility: Extensibility) -> Struct:
-    """The struct that ``type.file`` and ``type`` name.
+def struct_of_file(
+    file: str, wanted: str | None, extensibility: Extensibility, include_path: Iterable[str] = ()
+) -> Struct:
+    """The struct that ``type.file`` and ``type`` name; ``include_path`` has further folders to include from.
 
     Raises OptionError if the file cannot be read or has no such struct, TypeDefinitionError for what is in it.
     """
     path = path_of(file)
     if path.suffix in _ROS_SUFFIXES:
         return _ros_struct(path, wanted)
-    structs = structs_of_idl(path, extensibility)
+    structs = structs_of_idl(path, extensibility, include_path)
     if wanted is None:
         top = {name: t for name, t in structs.items() if not t.nested} or structs
         if len(top) != 1:
@@ -43,16 +43,19 @@ def struct_of_file(file: str, wanted: str | None, extensibility: Extensibility) 
     raise OptionError("type", wanted, f"is no struct of {path.name}, which defines {listed(structs)}{hint}")
 
 
-def structs_of_idl(path: Path, extensibility: Extensibility) -> dict[str, Struct]:
+def structs_of_idl(
+    path: Path, extensibility: Extensibility, include_path: Iterable[str] = ()
+) -> dict[str, Struct]:
     """All structs of an IDL file, and of the files it includes, by their qualified names."""
     from ..transport.types.idl.parser import parse_idl  # tasks need no parser
 
     notes: list[str] = []
+    folders = [path.parent, *map(path_of, include_path)]
     found = parse_idl(
         _read(path),
         str(path),
         extensibility=extensibility,
-        include=lambda name: _included(path.parent, name),
+        include=lambda name: _included(folders, name),
         notes=notes,
     )
     for note in notes:
@@ -82,12 +85,22 @@ def _read(path: Path) -> str:
         raise OptionError("type.file", str(path), f"cannot be read: {error}") from None
 
 
-def _included(folder: Path, name: str) -> str:
-    """The text of an included file: relative to this folder or, as in ROS 2's trees, to a folder above it."""
-    for root in (folder, *list(folder.resolve().parents)[:_INCLUDE_LEVELS]):
-        if (root / name).is_file():
-            return (root / name).read_text(encoding="utf-8")
-    raise FileNotFoundError(f"there is no such file in {folder} or {_INCLUDE_LEVELS} levels above")
+def _included(folders: Iterable[Path], name: str) -> str:
+    """The text of an included file, which lies in one of these folders or below it, also when links are followed.
+
+    A file elsewhere is not looked at: the answer is the same whether it exists. A link to a file of another kind counts
+    as elsewhere, since a file that is called IDL may be quoted in errors.
+    """
+    for folder in folders:
+        root = folder.resolve()
+        found = (root / name).resolve()
+        if found.is_relative_to(root) and found.suffix == Path(name).suffix and found.is_file():
+            try:
+                return found.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                raise TypeDefinitionError("it is no text in UTF-8") from None
+    where = listed(str(folder) for folder in folders)
+    raise FileNotFoundError(f"there is no such file in {where}; type.include_path adds folders")
 
 
 def path_of(file: str) -> Path:

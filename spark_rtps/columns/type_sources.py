@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +36,11 @@ def given_type(settings: Settings) -> TopicType | None:
     """The type of ``type.file``, or of a ROS 2 name in ``type``; None if neither is set."""
     if settings.type_file is not None:
         return type_of_file(
-            settings.type_file, settings.type, settings.type_extensibility, settings.type_name
+            settings.type_file,
+            settings.type,
+            settings.type_extensibility,
+            settings.type_name,
+            include_path=settings.type_include_path,
         )
     if settings.type is None or not _ROS_NAME.fullmatch(settings.type):
         return None
@@ -45,15 +50,21 @@ def given_type(settings: Settings) -> TopicType | None:
 
 
 def type_of_file(
-    file: str, wanted: str | None, said: Extensibility | None = None, type_name: str | None = None
+    file: str,
+    wanted: str | None,
+    said: Extensibility | None = None,
+    type_name: str | None = None,
+    *,
+    include_path: Iterable[str] = (),
 ) -> TopicType:
     """The struct ``wanted`` of a file.
 
     ``said`` is the extensibility of types that declare none. Without it they are taken as appendable, and the type is
     not certain.
     """
-    struct = struct_of_file(file, wanted, said or Extensibility.APPENDABLE)
-    certain = said is not None or struct == struct_of_file(file, wanted, Extensibility.FINAL)
+    folders = tuple(include_path)
+    struct = struct_of_file(file, wanted, said or Extensibility.APPENDABLE, folders)
+    certain = said is not None or struct == struct_of_file(file, wanted, Extensibility.FINAL, folders)
     return _named(struct, type_name, certain=certain)
 
 

@@ -32,6 +32,10 @@ def show_type(
             "The exit code is 1 if not.",
         ),
     ] = None,
+    include_path: Annotated[
+        list[Path] | None,
+        typer.Option("--include-path", help="Another folder from which that file may include. Repeatable."),
+    ] = None,
     type_name: Annotated[str | None, typer.Option("--type", help="Name of the type in that file.")] = None,
     wait: Annotated[
         str, typer.Option("--wait", "-w", help="How long to wait for the type: 500ms, 10s, 5min.")
@@ -48,7 +52,9 @@ def show_type(
     from ..columns.type_sources import type_of_file
 
     patience = seconds(wait, "--wait")
-    mine = None if against is None else type_of_file(str(against), type_name)
+    mine = None
+    if against is not None:
+        mine = type_of_file(str(against), type_name, include_path=map(str, include_path or ()))
     with joined(domain, interface, peers, name="spark-rtps type") as participant:
         found = participant.discover_type(topic, timeout=patience)
     if found.struct is None:

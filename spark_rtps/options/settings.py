@@ -64,6 +64,8 @@ class Settings:
     domain: int
     type: str | None
     type_file: str | None
+    #: Folders in which an IDL file's includes are looked for, besides its own.
+    type_include_path: tuple[str, ...]
     type_name: str | None
     #: Extensibility of IDL types that declare none; None: unknown.
     type_extensibility: Extensibility | None
@@ -175,6 +177,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         domain=values.integer("domain"),
         type=values.text("type"),
         type_file=values.text("type.file"),
+        type_include_path=values.names("type.include_path"),
         type_name=values.text("type.name"),
         type_extensibility=_extensibility(values),
         ros_distribution=values.word("type.ros_distribution"),

@@ -31,8 +31,17 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "type.file",
         Kind.TEXT,
         None,
-        "File on the driver that defines the type: IDL (`#include` is resolved from the file's folder and "
-        "up to three folders above), or a ROS 2 `.msg`, `.srv` or `.action` definition.",
+        "File on the driver that defines the type: IDL, or a ROS 2 `.msg`, `.srv` or `.action` definition. "
+        "An IDL file can `#include` files of its own folder and of the folders below that; "
+        "`type.include_path` adds folders.",
+    ),
+    OptionSpec(
+        "type.include_path",
+        Kind.LIST,
+        None,
+        "Further folders in which `#include` in an IDL file finds files, with the folders below them. No "
+        "other file is read, whatever `..` and symbolic links say. For IDL of ROS 2, which includes "
+        "`<package>/msg/<Name>.idl`, name the folder that holds the packages.",
     ),
     OptionSpec(
         "type.name",

@@ -38,7 +38,62 @@ class TestIdl:
             "module a_msgs { module msg { struct Inner { long x; }; }; };",
         )
         text = '#include "a_msgs/msg/Inner.idl"\nmodule b { struct Outer { a_msgs::msg::Inner inner; }; };'
-        assert struct(write(tmp_path / "b_msgs" / "msg" / "Outer.idl", text), "b::Outer").name == "b::Outer"
+        path = write(tmp_path / "b_msgs" / "msg" / "Outer.idl", text)
+        with pytest.raises(
+            TypeDefinitionError, match=r"there is no such file .*type\.include_path adds folders"
+        ):
+            struct(path, "b::Outer")
+        given = {"topic": "T", "type.file": str(path), "type": "Outer", "type.include_path": str(tmp_path)}
+        found = given_type(parse_options(given, AppliesTo.READ))
+        assert found is not None and found.type_name == "b::Outer"
+
+    @pytest.mark.parametrize(
+        "name",
+        ["../other.idl", "{above}/other.idl", "link.idl", "parts/link.idl", "to/other.idl", "disguised.idl"],
+    )
+    def test_no_other_file_is_read(self, tmp_path, name):
+        """Neither by ``..`` nor by a link, and nobody learns whether there is one."""
+        home = tmp_path / "home"
+        (home / "parts").mkdir(parents=True)
+        write(tmp_path / "other.idl", "struct Other { long x; };")
+        write(home / "passwords", "root:secret")
+        (home / "link.idl").symlink_to(tmp_path / "other.idl")
+        (home / "parts" / "link.idl").symlink_to("../../other.idl")
+        (home / "to").symlink_to(tmp_path)
+        (home / "disguised.idl").symlink_to("passwords")
+        path = write(home / "main.idl", f'#include "{name.format(above=tmp_path)}"\nstruct S {{ Other x; }};')
+        with pytest.raises(TypeDefinitionError) as there:
+            struct(path)
+        (tmp_path / "other.idl").unlink()
+        (home / "passwords").unlink()
+        with pytest.raises(TypeDefinitionError) as gone:
+            struct(path)
+        assert str(there.value) == str(gone.value)
+        assert "there is no such file" in str(gone.value)
+
+    def test_links_within_the_folder(self, tmp_path):
+        """As Kubernetes mounts files."""
+        write(tmp_path / "..2026" / "part.idl", "@nested struct Part { long x; };")
+        (tmp_path / "..data").symlink_to("..2026")
+        (tmp_path / "part.idl").symlink_to("..data/part.idl")
+        path = write(tmp_path / "main.idl", '#include "part.idl"\nstruct S { Part x; };')
+        assert struct(path).name == "S"
+        (tmp_path / "elsewhere").symlink_to(tmp_path)
+        assert struct(tmp_path / "elsewhere" / "main.idl").name == "S"
+
+    @pytest.mark.parametrize(
+        "text", [b"root:secret:0:0\n", b"secret secret;", b"#error secret", b"\xffsecret"]
+    )
+    def test_what_is_no_idl_is_not_quoted(self, tmp_path, text):
+        (tmp_path / "passwords").write_bytes(text)
+        path = write(tmp_path / "main.idl", '#include "passwords"\nstruct S { long x; };')
+        with pytest.raises(TypeDefinitionError, match=r"^(passwords|.*main\.idl):1:\d+: ") as raised:
+            struct(path)
+        assert "secret" not in str(raised.value)
+        (tmp_path / "passwords").unlink()
+        write(tmp_path / "part.idl", "secret secret;")
+        with pytest.raises(TypeDefinitionError, match=r"^part\.idl:1:1: unexpected 'secret'"):
+            struct(write(tmp_path / "main.idl", '#include "part.idl"'))
 
     def test_a_file_that_is_not_there(self, tmp_path):
         path = write(tmp_path / "main.idl", '\n#include "none.idl"\nstruct S { long a; };')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lark import Token, Tree
 
@@ -16,9 +17,11 @@ from .printer import print_idl
 from .reader import Reader, Settings
 from .scopes import Forward, Module, Scope, qualified
 from .syntax import Node, identifier, names, syntax_tree, token, tree, trees
-from .tokens import IdlError
+from .tokens import IdlError, place_of
 
 __all__ = ["parse_idl", "print_idl"]
+
+_SUFFIX: Final = ".idl"
 
 
 def parse_idl(
@@ -43,10 +46,18 @@ def parse_idl(
         words = preprocess(text, file, include, definitions.note)
         definitions.read(syntax_tree(words), Settings(extensibility))
     except IdlError as error:
-        raise TypeDefinitionError(str(error)) from None
+        raise TypeDefinitionError(_quotable(error, file)) from None
     except RecursionError:
         raise TypeDefinitionError(f"{file}: nested too deeply") from None
     return definitions.types
+
+
+def _quotable(error: IdlError, file: str) -> str:
+    """The text of an error. Of an included file that is not even called IDL nothing is quoted, not a word."""
+    place = getattr(error.at, "file", file)
+    if error.at is None or place == file or place.lower().endswith(_SUFFIX):
+        return str(error)
+    return f"{place_of(error.at)}: this is no IDL that can be included"
 
 
 def parse_struct(idl: str, name: str, file: str) -> Struct:

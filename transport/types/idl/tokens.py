@@ -56,6 +56,8 @@ class IdlError(TypeDefinitionError):
     """An error at a word of the text."""
 
     def __init__(self, at: Token | None, message: str) -> None:
+        #: Where the word is from; None: unknown.
+        self.at = at
         place = f"{getattr(at, 'file', '<idl>')}:{at.line}:{at.column}: " if at is not None else ""
         super().__init__(place + message)
 
