@@ -84,6 +84,7 @@ def received(sockets: Sockets, source: socket.socket | None = None) -> list[byte
     spans = sockets.drain(source or sockets.user)
     assert all(start % 4 == 0 for start, stop, _ in spans if stop - start >= 20)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+    assert {address for _, _, address in spans} <= {"127.0.0.1"}
     return [sockets.buffer[start:stop].tobytes() for start, stop, _ in spans]
 
 
@@ -315,7 +316,7 @@ def test_what_is_taken_apart_is_aligned_whole_and_stays_in_its_room(
     data[at : at + size] = sent
     control = [] if segment is None else [(17, 104, segment.to_bytes(4, "little"))]
     spans: list[tuple[int, int, str]] = []
-    end = offload.take_apart(data, at, size, control, spans)
+    end = offload.take_apart(data, at, size, control, "10.0.0.2", spans)
     segment = segment or size
     assert [stop - start for start, stop, _ in spans] == [
         min(segment, size - done) for done in range(0, size, segment)
@@ -327,5 +328,5 @@ def test_what_is_taken_apart_is_aligned_whole_and_stays_in_its_room(
 
 def test_a_segment_of_no_length_is_one_datagram() -> None:
     spans: list[tuple[int, int, str]] = []
-    assert offload.take_apart(np.zeros(100, np.uint8), 0, 50, [(17, 104, bytes(4))], spans) == 50
-    assert spans == [(0, 50, "")]
+    assert offload.take_apart(np.zeros(100, np.uint8), 0, 50, [(17, 104, bytes(4))], "10.0.0.2", spans) == 50
+    assert spans == [(0, 50, "10.0.0.2")]

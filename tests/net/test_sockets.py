@@ -94,7 +94,7 @@ def test_datagrams_are_drained_into_one_buffer() -> None:
         )
         spans = sockets.drain(sockets.user)
         assert [sockets.buffer[a:b].tobytes() for a, b, _ in spans] == sent
-        assert all(start % 8 == 0 for start, _, _ in spans)
+        assert all(start % 8 == 0 and source == "127.0.0.1" for start, _, source in spans)
         assert sockets.drain(sockets.user) == []
     finally:
         sockets.close()

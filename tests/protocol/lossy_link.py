@@ -22,6 +22,7 @@ from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.outgoing import Outgoing
 from spark_rtps.transport.protocol.packing import pack
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Guid, Locator
 from spark_rtps.transport.wire.samples import Run
@@ -59,7 +60,7 @@ class Node:
     def receive(self, data: np.ndarray, size: int, now: int) -> None:
         endpoints: object = SimpleNamespace(routes=self._routes(), hears_itself=True)
         writers = {writer.guid.entity: writer for writer in self.writers}
-        receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops)  # type: ignore[arg-type]
+        receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)  # type: ignore[arg-type]
         receiver.receive(data, memoryview(data), 0, size, "", now=now)
         for reader in self.readers:
             self.taken.setdefault(reader.guid, []).extend(run.copy() for run in reader.take())

@@ -27,6 +27,7 @@ from spark_rtps.transport.protocol.discovery.participant_data import (
 )
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
+from spark_rtps.transport.protocol.trust import source_of_log
 from spark_rtps.transport.structure import (
     ENTITYID_PARTICIPANT,
     ENTITYID_SEDP_PUBLICATIONS_WRITER,
@@ -96,10 +97,10 @@ def test_nobody_proves_what_another_ones_address_is(source: str) -> None:
     assert one._spdp.remotes[EVIL].proven
 
 
-def test_announcements_without_a_sender_are_dropped() -> None:
+def test_announcements_that_are_no_datagrams_are_dropped() -> None:
     network = VirtualNetwork()
     one = network.add()
-    network.deliver(one, announcement(), "")
+    network.deliver(one, announcement(), source_of_log(EVIL))
     assert one.drops == {DropReason.UNKNOWN_WRITER: 1}
     assert not one.remote_participants
     network.run(SECOND)

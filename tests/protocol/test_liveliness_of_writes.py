@@ -106,7 +106,8 @@ def test_only_heartbeats_with_the_liveliness_flag_count(liveliness):
     guid = scene.writer.guid
     for count in range(1_000, 1_012):
         heartbeat = Heartbeat(bytes(4), guid.entity, 1, 0, count, final=True, liveliness=liveliness)
-        scene.network.deliver(scene.there, Header(prefix=guid.prefix).encode() + heartbeat.encode())
+        message = Header(prefix=guid.prefix).encode() + heartbeat.encode()
+        scene.network.deliver(scene.there, message, scene.network.address_of(scene.here))
         scene.network.run(LEASE // 4)
     assert scene.said(scene.there) == ([] if liveliness else [events.LivelinessLost])
 

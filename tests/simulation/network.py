@@ -21,6 +21,7 @@ from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.packing import pack
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.structure import Guid, Locator
 
@@ -68,7 +69,7 @@ class Host:
         endpoints: object = SimpleNamespace(routes=self.routes, hears_itself=False)
         writer = self.endpoint if isinstance(self.endpoint, StatefulWriter) else None
         writers = {} if writer is None else {writer.guid.entity: writer}
-        self.receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops)  # type: ignore[arg-type]
+        self.receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)  # type: ignore[arg-type]
 
     def receive(self, message: bytes, now: int) -> None:
         data = np.frombuffer(message, np.uint8)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.endpoints import LocalEndpoints
 from spark_rtps.transport.protocol.message_receiver import MessageReceiver
+from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire import datagrams as wire_datagrams
 from spark_rtps.transport.wire.datagrams import DATAGRAMS_MIN, scan_datagrams
@@ -105,6 +106,25 @@ def test_one_writer_is_one_run_that_views_the_drain() -> None:
     assert np.shares_memory(found.run.data, data)
 
 
+def test_a_run_has_one_source() -> None:
+    """Datagrams of one sample, and trains: what differs in the address alone is told apart."""
+    singles = [datagram(1, sn, bytes(64), sn) for sn in range(1, 41)]
+    data, starts, stops = lay_out(singles)
+    sources = np.arange(40) // 20
+    found, rest = scan_datagrams(data, starts, stops, sources)
+    assert not rest
+    assert [(each.first, each.run.first_sn, each.run.count) for each in found] == [(0, 1, 20), (20, 21, 20)]
+    turns = scan_datagrams(data, starts, stops, np.arange(40) % 2)
+    assert [each.run.count for each in turns.runs] == [1] * 40
+    datagrams, _ = train(1, 1, 80, 8, 150)
+    data, starts, stops = lay_out(datagrams, 4)
+    half = len(datagrams) // 2
+    found, rest = scan_datagrams(data, starts, stops, (np.arange(len(datagrams)) >= half).astype(np.int64))
+    assert [each.first for each in found] == [0, half]
+    assert found[0].run.last_sn + 1 == found[1].run.first_sn
+    assert not rest and found[1].run.last_sn == 80
+
+
 @pytest.mark.parametrize("little", [True, False])
 def test_nothing_that_follows_a_vendors_submessage_is_passed_over(little: bool) -> None:
     vendor = b"\x80\x01\x04\x00abcd" if little else b"\x80\x00\x00\x04abcd"
@@ -190,7 +210,7 @@ def told(
     data, starts, stops = lay_out(datagrams, alignment)
     reader, drops = Recorder(), Counter[DropReason]()
     endpoints = cast(LocalEndpoints, SimpleNamespace(routes=_Routes([reader]), hears_itself=False))
-    receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops)
+    receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
     for start, stop, ip in receiver.receive_runs(data, spans, now=1) if together else spans:
         receiver.receive(data, memoryview(data), start, stop, ip, now=1)

@@ -42,16 +42,18 @@ class CopiedFrames(NamedTuple):
 class Image:
     """A log and how far it is read; several images of a process share one ``buffer``."""
 
-    def __init__(self, log: PublicationLog, position: int, buffer: CopyBuffer) -> None:
+    def __init__(self, log: PublicationLog, position: int, buffer: CopyBuffer, source: str = "") -> None:
+        """``source``: what the frames name as theirs (:func:`~..protocol.trust.source_of_log`)."""
         self.log = log
         self.position = position
         self._buffer = buffer
+        self._source = source
         self._lengths = log.lengths
 
     @classmethod
-    def joined(cls, log: PublicationLog, buffer: CopyBuffer) -> Image:
+    def joined(cls, log: PublicationLog, buffer: CopyBuffer, source: str = "") -> Image:
         """An image that begins at the sender's position: what lies before it was sent to earlier readers."""
-        return cls(log, log.metadata.positions()["snd_pos"], buffer)
+        return cls(log, log.metadata.positions()["snd_pos"], buffer, source)
 
     @property
     def has_more(self) -> bool:
@@ -105,7 +107,7 @@ class Image:
         data = self._buffer.copy(log.data[first : first + at]) if bounds else log.data[:0]
         if self.is_lapped:
             return None
-        return CopiedFrames(data, [(start, stop, "") for start, stop in bounds], start + at)
+        return CopiedFrames(data, [(start, stop, self._source) for start, stop in bounds], start + at)
 
 
 class CopyBuffer:

@@ -135,14 +135,17 @@ def is_train(data: U8, spans: list[Span]) -> bool:
     return {stop - start for start, stop, _ in spans[-1 - _TRAIN_SEEN : -1]} == {stop - start}
 
 
-def take_apart(data: U8, at: int, size: int, control: list[tuple[int, int, bytes]], spans: list[Span]) -> int:
-    """Add the span of each datagram of the ``size`` bytes at ``data[at:]``; returns where what they take up ends.
+def take_apart(
+    data: U8, at: int, size: int, control: list[tuple[int, int, bytes]], source: str, spans: list[Span]
+) -> int:
+    """Add the span of each datagram of the ``size`` bytes at ``data[at:]``, which came from ``source``.
 
+    Returns where what they take up ends.
     Spans of messages begin at multiples of 4, as ``at`` does.
     """
     segment = int.from_bytes(control[0][2], sys.byteorder) if control else size
     if not 0 < segment < size:
-        spans.append((at, at + size, ""))
+        spans.append((at, at + size, source))
         return at + size
     pitch = segment
     if segment % 4 and segment >= HEADER_SIZE:  # what is shorter is no message, and nobody looks into it
@@ -156,5 +159,5 @@ def take_apart(data: U8, at: int, size: int, control: list[tuple[int, int, bytes
             data[at + whole * pitch : at + whole * pitch + rest] = packed[size - rest :]
         size = whole * pitch + rest if rest else (whole - 1) * pitch + segment
     stop = at + size
-    spans += [(start, min(start + segment, stop), "") for start in range(at, stop, pitch)]
+    spans += [(start, min(start + segment, stop), source) for start in range(at, stop, pitch)]
     return stop

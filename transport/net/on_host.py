@@ -32,6 +32,7 @@ from ..protocol.endpoint_info import WriterInfo
 from ..protocol.events import Event, Matched, Unmatched
 from ..protocol.message_receiver import Span
 from ..protocol.reading.reader import StatefulReader
+from ..protocol.trust import source_of_log
 from ..structure import INFINITE, NANOSECONDS, Guid
 from ..wire.samples import U8
 
@@ -136,8 +137,8 @@ class ReadLogs:
 
     def join(self, reader: StatefulReader, writer: Guid, log: PublicationLog, *, now: int) -> bool:
         """Have a reader read the log of a writer that it is matched with; False: the log takes no more readers."""
-        reading = self._readings.get(writer) or _Reading(writer, Image.joined(log, self._buffer))
-        image = Image.joined(log, self._buffer)
+        image = Image.joined(log, self._buffer, source_of_log(writer.prefix))
+        reading = self._readings.get(writer) or _Reading(writer, image)
         if self._spies and reader.writers[writer].synced:
             image.rewind()  # the reader knows which samples it has, and nobody repeats the others
         if not self._subscribe(reading, reader, image.position, now):

@@ -109,12 +109,10 @@ class Sockets:
         """Receive what waits, up to the buffer: (start, stop, source address) of each datagram in ``buffer``."""
         spans: list[Span] = []
         try:
-            if source is not self.user:
-                self._drain(source, spans)
-            elif self._receives_trains:
+            if source is self.user and self._receives_trains:
                 self._drain_trains(spans)
             else:
-                self._drain_user(spans)
+                self._drain(source, spans)
         except BlockingIOError:
             pass
         except OSError as error:
@@ -125,25 +123,18 @@ class Sockets:
 
     def _drain(self, source: socket.socket, spans: list[Span]) -> None:
         view, at = self._view, 0
+        receive = source.recvfrom_into
         while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
-            size, address = source.recvfrom_into(view[at:])
+            size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
-            at += (size + 7) & ~7
-
-    def _drain_user(self, spans: list[Span]) -> None:
-        view, at = self._view, 0
-        receive = self.user.recv_into  # user data: the address is not looked at, and costs half as much again
-        while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
-            size = receive(view[at:])
-            spans.append((at, at + size, ""))
             at += (size + 7) & ~7
 
     def _drain_trains(self, spans: list[Span]) -> None:
         view, at = self._view, 0
         receive = self.user.recvmsg_into
         while at + TRAIN_ROOM <= DRAIN_BYTES:
-            size, control, _, _ = receive((view[at:],), CONTROL_SIZE)
-            at = (take_apart(self.buffer, at, size, control, spans) + 7) & ~7
+            size, control, _, address = receive((view[at:],), CONTROL_SIZE)
+            at = (take_apart(self.buffer, at, size, control, address[0], spans) + 7) & ~7
 
     def send(self, datagrams: Iterable[OutgoingDatagrams]) -> int:
         """Send each datagram to its destinations, trains of them at once; returns how many left. Failures are

@@ -44,6 +44,7 @@ from ..wire.submessages import (
 )
 from .discovery.spdp import RemoteParticipant
 from .reading.reader import StatefulReader
+from .trust import Trust, source_of_log
 from .writing.writer import StatefulWriter
 
 _LOOKAHEAD_MIN: Final = 1024
@@ -57,6 +58,8 @@ _DATA: Final = Data.KIND
 _INFO_TS: Final = InfoTimestamp.KIND
 _INFO_DST: Final = InfoDestination.KIND
 _INFO_SRC: Final = InfoSource.KIND
+_INFO: Final = (_INFO_TS, _INFO_DST, _INFO_SRC)
+_SAMPLES: Final = (_DATA, DataFrag.KIND, DATA_BATCH, COMPRESSED)
 #: Where readers, and writers, take what is sent to them.
 _TO_READER: Final[dict[int, Callable[[StatefulReader], Callable[..., None]]]] = {
     Heartbeat.KIND: lambda reader: reader.on_heartbeat,
@@ -71,9 +74,14 @@ _TO_WRITER: Final[dict[int, Callable[[StatefulWriter], Callable[..., None]]]] = 
     StatusMessage.KIND: lambda writer: writer.feedback.on_status_message,
 }
 _ASSERT_LIVELINESS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
+#: A message of somebody who is not believed is looked through for so many submessages.
+_LOOKED_THROUGH: Final = 16
+#: Where a DATA names its writer, from the beginning of its body.
+_WRITER_ID: Final = slice(8, 12)
 
 
-#: Where a datagram lies in the buffer, and where it came from ("" when nobody asked).
+#: Where a message lies in the buffer, and the address it came from; one from a publication log of this host has
+#: :func:`~.trust.source_of_log` instead.
 Span = tuple[int, int, str]
 
 
@@ -97,6 +105,9 @@ class MessageReceiver:
     the participant's own, which changes them as endpoints come and go. SPDP samples are handed back in
     ``announcements``; ``builtin_touched`` says that built-in readers have something to take. A datagram
     larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.
+
+    A message is believed as ``trust`` says; ``addresses`` are our own. Of one that is not believed, only SPDP samples
+    are looked at, which SPDP itself judges.
     """
 
     def __init__(
@@ -106,6 +117,9 @@ class MessageReceiver:
         writers: Mapping[bytes, StatefulWriter],
         remotes: Mapping[bytes, RemoteParticipant],
         drops: Counter[DropReason],
+        *,
+        addresses: frozenset[str] = frozenset(),
+        trust: Trust = Trust.ADDRESS,
     ) -> None:
         self.announcements: list[Run] = []
         self.builtin_touched = False
@@ -119,6 +133,8 @@ class MessageReceiver:
         self._writers = writers
         self._remotes = remotes
         self._drops = drops
+        self._addresses = addresses
+        self._looks_at_addresses = trust is Trust.ADDRESS
 
     def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span]:
         """Take in what `wire.datagrams` finds in small datagrams all at once; the datagrams left are handed out
@@ -128,19 +144,25 @@ class MessageReceiver:
         if len(spans) < DATAGRAMS_MIN or spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES:
             yield from spans
             return
-        starts, stops, ips = zip(*spans, strict=True)
-        found = scan_datagrams(data, np.array(starts, np.int64), np.array(stops, np.int64))
+        starts, stops, sources = zip(*spans, strict=True)
+        numbers = {source: number for number, source in enumerate(set(sources))}
+        found = scan_datagrams(
+            data,
+            np.array(starts, np.int64),
+            np.array(stops, np.int64),
+            None if len(numbers) == 1 else np.array([numbers[source] for source in sources], np.int64),
+        )
         rest, handed = found.rest, 0
-        sources = set(ips) if found.runs else set()
         for first, run, heartbeat_at in found.runs:
             before = bisect(rest, first, handed)
             yield from (spans[i] for i in rest[handed:before])
             handed = before
-            remote = self._remotes.get(run.writer.prefix)
-            if remote is not None and not remote.addresses.isdisjoint(sources):
-                remote.last_heard = now
-            elif run.writer.prefix == self._prefix and not self._endpoints.hears_itself:
+            source = run.writer.prefix
+            if source == self._prefix and not self._endpoints.hears_itself:
                 continue  # our own multicast
+            if (refusal := self._refusal(source, sources[first], now)) is not None:
+                self._drops[refusal] += run.count
+                continue
             self._on_run(run, now)
             if heartbeat_at >= 0:
                 body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + _HEARTBEAT_SIZE]
@@ -169,15 +191,23 @@ class MessageReceiver:
         memoryview of all of ``data``."""
         try:
             _, vendor, source = header_at(view, start, stop)
-            remote = self._remotes.get(source)
-            if remote is not None:
-                if source_ip in remote.addresses:
-                    remote.last_heard = now
-            elif source == self._prefix and not self._endpoints.hears_itself:
+            if source == self._prefix and not self._endpoints.hears_itself:
                 return  # our own multicast
             self._submessages(data, view, start + HEADER_SIZE, stop, source, vendor, source_ip, now)
         except DecodeError as error:  # of the framing: the rest of the message cannot be found
             self._drops[error.reason] += 1
+
+    def _refusal(self, prefix: bytes, source_ip: str, now: int) -> DropReason | None:
+        """Why a message of that participant is not believed if it comes from there; None: it is believed."""
+        remote = self._remotes.get(prefix)
+        if remote is not None and source_ip in remote.addresses:
+            remote.last_heard = now
+            return None
+        if not self._looks_at_addresses or source_ip == source_of_log(prefix):
+            return None
+        if prefix == self._prefix:
+            return None if source_ip in self._addresses else DropReason.FOREIGN_ADDRESS
+        return DropReason.UNKNOWN_WRITER if remote is None else DropReason.FOREIGN_ADDRESS
 
     def _submessages(
         self,
@@ -195,9 +225,22 @@ class MessageReceiver:
         stamped = -1  # where an INFO_TS ended
         lookahead = UDP_PAYLOAD_MAX
         room = _INFLATED_MAX
+        refusal = self._refusal(source, source_ip, now)
+        looked_through = 0
         while pos < stop:
             kind, flags, end = submessage_at(view, pos, stop)
             body = pos + SUBMESSAGE_HEADER_SIZE
+            if refusal is not None:
+                looked_through += 1
+                if looked_through > _LOOKED_THROUGH:
+                    return
+                if kind not in _INFO and (
+                    kind != _DATA or bytes(view[body:end][_WRITER_ID]) != ENTITYID_SPDP_WRITER
+                ):
+                    if for_us and (refusal is DropReason.FOREIGN_ADDRESS or kind in _SAMPLES):
+                        self._drops[refusal] += 1
+                    pos = end
+                    continue
             try:
                 if kind == _DATA:
                     if for_us:
@@ -209,7 +252,8 @@ class MessageReceiver:
                         # many short ones would be compared over and over.
                         lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
                         for run in runs:
-                            self._on_run(run, now)
+                            if refusal is None or run.writer.entity == ENTITYID_SPDP_WRITER:
+                                self._on_run(run, now)
                 elif kind == _INFO_TS:
                     stamp = InfoTimestamp.decode(flags, view[body:end]).timestamp
                     timestamp = NO_TIMESTAMP if stamp is None else stamp
@@ -223,6 +267,7 @@ class MessageReceiver:
                     # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
                     info = InfoSource.decode(flags, view[body:end])
                     source, vendor, timestamp = info.prefix, info.vendor, NO_TIMESTAMP
+                    refusal = self._refusal(source, source_ip, now)
                 elif not for_us:
                     pass
                 elif kind == DATA_BATCH:

@@ -51,6 +51,7 @@ from .packing import pack
 from .participant_config import ParticipantConfig, RemoteEndpoint, listed
 from .reading.flow.congestion_control import CongestionControlFactory
 from .reading.reader import StatefulReader
+from .trust import is_address
 from .writing.asynchronous import AsynchronousPublishing
 from .writing.batching import Interceptor
 from .writing.flow import FlowControl, flow_control_of
@@ -128,7 +129,13 @@ class Participant:
         self._closed = False
         self._admitted = AdmittedPeers.of(config, self.drops)
         self._receiver = MessageReceiver(
-            self.prefix, self._endpoints, self._writers, self._spdp.remotes, self.drops
+            self.prefix,
+            self._endpoints,
+            self._writers,
+            self._spdp.remotes,
+            self.drops,
+            addresses=config.addresses,
+            trust=config.trust,
         )
         self._receiver.on_alive = self._liveliness.on_data
         self._receiver.message_size_max = config.message_size_max
@@ -443,7 +450,7 @@ class Participant:
     def _on_announcement(self, run: Run, source_ip: str, now: int) -> None:
         if run.writer.prefix == self.prefix:
             return
-        if not source_ip:  # on a port for user data, where the sender's address is not read
+        if not is_address(source_ip):
             self.drops[DropReason.UNKNOWN_WRITER] += 1
             return
         change, remote = self._spdp.on_announcement(run, source_ip, now=now)

@@ -10,6 +10,7 @@ from ..structure import NANOSECONDS, Guid, Locator
 from ..types.xtypes.information import TypeInformation
 from .discovery.endpoint_data import EndpointData
 from .discovery.participant_data import ParticipantData
+from .trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,14 @@ class ParticipantConfig:
     properties: tuple[tuple[str, str], ...] = ()
     #: Ask for the types of all endpoints, not only for those on our topics.
     resolve_types: bool = False
+    #: Whom messages are believed to come from.
+    trust: Trust = Trust.ADDRESS
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The addresses that we send from, and receive at."""
+        named = (*self.metatraffic_unicast, *self.default_unicast)
+        return frozenset(locator.address for locator in named)
 
 
 @dataclass(frozen=True, slots=True)

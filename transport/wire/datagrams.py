@@ -77,10 +77,14 @@ class _Drain(NamedTuple):
     stops: I64
     head: Words  # (n, _PAYLOAD_WORD): header, INFO_TS, DATA header
     data_ends: I64  # where the first DATA ends
+    sources: I64 | None  # equal where the sender's address is; None: there is one sender
 
 
-def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
-    """Find the runs in datagrams lying at ``data[starts[i]:stops[i]]``; starts are multiples of 4."""
+def scan_datagrams(data: U8, starts: I64, stops: I64, sources: I64 | None = None) -> DatagramScan:
+    """Find the runs in datagrams lying at ``data[starts[i]:stops[i]]``; starts are multiples of 4.
+
+    ``sources`` are numbers that stand for the senders' addresses, of which a run has one; None: there is only one.
+    """
     words = data[: data.nbytes // 4 * 4].view("<u4")
     at = starts // 4
     roomy = stops - starts >= (_PAYLOAD_WORD + 1) * 4
@@ -91,12 +95,12 @@ def scan_datagrams(data: U8, starts: I64, stops: I64) -> DatagramScan:
     head: Words = words[at[:, None] + np.arange(_PAYLOAD_WORD)]
     fit = roomy & (head[:, 0] == _MAGIC) & ((head[:, 1] & 0xFF) == 2) & (head[:, 5] == _INFO_TS_LE)
     fit &= (head[:, 8] & _KIND_AND_E) == _DATA_LE
-    fit &= (head[:, 11] >> 30) != 3  # of built-in writers the sender matters, which is not known here
+    fit &= (head[:, 11] >> 30) != 3  # what built-in writers send is looked at message by message
     lengths = (head[:, 8] >> 16).astype(np.int64)
     data_ends = starts + (_BODY + 4) + lengths
     # a length of 0 ("to the end") and lengths that are no multiple of 4 are left to the message receiver
     fit &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops)
-    drain = _Drain(data, starts, stops, head, data_ends)
+    drain = _Drain(data, starts, stops, head, data_ends, sources)
     single = fit & ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _TO_INLINE_QOS)
     single &= head[:, 12].view(np.int32) >= 0
     heartbeat = _tails(drain, single)
@@ -118,11 +122,13 @@ def _stretches(
     drain: _Drain, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of many samples; clears ``left`` of those in them."""
-    data, starts, stops, head, _ = drain
+    data, starts, stops, head, _, sources = drain
     size, pitch = stops - starts, np.diff(starts)
     linked = of_many[1:] & of_many[:-1] & (size[1:] == size[:-1])
     for column in _ALIKE:
         linked &= head[1:, column] == head[:-1, column]
+    if sources is not None:
+        linked &= sources[1:] == sources[:-1]
     # Between trains the pitch may differ once; where the difference lasts, a new stretch begins.
     steady = np.zeros(len(starts), np.bool_)
     steady[1:-1] = pitch[1:] == pitch[:-1]
@@ -147,11 +153,13 @@ def _singles(
     left: npt.NDArray[np.bool_],
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of one sample, which ``taken`` are; clears ``left`` of those in them."""
-    data, starts, _, head, data_ends = drain
+    data, starts, _, head, data_ends, sources = drain
     numbers = (head[:, 12].astype(np.int64) << 32) | head[:, 13]
     stamps = source_timestamps(head[:, 6], head[:, 7])
-    # the writer's GUID and the reader id it writes to, as one 20-byte key
+    # the writer's GUID and the reader id it writes to, as one 20-byte key; behind it, where from
     keys = np.ascontiguousarray(head[:, [2, 3, 4, 11, 10]])
+    if sources is not None:
+        keys = np.ascontiguousarray(np.column_stack((keys, sources.astype("<u4"))))
     groups = _groups(keys, taken)
     for group in groups:
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
@@ -171,14 +179,14 @@ def _singles(
                 len(rows),
                 body,
                 index=index,
-                reader_id=key[16:],
+                reader_id=key[16:20],
             )
             yield DatagramRun(int(rows[0]), run, _heartbeat_at(data, rows, heartbeat, data_ends))
 
 
 def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there."""
-    data, _, stops, _, data_ends = drain
+    data, _, stops, _, data_ends, _ = drain
     heartbeat = np.zeros(len(stops), np.bool_)
     tailed = np.flatnonzero(single & (stops > data_ends))
     if len(tailed):
@@ -202,7 +210,7 @@ def _groups(keys: Words, taken: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     """The rows of ``taken`` by writer, in order of arrival within each."""
     if (keys[taken] == keys[taken[0]]).all():
         return [taken]
-    names = keys.view("V20").reshape(-1)[taken]
+    names = keys.view(f"V{keys.shape[1] * keys.itemsize}").reshape(-1)[taken]
     _, inverse = np.unique(names, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     return np.split(taken[order], np.flatnonzero(np.diff(inverse[order])) + 1)
