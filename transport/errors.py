@@ -286,7 +286,7 @@ class DropReason(enum.Enum):
     UNKNOWN_WRITER = "unknown_writer"
     #: The sender's address is in none of the networks that the participant listens to.
     PEER_NOT_ADMITTED = "peer_not_admitted"
-    #: It names a participant which has announced other addresses than the sender\'s.
+    #: It names a participant which has announced other addresses than the sender's.
     FOREIGN_ADDRESS = "foreign_address"
 
 

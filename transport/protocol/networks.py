@@ -12,6 +12,7 @@ from ..limits import ADDRESSES_REMEMBERED_MAX
 from ..wire.message import HEADER_SIZE
 from ..wire.samples import U8
 from .participant_config import ParticipantConfig
+from .trust import is_address
 
 
 class Networks:
@@ -49,8 +50,8 @@ class Networks:
 class AdmittedPeers:
     """Whose datagrams are looked at: those from some networks, and a participant's own.
 
-    What readers find in publication logs of this host comes from no address (""), and is admitted: they read only the
-    logs of writers that were discovered.
+    What readers find in publication logs of this host comes from no address, and is admitted: they read only the logs
+    of writers that were discovered.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class AdmittedPeers:
 
     def admits(self, address: str) -> bool:
         """Whether another participant may speak from an address."""
-        return self._networks is None or not address or address in self._networks
+        return self._networks is None or not is_address(address) or address in self._networks
 
     def admit(self, data: U8, spans: Sequence[tuple[int, int, str]]) -> Sequence[tuple[int, int, str]]:
         """The datagrams to look at, among those of a drain; the others are counted. The cost beside one look-up for
