@@ -9,6 +9,10 @@ from typing import Final
 
 #: Largest UDP payload over IPv4 (65,535 - 20 IP - 8 UDP).
 UDP_PAYLOAD_MAX: Final = 65_507
+#: What one message may cost to take in, in units of about a microsecond: several times what honest ones do.
+MESSAGE_WORK_MAX: Final = 12_000
+#: Participants announced in one message, of which peers put one in each.
+ANNOUNCEMENTS_PER_MESSAGE_MAX: Final = 8
 #: What we put in one datagram at most: whole 63 KiB pages of loopback and jumbo links.
 MESSAGE_SIZE_MAX: Final = 64_512
 #: Messages of one system call that the kernel cuts apart (UDP_SEGMENT).

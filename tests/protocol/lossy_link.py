@@ -58,7 +58,9 @@ class Node:
                 endpoint.handle_timer(now)
 
     def receive(self, data: np.ndarray, size: int, now: int) -> None:
-        endpoints: object = SimpleNamespace(routes=self._routes(), hears_itself=True)
+        endpoints: object = SimpleNamespace(
+            routes=self._routes(), hears_itself=True, hears=lambda prefix: True
+        )
         writers = {writer.guid.entity: writer for writer in self.writers}
         receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)  # type: ignore[arg-type]
         receiver.receive(data, memoryview(data), 0, size, "", now=now)

@@ -93,11 +93,11 @@ def test_batches_find_their_readers(qos: Qos) -> None:
     assert s.taken() == []
 
 
-def test_batches_of_unknown_writers_are_counted() -> None:
+def test_batches_of_unknown_writers_are_counted_unread() -> None:
     s = Scene()
     s.writer = Guid(s.two.prefix, b"\0\0\x77\3")
     s.deliver(bytes(s.batch(1, 1, 5).data))
-    assert s.one.drops == {DropReason.UNKNOWN_WRITER: 5}
+    assert s.one.drops == {DropReason.UNKNOWN_WRITER: 1}
 
 
 def test_malformed_batches_are_counted_and_what_follows_is_read() -> None:

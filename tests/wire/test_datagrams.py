@@ -212,8 +212,9 @@ def told(
     endpoints = cast(LocalEndpoints, SimpleNamespace(routes=_Routes([reader]), hears_itself=False))
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-    for start, stop, ip in receiver.receive_runs(data, spans, now=1) if together else spans:
-        receiver.receive(data, memoryview(data), start, stop, ip, now=1)
+    for span in receiver.receive_runs(data, spans, now=1) if together else spans:
+        if span is not None:
+            receiver.receive(data, memoryview(data), *span, now=1)
     return reader, drops
 
 

@@ -60,6 +60,8 @@ class LocalEndpoints:
     ) -> None:
         #: Readers by the writer they match, remote or ours; the participant adds the readers of the built-in topics.
         self.routes: dict[Guid, list[StatefulReader]] = {}
+        #: By participant how many writers are in ``routes``, but for the built-in ones.
+        self._heard: Counter[bytes] = Counter()
         #: Whether a reader of ours ever matched a writer of ours.
         self.hears_itself = False
         self._own = own
@@ -119,6 +121,10 @@ class LocalEndpoints:
         """An endpoint is gone."""
         for local in self._locals.values():
             self._drop(local, guid)
+
+    def hears(self, prefix: bytes) -> bool:
+        """Whether one of these readers is matched with a writer of this participant."""
+        return prefix in self._heard
 
     def own(self, guid: Guid) -> EndpointData | None:
         """What an endpoint of ours announces; None if there is no such endpoint."""
@@ -232,6 +238,8 @@ class LocalEndpoints:
         if writer != known:
             local.endpoint.match_writer(writer, now=now)
         if known is None:
+            if guid not in self.routes:
+                self._heard[guid.prefix] += 1
             self.routes.setdefault(guid, []).append(local.endpoint)
         local.matched[guid] = writer
         if guid.prefix == self._own.guid_prefix:
@@ -260,6 +268,7 @@ class LocalEndpoints:
             readers.remove(local.endpoint)
             if not readers:
                 del self.routes[other]
+                self._heard -= Counter((other.prefix,))
                 self._liveliness.forget(other)
         self._emit(events.Unmatched(local.data.guid, other, local.data.topic))
 

@@ -3,8 +3,12 @@
 The hot path of a participant. Per datagram it costs a header, one look at each submessage header and one
 dictionary look-up per run; what happens per sample happens in `wire.runs.scan`.
 
-Invariant: nothing a datagram holds makes :meth:`receive` raise. A submessage that breaks a rule is counted
-and skipped; one whose length is wrong ends its message (§8.3.4.1).
+Invariants
+* Nothing a datagram holds makes :meth:`receive` raise. A submessage that breaks a rule is counted and skipped; one
+  whose length is wrong ends its message (§8.3.4.1).
+* Of a submessage that no reader of ours is matched for, no more is read than its header and its writer's id.
+* ``work`` grows with what is done, in units of about a microsecond; a message that is more work than
+  MESSAGE_WORK_MAX ends there. What is cut off of a reliable writer's samples is requested again.
 """
 
 from __future__ import annotations
@@ -17,14 +21,14 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from ..errors import DecodeError, DropReason
-from ..limits import UDP_PAYLOAD_MAX
-from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid
-from ..wire.batch import DATA_BATCH, Batch, scan_batch
+from ..limits import ANNOUNCEMENTS_PER_MESSAGE_MAX, MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
+from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid, is_builtin
+from ..wire.batch import DATA_BATCH, scan_batch
 from ..wire.compressed import COMPRESSED, decompress
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
 from ..wire.info import INFO_TS_SIZE
 from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
-from ..wire.runs import scan
+from ..wire.runs import pass_over, scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
 from ..wire.status_messages import RttMeasurement, StatusMessage
 from ..wire.submessages import (
@@ -55,6 +59,9 @@ _SMALL_BYTES: Final = 9216
 #: What the COMPRESSED of one message may come to.
 _INFLATED_MAX: Final = 64 * UDP_PAYLOAD_MAX
 _DATA: Final = Data.KIND
+_DATA_FRAG: Final = DataFrag.KIND
+#: The kinds of samples that name their writer, all at the same place.
+_NAMING_WRITERS: Final = (_DATA, DATA_BATCH, _DATA_FRAG)
 _INFO_TS: Final = InfoTimestamp.KIND
 _INFO_DST: Final = InfoDestination.KIND
 _INFO_SRC: Final = InfoSource.KIND
@@ -73,10 +80,40 @@ _TO_WRITER: Final[dict[int, Callable[[StatefulWriter], Callable[..., None]]]] = 
     NackFrag.KIND: lambda writer: writer.feedback.on_nack_frag,
     StatusMessage.KIND: lambda writer: writer.feedback.on_status_message,
 }
+#: What is done for a submessage, in units of ``work``; that of a sample of a built-in writer; what a range of a number
+#: set adds; that of a participant's announcement.
+_WORK: Final = {
+    _DATA: 24,
+    DATA_BATCH: 16,
+    COMPRESSED: 20,
+    _DATA_FRAG: 16,
+    Heartbeat.KIND: 10,
+    HeartbeatBatch.KIND: 10,
+    HeartbeatFrag.KIND: 8,
+    Gap.KIND: 10,
+    AckNack.KIND: 12,
+    AckNackBatch.KIND: 12,
+    NackFrag.KIND: 8,
+    StatusMessage.KIND: 10,
+    RttMeasurement.KIND: 8,
+}
+_WORK_ENDPOINT: Final = 200
+_WORK_PARTICIPANT: Final = 1_000
+_WORK_RANGE: Final = 2
+#: What comparing shapes costs more for runs of fewer samples.
+_SHORT: Final = 8
+_WORK_SHORT: Final = 60
+_BYTES_PER_WORK: Final = 2_048
+#: And where each word is looked at alone.
+_BYTES_PER_WORK_WALKED: Final = 12
+#: The kinds that hold a number set.
+_OF_SETS: Final = (Gap.KIND, AckNack.KIND, AckNackBatch.KIND)
+#: Between runs that span datagrams, others get their turn after so much work.
+_RUNS_WORK: Final = 2_000
 _ASSERT_LIVELINESS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
 #: A message of somebody who is not believed is looked through for so many submessages.
 _LOOKED_THROUGH: Final = 16
-#: Where a DATA names its writer, from the beginning of its body.
+#: Where a DATA, and what is like it, names its writer, from the beginning of its body.
 _WRITER_ID: Final = slice(8, 12)
 
 
@@ -92,6 +129,9 @@ class Matches(Protocol):
     def routes(self) -> Mapping[Guid, list[StatefulReader]]: ...
     @property
     def hears_itself(self) -> bool: ...
+    def hears(self, prefix: bytes) -> bool:
+        """Whether a reader of ours, not a built-in one, is matched with a writer of this participant."""
+        ...
 
 
 def _ignore(writer: Guid, now: int) -> None:
@@ -125,6 +165,8 @@ class MessageReceiver:
         self.builtin_touched = False
         self.message_size_max = UDP_PAYLOAD_MAX
         self.on_oversized: Callable[[str, int], None] | None = None
+        #: What was done so far: about microseconds.
+        self.work = 0
         #: Called with each writer that wrote, or asserted that it lives.
         self.on_alive: Callable[[Guid, int], None] = _ignore
         self._prefix = prefix
@@ -136,9 +178,9 @@ class MessageReceiver:
         self._addresses = addresses
         self._looks_at_addresses = trust is Trust.ADDRESS
 
-    def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span]:
+    def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span | None]:
         """Take in what `wire.datagrams` finds in small datagrams all at once; the datagrams left are handed out
-        for :meth:`receive`, each when its turn comes."""
+        for :meth:`receive`, each when its turn comes. None after some work: it may be somebody else's turn."""
         if self.message_size_max < UDP_PAYLOAD_MAX:
             spans = [span for span in spans if self._admits(data, span)]
         if len(spans) < DATAGRAMS_MIN or spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES:
@@ -153,6 +195,7 @@ class MessageReceiver:
             None if len(numbers) == 1 else np.array([numbers[source] for source in sources], np.int64),
         )
         rest, handed = found.rest, 0
+        pause = self.work + _RUNS_WORK
         for first, run, heartbeat_at in found.runs:
             before = bisect(rest, first, handed)
             yield from (spans[i] for i in rest[handed:before])
@@ -163,6 +206,9 @@ class MessageReceiver:
             if (refusal := self._refusal(source, sources[first], now)) is not None:
                 self._drops[refusal] += run.count
                 continue
+            if self.work > pause:
+                yield None
+                pause = self.work + _RUNS_WORK
             self._on_run(run, now)
             if heartbeat_at >= 0:
                 body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + _HEARTBEAT_SIZE]
@@ -227,8 +273,12 @@ class MessageReceiver:
         room = _INFLATED_MAX
         refusal = self._refusal(source, source_ip, now)
         looked_through = 0
+        work_max = self.work + MESSAGE_WORK_MAX
         while pos < stop:
+            if self.work > work_max:
+                raise DecodeError(DropReason.OVER_LIMIT, "a message that is too much work")
             kind, flags, end = submessage_at(view, pos, stop)
+            self.work += 1
             body = pos + SUBMESSAGE_HEADER_SIZE
             if refusal is not None:
                 looked_through += 1
@@ -242,7 +292,18 @@ class MessageReceiver:
                     pos = end
                     continue
             try:
-                if kind == _DATA:
+                if kind in _NAMING_WRITERS and for_us and not self._is_wanted(view[body:end], source):
+                    end, count, stamp_at = pass_over(view, pos, stop)
+                    self.work += count // 2
+                    if stamp_at >= 0:
+                        stamped = stamp_at + INFO_TS_SIZE
+                        stamp = InfoTimestamp.decode(
+                            view[stamp_at + 1], view[stamp_at + 4 : stamped]
+                        ).timestamp
+                        timestamp = NO_TIMESTAMP if stamp is None else stamp
+                    if source != self._prefix:
+                        self._drops[DropReason.UNKNOWN_WRITER] += count
+                elif kind == _DATA:
                     if for_us:
                         after_ts = pos == stamped
                         runs, end, timestamp = scan(
@@ -251,9 +312,12 @@ class MessageReceiver:
                         # Where runs turn out short, little is looked at for the next: else a message of
                         # many short ones would be compared over and over.
                         lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
+                        self.work += (end - pos) // _BYTES_PER_WORK
                         for run in runs:
                             if refusal is None or run.writer.entity == ENTITYID_SPDP_WRITER:
-                                self._on_run(run, now)
+                                self.work += 0 if run.index is None else run.count
+                                self.work += _WORK_SHORT if 1 < run.count < _SHORT else 0
+                                self._on_run(run, now, work_max - self.work)
                 elif kind == _INFO_TS:
                     stamp = InfoTimestamp.decode(flags, view[body:end]).timestamp
                     timestamp = NO_TIMESTAMP if stamp is None else stamp
@@ -271,13 +335,17 @@ class MessageReceiver:
                 elif not for_us:
                     pass
                 elif kind == DATA_BATCH:
-                    self._on_batch(scan_batch(data, pos, end, source, timestamp), now)
+                    self._on_batch(data, pos, end, source, timestamp, now)
                 elif kind == COMPRESSED:
                     if vendor == VENDOR_ID:
+                        if not self._endpoints.hears(source):
+                            raise DecodeError(DropReason.UNKNOWN_WRITER)
                         order: Literal["little", "big"] = "little" if flags & FLAG_E else "big"
-                        room -= int.from_bytes(view[body + 4 : body + 8], order)
+                        size = int.from_bytes(view[body + 4 : body + 8], order)
+                        room -= size
                         if room < 0:
                             raise DecodeError(DropReason.OVER_LIMIT, "a message that grows too large")
+                        self.work += _WORK[COMPRESSED] + size // _BYTES_PER_WORK
                         self._on_compressed(flags, view[body:end], source, timestamp, now)
                 else:
                     self._on_other(
@@ -285,46 +353,79 @@ class MessageReceiver:
                     )
             except DecodeError as error:
                 self._drops[error.reason] += 1
+                self.work += 8
             pos = end
 
-    def _on_run(self, run: Run, now: int) -> None:
+    def _is_wanted(self, body: memoryview, source: bytes) -> bool:
+        """Whether a reader of ours is matched with the writer of samples; also where they are too short to name it."""
+        entity = bytes(body[_WRITER_ID])
+        return (
+            len(entity) < 4
+            or entity == ENTITYID_SPDP_WRITER
+            or self._routes.get(Guid(source, entity)) is not None
+        )
+
+    def _on_run(self, run: Run, now: int, work_max: int = MESSAGE_WORK_MAX) -> None:
         writer = run.writer
         readers = self._routes.get(writer)
+        self.work += _WORK[_DATA]
         if readers is None:
             if writer.entity == ENTITYID_SPDP_WRITER:
-                self.announcements.append(run)
+                self._on_announcements(run)
             elif writer.prefix != self._prefix:
                 self._drops[DropReason.UNKNOWN_WRITER] += run.count
             return
         self.on_alive(writer, now)
-        if writer.entity[3] & 0xC0 == 0xC0:
+        if is_builtin(writer.entity):
+            fits = 1 + max(work_max, 0) // _WORK_ENDPOINT
+            if run.count > fits:  # the rest is requested again
+                self._drops[DropReason.OVER_LIMIT] += run.count - fits
+                run = run.take(0, fits)
+            self.work += run.count * _WORK_ENDPOINT
             self.builtin_touched = True
         for reader in readers:
             if run.reader_id == ENTITYID_UNKNOWN or run.reader_id == reader.guid.entity:
                 reader.on_run(run, now=now)
 
-    def _on_batch(self, batch: Batch, now: int) -> None:
-        readers = self._addressed(batch.writer, batch.reader_id)
-        if not readers and batch.writer.prefix != self._prefix:
-            self._drops[DropReason.UNKNOWN_WRITER] += sum(run.count for run in batch.runs)
+    def _on_announcements(self, run: Run) -> None:
+        fits = ANNOUNCEMENTS_PER_MESSAGE_MAX - sum(each.count for each in self.announcements)
+        if run.count > fits:
+            self._drops[DropReason.OVER_LIMIT] += run.count - fits
+        if fits > 0:
+            self.announcements.append(run.take(0, min(fits, run.count)))
+            self.work += _WORK_PARTICIPANT * self.announcements[-1].count
+
+    def _on_batch(self, data: U8, pos: int, end: int, source: bytes, timestamp: int, now: int) -> None:
+        """Handle a DATA_BATCH of a writer that is matched."""
+        try:
+            batch = scan_batch(data, pos, end, source, timestamp)
+        except DecodeError:
+            self.work += (end - pos) // _BYTES_PER_WORK_WALKED
+            raise
+        self.work += batch.work + _WORK[DATA_BATCH] * len(batch.runs)
         self.on_alive(batch.writer, now)
-        for reader in readers:
+        for reader in self._addressed(batch.writer, batch.reader_id):
             reader.on_batch(batch, now=now)
 
     def _on_compressed(self, flags: int, body: memoryview, source: bytes, timestamp: int, now: int) -> None:
         """Handle what a COMPRESSED holds, as if it stood there."""
         inner = decompress(body, little_endian=bool(flags & FLAG_E))
-        data = np.frombuffer(inner, np.uint8)
+        view = memoryview(inner)
         kind, flags, size = inner[0], inner[1], len(inner)
+        if kind not in _NAMING_WRITERS:  # nobody compresses the small ones
+            raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
+        if not self._is_wanted(view[SUBMESSAGE_HEADER_SIZE:], source):
+            raise DecodeError(DropReason.UNKNOWN_WRITER)
+        data = np.frombuffer(inner, np.uint8)
         if kind == DATA_BATCH:
-            self._on_batch(scan_batch(data, 0, size, source, timestamp), now)
-        elif kind == _DATA:
+            self._on_batch(data, 0, size, source, timestamp, now)
+            return
+        self.work += size // _BYTES_PER_WORK_WALKED
+        if kind == _DATA:
             for run in scan(data, 0, size, source, timestamp).runs:
                 self._on_run(run, now)
-        elif kind == DataFrag.KIND:
-            self._on_data_frag(DataFrag.decode(flags, memoryview(inner)[4:]), source, timestamp, now)
-        else:  # nobody compresses the small ones
-            raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
+        else:
+            self._on_data_frag(DataFrag.decode(flags, view[4:]), source, timestamp, now)
 
     def _addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
         readers = self._routes.get(writer)
@@ -337,6 +438,10 @@ class MessageReceiver:
         return [reader for reader in readers if reader.guid.entity == reader_id]
 
     def _on_other(self, kind: int, submessage: Any, source: bytes, timestamp: int, now: int) -> None:
+        self.work += _WORK.get(kind, 1)
+        if kind in _OF_SETS:
+            numbers = submessage.irrelevant if kind == Gap.KIND else submessage.missing
+            self.work += _WORK_RANGE * numbers.ranges_max
         if (to_reader := _TO_READER.get(kind)) is not None:
             writer = Guid(source, submessage.writer_id)
             if kind in _ASSERT_LIVELINESS and submessage.liveliness:
@@ -347,7 +452,7 @@ class MessageReceiver:
             local = self._writers.get(submessage.writer_id)
             if local is not None:
                 to_writer(local)(Guid(source, submessage.reader_id), submessage, now=now)
-        elif kind == DataFrag.KIND:
+        elif kind == _DATA_FRAG:
             self._on_data_frag(submessage, source, timestamp, now)
         elif kind == RttMeasurement.KIND:
             self._on_rtt_measurement(submessage, source, now)
@@ -356,11 +461,8 @@ class MessageReceiver:
 
     def _on_data_frag(self, fragments: DataFrag, source: bytes, timestamp: int, now: int) -> None:
         writer = Guid(source, fragments.writer_id)
-        readers = self._addressed(writer, fragments.reader_id)
-        if not readers:
-            self._drops[DropReason.UNKNOWN_WRITER] += 1
         self.on_alive(writer, now)
-        for reader in readers:
+        for reader in self._addressed(writer, fragments.reader_id):
             reader.on_data_frag(writer, fragments, timestamp, now=now)
 
     def _on_rtt_measurement(self, measurement: RttMeasurement, source: bytes, now: int) -> None:

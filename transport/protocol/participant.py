@@ -7,7 +7,7 @@ gives the time of the next call, events report what happened. It knows neither s
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -16,6 +16,7 @@ from ..errors import DecodeError, DropReason, UsageError
 from ..limits import EVENTS_MAX, MESSAGE_SIZE_LEAST
 from ..qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
 from ..structure import (
+    INFINITE,
     KIND_READER_NO_KEY,
     KIND_READER_WITH_KEY,
     KIND_WRITER_NO_KEY,
@@ -293,17 +294,43 @@ class Participant:
         Returns the readers that have something to :meth:`~StatefulReader.take` now; it views ``data``. Never raises on
         what the datagrams hold; what is dropped is counted in ``drops``.
         """
-        if self._closed:
-            return []
+        for _ in self.receiving(data, spans, now=now):
+            pass
+        return self.readers_with_runs()
+
+    def receiving(
+        self,
+        data: U8,
+        spans: Sequence[tuple[int, int, str]],
+        *,
+        now: int,
+        work_max: int = INFINITE,
+    ) -> Generator[list[StatefulReader], int, None]:
+        """As :meth:`receive`, in parts of about ``work_max`` microseconds; ``data`` must not change before the last.
+
+        Yields what :meth:`receive` returns, after each part, and is sent the time then. What else a participant does
+        may be done between the parts.
+        """
         view, spans = memoryview(data), self._admitted.admit(data, spans)
         receiver = self._receiver
-        for start, stop, source_ip in receiver.receive_runs(data, spans, now=now):
-            receiver.receive(data, view, start, stop, source_ip, now=now)
-            if receiver.announcements:
-                self._on_announcements(source_ip, now)
-            if receiver.builtin_touched:
-                receiver.builtin_touched = False
-                self._on_builtin_samples(now)
+        pause = receiver.work + work_max
+        for span in receiver.receive_runs(data, spans, now=now):
+            if self._closed:
+                return
+            if span is not None:
+                receiver.receive(data, view, *span, now=now)
+                if receiver.announcements:
+                    self._on_announcements(span[2], now)
+                if receiver.builtin_touched:
+                    receiver.builtin_touched = False
+                    self._on_builtin_samples(now)
+            if receiver.work > pause:
+                now = yield self._received(now)
+                pause = receiver.work + work_max
+        if not self._closed:
+            yield self._received(now)
+
+    def _received(self, now: int) -> list[StatefulReader]:
         for guid in self._liveliness.gained(now=now):
             self._emit(events.LivelinessGained(guid, self._endpoints.topic_of(guid)))
         return self.readers_with_runs()

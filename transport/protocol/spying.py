@@ -82,9 +82,14 @@ class SpyParticipant:
     def receive(self, data: U8, spans: Sequence[Span], *, now: int) -> list[StatefulReader]:
         """As :meth:`Participant.receive`."""
         view = memoryview(data)
-        for start, stop, source in self._receiver.receive_runs(data, spans, now=now):
-            self._receiver.receive(data, view, start, stop, source, now=now)
+        for span in self._receiver.receive_runs(data, spans, now=now):
+            if span is not None:
+                self._receiver.receive(data, view, *span, now=now)
         return [reader for _, reader in self._readers.values() if reader.has_runs]
+
+    def hears(self, prefix: bytes) -> bool:
+        """As of `endpoints.LocalEndpoints`."""
+        return any(writer.prefix == prefix for writer in self.routes)
 
     def qos_of(self, writer: Guid) -> Qos | None:
         return self._qos.get(writer)

@@ -25,9 +25,10 @@ from ..errors import UsageError
 from ..structure import ENTITYID_UNKNOWN
 from .batch_scan import SAMPLE_INFO_FLAGS, Batch, scan_batch
 from .framing import gather, inline_qos_words, ntp_words, word_rows
+from .inline_qos import STATUS_MASK
 from .message import FLAG_E
 from .parameters import PID_KEY_HASH, PID_SENTINEL, PID_STATUS_INFO
-from .runs import FLAG_Q, STATUS_MASK, Words
+from .runs import FLAG_Q, Words
 from .samples import DISPOSED, I64, KEY_ONLY, U8, UNREGISTERED, Run, Samples
 from .submessages import AckNackBatch, HeartbeatBatch
 

@@ -18,10 +18,10 @@ from ..errors import DecodeError, DropReason
 from ..limits import RUNS_PER_BATCH_MAX
 from ..structure import ENTITYID_UNKNOWN, Guid
 from .framing import ntp_words, spread
+from .inline_qos import scan_inline_qos, walk_inline_qos
 from .message import FLAG_E
 from .numbers import SEQUENCE_NUMBER_MAX, pair
-from .parameters import PID_COHERENT_SET, PID_KEY_HASH, PID_SENTINEL, PID_STATUS_INFO
-from .runs import FLAG_Q, STATUS_MASK, Words, alike_between, scan_inline_qos
+from .runs import FLAG_Q, Words, alike_between
 from .samples import HAS_KEY_HASH, I64, KEY_ONLY, REMOVED, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
 
 #: The flags of a sample info: timestamp, inline QoS, sequence number offset, data, invalid, serialized key.
@@ -35,6 +35,10 @@ _PADDING_SHIFT: Final = (24, 0)
 _BATCH: Final = pair("HHH4s4siIiIII")
 _BATCH_SIZE: Final = 40
 _OCTETS_TO_INLINE_QOS: Final = 32
+#: By how many bytes about a microsecond is needed, where words are compared, and looked at one by one; for a part.
+_BYTES_PER_WORK: Final = 2_048
+_BYTES_PER_WORK_WALKED: Final = 12
+_WORK_PART: Final = 20
 _U32: Final = pair("I")
 _U16: Final = pair("H")
 
@@ -49,6 +53,8 @@ class Batch(NamedTuple):
     end: int  # where the next submessage starts
     reader_id: bytes
     writer: Guid
+    #: About microseconds that reading took.
+    work: int = 0
 
 
 class _Infos(NamedTuple):
@@ -106,7 +112,12 @@ def scan_batch(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int) -> 
     runs = [run] if infos is None else _consecutive(run, infos)
     if runs[-1].last_sn > last_sn:
         raise DecodeError(DropReason.BAD_SEQUENCE_NUMBER, f"samples up to {runs[-1].last_sn} of {last_sn}")
-    return Batch(batch_sn, first_sn, last_sn, runs, end, reader_id, run.writer)
+    work = 20 + (end - at) // _BYTES_PER_WORK
+    if parts is None:
+        work += list_bytes // _BYTES_PER_WORK_WALKED
+    else:
+        work += sum(_WORK_PART + shape.size // 4 for shape, _ in parts)
+    return Batch(batch_sn, first_sn, last_sn, runs, end, reader_id, run.writer, work)
 
 
 class _Shape(NamedTuple):
@@ -250,7 +261,7 @@ def _walk(data: U8, at: int, stop: int, little: int) -> _Infos:
         if end - w < 2 or octets < _LEAST_OCTETS[bits] or octets % 4 or behind > end:
             raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"sample info: octetsToInlineQos {octets}")
         if bits & _Q:
-            behind, status, key_hash, coherent_set = _walk_inline_qos(words, behind, end, little)
+            behind, status, key_hash, coherent_set = walk_inline_qos(words, behind, end, little)
             if status or coherent_set:
                 qos_rows.append((len(starts), status, key_hash, coherent_set))
         starts.append(w)
@@ -292,29 +303,6 @@ def _walk(data: U8, at: int, stop: int, little: int) -> _Infos:
 def _last(marked: npt.NDArray[np.bool_]) -> I64:
     """For each place the last marked one up to it; 0 before the first."""
     return np.maximum.accumulate(np.where(marked, np.arange(len(marked)), 0))
-
-
-def _walk_inline_qos(words: list[int], w: int, end: int, little: int) -> tuple[int, int, int, int]:
-    """What `runs.scan_inline_qos` finds in the words of a parameter list: where it ends, status and HAS_KEY_HASH, the
-    word of the key hash (-1: none), the coherent set."""
-    status, key_hash, coherent_set = 0, -1, 0
-    while w < end:
-        word = words[w]
-        pid, length = (word & 0xFFFF, word >> 16) if little else (word >> 16, word & 0xFFFF)
-        w += 1
-        if pid == PID_SENTINEL:
-            return w, status | (HAS_KEY_HASH if key_hash >= 0 else 0), key_hash, coherent_set
-        if length > 4 * (end - w) or length % 4:
-            raise DecodeError(DropReason.BAD_PARAMETER_LIST, f"parameter {pid:#06x} of {length} bytes")
-        if pid == PID_KEY_HASH and length >= 16:
-            key_hash = w
-        elif pid == PID_STATUS_INFO and length >= 4:
-            status = words[w] >> (24 if little else 0) & STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.4.9
-        elif pid == PID_COHERENT_SET and length >= 8:
-            first = words[w] << 32 | words[w + 1]  # as `decode_coherent_set` takes it
-            coherent_set = first if 0 < first < 1 << 63 else -1
-        w += length // 4
-    raise DecodeError(DropReason.BAD_PARAMETER_LIST, "inline QoS without a sentinel")
 
 
 def _both_data_and_key() -> DecodeError:

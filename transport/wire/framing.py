@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 from ..structure import NANOSECONDS
+from .inline_qos import STATUS_MASK
 from .message import FLAG_E
 from .ntp import TIME_INVALID
 from .parameters import (
@@ -24,7 +25,7 @@ from .parameters import (
     PID_STATUS_INFO,
     SEQUENCENUMBER_UNKNOWN,
 )
-from .runs import DATA, FLAG_D, FLAG_K, FLAG_Q, STATUS_MASK, Words
+from .runs import DATA, FLAG_D, FLAG_K, FLAG_Q, Words
 from .samples import I64, KEY_ONLY, NO_TIMESTAMP, U8, Samples
 from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS
 

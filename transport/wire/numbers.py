@@ -59,6 +59,11 @@ class _NumberSet:
     def is_empty(self) -> bool:
         return not any(self.words)
 
+    @property
+    def ranges_max(self) -> int:
+        """At most so many ranges are in it; quicker than :meth:`ranges`."""
+        return sum((word & ~(word << 1)).bit_count() for word in self.words)
+
     def ranges(self) -> list[tuple[int, int]]:
         """The numbers as inclusive (first, last) ranges, ascending."""
         bits = "".join(f"{word:032b}" for word in self.words)

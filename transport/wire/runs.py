@@ -8,7 +8,8 @@ INFO_TS before every DATA (Cyclone DDS batches so):
 * ragged: lengths differ; candidates are the words that look like the first header, and the chain of lengths from
   candidate to candidate proves them (a look-alike inside a payload breaks the chain, which merely ends the run early).
 
-A DATA of neither shape is a run of one. Layouts: RTPS 2.5 §9.4.5.3 (DATA), §9.4.5.9 (INFO_TS).
+Where neither goes far, samples of every shape are walked
+through (`mixed_runs`). What is left is a run of one. Layouts: RTPS 2.5 §9.4.5.3 (DATA), §9.4.5.9 (INFO_TS).
 """
 
 from __future__ import annotations
@@ -23,23 +24,15 @@ from ..errors import DecodeError, DropReason
 from ..limits import UDP_PAYLOAD_MAX
 from ..structure import Guid
 from .info import INFO_TS_SIZE, InfoTimestamp
-from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE
+from .inline_qos import scan_inline_qos
+from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE, submessage_at
+from .mixed_runs import scan_mixed
 from .numbers import pair
-from .parameters import (
-    PID_COHERENT_SET,
-    PID_KEY_HASH,
-    PID_SENTINEL,
-    PID_STATUS_INFO,
-    decode_coherent_set,
-)
 from .samples import (
-    DISPOSED,
-    FILTERED,
     HAS_KEY_HASH,
     KEY_ONLY,
     SAMPLE_INDEX,
     U8,
-    UNREGISTERED,
     Run,
     source_timestamps,
     stretches,
@@ -49,7 +42,6 @@ from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, Data
 DATA: Final = Data.KIND
 INFO_TS: Final = InfoTimestamp.KIND
 FLAG_Q, FLAG_D, FLAG_K = Data.FLAG_Q, Data.FLAG_D, Data.FLAG_K
-STATUS_MASK: Final = DISPOSED | UNREGISTERED | FILTERED
 #: The first four bytes of an INFO_TS with a time in it, read little-endian, by its E flag.
 INFO_TS_WORDS: Final = {
     FLAG_E: INFO_TS | FLAG_E << 8 | (INFO_TS_SIZE - SUBMESSAGE_HEADER_SIZE) << 16,
@@ -59,7 +51,6 @@ INFO_TS_WORDS: Final = {
 #: From octetsToNextHeader on.
 _HEADER: Final = pair("HHH4s4siI")
 _SEQUENCE_NUMBER: Final = pair("iI")
-_PARAMETER: Final = pair("HH")
 
 Words = npt.NDArray[np.uint32]
 
@@ -95,15 +86,6 @@ class _First:
     coherent_set: int
 
 
-class InlineQos(NamedTuple):
-    """The parts of an inline QoS that are read, and where it ends."""
-
-    stop: int
-    status: int  # StatusInfo_t
-    key_hash_at: int  # -1: there is none
-    coherent_set: int  # as in Run
-
-
 def scan(
     data: U8,
     pos: int,
@@ -122,6 +104,8 @@ def scan(
     """
     first = _parse(data, pos, stop)
     end = pos + first.size
+    found: Scan | None = None
+    message_stop = stop
     if stop - end >= DATA_HEADER_SIZE:  # another one may follow
         gap = _gap_to_next(data, pos, end, stop, first)
         if gap >= 0:
@@ -135,8 +119,67 @@ def scan(
             if run is None:
                 run = _ragged(data, pos, stop, prefix, timestamp, first)
             if run is not None:
-                return Scan([run[0]], run[1], run[2])
-    return Scan([_run(data[pos:end], prefix, 1, first, 0, first.size, timestamp)], end, timestamp)
+                found = Scan([run[0]], run[1], run[2])
+    if found is None:
+        found = Scan([_run(data[pos:end], prefix, 1, first, 0, first.size, timestamp)], end, timestamp)
+    (short,) = found.runs
+    # What ends a coherent set stays a run of its own.
+    if (
+        short.count < _SHORT
+        and short.coherent_set >= 0
+        and _goes_on(data, found.pos, message_stop, short, first)
+    ):
+        mixed_stop = min(message_stop, max(pos + lookahead, found.pos + _MIXED_MIN))
+        info_ts = INFO_TS_WORDS[first.flags & FLAG_E]
+        mixed = scan_mixed(data, pos, mixed_stop, short.writer, timestamp, info_ts, short)
+        if mixed is not None and mixed[0].count > short.count:
+            return Scan([mixed[0]], mixed[1], mixed[2])
+    return found
+
+
+#: A run shorter than this may be the beginning of a longer one of samples in several shapes.
+_SHORT: Final = 8
+#: So many bytes behind a short run are looked at for the next.
+_MIXED_MIN: Final = 1_024
+
+
+def _goes_on(data: U8, end: int, stop: int, run: Run, first: _First) -> bool:
+    """Whether the next DATA, perhaps behind an INFO_TS, continues a run that ends at ``end``."""
+    little = first.flags & FLAG_E
+    if stop - end >= INFO_TS_SIZE and data[end] == INFO_TS:
+        if data[end : end + 4].view("<u4")[0] != INFO_TS_WORDS[little]:
+            return False
+        end += INFO_TS_SIZE
+    if stop - end < DATA_HEADER_SIZE or data[end] != DATA or data[end + 1] & FLAG_E != little:
+        return False
+    _, _, _, reader_id, writer_id, high, low = _HEADER[little].unpack_from(data, end + 2)
+    return (high << 32 | low) == run.last_sn + 1 and (reader_id, writer_id) == (
+        first.reader_id,
+        first.writer_id,
+    )
+
+
+def pass_over(view: memoryview, pos: int, stop: int) -> tuple[int, int, int]:
+    """Pass over the samples of one writer at ``view[pos]``: where they end, how many submessages they are, and where
+    the last INFO_TS between them lies (-1: nowhere)."""
+    writer_id, count, stamp_at = view[pos + 12 : pos + 16], 0, -1
+    try:
+        while pos < stop:
+            kind, _, end = submessage_at(view, pos, stop)
+            if kind == DATA:
+                if view[pos + 12 : pos + 16] != writer_id:
+                    break
+                count += 1
+            elif kind == INFO_TS and end - pos == INFO_TS_SIZE:
+                stamp_at = pos
+            elif count:
+                break
+            else:
+                count = 1
+            pos = end
+    except DecodeError:
+        pass  # whoever reads on finds it
+    return pos, count, stamp_at
 
 
 def _parse(data: U8, pos: int, stop: int) -> _First:
@@ -171,28 +214,6 @@ def _parse(data: U8, pos: int, stop: int) -> _First:
         at = end
     size = end - pos
     return _First(flags, size, reader_id, writer_id, sn, at - pos, key_hash_offset, status, coherent_set)
-
-
-def scan_inline_qos(data: U8, at: int, end: int, little: int) -> InlineQos:
-    """Walk the parameter list at ``at``."""
-    status, key_hash_at, coherent_set = 0, -1, 0
-    parameter = _PARAMETER[little]
-    while True:
-        if end - at < 4:
-            raise DecodeError(DropReason.BAD_PARAMETER_LIST, "inline QoS without a sentinel")
-        pid, length = parameter.unpack_from(data, at)
-        at += 4
-        if pid == PID_SENTINEL:
-            return InlineQos(at, status, key_hash_at, coherent_set)
-        if length > end - at or length % 4:
-            raise DecodeError(DropReason.BAD_PARAMETER_LIST, f"parameter {pid:#06x} of {length} bytes")
-        if pid == PID_KEY_HASH and length >= 16:
-            key_hash_at = at
-        elif pid == PID_STATUS_INFO and length >= 4:
-            status = int(data[at + 3]) & STATUS_MASK  # always big-endian: RTPS 2.5 §9.6.4.9
-        elif pid == PID_COHERENT_SET and length >= 8:
-            coherent_set = decode_coherent_set(data, at, little)
-        at += length
 
 
 def _gap_to_next(data: U8, pos: int, end: int, stop: int, first: _First) -> int:
