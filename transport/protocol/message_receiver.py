@@ -84,9 +84,9 @@ _TO_WRITER: Final[dict[int, Callable[[StatefulWriter], Callable[..., None]]]] = 
 #: set adds; that of a participant's announcement.
 _WORK: Final = {
     _DATA: 24,
-    DATA_BATCH: 16,
+    DATA_BATCH: 40,
     COMPRESSED: 20,
-    _DATA_FRAG: 16,
+    _DATA_FRAG: 28,
     Heartbeat.KIND: 10,
     HeartbeatBatch.KIND: 10,
     HeartbeatFrag.KIND: 8,
@@ -100,6 +100,8 @@ _WORK: Final = {
 _WORK_ENDPOINT: Final = 200
 _WORK_PARTICIPANT: Final = 1_000
 _WORK_RANGE: Final = 2
+#: What a batch costs more that leaves out numbers.
+_WORK_PIECES: Final = 160
 #: What comparing shapes costs more for runs of fewer samples.
 _SHORT: Final = 8
 _WORK_SHORT: Final = 60
@@ -403,6 +405,8 @@ class MessageReceiver:
             self.work += (end - pos) // _BYTES_PER_WORK_WALKED
             raise
         self.work += batch.work + _WORK[DATA_BATCH] * len(batch.runs)
+        if sum(run.count for run in batch.runs) != batch.last_sn + 1 - batch.first_sn:
+            self.work += _WORK_PIECES
         self.on_alive(batch.writer, now)
         for reader in self._addressed(batch.writer, batch.reader_id):
             reader.on_batch(batch, now=now)
