@@ -31,8 +31,11 @@ class FakeParticipant:
 
     @property
     def remote_endpoints(self) -> list[RemoteEndpoint]:
-        self.listed += 1
         return self.endpoints
+
+    def endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
+        self.listed += 1
+        return [each for each in self.endpoints if each.topic == topic]
 
     def type_of(self, guid: Guid) -> Struct | None:
         return self.types.get(guid)

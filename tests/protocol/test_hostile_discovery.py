@@ -14,7 +14,7 @@ import pytest
 
 from spark_rtps.transport import limits
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol.discovery import sedp
+from spark_rtps.transport.protocol.discovery import endpoint_table
 from spark_rtps.transport.protocol.discovery.endpoint_data import (
     EndpointData,
     encode_endpoint,
@@ -175,19 +175,22 @@ def test_a_flood_of_participants() -> None:
 def test_a_flood_of_endpoints(scene: Scene) -> None:
     for i in range(limits.ENDPOINTS_PER_PARTICIPANT_MAX + 500):
         scene.announce(Guid(EVIL, struct.pack(">I", (i + 16) << 8 | 3)), f"x{i}")
-    assert len(scene.one._sedp._remote[EVIL]) == limits.ENDPOINTS_PER_PARTICIPANT_MAX
+    table = scene.one._sedp.remote
+    # the last quarter is for topics that are used here
+    assert len(table.of_participant(EVIL)) == limits.ENDPOINTS_PER_PARTICIPANT_MAX * 3 // 4
     assert scene.dropped()[DropReason.OVER_LIMIT] >= 500
-    assert scene.one._sedp._bytes <= limits.ENDPOINT_BYTES_MAX
+    assert table.nbytes <= limits.ENDPOINT_BYTES_PER_PARTICIPANT_MAX
     scene.assert_honest_work_goes_on()
 
 
-def test_a_flood_of_large_endpoints(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sedp, "ENDPOINT_BYTES_MAX", 1 << 20)
+def test_a_flood_of_large_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_table, "ENDPOINT_BYTES_PER_PARTICIPANT_MAX", 1 << 20)
+    scene = Scene()
     qos = replace(RELIABLE, user_data=bytes(50_000))
     for i in range(60):
         guid = Guid(EVIL, struct.pack(">I", (i + 16) << 8 | 3))
         scene.announce(guid, "x", encode_endpoint(EndpointData(guid, "x", "T", qos)))
-    assert scene.one._sedp._bytes <= 1 << 20
+    assert scene.one._sedp.remote.nbytes <= 2 << 20
     assert scene.dropped()[DropReason.OVER_LIMIT] >= 30
 
 

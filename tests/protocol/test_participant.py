@@ -263,7 +263,7 @@ def test_a_silent_participant_ends_with_its_lease() -> None:
     assert [each.expired for each in told(network, one, events.ParticipantLost)] == [True]
     assert one.remote_endpoints == []
     assert one._endpoints.routes == {}
-    assert one._sedp._bytes == 0
+    assert one._sedp.remote.nbytes == 0
 
 
 def test_it_may_come_back_after_its_lease() -> None:

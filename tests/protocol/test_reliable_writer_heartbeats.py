@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from spark_rtps.transport.protocol.policies import WRITER_POLICY, WriterPolicy
@@ -66,7 +68,10 @@ def test_heartbeat_period_of_a_reader_that_answers_no_more() -> None:
     s = heard(policy=WriterPolicy(heartbeat_period=500 * MS, fast_heartbeat_period=500 * MS))
     s.write(2)
     assert len(times(s.sleep(30_000 * MS), Heartbeat)) == 60, "half a minute long as ever"
-    assert times(s.sleep(10_000 * MS), Heartbeat) == [500, 3500, 6500, 9500]
+    assert times(s.sleep(10_000 * MS), Heartbeat) == [500, 3500, 6800], "a tenth of the silence"
+    s.sleep(290_000 * MS)
+    said = times(s.sleep(300_000 * MS), Heartbeat)
+    assert [b - a for a, b in pairwise(said)] == [30_000] * 9
     s.acknack(2)
     assert times(s.sleep(2_000 * MS), Heartbeat) == [500, 1000, 1500, 2000]
 

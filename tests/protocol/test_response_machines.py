@@ -42,6 +42,9 @@ def test_an_unheard_writer_gets_pre_emptive_acknacks_further_and_further_apart()
         it.on_response()
         assert it.state is PreemptiveState.UNHEARD
     assert waits == [100 * MS, 200 * MS, 400 * MS, 400 * MS, 400 * MS]
+    for _ in range(12):
+        it.on_due(policy, now)
+    assert it.at - now == 30_000 * MS, "half a minute long as ever, then seldom"
 
 
 @pytest.mark.parametrize("is_due", [False, True])

@@ -49,8 +49,7 @@ def types_of(node: Node, topic: str) -> list[ToldType]:
     """What the endpoints of a topic that are known by now say, writers first."""
     with node.lock:
         participant = node.participant
-        endpoints = [e for e in participant.remote_endpoints if e.topic == topic]
-        endpoints.sort(key=lambda e: (e.kind != "writer", e.guid))
+        endpoints = sorted(participant.endpoints_on(topic), key=lambda e: (e.kind != "writer", e.guid))
         return [ToldType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints]
 
 
@@ -58,14 +57,12 @@ def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
     """The writer that was found first: in the reader's partitions, and of those that its QoS lets it match if there
     are any."""
     with node.lock:
-        endpoints = node.participant.remote_endpoints
+        endpoints = node.participant.endpoints_on(topic)
     requested = requested_by_reader(qos)
     writers = [
         each
         for each in endpoints
-        if each.kind == "writer"
-        and each.topic == topic
-        and partitions_match(each.qos.partition, qos.partition)
+        if each.kind == "writer" and partitions_match(each.qos.partition, qos.partition)
     ]
     return min(writers, key=lambda each: bool(incompatibilities(each.qos, requested)), default=None)
 

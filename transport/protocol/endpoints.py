@@ -72,6 +72,8 @@ class LocalEndpoints:
         self._emit = emit
         self._locals: dict[Guid, _Local] = {}
         self._topics: Counter[str] = Counter()
+        #: Pairs of an endpoint of ours and one that it matches, by the other's participant.
+        self._matches: Counter[bytes] = Counter()
 
     # --- ours come and go -------------------------------------------------------------------------
 
@@ -140,6 +142,10 @@ class LocalEndpoints:
         """Whether an endpoint of ours is on that topic."""
         return self._topics[topic] > 0
 
+    def matches(self, prefix: bytes) -> bool:
+        """Whether a participant has an endpoint that one of ours matches."""
+        return prefix in self._matches
+
     def topic_of(self, writer: Guid) -> str:
         """The topic that a matched writer, or a writer of ours, writes."""
         if (own := self.own(writer)) is not None:
@@ -179,6 +185,7 @@ class LocalEndpoints:
         known_before = other.guid in local.matched
         self._match(local, other, unicast, multicast, now)
         if not known_before:
+            self._matches[other.guid.prefix] += 1
             self._emit(events.Matched(local.data.guid, other.guid, other.topic, unicast, multicast))
 
     def _allowed(
@@ -260,6 +267,9 @@ class LocalEndpoints:
 
     def _unmatch(self, local: _Local, other: Guid) -> None:
         del local.matched[other]
+        self._matches[other.prefix] -= 1
+        if not self._matches[other.prefix]:
+            del self._matches[other.prefix]
         if isinstance(local.endpoint, StatefulWriter):
             local.endpoint.unmatch_reader(other)
         else:

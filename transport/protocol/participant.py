@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
-from ..limits import EVENTS_MAX, MESSAGE_SIZE_LEAST
+from ..limits import EVENTS_MAX, KNOWN_PARTICIPANTS_BYTES_MAX, MESSAGE_SIZE_LEAST
 from ..qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
 from ..structure import (
     INFINITE,
@@ -236,11 +236,10 @@ class Participant:
     ) -> None:
         """Announce an endpoint of ours, and match it."""
         self._sedp.announce(data, now=now)
-        others = self._sedp.endpoints()
+        others = self._sedp.remote.on_topic(data.topic)
         if not self.config.resolve_types:
             for other in others:
-                if other.topic == data.topic:
-                    self._lookup.watch(other, now=now)
+                self._lookup.watch(other, now=now)
         self._endpoints.add(data, endpoint, others, now=now, awaits_types=awaits_types, allowed=allowed)
         self._look_up(now)
 
@@ -420,8 +419,16 @@ class Participant:
 
     @property
     def announcements(self) -> list[Announcement]:
-        """The last announcement of each remote participant."""
-        return [remote.announcement for remote in self._spdp.remotes.values()]
+        """The last announcement of each participant that is proven; those come first that match something of ours, and
+        there is an end to their bytes."""
+        remotes = [remote for remote in self._spdp.remotes.values() if remote.proven]
+        remotes.sort(key=lambda remote: not self._endpoints.matches(remote.prefix))
+        sizes = accumulate(len(remote.payload) for remote in remotes)
+        return [
+            remote.announcement
+            for remote, size in zip(remotes, sizes, strict=True)
+            if size <= KNOWN_PARTICIPANTS_BYTES_MAX
+        ]
 
     @property
     def remote_participants(self) -> Mapping[bytes, ParticipantData]:
@@ -431,8 +438,15 @@ class Participant:
     @property
     def remote_endpoints(self) -> list[RemoteEndpoint]:
         """All readers and writers of all remote participants."""
+        return self._listed(self._sedp.remote.all())
+
+    def endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
+        """The readers and writers of a topic of all remote participants."""
+        return self._listed(self._sedp.remote.on_topic(topic))
+
+    def _listed(self, endpoints: Iterable[EndpointData]) -> list[RemoteEndpoint]:
         remotes = self._spdp.remotes
-        return [listed(data, remotes[data.guid.prefix].data) for data in self._sedp.endpoints()]
+        return [listed(data, remotes[data.guid.prefix].data) for data in endpoints]
 
     def type_of(self, guid: Guid) -> Struct | None:
         """The type of a remote endpoint; None while it is unknown."""
@@ -446,7 +460,7 @@ class Participant:
 
     def qos_of(self, guid: Guid) -> Qos | None:
         """The QoS of an endpoint, remote or ours; None if it is unknown."""
-        data = self._sedp.endpoint(guid) or self._endpoints.own(guid)
+        data = self._sedp.remote.get(guid) or self._endpoints.own(guid)
         return None if data is None else data.qos
 
     def incompatible(self, guid: Guid) -> Mapping[Guid, tuple[str, ...]]:
@@ -493,12 +507,11 @@ class Participant:
         if change is Change.DISCOVERED:
             self._emit(events.ParticipantDiscovered(remote.data))
         else:
-            for data in self._sedp.endpoints():  # its endpoints may be reached elsewhere now
-                if data.guid.prefix == remote.prefix:
-                    self._endpoints.consider(data, now=now)
+            for data in self._sedp.remote.of_participant(remote.prefix):  # they may be reached elsewhere now
+                self._endpoints.consider(data, now=now)
 
     def _lose(self, remote: RemoteParticipant, now: int, *, expired: bool) -> None:
-        for data in self._sedp.forget(remote.prefix):
+        for data in self._sedp.remote.leave(remote.prefix):
             self._lookup.forget(data.guid)
             self._endpoints.lose(data.guid)
             self._emit(events.EndpointLost(data))
@@ -509,7 +522,7 @@ class Participant:
 
     def _on_builtin_samples(self, now: int) -> None:
         self._liveliness.take(self.drops, now=now)
-        for change in self._sedp.take(self.drops):
+        for change in self._sedp.take(self.drops, self._endpoints.has_topic):
             if change.known:
                 self._emit(events.EndpointDiscovered(change.data))
                 if self.config.resolve_types or self._endpoints.has_topic(change.data.topic):
@@ -527,5 +540,5 @@ class Participant:
         self._types.ask(now=now)
         for guid in self._lookup.take_settled():
             self.changes += 1
-            if (data := self._sedp.endpoint(guid)) is not None:
+            if (data := self._sedp.remote.get(guid)) is not None:
                 self._endpoints.consider(data, now=now)

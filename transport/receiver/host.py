@@ -44,6 +44,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 ERROR_FILE: Final = "error"
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
+#: Participants are written down no more often than this.
+_PARTICIPANTS_NS: Final = 200_000_000
 
 
 class StopRequest:
@@ -81,6 +83,8 @@ class Host:
         self._stop = stop or StopRequest()
         self._changes_seen = -1
         self._housekeeping_at = 0
+        self._participants_changed = False
+        self._write_participants_at = 0
         type_name = log.metadata["type"]
         #: None: nobody has named the type so far.
         self.subscription: Subscription | None = None
@@ -151,20 +155,22 @@ class Host:
         self.shown.show_heartbeat(now)
         if self.subscription is not None:
             self.subscription.keep(now)
-        self._take_events()
+        self._take_events(now)
         self.shown.show_drops(self.node.drops)
         if self.subscription is not None:
             self.subscription.show()
         matched, type_name = self.shown.matched_writers, self.log.metadata["type"]
         self.adviser.look(now, matched_writers=matched, type_name=type_name)
 
-    def _take_events(self) -> None:
-        participants_changed = False
+    def _take_events(self, now: int) -> None:
         for event in self.node.events():
             self.shown.on_event(event)
             self._note(event)
-            participants_changed |= isinstance(event, ParticipantDiscovered | ParticipantLost)
-        if participants_changed:
+            if isinstance(event, Matched | Unmatched | ParticipantDiscovered | ParticipantLost):
+                self._participants_changed = True
+        if self._participants_changed and now >= self._write_participants_at:
+            self._participants_changed = False
+            self._write_participants_at = now + _PARTICIPANTS_NS
             write_known_participants(self.directory, self.node.announcements)
 
     def _note(self, event: Event) -> None:

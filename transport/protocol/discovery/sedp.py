@@ -2,18 +2,17 @@
 
 Invariants
 * An endpoint is known only while its participant is, and only that participant can announce or dispose it.
-* At most ENDPOINTS_PER_PARTICIPANT_MAX endpoints of one participant are kept, and at most ENDPOINT_BYTES_MAX
-  serialized bytes of all; what does not fit is counted and forgotten.
+* What does not fit the quotas of :mod:`.endpoint_table` is counted and forgotten.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ...errors import DecodeError, DropReason
-from ...limits import ENDPOINT_BYTES_MAX, ENDPOINTS_PER_PARTICIPANT_MAX, MESSAGE_SIZE_MAX
+from ...limits import MESSAGE_SIZE_MAX
 from ...structure import (
     ENTITYID_SEDP_PUBLICATIONS_READER,
     ENTITYID_SEDP_PUBLICATIONS_WRITER,
@@ -31,10 +30,8 @@ from .endpoint_data import (
     encode_endpoint,
     encode_endpoint_key,
 )
+from .endpoint_table import EndpointTable
 from .spdp import RemoteParticipant
-
-#: Approximate cost of an endpoint besides its serialized bytes.
-_ENDPOINT_OVERHEAD: Final = 1_024
 
 
 class Announced(NamedTuple):
@@ -42,12 +39,6 @@ class Announced(NamedTuple):
 
     data: EndpointData
     known: bool
-
-
-@dataclass(slots=True)
-class _Known:
-    data: EndpointData
-    payload: bytes
 
 
 class Sedp:
@@ -62,15 +53,15 @@ class Sedp:
             prefix, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, message_size=message_size, incarnation=incarnation
         )
         self.subscriptions_reader = builtin_reader(prefix, ENTITYID_SEDP_SUBSCRIPTIONS_READER)
-        self._remote: dict[bytes, dict[Guid, _Known]] = {}
-        self._bytes = 0
+        #: The endpoints of others.
+        self.remote = EndpointTable()
 
     # --- participants -----------------------------------------------------------------------------
 
     def match(self, remote: RemoteParticipant, *, now: int) -> None:
         """Match the SEDP endpoints of a participant; called again when its addresses have changed."""
         has = remote.data.builtin_endpoints
-        self._remote.setdefault(remote.prefix, {})
+        self.remote.join(remote.prefix, remote.source_ip)
         if has & bits.PUBLICATIONS_ANNOUNCER:
             match_writer(self.publications_reader, remote, ENTITYID_SEDP_PUBLICATIONS_WRITER, now=now)
         if has & bits.PUBLICATIONS_DETECTOR:
@@ -79,12 +70,6 @@ class Sedp:
             match_writer(self.subscriptions_reader, remote, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, now=now)
         if has & bits.SUBSCRIPTIONS_DETECTOR:
             match_reader(self.subscriptions_writer, remote, ENTITYID_SEDP_SUBSCRIPTIONS_READER, now=now)
-
-    def forget(self, prefix: bytes) -> list[EndpointData]:
-        """A participant is gone: drop its endpoints and return them."""
-        known = self._remote.pop(prefix, {})
-        self._bytes -= sum(_cost(each) for each in known.values())
-        return [each.data for each in known.values()]
 
     # --- our endpoints ----------------------------------------------------------------------------
 
@@ -100,16 +85,11 @@ class Sedp:
 
     # --- remote endpoints -------------------------------------------------------------------------
 
-    def endpoints(self) -> list[EndpointData]:
-        """All remote endpoints known now."""
-        return [each.data for known in self._remote.values() for each in known.values()]
+    def take(self, drops: Counter[DropReason], is_wanted: Callable[[str], bool]) -> list[Announced]:
+        """The changes that the SEDP readers received since the last call; broken samples are counted in ``drops``.
 
-    def endpoint(self, guid: Guid) -> EndpointData | None:
-        known = self._remote.get(guid.prefix, {}).get(guid)
-        return None if known is None else known.data
-
-    def take(self, drops: Counter[DropReason]) -> list[Announced]:
-        """The changes that the SEDP readers received since the last call; broken samples are counted in ``drops``."""
+        ``is_wanted``: whether somebody here uses a topic.
+        """
         changes: list[Announced] = []
         for reader in (self.publications_reader, self.subscriptions_reader):
             writers = reader is self.publications_reader
@@ -119,7 +99,8 @@ class Sedp:
                     hashed = flags[i] & HAS_KEY_HASH
                     key = hashes[i].tobytes() if hashes is not None and hashed else None
                     try:
-                        change = self._on_sample(run, bytes(samples.payload(i)), int(flags[i]), key, writers)
+                        payload = bytes(samples.payload(i))
+                        change = self._on_sample(run, payload, int(flags[i]), key, writers, is_wanted)
                     except DecodeError as error:
                         drops[error.reason] += 1
                         continue
@@ -130,36 +111,25 @@ class Sedp:
         return changes
 
     def _on_sample(
-        self, run: Run, payload: bytes, flags: int, key: bytes | None, writers: bool
+        self,
+        run: Run,
+        payload: bytes,
+        flags: int,
+        key: bytes | None,
+        writers: bool,
+        is_wanted: Callable[[str], bool],
     ) -> Announced | None:
         prefix = run.writer.prefix
-        known = self._remote.get(prefix)
-        if known is None:
+        if not self.remote.knows(prefix):
             return None  # its participant has just gone
         if flags & (DISPOSED | UNREGISTERED):
             guid = Guid.from_bytes(key) if key else decode_endpoint_key(payload)
-            old = known.pop(guid, None)  # of this participant: it cannot be another's
-            if old is None:
-                return None
-            self._bytes -= _cost(old)
-            return Announced(old.data, known=False)
+            old = self.remote.remove(guid) if guid.prefix == prefix else None  # it cannot be another's
+            return None if old is None else Announced(old, known=False)
         data = decode_endpoint(payload, writer=writers)
         if data.guid.prefix != prefix:
             raise DecodeError(DropReason.BAD_PARAMETER, "an endpoint announced by another participant")
-        old = known.get(data.guid)
-        if old is not None and old.payload == payload:
+        if self.remote.is_known(data.guid, payload):
             return None
-        new = _Known(data, payload)
-        grows = _cost(new) - (0 if old is None else _cost(old))
-        if self._bytes + grows > ENDPOINT_BYTES_MAX or (
-            old is None and len(known) >= ENDPOINTS_PER_PARTICIPANT_MAX
-        ):
-            raise DecodeError(DropReason.OVER_LIMIT, "endpoints")
-        self._bytes += grows
-        known[data.guid] = new
+        self.remote.put(data, payload, is_wanted)
         return Announced(data, known=True)
-
-
-def _cost(known: _Known) -> int:
-    v1 = known.data.type_object_v1
-    return len(known.payload) + (0 if v1 is None else len(v1.value)) + _ENDPOINT_OVERHEAD

@@ -15,7 +15,7 @@ Invariants
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,8 +62,9 @@ class _Lookup:
     #: The identifier of the type's TypeObject, and of the one that would suffice.
     root: bytes = b""
     fallback: bytes = b""
-    #: Endpoints that have it; in this order their participants are asked.
+    #: Endpoints that have it, and how many each participant has; in this order participants are asked.
     users: dict[Guid, None] = field(default_factory=dict)
+    prefixes: Counter[bytes] = field(default_factory=Counter)
     #: The participant that is asked now, and those that were asked in vain.
     asks: bytes | None = None
     tried: set[bytes] = field(default_factory=set)
@@ -74,9 +75,17 @@ class _Lookup:
     nbytes: int = 0
     result: KnownType | str | None = None
 
-    @property
-    def prefixes(self) -> Iterator[bytes]:
-        return (user.prefix for user in self.users)
+    def add(self, user: Guid) -> None:
+        if user not in self.users:
+            self.users[user] = None
+            self.prefixes[user.prefix] += 1
+
+    def discard(self, user: Guid) -> None:
+        if user in self.users:
+            del self.users[user]
+            self.prefixes[user.prefix] -= 1
+            if not self.prefixes[user.prefix]:
+                del self.prefixes[user.prefix]
 
 
 @dataclass(slots=True, eq=False)
@@ -147,16 +156,16 @@ class TypeLookup:
         lookup = self._lookups.get(key)
         if lookup is None:
             lookup = self._lookups[key] = _Lookup(key, now + TIMEOUT)
-            lookup.users[guid] = None
+            lookup.add(guid)
             if information is not None and roots:
                 self._begin(lookup, roots, information)
             elif v1 is not None:
                 self._read_v1(lookup, v1)
-        elif isinstance(lookup.result, str) and guid.prefix not in set(lookup.prefixes):
+        elif isinstance(lookup.result, str) and guid.prefix not in lookup.prefixes:
             if information is not None and roots:  # perhaps this one knows it
                 lookup.deadline, lookup.result = now + TIMEOUT, None
                 self._begin(lookup, roots, information)
-        lookup.users[guid] = None
+        lookup.add(guid)
         self._by_user[guid] = lookup
 
     def forget(self, guid: Guid) -> None:
@@ -164,12 +173,12 @@ class TypeLookup:
         lookup = self._by_user.pop(guid, None)
         if not isinstance(lookup, _Lookup):
             return
-        lookup.users.pop(guid, None)
+        lookup.discard(guid)
         if not lookup.users:
             self._close(lookup)
             self._nbytes -= lookup.nbytes
             del self._lookups[lookup.key]
-        elif lookup.asks == guid.prefix and guid.prefix not in set(lookup.prefixes):
+        elif lookup.asks == guid.prefix and guid.prefix not in lookup.prefixes:
             self._stop_asking(lookup)
 
     def known(self, guid: Guid) -> KnownType | str | None:

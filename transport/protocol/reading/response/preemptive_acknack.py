@@ -34,6 +34,9 @@ from ...policies import ReaderPolicy
 
 #: From this try on, every second ACKNACK has base 0.
 _LATE_TRY: Final = 6
+#: From this try on, half a minute after the match, the writer is hardly there: it is asked as seldom as this.
+_LAST_TRIES: Final = 16
+_SELDOM: Final = 30_000_000_000
 
 
 class PreemptiveState(enum.Enum):
@@ -57,7 +60,8 @@ class PreemptiveAckNack:
         """The writer was matched, or ``at`` has come: the next response is a pre-emptive ACKNACK."""
         self.state = PreemptiveState.DUE
         wait = policy.preemptive_period << min(self.tries, 16)
-        self.at = now + min(wait, policy.preemptive_period_max)
+        most = policy.preemptive_period_max
+        self.at = now + min(wait, max(most, _SELDOM) if self.tries >= _LAST_TRIES else most)
         self.tries += 1
 
     def on_heartbeat(self) -> bool:

@@ -1,7 +1,7 @@
 """Which readers are sent a HEARTBEAT, and at which interval (RTPS 2.5 §8.4.7.1.1; RTI: ``*heartbeat_period``).
 
-The interval of a reader that is PACED (:mod:`.heartbeat_timer`) is the first of these that applies, and three seconds
-at least when the reader has answered none for half a minute::
+The interval of a reader that is PACED (:mod:`.heartbeat_timer`) is the first of these that applies. When a reader has
+answered none for half a minute, it is a tenth of that time at least, up to half a minute::
 
     fast_heartbeat_period          the send window is full, or above its high watermark
     late_joiner_heartbeat_period   the reader has not caught up with the history it found
@@ -22,10 +22,10 @@ from .heartbeat_timer import UNHEARD
 from .keep_duration import KeepDuration
 from .reader_proxy import ReaderProxy
 
-#: Between HEARTBEATs to a reader that does not answer any more, at least.
-_SLOW: Final = 3_000_000_000
-#: A reader that has answered no HEARTBEAT for this time is hardly there.
+#: A reader that has answered no HEARTBEAT for this time is hardly there. From then on a tenth of its silence lies
+#: between its HEARTBEATs: three seconds at first, and as much as this in the end.
 _PATIENCE: Final = 30_000_000_000
+_SELDOM: Final = 30_000_000_000
 
 
 class HeartbeatSchedule:
@@ -66,11 +66,12 @@ class HeartbeatSchedule:
     def _interval(self, proxy: ReaderProxy, now: int) -> int:
         """From one HEARTBEAT to the next."""
         if proxy.heartbeats.state is UNHEARD:
-            return max(self.policy.heartbeat_period, proxy.heartbeats.unheard_interval)
-        interval, activity = self._paced(proxy), proxy.activity
-        if activity.unanswered and now - activity.silent_since >= _PATIENCE:
-            return max(interval, _SLOW)
-        return interval
+            interval = max(self.policy.heartbeat_period, proxy.heartbeats.unheard_interval)
+        else:
+            interval = self._paced(proxy)
+        activity = proxy.activity
+        silence = now - activity.silent_since if activity.unanswered else 0
+        return interval if silence < _PATIENCE else max(interval, min(silence // 10, _SELDOM))
 
     def _paced(self, proxy: ReaderProxy) -> int:
         policy = self.policy
