@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from ..protocol.discovery.spdp import Announcement
 from ..protocol.endpoint_specs import ReaderSpec, WriterSpec
 from ..protocol.events import Event, MessageTooLarge
 from ..protocol.message_receiver import Span
-from ..protocol.participant import Participant
+from ..protocol.participant import Participant, Reception
 from ..protocol.policies import BatchPolicy, PublicationPolicy
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.writing.publication import TERM_LENGTH
@@ -53,6 +54,10 @@ _log = logging.getLogger(__name__)
 _NAP_SECONDS: Final = 0.0002
 _SMALL_BYTES: Final = 4096
 _IDLE_SECONDS_MAX: Final = 1.0
+#: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
+#: microseconds) it is taken in; the drains of honest peers are one part.
+_TURN_NS: Final = 20_000_000
+_PART_WORK: Final = 10_000
 #: So many senders of too large messages are named in the log, each once.
 _SENDERS_NAMED_MAX: Final = 256
 
@@ -84,6 +89,8 @@ class Node:
         #: When the duty cycle looks at the clock again, if nothing wakes it.
         self.sleeps_until = 0
         self._received_bytes = 0
+        #: What is left of a drain that took longer than its turn, by socket.
+        self._unfinished: dict[socket.socket, Reception] = {}
         self._steering = 0
         self._unsteered = threading.Event()
         self._unsteered.set()
@@ -236,13 +243,7 @@ class Node:
                 return 0
             self._received_bytes = 0
             for source in self.sockets.receivers:
-                spans = self.sockets.drain(source)
-                # A datagram may announce samples that lie in a log: the logs come first.
-                received += self._receive_from_logs()
-                if spans:
-                    received += len(spans)
-                    self._received_bytes += spans[-1][1]
-                    self._receive(self.sockets.buffer, spans)
+                received += self._receive_from(source)
             now = time.monotonic_ns()
             self._written_logs.conduct(now=now)
             timer = self.participant.get_timer()
@@ -354,6 +355,42 @@ class Node:
 
     # --- inside ------------------------------------------------------------------------------------
 
+    def _receive_from(self, source: socket.socket) -> int:
+        """Take in what waits in a socket; returns the datagrams received.
+
+        Where that takes longer than a socket's turn, the rest of the drain waits for the next cycle: timers and the
+        other sockets come first.
+        """
+        received, fresh = 0, False
+        now: int | None = None
+        reception = self._unfinished.get(source)
+        if reception is None:
+            spans = self.sockets.drain(source)
+            # A datagram may announce samples that lie in a log: the logs come first.
+            received = self._receive_from_logs()
+            if not spans:
+                return received
+            received += len(spans)
+            self._received_bytes += spans[-1][1]
+            begun, fresh = time.monotonic_ns(), True
+            reception = self.participant.receiving(self.sockets.buffer, spans, now=begun, work_max=_PART_WORK)
+        else:
+            begun = now = time.monotonic_ns()
+        while True:
+            try:
+                readers = reception.send(now)
+            except StopIteration as end:
+                self._unfinished.pop(source, None)
+                self._recipients.deliver(end.value)
+                return received
+            if fresh:  # others drain meanwhile
+                self.sockets.renew_buffer()
+                self._unfinished[source], fresh = reception, False
+            self._recipients.deliver(readers)
+            now = time.monotonic_ns()
+            if now - begun > _TURN_NS or self._unfinished.get(source) is not reception:
+                return received
+
     def _receive(self, data: U8, spans: Sequence[Span]) -> None:
         """Hand messages to the protocol, and what they bring to the recipients."""
         self._recipients.deliver(self.participant.receive(data, spans, now=time.monotonic_ns()))
@@ -373,6 +410,8 @@ class Node:
             if timer is not None:
                 timeout = min(timeout, (timer - now) / NANOSECONDS)
             timeout = min(timeout, self._written_logs.patience() / NANOSECONDS)
+            if self._unfinished:
+                timeout = 0.0
             if not self._read_logs.prepare_to_wait():
                 timeout = 0.0
             timeout = max(0.0, timeout)
@@ -437,6 +476,7 @@ class Node:
                 self.participant.close(time.monotonic_ns())
                 self.flush()
             self._closing = True
+            self._unfinished.clear()
             self._written_logs.close()
             self._read_logs.close()
         self.wake()

@@ -66,8 +66,7 @@ class Sockets:
             self.receivers.append(bound.group)
         self._senders = bound.senders
         self._bound = (*self.receivers, *self._senders)
-        self.buffer: U8 = np.empty(DRAIN_BYTES, np.uint8)
-        self._view = memoryview(self.buffer)
+        self.renew_buffer()
         #: Datagrams sent.
         self.sent = 0
         self.send_errors = 0
@@ -104,6 +103,11 @@ class Sockets:
         if not self.multicast:
             return ()
         return (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(self.domain)),)
+
+    def renew_buffer(self) -> None:
+        """Drain into another buffer from now on: the one before is still being read."""
+        self.buffer: U8 = np.empty(DRAIN_BYTES, np.uint8)
+        self._view = memoryview(self.buffer)
 
     def drain(self, source: socket.socket) -> list[Span]:
         """Receive what waits, up to the buffer: (start, stop, source address) of each datagram in ``buffer``."""

@@ -59,7 +59,10 @@ from .writing.flow import FlowControl, flow_control_of
 from .writing.publication import MessageLog
 from .writing.writer import StatefulWriter
 
-__all__ = ["Participant", "ParticipantConfig", "RemoteEndpoint"]
+__all__ = ["Participant", "ParticipantConfig", "Reception", "RemoteEndpoint"]
+
+#: What :meth:`Participant.receiving` returns.
+Reception = Generator[list[StatefulReader], int | None, list[StatefulReader]]
 
 _ENTITY_KEY_MAX: Final = (1 << 24) - 1
 
@@ -293,9 +296,11 @@ class Participant:
         Returns the readers that have something to :meth:`~StatefulReader.take` now; it views ``data``. Never raises on
         what the datagrams hold; what is dropped is counted in ``drops``.
         """
-        for _ in self.receiving(data, spans, now=now):
-            pass
-        return self.readers_with_runs()
+        try:
+            next(self.receiving(data, spans, now=now))
+        except StopIteration as end:
+            readers: list[StatefulReader] = end.value
+        return readers
 
     def receiving(
         self,
@@ -304,18 +309,18 @@ class Participant:
         *,
         now: int,
         work_max: int = INFINITE,
-    ) -> Generator[list[StatefulReader], int, None]:
+    ) -> Reception:
         """As :meth:`receive`, in parts of about ``work_max`` microseconds; ``data`` must not change before the last.
 
-        Yields what :meth:`receive` returns, after each part, and is sent the time then. What else a participant does
-        may be done between the parts.
+        Yields after each part what :meth:`receive` returns, and returns it after the last; it is sent the time then.
+        What else a participant does may be done between the parts.
         """
         view, spans = memoryview(data), self._admitted.admit(data, spans)
         receiver = self._receiver
         pause = receiver.work + work_max
         for span in receiver.receive_runs(data, spans, now=now):
             if self._closed:
-                return
+                return []
             if span is not None:
                 receiver.receive(data, view, *span, now=now)
                 if receiver.announcements:
@@ -324,10 +329,9 @@ class Participant:
                     receiver.builtin_touched = False
                     self._on_builtin_samples(now)
             if receiver.work > pause:
-                now = yield self._received(now)
+                now = (yield self._received(now)) or now
                 pause = receiver.work + work_max
-        if not self._closed:
-            yield self._received(now)
+        return [] if self._closed else self._received(now)
 
     def _received(self, now: int) -> list[StatefulReader]:
         for guid in self._liveliness.gained(now=now):

@@ -1,0 +1,144 @@
+"""A burst of expensive datagrams keeps neither timers nor the other sockets from their turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.net import node as node_module
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.net.sockets import DRAIN_BYTES, Sockets
+from spark_rtps.transport.protocol.message_receiver import Span
+from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
+from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.wire.samples import U8
+from tests.fuzz.expensive import datagrams
+from tests.protocol.hostile_scene import EVIL_IP, Scene, announcement
+
+MILLISECOND = 1_000_000
+
+
+class FakeSockets:
+    """Two sockets without a network: what they have received is put into their queues."""
+
+    def __init__(self) -> None:
+        self.user, self.metatraffic = object(), object()
+        self.receivers = [self.user, self.metatraffic]
+        self.waiting: dict[object, deque[bytes]] = {each: deque() for each in self.receivers}
+        self.renewed = 0
+        self.buffer: U8 = np.zeros(DRAIN_BYTES, np.uint8)
+
+    def renew_buffer(self) -> None:
+        self.renewed += 1
+        self.buffer = np.zeros(DRAIN_BYTES, np.uint8)
+
+    def drain(self, source: object) -> list[Span]:
+        spans: list[Span] = []
+        at, queue = 0, self.waiting[source]
+        while queue and at + len(queue[0]) <= DRAIN_BYTES:
+            datagram = queue.popleft()
+            self.buffer[at : at + len(datagram)] = np.frombuffer(datagram, np.uint8)
+            spans.append((at, at + len(datagram), EVIL_IP))
+            at += (len(datagram) + 7) & ~7
+        return spans
+
+    def send(self, outgoing: Iterable[OutgoingDatagrams]) -> int:
+        return sum(1 for _ in outgoing)
+
+    def close(self) -> None:
+        pass
+
+
+class Clock:
+    """Time passes only by what the participant does: a microsecond for each unit of work."""
+
+    def __init__(self, participant: Participant) -> None:
+        self._participant = participant
+
+    def monotonic_ns(self) -> int:
+        return 100_000 * MILLISECOND + self._participant._receiver.work * 1_000
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Scene, FakeSockets, Node]]:
+    scene = Scene()
+    sockets = FakeSockets()
+    node = Node(NodeConfig(), cast(Sockets, sockets), scene.one)
+    monkeypatch.setattr(node_module, "time", Clock(scene.one))
+    yield scene, sockets, node
+    node.close()
+
+
+def expensive(scene: Scene) -> bytes:
+    return next(datagram for name, datagram in datagrams(scene) if name == "DATA, backwards")
+
+
+def test_one_socket_has_its_turn_and_no_more(scene: tuple[Scene, FakeSockets, Node]) -> None:
+    attacked, sockets, node = scene
+    sockets.waiting[sockets.user] += [expensive(attacked)] * 200
+    longest, cycles, timers = 0, 0, 0
+    handle_timer = attacked.one.handle_timer
+
+    def timed(now: int) -> None:
+        nonlocal timers
+        timers += 1
+        handle_timer(now)
+
+    attacked.one.handle_timer = timed  # type: ignore[method-assign]
+    while sockets.waiting[sockets.user] or node._unfinished:
+        if cycles == 2:  # somebody else speaks meanwhile
+            sockets.waiting[sockets.metatraffic].append(announcement(b"\x42" * 12))
+        before = node_module.time.monotonic_ns()
+        node.do_work()
+        cycles += 1
+        if cycles == 3:
+            assert b"\x42" * 12 in attacked.one.remote_participants
+        longest = max(longest, node_module.time.monotonic_ns() - before)
+    assert longest < 60 * MILLISECOND, "a turn, a part, and the datagram in which it ends; for both sockets"
+    assert cycles > 20
+    assert timers > 5
+
+
+def test_nothing_of_a_long_drain_is_lost_or_overwritten(scene: tuple[Scene, FakeSockets, Node]) -> None:
+    attacked, sockets, node = scene
+    sent = [expensive(attacked)] * 30
+    sockets.waiting[sockets.user] += sent
+    seen: list[bytes] = []
+    receive = attacked.one._receiver.receive
+
+    def noted(data: U8, view: memoryview, start: int, stop: int, source: str, *, now: int) -> None:
+        seen.append(bytes(view[start:stop]))
+        receive(data, view, start, stop, source, now=now)
+
+    attacked.one._receiver.receive = noted  # type: ignore[method-assign]
+    node.do_work()
+    assert 0 < len(seen) < 16
+    noise = bytes(range(1, 256)) * 200
+    while node._unfinished or sockets.waiting[sockets.user]:
+        sockets.waiting[sockets.metatraffic].append(noise)  # lies where the drain lay
+        node.do_work()
+    assert [each for each in seen if each != noise] == sent
+
+
+def test_an_ordinary_drain_is_taken_in_at_once(scene: tuple[Scene, FakeSockets, Node]) -> None:
+    attacked, sockets, node = scene
+    plain = next(datagram for name, datagram in datagrams(attacked) if name == "DATA, alike")
+    sockets.waiting[sockets.user] += [plain] * 15
+    assert node.do_work() == 15
+    assert not node._unfinished
+    assert not sockets.renewed
+
+
+def test_what_is_left_of_a_drain_keeps_the_duty_cycle_awake(scene: tuple[Scene, FakeSockets, Node]) -> None:
+    attacked, sockets, node = scene
+    sockets.waiting[sockets.user] += [expensive(attacked)] * 16
+    node.do_work()
+    assert node._unfinished
+    assert node._wait_ms(1.0) == 0
+    node.close()
+    assert not node._unfinished
