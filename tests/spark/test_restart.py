@@ -7,19 +7,35 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from spark_rtps.transport.log.counters import Counters
 from tests.spark.spark_streams import DOMAIN
+from tests.support.child_environment import child_environment
+from tests.support.killer import customization
 from tests.support.stream_logs import points
 from tests.support.waiting import wait_until
 
 DRIVER = Path(__file__).with_name("driver.py")
 
 
-def start(topic: str, log_dir: Path, tmp_path: Path, rows: int) -> subprocess.Popen[bytes]:
+#: Of a query's life; at each Spark's process of the source kills itself. Of the first life some batches are committed.
+STEPS = (
+    "RtpsStreamReader.commit 3 1",
+    "RtpsStreamReader.commit 1 1000000",
+    "RtpsStreamReader.latestOffset 2 5",
+    "RtpsStreamReader.partitions 2 1",
+    "RtpsStreamReader.partitions 1 1000000",
+)
+
+
+def start(
+    topic: str, log_dir: Path, tmp_path: Path, rows: int, places: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     """``rows``: maxRowsPerTrigger."""
     args = [
         topic,
@@ -28,8 +44,13 @@ def start(topic: str, log_dir: Path, tmp_path: Path, rows: int) -> subprocess.Po
         str(tmp_path / "output"),
         str(DOMAIN),
         str(rows),
+        *places,
     ]
-    return subprocess.Popen([sys.executable, str(DRIVER), *args], start_new_session=True)
+    environment = child_environment()
+    if places:
+        environment["PYTHONPATH"] += f"{os.pathsep}{customization(tmp_path / 'customization')}"
+        environment["KILL_AT"] = str(tmp_path / "kill_at")
+    return subprocess.Popen([sys.executable, str(DRIVER), *args], start_new_session=True, env=environment)
 
 
 def kill(driver: subprocess.Popen[bytes]) -> None:
@@ -53,12 +74,25 @@ def _group(pid: int) -> int:
         return -1
 
 
+def files_in(output: Path) -> list[str]:
+    """The files that Spark has committed to the output."""
+    commits = (output / "_spark_metadata").glob("[0-9]*")
+    files = {json.loads(line)["path"] for c in commits for line in c.read_text().splitlines()[1:]}
+    return [file.removeprefix("file://") for file in files]
+
+
 def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log_dir, tmp_path):
     def written() -> int:
         """Rows that Spark has committed to the output; cheap enough to ask often."""
-        commits = (tmp_path / "output" / "_spark_metadata").glob("[0-9]*")
-        files = {json.loads(line)["path"] for c in commits for line in c.read_text().splitlines()[1:]}
-        return sum(pq.read_metadata(file.removeprefix("file://")).num_rows for file in files)
+        return sum(pq.read_metadata(file).num_rows for file in files_in(tmp_path / "output"))
+
+    def is_planned() -> bool:
+        """The offsets of a batch are in the checkpoint, and nothing says that it is done."""
+        offsets, commits = (
+            {each.name for each in (tmp_path / "checkpoint" / name).glob("[0-9]*")}
+            for name in ("offsets", "commits")
+        )
+        return bool(offsets - commits)
 
     driver = start(topic, log_dir, tmp_path, rows=200)
     try:
@@ -66,6 +100,7 @@ def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log
         for i in range(20):
             publisher.write(points(i * 500, 500))
         wait_until(lambda: written() >= 400, "some batches", every=0.02)
+        wait_until(is_planned, "a batch that is planned", every=0.0005)
     finally:
         kill(driver)
     assert written() < 10_000, "killed too late to show anything"
@@ -82,3 +117,23 @@ def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log
     found = spark.read.parquet(str(tmp_path / "output"))  # what was committed, by Spark's own account
     assert sorted(r.id for r in found.collect()) == list(range(10_500))
     assert list(log_dir.iterdir()) == [log]  # it went on with the log it had
+
+
+def test_killed_at_each_step_of_a_batch(publisher, topic, log_dir, tmp_path):
+    output, count = tmp_path / "output", 0
+    driver = start(topic, log_dir, tmp_path, rows=200, places=STEPS)
+    try:
+        wait_until(publisher.ready, "the first query", 180)
+        while not Path(f"{output}.unharmed").exists():
+            assert driver.poll() is None
+            publisher.write_unread(points(count, 100))
+            count += 100
+            time.sleep(0.1)
+
+        def found() -> list[int]:
+            return [each for file in files_in(output) for each in pq.read_table(file)["id"].to_pylist()]
+
+        wait_until(lambda: len(found()) >= count, "the rest", 300, every=0.2)
+        assert sorted(found()) == list(range(count))
+    finally:
+        kill(driver)
