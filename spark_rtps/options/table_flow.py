@@ -47,7 +47,12 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "Which reliable readers set the pace of the writer. `min`: the slowest. `max`: the fastest; a "
         "reader that falls a whole term behind is dropped and rejoins at the newest sample. `tagged`: the "
         "slowest of those with the tag `flow_control.group_tag`. `unicast`: the only reader. Or a class "
-        "of yours, as `module:class`, which Spark's workers import.",
+        "of yours, as `module:class`, which Spark's workers import. With `min`, a reader that makes no "
+        "progress stops the sink, and all its readers, until the task fails after `offer_timeout`. "
+        "`flow_control.receiver_timeout` goes on without a reader that does not answer, and with "
+        "`reliable_writer.inactivate_nonprogressing_readers` also without one that answers and "
+        "acknowledges nothing; `max` and `tagged` wait for no such reader at all, and `readers.allow` "
+        "keeps strangers from being readers.",
         _WRITE,
         of=_FLOW,
         choices=("min", "max", "tagged", "unicast"),
@@ -55,7 +60,9 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "flow_control.receiver_timeout",
         Kind.DURATION,
-        "Time without an answer after which a reader no longer sets the pace, until it answers again.",
+        "Time without an answer after which a reader no longer sets the pace, until it answers again. "
+        "With `reliable_writer.inactivate_nonprogressing_readers=true`, an answer that acknowledges no "
+        "more than those before it is none.",
         _WRITE,
         of=_FLOW,
         minimum=_TIMEOUT,

@@ -80,8 +80,9 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _writer(
         "inactivate_nonprogressing_readers",
         Kind.BOOLEAN,
-        "Whether a reader that keeps requesting the same oldest sample counts as a reader that does not "
-        "answer.",
+        "Whether a reader that answers but acknowledges no more than before, and not everything, counts as "
+        "a reader that does not answer: for `reliable_writer.max_heartbeat_retries` and "
+        "`flow_control.receiver_timeout`.",
     ),
     _writer(
         "min_send_window_size",

@@ -14,7 +14,8 @@ Events, and the state that follows; an event without an entry changes nothing::
     RESTING                                   ACTIVE
 
     FALLS_SILENT  more than max_heartbeat_retries HEARTBEATs are unanswered, or have been for receiver_timeout
-    ANSWERS       an ACKNACK came; not with inactivate_nonprogressing_readers if it lacks what the last one lacked
+    ANSWERS       an ACKNACK came; not with inactivate_nonprogressing_readers if it acknowledges no more than those
+                  before it, and not all that was sent
     RESTS         a status message announces the end of the stream
     RESUMES       a status message announces it no more
 
@@ -64,7 +65,7 @@ _TRANSITIONS: Final = {
 class Activity:
     """The machine of one reader, and the HEARTBEATs that it has left unanswered."""
 
-    __slots__ = ("_counted_at", "_lacks", "silent_since", "state", "unanswered")
+    __slots__ = ("_base", "_counted_at", "silent_since", "state", "unanswered")
 
     def __init__(self) -> None:
         self.state = ACTIVE
@@ -73,8 +74,8 @@ class Activity:
         self.silent_since = 0
         #: When the last of them was sent.
         self._counted_at = 0
-        #: The oldest number that the last ACKNACK lacked.
-        self._lacks = 0
+        #: The highest base of an ACKNACK: all below is acknowledged.
+        self._base = 0
 
     def on(self, event: ActivityEvent) -> bool:
         """Whether the event changed the state."""
@@ -93,10 +94,10 @@ class Activity:
             self._counted_at = now
 
     def repeats(self, missing: Missing, last_sn: int) -> bool:
-        """Whether an ACKNACK lacks what the one before lacked, and what has been sent."""
-        lacks = missing.base if missing.is_empty else missing.ranges()[0][0]
-        repeats = lacks == self._lacks and lacks <= last_sn
-        self._lacks = lacks
+        """Whether an ACKNACK acknowledges no more than an earlier one, and not all that was sent; whatever it requests:
+        a reader that requests one thing after another, and acknowledges none, makes no progress."""
+        repeats = missing.base <= min(self._base, last_sn)
+        self._base = max(self._base, missing.base)
         return repeats
 
     def answered(self) -> bool:

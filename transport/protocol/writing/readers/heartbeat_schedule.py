@@ -1,7 +1,8 @@
 """Which readers are sent a HEARTBEAT, and at which interval (RTPS 2.5 §8.4.7.1.1; RTI: ``*heartbeat_period``).
 
 The interval of a reader that is PACED (:mod:`.heartbeat_timer`) is the first of these that applies. When a reader has
-answered none for half a minute, it is a tenth of that time at least, up to half a minute::
+answered none for half a minute, it is a tenth of that time at least: up to half a minute, or to three seconds where
+unanswered HEARTBEATs are counted, so that their number is soon reached::
 
     fast_heartbeat_period          the send window is full, or above its high watermark
     late_joiner_heartbeat_period   the reader has not caught up with the history it found
@@ -26,6 +27,7 @@ from .reader_proxy import ReaderProxy
 #: between its HEARTBEATs: three seconds at first, and as much as this in the end.
 _PATIENCE: Final = 30_000_000_000
 _SELDOM: Final = 30_000_000_000
+_SELDOM_COUNTED: Final = 3_000_000_000
 
 
 class HeartbeatSchedule:
@@ -38,6 +40,7 @@ class HeartbeatSchedule:
         self.fast = False
         self._keep = keep
         self._data_sent_at = -INFINITE
+        self._seldom = _SELDOM if policy.max_heartbeat_retries >= INFINITE else _SELDOM_COUNTED
 
     def begin(self, proxy: ReaderProxy, now: int) -> None:
         """The reader lacks something from now on, or was just matched."""
@@ -71,7 +74,7 @@ class HeartbeatSchedule:
             interval = self._paced(proxy)
         activity = proxy.activity
         silence = now - activity.silent_since if activity.unanswered else 0
-        return interval if silence < _PATIENCE else max(interval, min(silence // 10, _SELDOM))
+        return interval if silence < _PATIENCE else max(interval, min(silence // 10, self._seldom))
 
     def _paced(self, proxy: ReaderProxy) -> int:
         policy = self.policy
