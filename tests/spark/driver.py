@@ -45,7 +45,7 @@ def main(
         try:
             copying.start(output).awaitTermination()
         except StreamingQueryException:
-            print(place, error, file=sys.stderr)
+            print("the query failed at", place, file=sys.stderr)
     if places:
         Path(os.environ["KILL_AT"]).unlink()
         Path(f"{output}.unharmed").touch()
