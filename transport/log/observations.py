@@ -19,6 +19,7 @@ writer was killed in the middle of a store.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import struct
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from .mapped_file import create_mapped, map_file
 
 _HEADER_BYTES: Final = 64
 _OVERFLOW: Final = 16 >> 3
+_SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _ALIGNMENT: Final = 8
 _ENTRY: Final = struct.Struct("=IIqqqqq")
 # Words from the start of an entry.
@@ -70,10 +72,16 @@ class Observations:
 
     @classmethod
     def open(cls, path: Path, *, magic: bytes, size: int) -> Observations:
-        """Go on with the file, or make one of ``size`` bytes; a file of another kind is replaced."""
+        """Go on with the file, or make one of ``size`` bytes; a file of another kind is replaced.
+
+        Raises LogError where there is no file and none can be made, and where one cannot be opened for want of
+        descriptors or of memory: what it holds is to stay.
+        """
         try:
             mapping = _map(path, magic, writable=True)
-        except LogError:
+        except LogError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _SCARCE:
+                raise
             mapping = _create(path, magic, size)
         return cls(path, mapping)
 

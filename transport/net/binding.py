@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +41,15 @@ class BoundSockets:
     group: socket.socket | None
     senders: list[socket.socket]
     granted_receive_buffer: int
+
+
+@contextlib.contextmanager
+def joining(domain: int) -> Iterator[None]:
+    """What the system refuses meanwhile, such as more descriptors, is a TransportError that names the domain."""
+    try:
+        yield
+    except OSError as error:
+        raise TransportError(f"domain {domain} cannot be joined: {error}") from error
 
 
 def bind(domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> BoundSockets:

@@ -36,6 +36,7 @@ from ..structure import INFINITE, NANOSECONDS, Guid, Locator, is_keyed
 from ..types.model import Struct
 from ..wire.samples import U8
 from . import interfaces, peers
+from .binding import joining
 from .blocking_writer import BlockingWriter
 from .congestion_control_plugins import load_congestion_control
 from .node_config import NodeConfig, join
@@ -110,17 +111,16 @@ class Node:
         ``recalled``: the participants that an earlier node of this GUID knew. ``after_cycle`` is called at the end of
         each duty cycle, under the lock.
         """
-        sockets = Sockets.open(
-            config.domain,
-            interfaces.select(config.interface),
-            multicast=config.multicast,
-            receive_buffer=config.receive_buffer,
-        )
-        try:
+        with joining(config.domain), contextlib.ExitStack() as opened:
+            sockets = Sockets.open(
+                config.domain,
+                interfaces.select(config.interface),
+                multicast=config.multicast,
+                receive_buffer=config.receive_buffer,
+            )
+            opened.callback(sockets.close)
             node = cls(config, sockets, join(config, sockets), after_cycle)
-        except BaseException:
-            sockets.close()
-            raise
+            opened.pop_all()
         node.participant.recall(recalled, now=time.monotonic_ns())
         if peers.has_names(config.peers):
             threading.Thread(target=node._resolve_peers, name="rtps-peers", daemon=True).start()

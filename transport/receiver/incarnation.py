@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from ..errors import LogError
 from ..log.small_file import replace_text
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -16,7 +17,10 @@ _MAX: Final = 1 << 32
 
 
 def next_incarnation(directory: Path) -> int:
-    """0 for the first start, and one more for each later start."""
+    """0 for the first start, and one more for each later start.
+
+    Raises LogError for a number that is there and cannot be read now: peers would take a lower one for old news.
+    """
     path = directory / _FILE
     try:
         number = int(path.read_text(encoding="ascii")) + 1
@@ -24,7 +28,9 @@ def next_incarnation(directory: Path) -> int:
             raise ValueError(f"{number - 1} is no number of starts")
     except FileNotFoundError:
         number = 0
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise LogError(f"cannot read {path}: {error.strerror}", path=path) from error
+    except ValueError as error:
         _log.warning("%s is ignored: %s", path, error)
         number = 0
     try:
