@@ -23,6 +23,8 @@
         ├── LogAccessError         it belongs to another user, or is closed to this one (owner)
         ├── LogFullError           its limit or its disk is used up (needed, limit, free)
         └── LogLostError           it cannot be resumed, or a position is no longer, or not yet, in it (position)
+            ├── LogDamagedError    a part of it is not as it was written (position, stop, rows, writer, first_sn)
+            └── LogFormatError     another version wrote it, in a format that is not known here (version)
 
 Errors carry facts as attributes. They do not name the settings which would help: those have other names in each
 interface of the project, which adds them as ``remedy``. Each error can be made of its message alone, so that pickle
@@ -264,6 +266,39 @@ class LogLostError(LogError):
 
     def __init__(self, message: str, *, path: Path | None = None, position: int | None = None) -> None:
         self.position = position
+        super().__init__(message, path=path)
+
+
+class LogDamagedError(LogLostError):
+    """Bytes [``position``, ``stop``) of a stream log are not as they were written, and what they held is lost.
+
+    ``rows`` is how many samples they held, ``writer`` whose they are, ``first_sn`` the first sequence number. None: it
+    cannot be told.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        position: int | None = None,
+        stop: int | None = None,
+        rows: int | None = None,
+        writer: Guid | None = None,
+        first_sn: int | None = None,
+    ) -> None:
+        self.stop = stop
+        self.rows = rows
+        self.writer = writer
+        self.first_sn = first_sn
+        super().__init__(message, path=path, position=position)
+
+
+class LogFormatError(LogLostError):
+    """A stream log is of a ``version`` of its format that is not known here."""
+
+    def __init__(self, message: str, *, path: Path | None = None, version: object = None) -> None:
+        self.version = version
         super().__init__(message, path=path)
 
 

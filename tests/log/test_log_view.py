@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_rtps.transport.errors import LogError, LogLostError, UsageError
+from spark_rtps.transport.errors import LogDamagedError, LogError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.damage import Damage
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, align
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -202,9 +203,9 @@ def test_a_long_frame_is_split_by_rows(tmp_path: Path) -> None:
         log.append(uniform(W1, 1, 300), reception=0)
         view = LogView(log.directory)
         ranges = view.split(Cursor(0), Cursor(log.position), 3)
-        assert [len(all_samples(view.frames(*r))) for r in ranges] == [100, 100, 100]
+        assert [len(all_samples(view.frames(*r))) for r in ranges] == [99, 100, 101]
         ranges = view.split(Cursor(0, 50), Cursor(0, 250), 2)
-        assert [len(all_samples(view.frames(*r))) for r in ranges] == [100, 100]
+        assert [len(all_samples(view.frames(*r))) for r in ranges] == [99, 101]
         with pytest.raises(UsageError, match="0 pieces"):
             view.split(Cursor(0), Cursor(log.position), 0)
 
@@ -248,6 +249,7 @@ import os, sys
 from pathlib import Path
 from tests.log.make_runs import payload, samples
 from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.damage import Damage
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 directory, rows = Path(sys.argv[1]), int(sys.argv[2])
@@ -319,22 +321,36 @@ def damaged(directory: Path, at: int, value: int) -> LogView:
 def test_a_header_that_cannot_be(tmp_path: Path, at: int, value: int) -> None:
     view = damaged(tmp_path / "log", at, value)
     start, end = Cursor(0), Cursor(PAGE)
-    for read_it in (
-        lambda: list(view.frames(start, end)),
-        lambda: view.advance(start, max_rows=100, tail=PAGE),
-        lambda: view.split(start, end, 4),
-    ):
-        with pytest.raises(LogLostError, match="is damaged at position 0"):
-            read_it()
+    with pytest.raises(LogDamagedError, match="is damaged at position 0: 3 samples are lost") as raised:
+        list(view.frames(start, end))
+    second = raised.value.stop
+    assert second is not None and 0 < second < PAGE
+    assert view.advance(start, max_rows=2, tail=PAGE) == Cursor(second, 2)
+    found: list[Damage] = []
+    frames = [frame for piece in view.split(start, end, 4) for frame in view.frames(*piece, found.append)]
+    assert (frames[0].run.first_sn, frames[0].rows_before) == (4, 3)
+    assert all_samples(frames) == all_samples(view.frames(Cursor(second), end))
+    assert found == [Damage(view.directory, 0, second, 3)]
 
 
-@pytest.mark.parametrize("size", [8, 31])
+@pytest.mark.parametrize("size", [8, 31, 32, PAGE - 32])
 def test_a_segment_that_is_cut(tmp_path: Path, size: int) -> None:
     directory = tmp_path / "log"
-    Filled(directory)
+    filled = Filled(directory)
     os.truncate(segment.segment_path(directory, 0), size)
-    with pytest.raises(LogLostError):
-        LogView(directory).advance(Cursor(0), max_rows=5, tail=size)
+    found: list[Damage] = []
+    view = LogView(directory)
+    got = all_samples(view.frames(Cursor(0), Cursor(filled.tail), found.append))
+    (damage,) = found
+    assert damage.stop == PAGE and damage.rows is not None
+    lost = [row for row, cursor in enumerate(filled.cursors) if damage.position <= cursor.position < PAGE]
+    assert len(lost) == damage.rows
+    assert got == [sample for row, sample in enumerate(filled.samples) if row not in lost]
+    if damage.rows:
+        with pytest.raises(LogDamagedError):
+            all_samples(view.frames(Cursor(0), Cursor(filled.tail)))
+    else:  # it was but a PAD
+        assert size == PAGE - 32 and all_samples(view.frames(Cursor(0), Cursor(filled.tail))) == got
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,20 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from spark_rtps.transport.errors import LogLostError
-from spark_rtps.transport.log import segment
-from spark_rtps.transport.log.frame import align, frame_length
+from spark_rtps.transport.errors import LogDamagedError, LogLostError
+from spark_rtps.transport.log import checkpoint, segment
+from spark_rtps.transport.log.damage import Damage
+from spark_rtps.transport.log.frame import Cursor, align, frame_length
+from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
-from tests.log.make_runs import guid, indexed, payload, read, samples, single, uniform
+from tests.log.make_runs import all_samples, guid, indexed, payload, read, samples, single, uniform
 from tests.support.child_environment import child_environment
 
 W1, W2 = guid(1), guid(2)
@@ -32,6 +35,16 @@ def crashed(log: StreamLog, name: str = "crashed") -> Path:
     shutil.rmtree(twin, ignore_errors=True)
     shutil.copytree(log.directory, twin)
     return twin
+
+
+def newest_checkpoint(directory: Path) -> checkpoint.Checkpoint:
+    return checkpoint.read_checkpoint(directory, segment.read_metadata(directory).seed)
+
+
+def with_tail(log: StreamLog, position: int, rows: int) -> bytes:
+    """The file of checkpoints as it was when the log ended at ``position``."""
+    raw = (log.directory / checkpoint.WRITERS).read_bytes()
+    return raw[:-PAGE] + struct.pack("=4q", position, rows, ~position, ~rows).ljust(PAGE, b"\0")
 
 
 def last_segment(directory: Path) -> Path:
@@ -63,29 +76,45 @@ def test_the_last_frame_cut_at_every_byte(tmp_path: Path, make: type) -> None:
         log.append(make(W1, 4, 2), reception=0)
         after = log.position
         twin = crashed(log)
-    whole = last_segment(twin).read_bytes()
-    lacking = set()
+        whole = last_segment(twin).read_bytes()
+        known = (twin / checkpoint.WRITERS).read_bytes()
+    sound = 0
     for cut in range(before, after):
         last_segment(twin).write_bytes(whole[:cut])
+        (twin / checkpoint.WRITERS).write_bytes(known)
         with StreamLog.open(twin) as again:
-            lacking.add(again.position)
-            assert (again.rows, again.writers) == ((3, {W1: 3}) if again.position == before else (5, {W1: 5}))
-            assert again.append(make(W1, again.rows + 1, 1), reception=0)
-            end = again.position
-            assert [sample.sn for sample in read(twin, 0, end)] == list(range(1, again.rows + 1))
-        _forget_checkpoint(log.directory, twin)
+            assert (again.position, again.rows) == (after, 5)
+            assert again.append(make(W1, 6, 1), reception=0)
+            if not again.damage:
+                sound += 1
+                assert again.writers == {W1: 6}
+                assert [sample.sn for sample in read(twin, 0, again.position)] == [1, 2, 3, 4, 5, 6]
+                continue
+            (damage,) = again.damage
+            assert (damage.position, damage.stop, damage.rows) == (before, after, 2)
+            with pytest.raises(LogDamagedError, match=f"at position {before}: 2 samples of writer"):
+                read(twin, 0, again.position)
+            found: list[Damage] = []
+            frames = LogView(twin).frames(Cursor(0), Cursor(again.position), found.append)
+            assert [sample.sn for sample in all_samples(frames)] == [1, 2, 3, 6]
+            assert found == [Damage(twin, before, after, 2, W1, 4)]
     # Only zeros behind the body may be missing without harm.
-    assert lacking <= {before, after} and before in lacking
+    assert sound == sum(1 for cut in range(before, after) if not any(whole[cut:after]))
 
 
-def _forget_checkpoint(source: Path, twin: Path) -> None:
-    shutil.copy(source / segment.WRITERS, twin / segment.WRITERS)
-    # The source was closed since: its newest slot knows the tail. Take the one before.
-    raw = bytearray((twin / segment.WRITERS).read_bytes())
-    newest = segment.read_checkpoint(twin).serial % 2
-    half = len(raw) // 2
-    raw[newest * half : newest * half + 8] = bytes(8)
-    (twin / segment.WRITERS).write_bytes(raw)
+def test_what_was_lost_at_the_end_is_asked_for_again(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(single(W1, 1), reception=0)
+        before = log.position
+        log.append(single(W1, 2), reception=0)
+        twin = crashed(log)
+        end = log.position
+    raw = bytearray(last_segment(twin).read_bytes())
+    raw[before:end] = bytes(end - before)
+    last_segment(twin).write_bytes(raw)
+    with StreamLog.open(twin) as again:
+        # No position is given to other samples than before, and the reader goes on with the first lost sample.
+        assert (again.position, again.rows, again.writers) == (end, 2, {W1: 1})
 
 
 def test_the_last_frame_half_stored_at_every_byte(tmp_path: Path) -> None:
@@ -96,12 +125,14 @@ def test_the_last_frame_half_stored_at_every_byte(tmp_path: Path) -> None:
         twin = crashed(log)
         whole = last_segment(twin).read_bytes()
         length = int.from_bytes(whole[before : before + 4], "little")
+        known = with_tail(log, before, 3)
         for stored in range(4, length):
             torn = (-length).to_bytes(4, "little", signed=True) + whole[before + 4 : before + stored]
             last_segment(twin).write_bytes((whole[:before] + torn).ljust(PAGE, b"\0"))
-            shutil.copy(log.directory / segment.WRITERS, twin / segment.WRITERS)
+            (twin / checkpoint.WRITERS).write_bytes(known)
             with StreamLog.open(twin) as again:
                 assert (again.position, again.rows, again.writers) == (before, 3, {W1: 3})
+                assert not again.damage
             assert not any(last_segment(twin).read_bytes()[before:])
 
 
@@ -125,7 +156,7 @@ def test_stale_bytes_are_never_a_frame(tmp_path: Path, shift: int) -> None:
         assert [sample.sn for sample in read(twin, 0, again.position)] == list(range(1, 7))
 
 
-def test_a_whole_frame_of_another_position_is_the_end(tmp_path: Path) -> None:
+def test_what_was_committed_and_is_no_frame_is_lost(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         log.append(single(W1, 1), reception=0)
         position = log.position
@@ -135,7 +166,11 @@ def test_a_whole_frame_of_another_position_is_the_end(tmp_path: Path) -> None:
     raw[position + 16 : position + 24] = (1).to_bytes(8, "little")  # rows_before would be right
     last_segment(twin).write_bytes(raw)
     with StreamLog.open(twin) as again:
-        assert (again.position, again.rows) == (position, 1)
+        assert (again.position, again.rows) == (PAGE, 1)
+        assert again.damage == [Damage(twin, position, PAGE)]
+        assert again.append(single(W1, 2), reception=0)
+        with pytest.raises(LogDamagedError, match="an unknown number of samples are lost"):
+            read(twin, 0, again.position)
 
 
 def test_killed_between_a_new_segment_and_its_first_frame(tmp_path: Path) -> None:
@@ -175,7 +210,9 @@ def test_killed_while_trimming(tmp_path: Path) -> None:
             log.append(single(W1, log.rows + 1, 300), reception=0)
         twin = crashed(log)
         log.trim(2 * PAGE)
-        shutil.copy(log.directory / segment.WRITERS, twin / segment.WRITERS)  # the segments are still there
+        shutil.copy(
+            log.directory / checkpoint.WRITERS, twin / checkpoint.WRITERS
+        )  # the segments are still there
         with StreamLog.open(twin) as again:
             assert (again.base, again.position, again.rows) == (2 * PAGE, log.position, log.rows)
             assert len(list(twin.glob("*.segment"))) == len(list(log.directory.glob("*.segment")))
@@ -185,17 +222,17 @@ def test_a_checkpoint_cut_short_leaves_the_one_before(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         while log.position < 3 * PAGE:
             log.append(single(W1, log.rows + 1, 300), reception=0)
-        newest = segment.read_checkpoint(log.directory)
+        newest = newest_checkpoint(log.directory)
         twin = crashed(log)
-    raw = bytearray((twin / segment.WRITERS).read_bytes())
-    half = len(raw) // 2
+    raw = bytearray((twin / checkpoint.WRITERS).read_bytes())
+    half = (len(raw) - PAGE) // 2
     raw[newest.serial % 2 * half + 50] ^= 1
-    (twin / segment.WRITERS).write_bytes(raw)
-    assert segment.read_checkpoint(twin).serial == newest.serial - 1
+    (twin / checkpoint.WRITERS).write_bytes(raw)
+    assert newest_checkpoint(twin).serial == newest.serial - 1
     with StreamLog.open(twin) as again:
         assert (again.position, again.rows, again.writers) == (log.position, log.rows, log.writers)
         again.close()
-    (twin / segment.WRITERS).write_bytes(bytes(len(raw)))
+    (twin / checkpoint.WRITERS).write_bytes(bytes(len(raw)))
     with pytest.raises(LogLostError, match="damaged"):
         StreamLog.open(twin)
 
@@ -204,20 +241,28 @@ def test_lost_segments_are_said(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         while log.position < 4 * PAGE:
             log.append(single(W1, log.rows + 1, 300), reception=0)
-        middle = f"{PAGE:020d}.segment"
-        for change, match in (
-            (lambda d: (d / middle).unlink(), "is missing or cut"),
-            (lambda d: (d / middle).write_bytes(b""), "is missing or cut"),
-            (lambda d: last_segment(d).unlink(), "ends before"),
-        ):
-            twin = crashed(log)
-            change(twin)
-            if match == "ends before":
-                last_segment(twin).unlink()
-            with pytest.raises(LogLostError, match=match):
-                StreamLog.open(twin)
-            with pytest.raises(LogLostError, match=match):  # and the lock is free again
-                StreamLog.open(twin)
+        end, rows = log.position, log.rows
+        starts = [frame.position for frame in LogView(log.directory).frames(Cursor(0), Cursor(end))]
+        middle, last = f"{PAGE:020d}.segment", f"{4 * PAGE:020d}.segment"
+        for name, start, stop in ((middle, PAGE, 2 * PAGE), (last, 4 * PAGE, end)):
+            for remove in (Path.unlink, lambda path: path.write_bytes(b"")):
+                twin = crashed(log)
+                remove(twin / name)
+                with StreamLog.open(twin) as again:
+                    assert (again.position, again.rows) == (end, rows)
+                    (damage,) = again.damage
+                    lost = sum(start <= at < stop for at in starts)
+                    assert (damage.position, damage.stop, damage.rows) == (start, stop, lost)
+                    assert again.append(single(W1, rows + 1), reception=0)
+                    with pytest.raises(
+                        LogDamagedError, match=f"at position {start}: {lost} samples of writer"
+                    ):
+                        read(twin, 0, again.position)
+                    found: list[Damage] = []
+                    frames = LogView(twin).frames(Cursor(0), Cursor(again.position), found.append)
+                    assert len(all_samples(frames)) == rows + 1 - lost
+                    assert [(d.position, d.stop, d.rows) for d in found] == [(start, stop, lost)]
+                    assert (found[0].writer, found[0].first_sn) == (W1, starts.index(start) + 1)
 
 
 APPEND_FOREVER = """
@@ -260,6 +305,7 @@ def test_kill_at_random_instants(tmp_path: Path) -> None:
             assert child.poll() is None
             child.send_signal(signal.SIGKILL)
         with StreamLog.open(directory) as log:
+            assert not log.damage
             got = read(directory, log.base, log.position)
             if got:
                 numbers = [sample.sn for sample in got]

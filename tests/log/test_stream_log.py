@@ -14,7 +14,7 @@ import pytest
 
 from spark_rtps.transport.errors import LogError, LogFullError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
-from spark_rtps.transport.log.frame import Cursor, align, frame_length
+from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, align, frame_length
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.wire.samples import Run
@@ -100,7 +100,7 @@ def test_segments_are_named_by_base_and_end_in_a_pad(log: StreamLog) -> None:
 
 def test_a_frame_that_fits_exactly_leaves_no_pad(log: StreamLog) -> None:
     for sn in (1, 2):
-        assert log.append(single(W1, sn, PAGE - 96 - 40), reception=0)
+        assert log.append(single(W1, sn, PAGE - HEADER_BYTES - 40), reception=0)
         assert log.position == sn * PAGE
     log.trim(PAGE)
     assert [sample.sn for sample in read(log.directory, PAGE, log.position)] == [2]
@@ -152,7 +152,7 @@ def test_what_free_bytes_says_does_fit(tmp_path: Path) -> None:
         for _ in range(20):
             free = log.free_bytes
             while True:
-                run = single(W1, log.rows + 1, int(rng.integers(0, PAGE // 2 - 96 - 40)))
+                run = single(W1, log.rows + 1, int(rng.integers(0, PAGE // 2 - HEADER_BYTES - 40)))
                 free -= align(frame_length(run))
                 if free < 0:
                     break
@@ -204,7 +204,7 @@ def test_max_bytes_may_change_between_lives(tmp_path: Path) -> None:
 def test_writers_are_bounded_and_the_longest_silent_goes_first(
     log: StreamLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_rtps.transport.log.stream_log.WRITERS_MAX", 3)
+    monkeypatch.setattr("spark_rtps.transport.log.checkpoint.WRITERS_MAX", 3)
     for number in (1, 2, 3, 1, 4):
         log.append(single(guid(number), 10 + number), reception=0)
     assert log.writers == {guid(3): 13, guid(1): 11, guid(4): 14}
@@ -231,7 +231,7 @@ def test_trim_deletes_whole_segments_only(log: StreamLog) -> None:
 def test_an_empty_log_remembers_who_wrote(tmp_path: Path) -> None:
     with create(tmp_path / "log") as log:
         log.append(single(W2, 5), reception=0)
-        log.append(single(W1, 77, PAGE - 96 - 40), reception=0)
+        log.append(single(W1, 77, PAGE - HEADER_BYTES - 40), reception=0)
         position = log.position
         log.trim(position)
         assert (log.base, segments_of(log.directory)) == (position, [])

@@ -1,11 +1,11 @@
-"""One committed entry of a stream log: a run of samples behind a 96-byte header.
+"""One committed entry of a stream log: a run of samples behind a 104-byte header.
 
 A frame starts at a multiple of 32. Its header, little-endian::
 
      0  length          i32  header and body; the next frame starts at the next multiple of 32
-     4  kind            u16  RUN, or PAD: 32 bytes of header, then nothing up to the segment's end
+     4  kind            u16  RUN, PAD or HOLE
      6  frame flags     u16  TIMESTAMP_BIG_ENDIAN, SPARSE
-     8  position        i64  of this frame: bytes of an earlier use of the segment never pass for a frame
+     8  position        i64  of this frame: a header that lies elsewhere is none
     16  rows_before     i64  samples in the log before this frame, since its birth
     24  count           u32  samples in this frame
     28  stride          u32  0 = indexed: the body starts with ``count`` SAMPLE_INDEX entries
@@ -17,7 +17,12 @@ A frame starts at a multiple of 32. Its header, little-endian::
     80  timestamp_offset, key_hash_offset   i32
     88  sample flags    u32
     92  reader_id       4s
-    96  body
+    96  body checksum   u32
+   100  header checksum u32  of the 100 bytes before it, the length as it is in the end (see checksum.py)
+   104  body
+
+PAD and HOLE have a header of 32 bytes, whose checksum lies at 28, and then nothing that is read. A PAD fills a segment
+up to its end. A HOLE stands where a recovery found that samples are gone.
 
 The length is stored negative before anything else of the frame and made positive after all of it, each time
 by one aligned 4-byte store (Aeron's commit). So neither a reader of the same mmap nor a recovery after
@@ -37,23 +42,27 @@ import numpy.typing as npt
 
 from ..structure import Guid
 from ..wire.samples import SAMPLE_INDEX, U8, Run
+from .checksum import body_checksum, header_checksum
 
 I32 = npt.NDArray[np.int32]
 
 ALIGNMENT: Final = 32
-HEADER_BYTES: Final = 96
+HEADER_BYTES: Final = 104
 RUN: Final = 1
 PAD: Final = 2
+HOLE: Final = 3
 TIMESTAMP_BIG_ENDIAN: Final = 0x1
 #: Sequence numbers are missing in between; the index holds those that are there.
 SPARSE: Final = 0x2
 
 #: The first 32 bytes suffice to walk the frames: length, kind, flags, position, rows_before, count, stride.
 WALK: Final = struct.Struct("<iHHqqII")
-#: All of the header, and all but its length (which is stored apart, first and last).
-_HEADER: Final = struct.Struct("<iHHqqIIqq16sqIIiiI4s")
-_RUN_REST: Final = struct.Struct("<HHqqIIqq16sqIIiiI4s")
-_PAD_REST: Final = struct.Struct("<HHqqII")
+#: A header up to its own checksum, which lies behind it: of a run, and of a PAD or a HOLE.
+_RUN: Final = struct.Struct("<iHHqqIIqq16sqIIiiI4sI")
+_REST: Final = struct.Struct("<iHHqqI")
+_CHECKSUM: Final = struct.Struct("<I")
+_STORED_RUN: Final = struct.Struct(f"<{HEADER_BYTES - 4}s")
+_STORED_REST: Final = struct.Struct(f"<{ALIGNMENT - 4}s")
 #: An aligned length must be an i32 too.
 LENGTH_MAX: Final = (1 << 31) - ALIGNMENT
 
@@ -91,14 +100,14 @@ def frame_length(run: Run) -> int:
 _guid: Final = lru_cache(maxsize=1024)(Guid.from_bytes)
 
 
-def read_run(data: U8, at: int) -> tuple[int, int, Run]:
-    """The run frame whose header lies at ``data[at:]``: (reception, rows_before, run); no copy."""
+def read_run(data: U8, at: int) -> tuple[int, Run]:
+    """Reception and run of the run frame whose header lies at ``data[at:]``; no copy."""
     (
         length,
         _kind,
         frame_flags,
         _position,
-        rows_before,
+        _rows_before,
         count,
         stride,
         reception,
@@ -111,7 +120,8 @@ def read_run(data: U8, at: int) -> tuple[int, int, Run]:
         key_hash_offset,
         flags,
         reader_id,
-    ) = _HEADER.unpack_from(data, at)
+        _body_checksum,
+    ) = _RUN.unpack_from(data, at)
     body = at + HEADER_BYTES
     index: npt.NDArray[Any] | None = None
     if not stride:
@@ -135,13 +145,26 @@ def read_run(data: U8, at: int) -> tuple[int, int, Run]:
         reader_id,
         sparse=bool(frame_flags & SPARSE),
     )
-    return reception, rows_before, run
+    return reception, run
 
 
-def read_writer(data: U8, at: int) -> tuple[Guid, int]:
-    """Writer and last sequence number of the run frame at ``data[at:]``."""
-    _, _, run = read_run(data, at)
-    return run.writer, run.last_sn
+def is_header(data: memoryview, at: int, length: int, kind: int, seed: int) -> bool:
+    """Whether the checksum of the header at ``data[at:]`` is right; ``length`` and ``kind`` are what it says."""
+    if kind == RUN:
+        stop = at + _RUN.size
+        if length < HEADER_BYTES or stop + _CHECKSUM.size > len(data):
+            return False
+    elif kind in (PAD, HOLE):
+        stop = at + _REST.size
+    else:
+        return False
+    return bool(header_checksum(data[at:stop], seed) == _CHECKSUM.unpack_from(data, stop)[0])
+
+
+def is_body(data: U8, at: int, length: int, seed: int) -> bool:
+    """Whether the body of the run frame at ``data[at:]``, whose header is right, has the checksum in that header."""
+    found = body_checksum(data[at + HEADER_BYTES : at + length], seed)
+    return bool(found == _CHECKSUM.unpack_from(data, at + _RUN.size - _CHECKSUM.size)[0])
 
 
 def write_run(
@@ -154,13 +177,19 @@ def write_run(
     position: int,
     reception: int,
     rows_before: int,
+    seed: int,
 ) -> None:
     """Store and commit ``run`` at ``data[at:]``; ``lengths`` views the same bytes, for the length's store."""
     word = at >> 2
     lengths[word] = -length
-    _RUN_REST.pack_into(
-        data,
-        at + 4,
+    body = at + HEADER_BYTES
+    if not run.stride and run.index is not None:
+        index = data[body : body + run.count * SAMPLE_INDEX.itemsize]
+        np.copyto(index.view(SAMPLE_INDEX), run.index)
+        body += index.nbytes
+    np.copyto(data[body : at + length], run.data)
+    header = _RUN.pack(
+        length,
         RUN,
         (TIMESTAMP_BIG_ENDIAN if run.timestamp_big_endian else 0) | (SPARSE if run.sparse else 0),
         position,
@@ -177,19 +206,27 @@ def write_run(
         run.key_hash_offset,
         run.flags,
         run.reader_id,
+        # of the bytes as they are stored, which are in the cache now
+        body_checksum(data[at + HEADER_BYTES : at + length], seed),
     )
-    body = at + HEADER_BYTES
-    if not run.stride and run.index is not None:
-        index = data[body : body + run.count * SAMPLE_INDEX.itemsize]
-        np.copyto(index.view(SAMPLE_INDEX), run.index)
-        body += index.nbytes
-    np.copyto(data[body : at + length], run.data)
+    _STORED_RUN.pack_into(data, at + 4, header[4:] + _CHECKSUM.pack(header_checksum(header, seed)))
     lengths[word] = length
 
 
-def write_pad(data: U8, lengths: I32, at: int, length: int, *, position: int, rows_before: int) -> None:
-    """Store and commit a PAD of ``length`` bytes (a multiple of 32)."""
+def write_rest(
+    data: U8,
+    lengths: I32,
+    at: int,
+    kind: int,
+    length: int,
+    *,
+    position: int,
+    rows_before: int,
+    seed: int,
+) -> None:
+    """Store and commit a PAD or a HOLE of ``length`` bytes (a multiple of 32)."""
     word = at >> 2
     lengths[word] = -length
-    _PAD_REST.pack_into(data, at + 4, PAD, 0, position, rows_before, 0, 0)
+    header = _REST.pack(length, kind, 0, position, rows_before, 0)
+    _STORED_REST.pack_into(data, at + 4, header[4:] + _CHECKSUM.pack(header_checksum(header, seed)))
     lengths[word] = length

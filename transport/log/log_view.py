@@ -4,46 +4,27 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..errors import LogLostError, UsageError
-from ..wire.samples import SAMPLE_INDEX, U8
-from .frame import ALIGNMENT, HEADER_BYTES, RUN, WALK, Cursor, Frame, align, read_run
-from .segment import JSON, SegmentFile, list_segments, read_metadata, segment_path
+from ..wire.samples import Run
+from .checkpoint import Tail, read_checkpoint, read_tail
+from .damage import Damage
+from .frame import Cursor, Frame
+from .frame_walk import Gap, Header, SegmentFrames
+from .segment import JSON, SegmentFile, StreamLogMetadata, list_segments, read_metadata, segment_path
 
-__all__ = ["Cursor", "Frame", "LogView"]
+__all__ = ["Cursor", "Damage", "Frame", "LogView"]
 
 #: Segments kept mapped for the next call. Few, since a mapped segment holds its disk space though trimmed.
 _MAPPED_MAX: Final = 2
 _UNLIMITED: Final = 1 << 63
 
-
-@dataclass(slots=True)
-class _Mapped:
-    base: int
-    end: int
-    data: U8  # the mapping goes with the last view of it
-
-
-@dataclass(slots=True)
-class _Header:
-    segment: _Mapped
-    position: int
-    length: int  # aligned
-    rows_before: int
-    count: int
-
-    def byte(self, row: int) -> int:
-        """The position behind ``row`` samples, if all are equally long."""
-        return self.position + self.length * row // self.count
-
-    def cursor(self, row: int) -> Cursor:
-        return Cursor(self.position, row) if row < self.count else Cursor(self.position + self.length)
+OnDamage: TypeAlias = Callable[[Damage], None]
 
 
 class LogView:
@@ -51,56 +32,107 @@ class LogView:
 
     Positions handed in are those of frames, as in cursors and in the log's own ``position``. A range that the log
     does not hold whole, because a part was trimmed or is not appended yet, raises LogLostError.
+
+    Frames are verified before they are handed out, and their headers before anything is planned by them. Planning
+    (``advance``, ``split``) goes past damage without a word, since those who read the range come across it.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._mapped: dict[int, _Mapped] = {}
+        self._mapped: dict[int, SegmentFrames] = {}
+        self._settings: StreamLogMetadata | None = None
 
     @property
     def metadata(self) -> dict[str, JSON]:
         """The metadata that the log's creator gave; LogError if there is no log."""
         return read_metadata(self.directory).given
 
-    def frames(self, start: Cursor, end: Cursor) -> Iterator[Frame]:
+    # --- where it begins, ends and can be cut ------------------------------------------------------
+
+    @property
+    def base(self) -> int:
+        """The lowest position that is not trimmed. Raises LogLostError if that is damaged."""
+        return read_checkpoint(self.directory, self._seed).base
+
+    @property
+    def end(self) -> int:
+        """The position behind the last frame that was appended."""
+        tail = read_tail(self.directory)
+        if tail is not None and tail.position == tail.most:
+            return tail.position
+        end = 0 if tail is None else tail.position
+        for file in list_segments(self.directory)[-_MAPPED_MAX:]:
+            segment = self._map(file.base)
+            for item in () if segment is None else segment.walk(segment.base, segment.end):
+                if isinstance(item, Header):
+                    end = max(end, item.stop)
+        return end
+
+    def is_frame(self, position: int) -> bool:
+        """Whether a frame starts at ``position``, is known to have started there, or will be appended there."""
+        if position == self.end:
+            return True
+        segment = self._map(position)
+        if segment is None:
+            return False
+        if position == segment.base or segment.header(position) is not None:
+            return True
+        return any(item.stop == position for item in segment.walk(segment.base, position))
+
+    def next_frame(self, position: int) -> int:
+        """Where the first undamaged frame at or behind ``position`` starts; the log's end if there is none."""
+        end = self.end
+        for item in self._walk(position, end):
+            if isinstance(item, Header):
+                return item.position
+        return max(position, end)
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def frames(self, start: Cursor, end: Cursor, on_damage: OnDamage | None = None) -> Iterator[Frame]:
         """The frames from ``start`` to ``end``, the first and last one sliced; their runs view the log.
 
         LogLostError is raised here for what is trimmed already, or not appended yet, and while iterating for what is
-        trimmed meanwhile.
+        trimmed meanwhile. Damage by which samples are lost raises LogDamagedError while iterating. With ``on_damage``
+        all damage is handed over instead, and the frames behind it follow.
         """
         self._check_range(start, end)
         if start == end:
             return iter(())
-        self._locate(start.position)
-        self._locate(end.position if end.row else end.position - 1)
-        return self._frames(start, end)
+        tail = read_tail(self.directory)
+        last = end.position if end.row else end.position - 1
+        if tail is not None and last >= tail.most:
+            raise self._lost(last, "not (yet)")
+        for position in (start.position, last):
+            if self._locate(position) is None:
+                self._check_trimmed(position)
+        return self._frames(start, end, tail, on_damage)
 
     def advance(
         self, start: Cursor, *, max_rows: int | None = None, max_bytes: int | None = None, tail: int
     ) -> Cursor:
         """The furthest cursor up to ``tail`` within the limits, but at least one sample after ``start``.
 
-        ``max_bytes`` counts positions; inside a frame its bytes are spread evenly over its samples.
+        ``max_bytes`` counts positions; inside a frame its bytes are spread evenly over its samples. Samples that are
+        lost count as well.
         """
         if tail <= start.position:
             return start
         if max_rows is None and max_bytes is None:
             return Cursor(tail)
-        end = Cursor(tail)
-        first = self._first_header(start, end)
+        first = self._first_header(start, tail)
         if first is None:
-            return end
+            return Cursor(tail)
         skip = start.row if first.position == start.position else 0
         rows_end = _UNLIMITED if max_rows is None else first.rows_before + skip + max_rows
-        bytes_end = tail if max_bytes is None else first.byte(skip) + max_bytes
-        least = first.cursor(skip + 1)
-        for header in self._headers(self._skip_segments(first.position, tail, rows_end, bytes_end), end):
-            room = min(
-                rows_end - header.rows_before, (bytes_end - header.position) * header.count // header.length
-            )
+        bytes_end = tail if max_bytes is None else _byte(first, skip) + max_bytes
+        least = _cursor(first, skip + 1)
+        for header in self._headers(self._skip_segments(first.position, tail, rows_end, bytes_end), tail):
+            nbytes = header.stop - header.position
+            room = min(rows_end - header.rows_before, (bytes_end - header.position) * header.count // nbytes)
             if room < header.count:
-                return max(least, header.cursor(max(room, 0)))
-        return end
+                return max(least, _cursor(header, max(room, 0)))
+        return Cursor(tail)
 
     def split(self, start: Cursor, end: Cursor, pieces: int) -> list[tuple[Cursor, Cursor]]:
         """Split the range into at most ``pieces`` of about equal bytes.
@@ -117,67 +149,139 @@ class LogView:
             low, high = self._byte(start), self._byte(end)
             targets = [low + (high - low) * k // pieces for k in range(1, pieces)]
             long = (high - low) // pieces // 2
-            for header in self._headers(start.position, end):
-                while targets and targets[0] < header.position + header.length:
+            for header in self._headers(start.position, end.position + (end.row > 0)):
+                while targets and targets[0] < header.stop:
                     inside = max(0, targets.pop(0) - header.position)
-                    if header.length > long:
-                        cut = Cursor(header.position, inside * header.count // header.length)
+                    nbytes = header.stop - header.position
+                    if nbytes > long:
+                        cut = Cursor(header.position, inside * header.count // nbytes)
                     else:
-                        cut = Cursor(header.position + (header.length if inside * 2 > header.length else 0))
+                        cut = Cursor(header.stop if inside * 2 > nbytes else header.position)
                     if cuts[-1] < cut < end:
                         cuts.append(cut)
                 if not targets:
                     break
         return list(zip(cuts, [*cuts[1:], end], strict=True))
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- inside: frames ----------------------------------------------------------------------------
 
-    def _frames(self, start: Cursor, end: Cursor) -> Iterator[Frame]:
-        for header in self._headers(start.position, end):
-            first = start.row if header.position == start.position else 0
-            last = end.row if header.position == end.position else header.count
-            if last > header.count:
-                raise UsageError(f"the frame at {header.position} has no row {last}, only {header.count}")
+    def _frames(
+        self, start: Cursor, end: Cursor, tail: Tail | None, on_damage: OnDamage | None
+    ) -> Iterator[Frame]:
+        before = _Before(None, None)
+        gap: Gap | None = None
+        for item in self._walk(start.position, end.position + (end.row > 0)):
+            if isinstance(item, Gap):
+                gap = item if gap is None else Gap(gap.position, item.stop, gap.is_hole or item.is_hole)
+                continue
+            if gap is not None:
+                self._report(self._unknown(gap, start, before, _After.of(item)), on_damage)
+                before, gap = _Before(None, None), None
+            if not item.is_run:
+                before = _Before(item, before.run)
+                continue
+            reception, run = item.segment.read(item)
+            is_whole = item.segment.is_whole(item)
+            before = _Before(item, run if is_whole else None)
+            first = start.row if item.position == start.position else 0
+            last = end.row if item.position == end.position else item.count
+            if last > item.count:
+                if on_damage is None:
+                    raise UsageError(f"the frame at {item.position} has no row {last}, only {item.count}")
+                last = item.count
             if first >= last:
                 continue
-            segment = header.segment
-            reception, rows_before, run = read_run(segment.data, header.position - segment.base)
-            if last - first < header.count:
-                run, rows_before = run.take(first, last), rows_before + first
-            yield Frame(header.position, header.length, reception, rows_before, run)
+            if not is_whole:
+                number = run.first_sn + first
+                damage = Damage(self.directory, item.position, item.stop, last - first, run.writer, number)
+                self._report(damage, on_damage)
+                continue
+            if last - first < item.count:
+                run = run.take(first, last)
+            yield Frame(item.position, item.stop - item.position, reception, item.rows_before + first, run)
+        if gap is not None:
+            self._report(self._unknown(gap, start, before, self._behind(gap.stop, tail)), on_damage)
+        elif before.header is not None and before.header.stop > end.position and not end.row:
+            if on_damage is None:
+                raise LogLostError(
+                    f"no frame ends at position {end.position} in the log in {self.directory}",
+                    path=self.directory,
+                    position=end.position,
+                )
 
-    def _headers(self, position: int, end: Cursor) -> Iterator[_Header]:
-        """The run frames from ``position`` up to ``end``, the frame that ``end`` cuts included."""
-        unpack = WALK.unpack_from
-        stop = end.position + (1 if end.row else 0)
+    def _report(self, damage: Damage, on_damage: OnDamage | None) -> None:
+        if on_damage is not None:
+            on_damage(damage)
+        elif damage.rows != 0:
+            raise damage.error()
+
+    def _unknown(self, gap: Gap, start: Cursor, before: _Before, after: _After) -> Damage:
+        """What can be told of a gap from the frames before and behind it."""
+        if before.header is None:
+            before = self._before(gap.position)
+        rows_before = before.rows if gap.position else 0
+        if rows_before is None or after.rows is None:
+            return Damage(self.directory, gap.position, gap.stop)
+        read = start.row if gap.position == start.position else 0
+        rows = max(0, after.rows - rows_before - read)
+        if gap.is_hole and not rows:  # the recovery could not tell either
+            return Damage(self.directory, gap.position, gap.stop)
+        left, right = before.run, after.run
+        if left is not None and right is not None and left.writer == right.writer:
+            # One writer's numbers on both sides, with as many between them as there are samples: they are its.
+            if right.first_sn - left.last_sn - 1 == rows + read:
+                first_sn = left.last_sn + 1 + read
+                return Damage(self.directory, gap.position, gap.stop, rows, left.writer, first_sn)
+        return Damage(self.directory, gap.position, gap.stop, rows)
+
+    def _before(self, position: int) -> _Before:
+        """The frame that ends at ``position``."""
+        segment = self._map(position - 1) if position else None
+        found = _Before(None, None)
+        for item in () if segment is None else segment.walk(segment.base, position):
+            if isinstance(item, Gap) or item.is_hole or item.stop > position:
+                found = _Before(None, None)
+            elif not item.is_run:
+                found = _Before(item, found.run)
+            else:
+                found = _Before(item, item.segment.read(item)[1] if item.segment.is_whole(item) else None)
+        return found
+
+    def _behind(self, position: int, tail: Tail | None) -> _After:
+        """What is known about the frame at ``position``."""
+        if tail is not None and tail.position == position:
+            return _After(tail.rows, None)
+        segment = self._map(position)
+        header = None if segment is None else segment.header(position)
+        return _After(None, None) if header is None else _After.of(header)
+
+    # --- inside: headers ---------------------------------------------------------------------------
+
+    def _headers(self, position: int, stop: int) -> Iterator[Header]:
+        """The run frames from ``position`` on that start before ``stop``."""
+        for item in self._walk(position, stop):
+            if isinstance(item, Header) and item.is_run:
+                yield item
+
+    def _walk(self, position: int, stop: int) -> Iterator[Header | Gap]:
+        """Everything from ``position`` on that starts before ``stop``."""
         while position < stop:
             segment = self._map(position)
-            data, base, here = segment.data, segment.base, min(stop, segment.end)
-            while position < here:
-                room = segment.end - position
-                if position % ALIGNMENT or room < ALIGNMENT:
-                    raise self._lost(position)
-                length, kind, _, found, rows_before, count, stride = unpack(data, position - base)
-                if length <= 0 or found != position:
-                    raise self._lost(position)
-                step = align(length)
-                if step > room:
-                    raise self._damaged(position)
-                if kind == RUN:
-                    if not 0 < count * (stride or SAMPLE_INDEX.itemsize) <= length - HEADER_BYTES:
-                        raise self._damaged(position)
-                    yield _Header(segment, position, step, rows_before, count)
-                position += step
-        if position != end.position and not end.row:
-            raise LogLostError(
-                f"no frame ends at position {end.position} in the log in {self.directory}",
-                path=self.directory,
-                position=end.position,
-            )
+            if segment is None:
+                self._check_trimmed(position)
+                behind = (file.base for file in list_segments(self.directory) if file.base > position)
+                after = min((stop, *behind))
+                yield Gap(position, after)
+                position = after
+                continue
+            for item in segment.walk(position, stop):
+                is_hole = isinstance(item, Header) and item.is_hole
+                yield Gap(item.position, item.stop, is_hole) if is_hole else item
+                position = item.stop
 
-    def _first_header(self, start: Cursor, end: Cursor) -> _Header | None:
+    def _first_header(self, start: Cursor, stop: int) -> Header | None:
         """The header of the frame that holds the first sample after ``start``."""
-        for header in self._headers(start.position, end):
+        for header in self._headers(start.position, stop):
             if header.position > start.position or header.count > start.row:
                 return header
         return None
@@ -186,7 +290,7 @@ class LogView:
         """The start of the last segment within the limits, or ``position``: the frames before need no walk."""
         for file in list_segments(self.directory):
             if position < file.base < tail and file.base <= bytes_end:
-                first = self._first_header(Cursor(file.base), Cursor(tail))
+                first = self._first_header(Cursor(file.base), tail)
                 if first is None or first.rows_before > rows_end:
                     break
                 position = file.base
@@ -194,56 +298,99 @@ class LogView:
 
     def _byte(self, cursor: Cursor) -> int:
         """The cursor in bytes."""
-        if not cursor.row:
-            return cursor.position
-        header = self._first_header(Cursor(cursor.position), cursor)
-        return cursor.position if header is None else header.byte(cursor.row)
+        segment = self._map(cursor.position) if cursor.row else None
+        header = None if segment is None else segment.header(cursor.position)
+        return cursor.position if header is None else _byte(header, min(cursor.row, header.count))
 
     def _check_range(self, start: Cursor, end: Cursor) -> None:
         if not (0, 0) <= start <= end or start.row < 0 or end.row < 0:
             raise UsageError(f"there is no range from {start} to {end}")
 
-    def _map(self, position: int) -> _Mapped:
-        """The segment that holds ``position``, mapped."""
+    # --- inside: segments --------------------------------------------------------------------------
+
+    @property
+    def _seed(self) -> int:
+        if self._settings is None:
+            self._settings = read_metadata(self.directory)
+        return self._settings.seed
+
+    def _map(self, position: int) -> SegmentFrames | None:
+        """The segment that holds ``position``, mapped; None: it is trimmed, lost or not begun."""
         for mapped in self._mapped.values():
             if mapped.base <= position < mapped.end:
                 return mapped
+        seed = self._seed
         file = self._locate(position)
+        if file is None:
+            return None
         try:
             fd = os.open(segment_path(self.directory, file.base), os.O_RDONLY)
         except FileNotFoundError:
-            raise self._lost(position) from None
+            return None
         try:
             view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
         finally:
             os.close(fd)
-        mapped = _Mapped(file.base, file.end, np.frombuffer(view, np.uint8))
+        mapped = SegmentFrames(file.base, np.frombuffer(view, np.uint8), seed)
         self._mapped.pop(file.base, None)
         while len(self._mapped) >= _MAPPED_MAX:
             del self._mapped[next(iter(self._mapped))]
         self._mapped[file.base] = mapped
         return mapped
 
-    def _locate(self, position: int) -> SegmentFile:
+    def _locate(self, position: int) -> SegmentFile | None:
         for file in list_segments(self.directory):
             if file.base <= position < file.end:
                 return file
-        raise self._lost(position)
+        return None
 
-    def _damaged(self, position: int) -> LogLostError:
-        return LogLostError(
-            f"the log in {self.directory} is damaged at position {position}",
-            path=self.directory,
-            position=position,
-        )
-
-    def _lost(self, position: int) -> LogLostError:
+    def _check_trimmed(self, position: int) -> None:
+        """Raise LogLostError if ``position``, which no segment holds, was trimmed; else it is damaged."""
         read_metadata(self.directory)  # raises an error of its own where there is no log at all
+        try:
+            base = self.base
+        except LogLostError:
+            return
+        if position < base:
+            raise self._lost(position, "no longer")
+
+    def _lost(self, position: int, when: str) -> LogLostError:
+        read_metadata(self.directory)
         files = list_segments(self.directory)
         held = f"which holds segments [{files[0].base}, {files[-1].end})" if files else "which holds nothing"
-        when = "no longer" if files and position < files[0].base else "not (yet)"
         return LogLostError(
             f"position {position} is {when} in the log in {self.directory}, {held}",
             path=self.directory,
             position=position,
         )
+
+
+class _Before(NamedTuple):
+    """The frame that ends where a gap begins, and the last run up to there; None: not known."""
+
+    header: Header | None
+    run: Run | None
+
+    @property
+    def rows(self) -> int | None:
+        return None if self.header is None else self.header.rows_before + self.header.count
+
+
+class _After(NamedTuple):
+    """Samples in the log before the place where a gap ends, and the run that begins there; None: not known."""
+
+    rows: int | None
+    run: Run | None
+
+    @classmethod
+    def of(cls, header: Header) -> _After:
+        return cls(header.rows_before, header.segment.read(header)[1] if header.is_run else None)
+
+
+def _byte(header: Header, row: int) -> int:
+    """The position behind ``row`` samples, if all are equally long."""
+    return header.position + (header.stop - header.position) * row // header.count
+
+
+def _cursor(header: Header, row: int) -> Cursor:
+    return Cursor(header.position, row) if row < header.count else Cursor(header.stop)

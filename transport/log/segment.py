@@ -4,7 +4,7 @@
 
     metadata.json             the log's sizes and what its creator gave; written last: with it, there is a log
     lock                      flock'ed by the one appender; holds its process id
-    writers                   the checkpoint, see Checkpoint
+    writers                   checkpoints, and the log's end: see checkpoint.py
     <20 digits>.segment       frames from that base position on; as long as the file is
 
 A segment gets its name only after all its bytes are allocated, so that a process which sees it may map all of it and
@@ -18,20 +18,16 @@ import fcntl
 import json
 import mmap
 import os
-import struct
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import LogError, LogFullError, LogLostError
-from ..limits import WRITERS_MAX
-from ..structure import Guid
+from ..errors import LogError, LogFormatError, LogFullError, LogLostError
 from ..wire.samples import U8
-from .frame import ALIGNMENT, write_pad
+from .frame import ALIGNMENT, write_rest
 from .permissions import LOCK, create_file
 from .small_file import UNFINISHED, replace_text
 
@@ -40,9 +36,9 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 PAGE: Final = mmap.PAGESIZE
 SUFFIX: Final = ".segment"
 METADATA: Final = "metadata.json"
-WRITERS: Final = "writers"
 _FORMAT: Final = "spark-rtps stream log"
-_VERSION: Final = 1
+#: Version 1 had no checksums.
+_VERSION: Final = 2
 
 #: Linux 5.14: fault many pages in with one call, 4 times cheaper than one by one while storing to them.
 _MADV_POPULATE_WRITE: Final = 23
@@ -64,16 +60,21 @@ def segment_path(directory: Path, base: int) -> Path:
 
 
 def list_segments(directory: Path) -> list[SegmentFile]:
-    """The segments that are there right now, by base; one that vanishes meanwhile is left out."""
+    """The segments that are there right now, by base; one that vanishes meanwhile is left out.
+
+    So is one of which nothing is left. A file that was cut counts up to its last whole 32 bytes.
+    """
     found = []
     for name in os.listdir(directory):
         stem = name.removesuffix(SUFFIX)
         if stem == name or not stem.isdecimal():
             continue
         try:
-            found.append(SegmentFile(int(stem), os.stat(directory / name).st_size))
+            size = os.stat(directory / name).st_size // ALIGNMENT * ALIGNMENT
         except FileNotFoundError:
             continue
+        if size:
+            found.append(SegmentFile(int(stem), size))
     return sorted(found)
 
 
@@ -109,43 +110,71 @@ def allocate(fd: int, directory: Path, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StreamLogMetadata:
-    """The sizes a stream log was created with, and what its creator gave."""
+    """The sizes a stream log was created with, and what its creator gave.
+
+    All checksums of the log start from ``seed``, which is drawn for each log.
+    """
 
     max_bytes: int
     segment_bytes: int
+    seed: int
     given: dict[str, JSON]
 
 
 def write_metadata(directory: Path, metadata: StreamLogMetadata) -> None:
-    content = {
+    content: dict[str, JSON] = {
         "format": _FORMAT,
         "version": _VERSION,
         "max_bytes": metadata.max_bytes,
         "segment_bytes": metadata.segment_bytes,
+        "seed": metadata.seed,
         "metadata": metadata.given,
     }
+    content["checksum"] = _metadata_checksum(content)
     replace_text(directory / METADATA, json.dumps(content, indent=1))
 
 
 def read_metadata(directory: Path) -> StreamLogMetadata:
+    """Raises LogError if there is no log, LogLostError for a damaged file, LogFormatError for another version's."""
     path = directory / METADATA
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
+        if directory.is_dir() and list_segments(directory):
+            raise lost(f"{path} is missing", path=path) from error
         raise LogError(f"there is no stream log in {directory}", path=directory) from error
     except OSError as error:
         raise refusal(error, f"read {path}", path=path) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise lost(f"{path} is damaged ({error})", path=path) from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise lost(f"{path} is not a stream log's", path=path)
-    if content.get("version") != _VERSION:
-        raise lost(f"{path} is not of version {_VERSION}, the one known here", path=path)
+    checksum, version = content.pop("checksum", None), content.get("version")
+    if checksum is None and version != _VERSION:
+        raise LogFormatError(
+            f"the stream log in {directory} is of version {version!r} of its format, and version {_VERSION} is the one "
+            "known here: the log cannot be resumed",
+            path=directory,
+            version=version,
+        )
+    if checksum != _metadata_checksum(content):
+        raise lost(f"{path} is damaged", path=path)
     match content:
-        case {"max_bytes": int(max_bytes), "segment_bytes": int(segment_bytes), "metadata": dict(given)}:
-            if segment_bytes > 0 and segment_bytes % ALIGNMENT == 0:
-                return StreamLogMetadata(max_bytes, segment_bytes, given)
-    raise lost(f"{path} is damaged", path=path)
+        case {
+            "version": 2,
+            "max_bytes": int(max_bytes),
+            "segment_bytes": int(segment_bytes),
+            "seed": int(seed),
+            "metadata": dict(given),
+        }:
+            return StreamLogMetadata(max_bytes, segment_bytes, seed, given)
+    raise LogFormatError(
+        f"{path} is of version {version!r}: the log cannot be resumed", path=path, version=version
+    )
+
+
+def _metadata_checksum(content: dict[str, JSON]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
 def lock(directory: Path) -> int:
@@ -183,7 +212,7 @@ class Segment:
 
     def __init__(self, base: int, fd: int) -> None:
         self.base = base
-        self.size = os.fstat(fd).st_size
+        self.size = os.fstat(fd).st_size // ALIGNMENT * ALIGNMENT  # a file that was cut may end anywhere
         self.end = base + self.size
         self._mmap = mmap.mmap(fd, self.size)
         self._populated = 0
@@ -232,12 +261,14 @@ class Segment:
         except OSError:
             self._populated = self.size  # an older kernel: pages come one by one
 
-    def pad(self, position: int, rows_before: int) -> None:
-        """Fill the rest of the segment, from ``position`` on, with a PAD."""
-        at, length = position - self.base, self.end - position
+    def fill(self, start: int, stop: int, kind: int, rows_before: int, seed: int) -> None:
+        """Fill [start, stop) with a PAD or a HOLE."""
+        at, length = start - self.base, stop - start
         if length:
             self.populate(at + ALIGNMENT)
-            write_pad(self.data, self.lengths, at, length, position=position, rows_before=rows_before)
+            write_rest(
+                self.data, self.lengths, at, kind, length, position=start, rows_before=rows_before, seed=seed
+            )
 
     def clear(self, position: int) -> None:
         """Zero the rest of the segment, from ``position`` on; pages that hold zeros already are only read."""
@@ -247,78 +278,3 @@ class Segment:
             part = self.data[at : at + step]
             if part.any():
                 part[:] = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """What cannot be read back from the frames once they are trimmed, as of ``position``.
-
-    The file has two slots of fixed, allocated size that are written in turn: a full disk cannot keep us from
-    trimming, and a slot cut by ``kill -9`` fails its checksum, which leaves the one before.
-    """
-
-    serial: int
-    base: int
-    position: int
-    rows: int
-    writers: tuple[tuple[Guid, int], ...]  # highest sequence number of each, the longest silent first
-
-
-# magic, checksum of all that follows in the slot, serial, base, position, rows, number of writers
-_SLOT_HEADER: Final = struct.Struct("<4sIqqqqI")
-_SLOT_MAGIC: Final = b"wSN1"
-_CHECKED: Final = 8
-_WRITER: Final = struct.Struct("<16sq")
-_SLOT_BYTES: Final = page_ceil(_SLOT_HEADER.size + WRITERS_MAX * _WRITER.size)
-
-
-def create_checkpoint_file(directory: Path) -> None:
-    fd = create_file(directory / WRITERS, os.O_RDWR | os.O_TRUNC)
-    try:
-        allocate(fd, directory, 2 * _SLOT_BYTES)
-    finally:
-        os.close(fd)
-
-
-def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
-    entries = b"".join(_WRITER.pack(guid.to_bytes(), sn) for guid, sn in checkpoint.writers)
-    fields = (
-        checkpoint.serial,
-        checkpoint.base,
-        checkpoint.position,
-        checkpoint.rows,
-        len(checkpoint.writers),
-    )
-    unsigned = _SLOT_HEADER.pack(_SLOT_MAGIC, 0, *fields) + entries
-    slot = _SLOT_HEADER.pack(_SLOT_MAGIC, zlib.crc32(unsigned[_CHECKED:]), *fields) + entries
-    fd = os.open(directory / WRITERS, os.O_RDWR)
-    try:
-        os.pwrite(fd, slot, checkpoint.serial % 2 * _SLOT_BYTES)
-    finally:
-        os.close(fd)
-
-
-def read_checkpoint(directory: Path) -> Checkpoint:
-    """The newest whole checkpoint."""
-    path = directory / WRITERS
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise refusal(error, f"read {path}", path=path) from error
-    slots = [_read_slot(raw[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
-    whole = [slot for slot in slots if slot is not None]
-    if not whole:
-        raise lost(f"{path} is damaged", path=path)
-    return max(whole, key=lambda slot: slot.serial)
-
-
-def _read_slot(raw: bytes) -> Checkpoint | None:
-    if len(raw) < _SLOT_HEADER.size:
-        return None
-    magic, checksum, serial, base, position, rows, count = _SLOT_HEADER.unpack_from(raw)
-    stop = _SLOT_HEADER.size + count * _WRITER.size
-    if magic != _SLOT_MAGIC or stop > len(raw) or zlib.crc32(raw[_CHECKED:stop]) != checksum:
-        return None
-    entries: Iterable[tuple[bytes, int]] = _WRITER.iter_unpack(raw[_SLOT_HEADER.size : stop])
-    writers = tuple((Guid.from_bytes(guid), sn) for guid, sn in entries)
-    return Checkpoint(serial, base, position, rows, writers)

@@ -23,41 +23,36 @@ from pathlib import Path
 from typing import Final, Self
 
 from ..errors import LogError, LogFullError, UsageError
-from ..limits import WRITERS_MAX
 from ..structure import Guid
 from ..wire.samples import Run
-from .frame import (
-    ALIGNMENT,
-    HEADER_BYTES,
-    LENGTH_MAX,
-    PAD,
-    RUN,
-    WALK,
-    align,
-    frame_length,
-    read_writer,
-    write_run,
+from .checkpoint import (
+    Checkpoint,
+    TailStore,
+    create_checkpoint_file,
+    read_checkpoint,
+    remember,
+    write_checkpoint,
 )
+from .damage import Damage
+from .frame import HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
+from .log_view import LogView
 from .permissions import PRIVATE, make_folder, protect
+from .recovery import Recovered, recover
 from .segment import (
     JSON,
     METADATA,
     PAGE,
-    Checkpoint,
     Segment,
     SegmentFile,
     StreamLogMetadata,
-    create_checkpoint_file,
     extend_segment,
     list_segments,
     lock,
     lost,
     page_ceil,
-    read_checkpoint,
     read_metadata,
     refusal,
     segment_path,
-    write_checkpoint,
     write_metadata,
 )
 from .small_file import UNFINISHED
@@ -72,15 +67,25 @@ class StreamLog:
     """The appender of one log; there is at most one at a time. Not thread-safe."""
 
     def __init__(
-        self, directory: Path, locked: int, metadata: StreamLogMetadata, checkpoint: Checkpoint
+        self,
+        directory: Path,
+        locked: int,
+        metadata: StreamLogMetadata,
+        checkpoint: Checkpoint,
+        stored: TailStore,
     ) -> None:
         """Use :meth:`create` or :meth:`open`."""
         self.directory = directory
         self.metadata: dict[str, JSON] = metadata.given
         self.max_bytes = metadata.max_bytes
         self.segment_bytes = metadata.segment_bytes
+        #: What was lost when the log was opened, as far as recovery looks; empty in a sound log.
+        self.damage: list[Damage] = []
+        self._seed = metadata.seed
         self._lock: int | None = locked
+        self._stored = stored
         self._serial = checkpoint.serial
+        self._base = checkpoint.base
         self._position = checkpoint.position
         self._rows = checkpoint.rows
         self._writers = dict(checkpoint.writers)
@@ -104,8 +109,9 @@ class StreamLog:
 
         ``mode`` is the directory's; its files follow it (:mod:`.permissions`).
         """
-        settings = StreamLogMetadata(max_bytes, _fitting(max_bytes, segment_bytes), metadata)
-        checkpoint = Checkpoint(1, 0, 0, 0, ())
+        seed = int.from_bytes(os.urandom(4), "little")
+        settings = StreamLogMetadata(max_bytes, _fitting(max_bytes, segment_bytes), seed, metadata)
+        checkpoint = Checkpoint(1, 0, 0, 0, 0, ())
         try:
             make_folder(directory, mode)
             locked = lock(directory)
@@ -115,15 +121,19 @@ class StreamLog:
                         f"{directory} holds a stream log already: open it, or delete the directory",
                         path=directory,
                     )
+                if list_segments(directory):
+                    raise lost(f"{directory / METADATA} is missing", path=directory)
                 create_checkpoint_file(directory)
-                write_checkpoint(directory, checkpoint)
+                write_checkpoint(directory, checkpoint, seed)
+                log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
+                log._stored.store(0, 0)
                 write_metadata(directory, settings)
             except BaseException:
                 os.close(locked)
                 raise
         except OSError as error:
             raise refusal(error, f"create a stream log in {directory}", path=directory) from error
-        return cls(directory, locked, settings, checkpoint)
+        return log
 
     @staticmethod
     def exists(directory: Path) -> bool:
@@ -139,16 +149,15 @@ class StreamLog:
         """
         settings = read_metadata(directory)
         if max_bytes is not None:
-            settings = StreamLogMetadata(
-                max_bytes, _fitting(max_bytes, settings.segment_bytes), settings.given
-            )
+            fitting = _fitting(max_bytes, settings.segment_bytes)
+            settings = StreamLogMetadata(max_bytes, fitting, settings.seed, settings.given)
         try:
             protect(directory, mode)
             locked = lock(directory)
             try:
-                checkpoint = read_checkpoint(directory)
-                log = cls(directory, locked, settings, checkpoint)
-                log._recover(checkpoint.base)
+                checkpoint = read_checkpoint(directory, settings.seed)
+                log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
+                log._recover(checkpoint)
             except BaseException:
                 os.close(locked)
                 raise
@@ -182,8 +191,8 @@ class StreamLog:
 
     @property
     def base(self) -> int:
-        """The lowest position held: where the oldest segment starts."""
-        return self._segments[0].base if self._segments else self._position
+        """The lowest position held: where the oldest segment starts, or what is lost before it."""
+        return self._base
 
     @property
     def rows(self) -> int:
@@ -214,7 +223,8 @@ class StreamLog:
         """Add to the metadata that the log's creator gave, or replace parts of it. Raises LogError."""
         amended = {**self.metadata, **given}
         try:
-            write_metadata(self.directory, StreamLogMetadata(self.max_bytes, self.segment_bytes, amended))
+            settings = StreamLogMetadata(self.max_bytes, self.segment_bytes, self._seed, amended)
+            write_metadata(self.directory, settings)
         except OSError as error:
             what = f"write the metadata of the stream log in {self.directory}"
             raise refusal(error, what, path=self.directory) from error
@@ -248,12 +258,14 @@ class StreamLog:
             position=position,
             reception=reception,
             rows_before=self._rows,
+            seed=self._seed,
         )
         self._position = position + aligned
         self._rows += run.count
-        self._remember(run.writer, run.last_sn)
+        remember(self._writers, run.writer, run.last_sn)
         if tail.size > self.segment_bytes:
             self._seal(tail)
+        self._stored.store(self._position, self._rows)
         return True
 
     def trim(self, position: int) -> None:
@@ -266,7 +278,9 @@ class StreamLog:
         gone = self._segments[: len(self._segments) - len(kept)]
         if not gone:
             return
-        self._checkpoint(base=kept[0].base if kept else self._position)
+        base = min(position, kept[0].base) if kept else position
+        self._checkpoint(base=base)
+        self._base = base
         self._segments = kept
         for segment in gone:
             self._held -= segment.size
@@ -302,56 +316,65 @@ class StreamLog:
 
     def _seal(self, segment: Segment) -> None:
         """End the segment with a PAD, so that it can be trimmed once all of it is consumed."""
-        segment.pad(self._position, self._rows)
+        segment.fill(self._position, segment.end, PAD, self._rows, self._seed)
         self._position = segment.end
         self._tail = None
 
-    def _remember(self, writer: Guid, sn: int) -> None:
-        writers = self._writers
-        sn = max(sn, writers.pop(writer, sn))
-        writers[writer] = sn  # the dict's order is that of last use
-        if len(writers) > WRITERS_MAX:
-            del writers[next(iter(writers))]
-
     def _checkpoint(self, *, base: int) -> None:
         self._serial += 1
-        checkpoint = Checkpoint(self._serial, base, self._position, self._rows, tuple(self._writers.items()))
+        end = self._segments[-1].end if self._segments else self._position
+        writers = tuple(self._writers.items())
+        checkpoint = Checkpoint(
+            self._serial, base, self._position, max(end, self._position), self._rows, writers
+        )
         try:
-            write_checkpoint(self.directory, checkpoint)
+            write_checkpoint(self.directory, checkpoint, self._seed)
         except OSError as error:
             raise refusal(error, f"write the checkpoint in {self.directory}", path=self.directory) from error
 
-    def _recover(self, base: int) -> None:
-        """Find the tail: walk the frames from the checkpoint on, to the first that was not committed."""
+    def _recover(self, checkpoint: Checkpoint) -> None:
+        """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
         for unfinished in self.directory.glob(f"*{UNFINISHED}"):
             unfinished.unlink()
-        end = base
         for file in list_segments(self.directory):
-            if file.end <= base:  # trimmed, but killed before it was deleted
+            if (
+                file.end <= checkpoint.base
+            ):  # trimmed, but killed before it was deleted; or nothing is left of it
                 segment_path(self.directory, file.base).unlink()
-                continue
-            if file.base != end:
-                missing = segment_path(self.directory, end)
-                raise lost(f"{missing} is missing or cut", path=missing)
-            self._segments.append(file)
-            end = file.end
-        if self._position > end:
-            raise lost(f"the log in {self.directory} ends before {self._position}", path=self.directory)
+            else:
+                self._segments.append(file)
         self._restore_size()
+        found = recover(self.directory, self._segments, checkpoint, self._writers, self._seed)
+        self._position, self._rows = found.position, found.rows
         for number, file in enumerate(self._segments):
-            if file.end <= self._position:
-                continue
-            segment = Segment.open(self.directory, file.base)
-            self._walk(segment, end)
-            if self._position < segment.end:
-                self._drop_from(number + 1)
-                segment.clear(self._position)
-                self._tail = segment
-                if segment.size > self.segment_bytes and self._position > segment.base:
-                    self._seal(segment)
+            if file.end > found.tail and not self._resume(number, found):
                 break
         self._held = sum(file.size for file in self._segments)
-        self._checkpoint(base=base)
+        self._stored.store(self._position, self._rows)
+        self._checkpoint(base=self._base)
+        view = LogView(self.directory)
+        for start, stop in found.damaged:
+            for _ in view.frames(Cursor(start), Cursor(stop), self.damage.append):
+                pass
+
+    def _resume(self, number: int, found: Recovered) -> bool:
+        """Mark in a segment what is lost; False: the log goes on here, and nothing lies behind."""
+        base = self._segments[number].base
+        if base > found.position:  # made and not yet used
+            self._drop_from(number)
+            return False
+        segment = Segment.open(self.directory, base)
+        start, stop = max(found.tail, base), min(found.position, segment.end)
+        if start < stop:
+            segment.fill(start, stop, HOLE, found.rows, self._seed)
+        if found.position >= segment.end:
+            return True
+        self._drop_from(number + 1)
+        segment.clear(found.position)
+        self._tail = segment
+        if segment.size > self.segment_bytes and found.position > base:
+            self._seal(segment)
+        return False
 
     def _restore_size(self) -> None:
         """Give a last segment that was cut its length again."""
@@ -363,32 +386,9 @@ class StreamLog:
             extend_segment(self.directory, last.base, size)
             self._segments[-1] = SegmentFile(last.base, size)
 
-    def _walk(self, segment: Segment, end: int) -> None:
-        """Count in the committed frames of ``segment`` from the position on; the files end at ``end``."""
-        data = segment.data
-        while self._position < segment.end:
-            at = self._position - segment.base
-            length, kind, _, position, rows_before, count, _ = WALK.unpack_from(data, at)
-            shortest = HEADER_BYTES if kind == RUN else ALIGNMENT
-            if (
-                length < shortest  # not committed, or never begun
-                or self._position + length > min(end, segment.end)
-                or kind not in (RUN, PAD)
-                or position != self._position
-                or rows_before != self._rows
-            ):
-                return
-            if kind == RUN:
-                self._remember(*read_writer(data, at))
-                self._rows += count
-            self._position += align(length)
-
     def _drop_from(self, number: int) -> None:
-        """Delete the segments from ``number`` on: there may be one that was made and not yet used."""
+        """Delete the segments from ``number`` on, which hold no frame of this log."""
         for file in self._segments[number:]:
-            segment = Segment.open(self.directory, file.base)
-            if segment.lengths[0] > 0:
-                raise lost(f"the log in {self.directory} is damaged at {self._position}", path=self.directory)
             segment_path(self.directory, file.base).unlink()
         del self._segments[number:]
 

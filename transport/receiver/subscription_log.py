@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from ..errors import LogError
 from ..log.stream_log import StreamLog
 from ..net.node_config import new_guid_prefix
 from .config import ReceiverConfig
+
+_log = logging.getLogger("spark_rtps.receiver")
 
 
 def open_log(config: ReceiverConfig) -> StreamLog:
@@ -27,6 +30,8 @@ def open_log(config: ReceiverConfig) -> StreamLog:
             },
         )
     log = StreamLog.open(directory, max_bytes=config.log_max_bytes, mode=config.log_mode)
+    for damage in log.damage:
+        _log.error("%s", damage)
     topic, type_name = log.metadata["topic"], log.metadata["type"]
     wanted = config.type_name or (type_name if log.rows else None)
     if topic != config.topic or (log.rows and type_name not in (None, wanted)):

@@ -1,0 +1,174 @@
+"""The file ``writers`` of a stream log: checkpoints, and how far the log was appended to.
+
+::
+
+    2 slots     checkpoints, written in turn: a full disk cannot keep us from trimming, and a slot cut by ``kill -9``
+                fails its checksum, which leaves the one before
+    1 page      Tail: position, rows, and both again with all bits inverted; i64, native
+
+The slots' and the page's bytes are allocated. The page is mapped and stored to after each append. Frames are counted
+from what they hold, but they cannot tell that later ones are gone: this page can. Where a number and its inverse
+disagree, because a process was killed between the two stores, the smaller one is right.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ..limits import WRITERS_MAX
+from ..structure import Guid
+from .frame import ALIGNMENT
+from .permissions import create_file
+from .segment import PAGE, allocate, lost, page_ceil, refusal
+
+WRITERS: Final = "writers"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What cannot be read back from the frames once they are trimmed, as of ``position``.
+
+    The log's segments reach from ``base`` to ``end``.
+    """
+
+    serial: int
+    base: int
+    position: int
+    end: int
+    rows: int
+    writers: tuple[tuple[Guid, int], ...]  # highest sequence number of each, the longest silent first
+
+
+# magic, checksum of all that follows in the slot, serial, base, position, end, rows, number of writers
+_SLOT_HEADER: Final = struct.Struct("<4sIqqqqqI")
+_SLOT_MAGIC: Final = b"wSN2"
+_CHECKED: Final = 8
+_WRITER: Final = struct.Struct("<16sq")
+_SLOT_BYTES: Final = page_ceil(_SLOT_HEADER.size + WRITERS_MAX * _WRITER.size)
+_TAIL_AT: Final = 2 * _SLOT_BYTES
+_TAIL: Final = struct.Struct("=qqqq")
+_FILE_BYTES: Final = _TAIL_AT + PAGE
+
+
+def create_checkpoint_file(directory: Path) -> None:
+    fd = create_file(directory / WRITERS, os.O_RDWR | os.O_TRUNC)
+    try:
+        allocate(fd, directory, _FILE_BYTES)
+    finally:
+        os.close(fd)
+
+
+def write_checkpoint(directory: Path, checkpoint: Checkpoint, seed: int) -> None:
+    entries = b"".join(_WRITER.pack(guid.to_bytes(), sn) for guid, sn in checkpoint.writers)
+    fields = (
+        checkpoint.serial,
+        checkpoint.base,
+        checkpoint.position,
+        checkpoint.end,
+        checkpoint.rows,
+        len(checkpoint.writers),
+    )
+    unsigned = _SLOT_HEADER.pack(_SLOT_MAGIC, 0, *fields) + entries
+    slot = _SLOT_HEADER.pack(_SLOT_MAGIC, zlib.crc32(unsigned[_CHECKED:], seed), *fields) + entries
+    fd = os.open(directory / WRITERS, os.O_RDWR)
+    try:
+        os.pwrite(fd, slot, checkpoint.serial % 2 * _SLOT_BYTES)
+    finally:
+        os.close(fd)
+
+
+def read_checkpoint(directory: Path, seed: int) -> Checkpoint:
+    """The newest whole checkpoint; raises LogLostError if none is."""
+    path = directory / WRITERS
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError as error:
+        raise lost(f"{path} is missing", path=path) from error
+    except OSError as error:
+        raise refusal(error, f"read {path}", path=path) from error
+    slots = [_read_slot(raw[at : at + _SLOT_BYTES], seed) for at in (0, _SLOT_BYTES)]
+    whole = [slot for slot in slots if slot is not None]
+    if not whole:
+        raise lost(f"{path} is damaged", path=path)
+    return max(whole, key=lambda slot: slot.serial)
+
+
+def _read_slot(raw: bytes, seed: int) -> Checkpoint | None:
+    if len(raw) < _SLOT_HEADER.size:
+        return None
+    magic, checksum, serial, base, position, end, rows, count = _SLOT_HEADER.unpack_from(raw)
+    stop = _SLOT_HEADER.size + count * _WRITER.size
+    if magic != _SLOT_MAGIC or stop > len(raw) or zlib.crc32(raw[_CHECKED:stop], seed) != checksum:
+        return None
+    entries: Iterable[tuple[bytes, int]] = _WRITER.iter_unpack(raw[_SLOT_HEADER.size : stop])
+    writers = tuple((Guid.from_bytes(guid), sn) for guid, sn in entries)
+    return Checkpoint(serial, base, position, end, rows, writers)
+
+
+def remember(writers: dict[Guid, int], writer: Guid, sn: int) -> None:
+    """Note a sequence number of a writer; the dict's order is that of last use, and it is bounded."""
+    writers[writer] = max(sn, writers.pop(writer, sn))
+    if len(writers) > WRITERS_MAX:
+        del writers[next(iter(writers))]
+
+
+class Tail(NamedTuple):
+    """How far a log was appended to: at least to ``position``, with ``rows`` samples, and at most to ``most``."""
+
+    position: int
+    rows: int
+    most: int
+
+
+def read_tail(directory: Path) -> Tail | None:
+    """What the appender stored last; None: it is damaged."""
+    try:
+        fd = os.open(directory / WRITERS, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        raw = os.pread(fd, _TAIL.size, _TAIL_AT)
+    finally:
+        os.close(fd)
+    if len(raw) < _TAIL.size:
+        return None
+    position, rows, position_inverted, rows_inverted = _TAIL.unpack(raw)
+    least, most = sorted((position, ~position_inverted))
+    rows = min(rows, ~rows_inverted)
+    return None if least < 0 or rows < 0 or least % ALIGNMENT else Tail(least, rows, most)
+
+
+class TailStore:
+    """Stores the tail."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, page: mmap.mmap) -> None:
+        """Use :meth:`open`."""
+        self._words = np.frombuffer(page, np.int64)
+
+    @classmethod
+    def open(cls, directory: Path) -> TailStore:
+        fd = os.open(directory / WRITERS, os.O_RDWR)
+        try:
+            if os.fstat(fd).st_size < _FILE_BYTES:  # it was cut
+                allocate(fd, directory, _FILE_BYTES)
+            return cls(mmap.mmap(fd, PAGE, offset=_TAIL_AT))
+        finally:
+            os.close(fd)
+
+    def store(self, position: int, rows: int) -> None:
+        words = self._words
+        words[0] = position
+        words[1] = rows
+        words[2] = ~position
+        words[3] = ~rows

@@ -1,0 +1,126 @@
+"""Walks the frames of a segment, and finds the next one behind damage.
+
+A header counts only if its checksum is right, it says where it lies, and its frame ends within the segment. What does
+not is a gap: it reaches to the next header that counts. Bodies are not looked at here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ..wire.samples import U8, Run
+from .frame import ALIGNMENT, HOLE, RUN, WALK, align, is_body, is_header, read_run
+
+_POSITION: Final = 8  # where the position lies in a header
+_WORDS: Final = ALIGNMENT // 8
+#: Searched at once for a header.
+_SEARCHED_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True)
+class Header:
+    """A frame whose header is right."""
+
+    segment: SegmentFrames
+    position: int
+    length: int  # not aligned
+    kind: int
+    rows_before: int
+    count: int
+
+    @property
+    def stop(self) -> int:
+        """Where the next frame starts."""
+        return self.position + align(self.length)
+
+    @property
+    def is_run(self) -> bool:
+        return self.kind == RUN
+
+    @property
+    def is_hole(self) -> bool:
+        """Whether it stands where a recovery found that samples are gone."""
+        return self.kind == HOLE
+
+
+class Gap(NamedTuple):
+    """Bytes in which there is no frame; ``is_hole``: a recovery found that samples are gone there."""
+
+    position: int
+    stop: int
+    is_hole: bool = False
+
+
+class SegmentFrames:
+    """The frames in ``data``, a segment that starts at the position ``base``."""
+
+    __slots__ = ("_bytes", "base", "data", "end", "seed")
+
+    def __init__(self, base: int, data: U8, seed: int) -> None:
+        self.base = base
+        self.data = data[: data.size // ALIGNMENT * ALIGNMENT]  # a file that was cut may end anywhere
+        self.end = base + self.data.size
+        self.seed = seed
+        self._bytes = memoryview(self.data)
+
+    def header(self, position: int) -> Header | None:
+        """The frame at ``position``, which lies in the segment; None: there is none."""
+        at = position - self.base
+        if at % ALIGNMENT:
+            return None
+        length, kind, _, found, rows_before, count, _ = WALK.unpack_from(self._bytes, at)
+        if (
+            length <= 0
+            or found != position
+            or align(length) > self.end - position
+            or not is_header(self._bytes, at, length, kind, self.seed)
+        ):
+            return None
+        return Header(self, position, length, kind, rows_before, count)
+
+    def next_header(self, position: int, stop: int) -> Header | None:
+        """The first frame from ``position`` on and before ``stop``."""
+        at = align(max(0, position - self.base))
+        last = align(min(stop, self.end) - self.base)
+        while at < last:
+            data = self.data[at : min(last, at + _SEARCHED_BYTES)]
+            found = data.view("<i8")[_POSITION // 8 :: _WORDS]
+            starts = self.base + at + ALIGNMENT * np.arange(len(found))
+            for number in np.flatnonzero(found == starts).tolist():
+                header = self.header(self.base + at + ALIGNMENT * number)
+                if header is not None:
+                    return header
+            at += _SEARCHED_BYTES
+        return None
+
+    def is_committed(self, position: int) -> bool:
+        """Whether the length at ``position`` is that of a frame that was appended, whatever became of it since."""
+        if position >= self.end:
+            return False
+        length: int = WALK.unpack_from(self._bytes, position - self.base)[0]
+        return length > 0
+
+    def walk(self, position: int, stop: int) -> Iterator[Header | Gap]:
+        """The frames and the gaps from ``position`` on that start before ``stop`` and before the segment's end."""
+        stop = min(stop, self.end)
+        while position < stop:
+            header = self.header(position)
+            if header is None:
+                header = self.next_header(position + 1, stop)
+                yield Gap(position, stop if header is None else header.position)
+                if header is None:
+                    return
+            position = header.stop
+            yield header
+
+    def is_whole(self, header: Header) -> bool:
+        """Whether the body of a run is as it was written."""
+        return is_body(self.data, header.position - self.base, header.length, self.seed)
+
+    def read(self, header: Header) -> tuple[int, Run]:
+        """Reception and run of a frame; the run views the segment."""
+        return read_run(self.data, header.position - self.base)

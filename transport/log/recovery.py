@@ -1,0 +1,94 @@
+"""What an earlier appender left in a stream log: frames, and perhaps damage.
+
+Verified whole are the segment in which the last checkpoint was taken and all behind it: a few at most. What lies before
+them is verified by those who read it. The frames decide, not the checkpoint: samples and sequence numbers are the
+highest that either of them has. The log ends behind its last frame, unless that is less far than the appender is known
+to have come, by the checkpoint or by the tail in the same file (checkpoint.py), or a frame there was committed and is
+not whole. Then samples are lost, and the log goes on where they must have ended: no position is ever given to other
+samples than before.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..structure import Guid
+from .checkpoint import Checkpoint, read_tail, remember
+from .frame_walk import Header, SegmentFrames
+from .segment import SegmentFile, segment_path
+
+
+class Recovered(NamedTuple):
+    """Frames end at ``tail``; the next one goes to ``position``; what lies between is lost."""
+
+    tail: int
+    position: int
+    rows: int
+    #: Ranges in which something is damaged.
+    damaged: list[tuple[int, int]]
+
+
+def recover(
+    directory: Path, files: Iterable[SegmentFile], checkpoint: Checkpoint, writers: dict[Guid, int], seed: int
+) -> Recovered:
+    """Verify the end of a log; ``writers``, as of the checkpoint, take in what the frames say."""
+    known = read_tail(directory)
+    least = max(checkpoint.position, checkpoint.base if known is None else known.position)
+    rows = max(checkpoint.rows, 0 if known is None else known.rows)
+    tail = verified = checkpoint.position
+    end = checkpoint.base
+    torn, is_damaged = 0, False
+    damaged = []
+    for file in files:
+        if end < min(file.base, checkpoint.position):
+            damaged.append((end, min(file.base, checkpoint.position)))
+        end = file.end
+        if end <= checkpoint.position:
+            continue
+        frames = _map(directory, file, seed)
+        if frames.base <= checkpoint.position:
+            tail = verified = frames.base
+        for item in frames.walk(frames.base, frames.end):
+            if isinstance(item, Header):
+                is_damaged |= item.position != tail or not _count(item, checkpoint.position, writers)
+                rows = max(rows, item.rows_before + item.count)
+                tail = item.stop
+        if frames.is_committed(max(tail, frames.base)):
+            torn = frames.end
+    if end < checkpoint.position:
+        damaged.append((end, checkpoint.position))
+    if known is None and end < checkpoint.end:
+        least = checkpoint.end
+    position = least if tail < least else max(tail, torn)
+    if is_damaged or tail < position:
+        damaged.append((verified, position))
+    return Recovered(tail, position, rows, damaged)
+
+
+def _count(header: Header, checkpoint: int, writers: dict[Guid, int]) -> bool:
+    """Take in who wrote a frame; False: it is damaged. What a writer can send again is not taken for received."""
+    if not header.is_run:
+        return True
+    if not header.segment.is_whole(header):
+        return False
+    _, run = header.segment.read(header)
+    if header.position >= checkpoint or run.writer not in writers:
+        remember(writers, run.writer, run.last_sn)
+    else:
+        writers[run.writer] = max(run.last_sn, writers[run.writer])
+    return True
+
+
+def _map(directory: Path, file: SegmentFile, seed: int) -> SegmentFrames:
+    fd = os.open(segment_path(directory, file.base), os.O_RDONLY)
+    try:
+        view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
+    finally:
+        os.close(fd)
+    return SegmentFrames(file.base, np.frombuffer(view, np.uint8), seed)
