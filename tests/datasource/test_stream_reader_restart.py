@@ -116,7 +116,7 @@ class TestRestart:
         assert again.reader.partitions(zero, beyond) == []
         assert again.reader.latestOffset(beyond, ALL) == beyond  # nothing in the new log
 
-    @pytest.mark.parametrize("damage", ["writers", "metadata.json", "*.segment"])
+    @pytest.mark.parametrize("damage", ["writers", "metadata.json"])
     def test_damaged_log(self, make, damage):
         first = make()
         zero = first.reader.initialOffset()
@@ -124,7 +124,7 @@ class TestRestart:
         end = first.reader.latestOffset(zero, ALL)
         first.reader.stop()
         (file,) = first.receiver.log.directory.glob(damage)
-        file.unlink() if damage == "*.segment" else file.write_bytes(b"garbage")
+        file.write_bytes(b"garbage")
         with pytest.raises(LogLostError, match=r"cannot be resumed.*failOnDataLoss=false"):
             make().reader.latestOffset(end, ALL)
         tolerant = make(failOnDataLoss="false")
