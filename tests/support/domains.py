@@ -61,3 +61,6 @@ BENCH = range(76, 92)
 PYTHON_API = range(93, 99)
 #: A program in an environment without Spark.
 PACKAGING = 99
+
+#: An honest pair and those who mean ill.
+HOSTILE = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ SECOND = 1_000 * MILLISECOND
 class VirtualNetwork:
     """Hosts 10.0.0.n with one participant each. A datagram takes 0.1 ms, and up to ``jitter`` ns more.
 
-    ``loss`` and ``duplicates`` are probabilities for each datagram and receiver.
+    ``loss`` and ``duplicates`` are probabilities for each datagram and receiver. With ``drains``, what is under way to
+    a host at a time arrives as one drain of its sockets.
     """
 
     def __init__(
@@ -31,8 +32,10 @@ class VirtualNetwork:
         duplicates: float = 0.0,
         jitter: int = 0,
         multicast: bool = True,
+        drains: bool = False,
     ) -> None:
         self.now = 5 * SECOND
+        self.drains = drains
         self.loss, self.duplicates, self.jitter, self.multicast = loss, duplicates, jitter, multicast
         self.sent = 0
         self.sent_bytes: dict[tuple[str, int], int] = {}
@@ -68,8 +71,21 @@ class VirtualNetwork:
 
     def deliver(self, participant: Participant, datagram: bytes, source: str = "10.0.0.99") -> None:
         """Give a participant a datagram now."""
-        data = np.frombuffer(bytearray(datagram), np.uint8)
-        participant.receive(data, [(0, len(datagram), source)], now=self.now)
+        self.deliver_drain(participant, [(datagram, source)])
+
+    def deliver_drain(self, participant: Participant, datagrams: Iterable[tuple[bytes, str]]) -> None:
+        """Give a participant datagrams with their sources at once, in one buffer."""
+        buffer, spans = bytearray(), []
+        for datagram, source in datagrams:
+            spans.append((len(buffer), len(buffer) + len(datagram), source))
+            buffer += datagram + bytes(-len(datagram) % 8)
+        participant.receive(np.frombuffer(buffer, np.uint8), spans, now=self.now)
+
+    def inject(self, destination: str, datagram: bytes, source: str) -> None:
+        """Send a datagram from an address where no host of this network is; it is never lost."""
+        self.sent += 1
+        item = (self.now + MILLISECOND // 10, self.sent, source, destination, datagram)
+        heapq.heappush(self._in_flight, item)
 
     def run(self, duration: int, until: Callable[[], bool] | None = None) -> bool:
         """Let ``duration`` ns pass, or less if ``until`` becomes true. Returns whether it did, and True without one."""
@@ -84,14 +100,24 @@ class VirtualNetwork:
                 self.now = end
                 return until is None
             self.now = max(self.now, upcoming)
-            while self._in_flight and self._in_flight[0][0] <= self.now:
-                _, _, source, destination, datagram = heapq.heappop(self._in_flight)
+            for destination, datagrams in self._arriving():
                 if destination in self._hosts:
-                    self.deliver(self._hosts[destination], datagram, source)
+                    self.deliver_drain(self._hosts[destination], datagrams)
             for host in list(self._hosts.values()):
                 timer = host.get_timer()
                 if timer is not None and timer <= self.now:
                     host.handle_timer(self.now)
+
+    def _arriving(self) -> Iterator[tuple[str, list[tuple[bytes, str]]]]:
+        """What arrives now, by destination: one datagram at a time, or what makes a drain."""
+        drains: dict[str, list[tuple[bytes, str]]] = {}
+        while self._in_flight and self._in_flight[0][0] <= self.now:
+            _, _, source, destination, datagram = heapq.heappop(self._in_flight)
+            if self.drains:
+                drains.setdefault(destination, []).append((datagram, source))
+            else:
+                yield destination, [(datagram, source)]
+        yield from drains.items()
 
     def _collect(self) -> None:
         for address, host in list(self._hosts.items()):
