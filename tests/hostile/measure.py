@@ -454,7 +454,7 @@ def default_domain() -> int:
     try:
         from tests.support.domains import HOSTILE
     except ImportError:  # an older version of the product
-        return 100
+        return 40
     return HOSTILE
 
 
