@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,14 +25,18 @@ from spark_rtps.transport.log.named_logs import NamedLogs
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.discovery.spdp import Announcement
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.incarnation import next_incarnation
 from spark_rtps.transport.receiver.known_participants import read_known_participants, write_known_participants
+from spark_rtps.transport.receiver.process import ReceiverProcess
+from spark_rtps.transport.structure import NANOSECONDS
 from spark_rtps.transport.types.model import Extensibility
 from tests.log.make_runs import guid
-from tests.receiver.kill_scene import config
+from tests.receiver.kill_scene import RELIABLE, Load, LogReader, config
 from tests.support import domains
 from tests.support.refusals import descriptors_left, open_descriptors
+from tests.support.waiting import PATIENCE, wait_until
 
 DOMAIN = domains.RECEIVER_NO_DESCRIPTORS
 TOO_MANY = "Too many open files"
@@ -152,3 +157,48 @@ def test_small_files_are_missed_and_not_needed(tmp_path: Path, caplog: pytest.Lo
     with descriptors_left(0), pytest.raises(RtpsError, match=TOO_MANY):
         next_incarnation(tmp_path)
     assert next_incarnation(tmp_path) == 3
+
+
+def test_a_receiver_that_runs_out_of_descriptors_says_so_and_its_successor_has_every_row(
+    tmp_path: Path,
+) -> None:
+    sender = Node.open(NodeConfig(domain=DOMAIN, interface="lo", lease_duration=60 * NANOSECONDS)).start()
+    writer = sender.create_writer(WriterSpec("t", "T", RELIABLE))
+    given = config(tmp_path / "log", DOMAIN, log_max_bytes=4 << 20, log_segment_bytes=512 << 10)
+    log = LogReader(tmp_path / "log")
+
+    def work(receiver: ReceiverProcess) -> None:
+        log.read(receiver.cursor().position)
+        receiver.commit(log.end.position)
+
+    try:
+        receiver = ReceiverProcess.start(given)
+        assert writer.wait_for_readers(PATIENCE)
+        load = Load(writer, 1)
+        wait_until(lambda: work(receiver) or log.end.position > 1 << 20)
+        _, hard = resource.prlimit(receiver.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(receiver.pid, resource.RLIMIT_NOFILE, (8, hard))  # all of them are in use
+        said: list[str] = []
+
+        def has_ended() -> bool:
+            work(receiver)
+            try:
+                receiver.check()
+            except RtpsError as error:
+                said.append(str(error))
+            return bool(said)
+
+        wait_until(has_ended)
+        assert TOO_MANY in said[0] and str(tmp_path) in said[0]
+        receiver.stop()
+        receiver = ReceiverProcess.start(given)
+        wait_until(lambda: work(receiver) or log.end.position > 4 << 20)
+        load.stop()
+        wait_until(lambda: work(receiver) or load.has_ended)
+        wait_until(lambda: work(receiver) or not writer.wait_for_acknowledgments(0.01))
+        work(receiver)
+        assert log.counts == {writer.guid: load.written}
+        assert receiver.counters()["reader.lost_samples"] == 0
+        receiver.stop()
+    finally:
+        sender.close()

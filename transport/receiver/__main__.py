@@ -7,6 +7,7 @@ means an orderly end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import signal
@@ -45,8 +46,13 @@ def main() -> int:
         host.run()
     except Exception as error:
         _log.critical("the receiver ends: %s: %s", type(error).__name__, error)
-        replace_text(directory / ERROR_FILE, f"{type(error).__name__}: {error}")
-        host.close(keep_log=True)
+        host.stop(goodbye=False)  # writers wait for a successor on the log
+        try:
+            host.close(keep_log=True)  # which gives back what may be short: descriptors
+        except (RtpsError, OSError) as failure:
+            _log.critical("the receiver is not closed: %s", failure)
+        with contextlib.suppress(OSError):
+            replace_text(directory / ERROR_FILE, f"{type(error).__name__}: {error}")
         raise
     host.close()
     return 0
