@@ -25,6 +25,11 @@ FRAGMENT_SIZE: Final = 63_488
 NUMBER_SET_BITS: Final = 256
 
 PARTICIPANTS_MAX: Final = 1_024
+#: Participants of which it is remembered that they addressed us before their announcement came.
+KNOCKS_MAX: Final = 256
+#: Datagrams kept of each participant that is not proven yet, and bytes of each.
+HELD_DATAGRAMS_MAX: Final = 4
+HELD_DATAGRAM_BYTES_MAX: Final = 2_048
 #: Endpoints of one participant, and of all participants that speak from one address. A robot with 200 ROS 2 nodes in as
 #: many processes has some 200 participants of 20 to 40 endpoints; as one process, one participant of 4,000.
 ENDPOINTS_PER_PARTICIPANT_MAX: Final = 4_096

@@ -90,7 +90,7 @@ def test_peers_that_do_not_answer_are_known_again() -> None:
     announced = host.announcements
     assert [each.prefix for each in announced] == [peer.prefix]
     host = restart(network, host)
-    peer._spdp._answer = lambda remote, restarted: None  # type: ignore[method-assign]
+    peer._spdp._answer = lambda *_: None  # type: ignore[method-assign]
     host.recall(announced, now=network.now)
     reader = host.create_reader(ReaderSpec("a", "T", RELIABLE, entity_key=500), now=network.now)
     assert network.run(100 * MILLISECOND, until=lambda: a.guid in reader.writers)

@@ -182,6 +182,7 @@ def test_types_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(100):
         writer(pair.two, network.now, struct("Rich"))
     network.run(5 * SECOND, lambda: len(pair.reader.writers) == 101)
+    network.run(SECOND)
     assert compared == 2  # once by each participant
 
 
@@ -261,7 +262,7 @@ def test_who_is_not_proven_is_told_nothing() -> None:
     ids = tuple(type_objects_of(struct("Rich")).objects)
     request = Request(RequestId(bytes(16), 1), "", GetTypes(ids))
     for proven in (False, True):
-        remote.proven = proven
+        remote.proven_from = frozenset(remote.addresses) if proven else frozenset()
         before = pair.one._types.reply_writer.last_sn
         pair.one._types._on_request(pair.two.prefix, request, pair.network.now)
         assert (pair.one._types.reply_writer.last_sn > before) is proven

@@ -15,7 +15,7 @@ from spark_rtps.transport.receiver.known_participants import (
 
 FOUND = [
     Announcement(bytes(range(12)), 7, b"\x00\x03\x00\x00payload", "127.0.0.1"),
-    Announcement(bytes(12), 1 << 40, b"\x01", "10.1.2.3"),
+    Announcement(bytes(12), 1 << 40, b"\x01", "10.1.2.3", ("10.1.2.3", "10.1.2.4")),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -38,7 +39,7 @@ class VirtualNetwork:
         self.drains = drains
         self.loss, self.duplicates, self.jitter, self.multicast = loss, duplicates, jitter, multicast
         self.sent = 0
-        self.sent_bytes: dict[tuple[str, int], int] = {}
+        self.sent_bytes: Counter[tuple[str, int]] = Counter()
         self.events: dict[bytes, list[Event]] = {}
         self.log: list[tuple[str, Locator, bytes]] | None = None
         self._random = random.Random(seed)
@@ -131,7 +132,7 @@ class VirtualNetwork:
     def _send(self, source: str, destination: Locator, datagram: bytes, domain: int) -> None:
         self.sent += 1
         to = (destination.address, destination.port)
-        self.sent_bytes[to] = self.sent_bytes.get(to, 0) + len(datagram)
+        self.sent_bytes[to] += len(datagram)
         if self.log is not None:
             self.log.append((source, destination, datagram))
         if destination.is_multicast:

@@ -3,7 +3,9 @@
 Invariants
 * ``routes[writer]`` lists exactly the readers of ours that are matched with that writer.
 * An endpoint of ours is matched with another one iff both are known, their topics are equal,
-  ``matching.mismatches`` finds nothing and the other has an address that can be sent to.
+  ``matching.mismatches`` finds nothing and the other has an address that can be sent to, which its participant has
+  proven to be its own. One that moves stays matched where it was until its new address is proven. Addresses of
+  multicast are never sent to instead.
 * While the other's type is being looked up, one that was not matched waits, and one that was stays matched.
 """
 
@@ -28,7 +30,8 @@ from .reading.reader import StatefulReader
 from .writing.writer import StatefulWriter
 
 _Locators = tuple[Locator, ...]
-_NO_ADDRESS = ("LOCATOR: it names no IPv4 address that can be sent to",)
+_NO_ADDRESS = "LOCATOR: it names no IPv4 address that can be sent to"
+_UNPROVEN = "LOCATOR: its participant has not spoken from an address that it names, {}"
 
 
 @dataclass(slots=True)
@@ -164,13 +167,16 @@ class LocalEndpoints:
             self._drop(local, other.guid)
             return
         unicast, multicast = self._addresses(other)
-        unaddressed: tuple[str, ...] = () if unicast else _NO_ADDRESS
+        unaddressed = () if unicast else self._unaddressed(other)
+        moves = unaddressed not in ((), (_NO_ADDRESS,)) and other.guid in local.matched
         if local.allowed is not None and other.guid.prefix != self._own.guid_prefix:
             unicast, multicast, refused = self._allowed(local.allowed, other, unicast, multicast)
             unaddressed = unaddressed or refused
         writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
         of_types = self._types.mismatches(writer, reader, awaits_type=local.awaits_types)
         reasons = mismatches(writer, reader, of_types or ()) or unaddressed
+        if moves and reasons == unaddressed:
+            return  # until its new address is proven, it is reached where it was
         if of_types is None and not reasons and other.guid not in local.matched:
             local.incompatible.pop(other.guid, None)
             return
@@ -287,8 +293,16 @@ class LocalEndpoints:
         if other.guid.prefix == self._own.guid_prefix:
             return usable_unicast(self._own.default_unicast, ""), ()
         remote = self._remotes[other.guid.prefix]
-        named = other.unicast or remote.data.default_unicast
         multicast: _Locators = ()
         if self._multicast:
             multicast = usable_multicast(other.multicast or remote.data.default_multicast)
-        return usable_unicast(named, remote.source_ip), multicast
+        return remote.reachable(other.unicast or remote.data.default_unicast), multicast
+
+    def _unaddressed(self, other: EndpointData) -> tuple[str, ...]:
+        """Why an endpoint has no address to send to."""
+        remote = self._remotes.get(other.guid.prefix)
+        if remote is None:
+            return (_NO_ADDRESS,)
+        named = usable_unicast(other.unicast or remote.data.default_unicast, remote.source_ip)
+        where = ", ".join(dict.fromkeys(locator.address for locator in named))
+        return (_UNPROVEN.format(where) if named else _NO_ADDRESS,)

@@ -165,12 +165,16 @@ class MessageReceiver:
     ) -> None:
         self.announcements: list[Run] = []
         self.builtin_touched = False
+        #: The sender of the last message, if it is not proven and the message was therefore not believed.
+        self.unproven: RemoteParticipant | None = None
         self.message_size_max = UDP_PAYLOAD_MAX
         self.on_oversized: Callable[[str, int], None] | None = None
         #: What was done so far: about microseconds.
         self.work = 0
         #: Called with each writer that wrote, or asserted that it lives.
         self.on_alive: Callable[[Guid, int], None] = _ignore
+        #: Called with a participant that has addressed us, and where from, if it was not heard from there before.
+        self.on_addressed: Callable[[bytes, str, int], None] | None = None
         self._prefix = prefix
         self._endpoints = endpoints
         self._routes = endpoints.routes
@@ -250,7 +254,10 @@ class MessageReceiver:
         remote = self._remotes.get(prefix)
         if remote is not None and source_ip in remote.addresses:
             remote.last_heard = now
-            return None
+            if remote.proven or not self._looks_at_addresses:
+                return None
+            self.unproven = remote
+            return DropReason.UNKNOWN_WRITER
         if not self._looks_at_addresses or source_ip == source_of_log(prefix):
             return None
         if prefix == self._prefix:
@@ -327,8 +334,11 @@ class MessageReceiver:
                 elif kind == _INFO_DST:
                     destination = InfoDestination.decode(flags, view[body:end]).prefix
                     for_us = destination in (self._prefix, PREFIX_UNKNOWN)
-                    if destination == self._prefix and source in self._remotes:
-                        self._remotes[source].prove(source_ip)
+                    if destination == self._prefix and self.on_addressed is not None:
+                        remote = self._remotes.get(source)
+                        if remote is None or source_ip not in remote.heard_from:
+                            self.on_addressed(source, source_ip, now)
+                            refusal = self._refusal(source, source_ip, now)
                 elif kind == _INFO_SRC:
                     # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
                     info = InfoSource.decode(flags, view[body:end])

@@ -12,6 +12,8 @@ from dataclasses import replace
 from itertools import accumulate, chain
 from typing import Final
 
+import numpy as np
+
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import EVENTS_MAX, KNOWN_PARTICIPANTS_BYTES_MAX, MESSAGE_SIZE_LEAST
 from ..qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
@@ -92,7 +94,7 @@ class Participant:
         multicast: tuple[Locator, ...] = ()
         if config.announce_multicast:
             multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
-        self._spdp = Spdp(self._data, multicast, config.peers, now=now)
+        self._spdp = Spdp(self._data, multicast, config.peers, now=now, trust=config.trust)
         discovery_size = min(config.message_size, MESSAGE_SIZE_LEAST)
         self._sedp = Sedp(self.prefix, message_size=discovery_size, incarnation=config.incarnation)
         self._liveliness = Liveliness(self.prefix, self._spdp.remotes, incarnation=config.incarnation)
@@ -129,6 +131,8 @@ class Participant:
         self._events: deque[Event] = deque()
         #: How often what is known of others, their types included, has changed.
         self.changes = 0
+        #: What came from participants before they were proven, and is looked at now.
+        self._held: deque[tuple[bytes, str]] = deque()
         self._farewell: Outgoing | None = None
         self._closed = False
         self._admitted = AdmittedPeers.of(config, self.drops)
@@ -142,6 +146,7 @@ class Participant:
             trust=config.trust,
         )
         self._receiver.on_alive = self._liveliness.on_data
+        self._receiver.on_addressed = self._on_addressed
         self._receiver.message_size_max = config.message_size_max
         self._receiver.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
@@ -322,9 +327,17 @@ class Participant:
             if self._closed:
                 return []
             if span is not None:
+                start, stop, source_ip = span
+                receiver.unproven = None
                 receiver.receive(data, view, *span, now=now)
                 if receiver.announcements:
-                    self._on_announcements(span[2], now)
+                    self._on_announcements(source_ip, stop - start, now)
+                if receiver.unproven is not None and not receiver.unproven.proven:
+                    receiver.unproven.hold(view[start:stop], source_ip)
+                while self._held:
+                    held, source_ip = self._held.popleft()
+                    again = np.frombuffer(held, np.uint8)
+                    receiver.receive(again, memoryview(held), 0, len(held), source_ip, now=now)
                 if receiver.builtin_touched:
                     receiver.builtin_touched = False
                     self._on_builtin_samples(now)
@@ -346,7 +359,7 @@ class Participant:
         """Everything that is due now. ``asynchronous``: also of asynchronous writers, which one thread sends for."""
         self._note_writes()
         outgoing: Iterator[Outgoing] = chain(
-            self._spdp.outgoing(),
+            self._spdp.outgoing(lambda: self._sedp.publications_writer.heartbeat(now)),
             *(self._flow.pass_on(writer, now) for writer in self._agenda.talking(StatefulWriter)),
             *(reader.outgoing() for reader in self._agenda.talking(StatefulReader)),
             self._flow.release(now) if asynchronous else (),
@@ -418,8 +431,16 @@ class Participant:
         To them a restart is no news: some (Cyclone DDS) announce themselves only when it is their time to.
         """
         for announcement in announcements:
-            if self._admitted.admits(announcement.source_ip):
-                self._on_announced(announcement.to_run(), announcement.source_ip, now)
+            if not self._admitted.admits(announcement.source_ip) or announcement.prefix == self.prefix:
+                continue
+            try:
+                remote = self._spdp.recall(announcement, now=now)
+            except DecodeError as error:
+                self.drops[error.reason] += 1
+                continue
+            if remote is not None:
+                self._emit(events.ParticipantDiscovered(remote.data))
+                self._match(remote, now)
 
     @property
     def announcements(self) -> list[Announcement]:
@@ -480,39 +501,52 @@ class Participant:
 
     # --- discovery --------------------------------------------------------------------------------
 
-    def _on_announcements(self, source_ip: str, now: int) -> None:
-        for run in self._receiver.announcements:
+    def _on_announcements(self, source_ip: str, size: int, now: int) -> None:
+        """Take the SPDP samples of one datagram: they are one participant's, or else it would be answered more often
+        than it came."""
+        runs, self._receiver.announcements = self._receiver.announcements, []
+        for run in runs:
+            if run.writer != runs[0].writer:
+                self.drops[DropReason.OVER_LIMIT] += run.count
+                continue
             for i in range(run.count):
-                self._on_announced(run.take(i, i + 1), source_ip, now)
-        self._receiver.announcements.clear()
+                try:
+                    self._on_announcement(run.take(i, i + 1), source_ip, size, now)
+                except DecodeError as error:
+                    self.drops[error.reason] += 1
 
-    def _on_announced(self, run: Run, source_ip: str, now: int) -> None:
-        try:
-            self._on_announcement(run, source_ip, now)
-        except DecodeError as error:
-            self.drops[error.reason] += 1
-
-    def _on_announcement(self, run: Run, source_ip: str, now: int) -> None:
+    def _on_announcement(self, run: Run, source_ip: str, size: int, now: int) -> None:
         if run.writer.prefix == self.prefix:
             return
         if not is_address(source_ip):
             self.drops[DropReason.UNKNOWN_WRITER] += 1
             return
-        change, remote = self._spdp.on_announcement(run, source_ip, now=now)
+        change, remote = self._spdp.on_announcement(run, source_ip, size=size, now=now)
         if remote is None or change is Change.NONE:
             return
         if change is Change.DISPOSED:
             self._lose(remote, now, expired=False)
             return
+        if change is Change.DISCOVERED:
+            self._emit(events.ParticipantDiscovered(remote.data))
+        self._match(remote, now)
+
+    def _on_addressed(self, prefix: bytes, source_ip: str, now: int) -> None:
+        if is_address(source_ip) and (remote := self._spdp.on_addressed(prefix, source_ip)) is not None:
+            self._match(remote, now)
+
+    def _match(self, remote: RemoteParticipant, now: int) -> None:
+        """A participant is known, or reached elsewhere, from now on."""
+        if not remote.is_matched:
+            return
+        self._held.extend(remote.held)
+        remote.held.clear()
         self._sedp.match(remote, now=now)
         self._liveliness.match(remote, now=now)
         self._types.match(remote, now=now)
         self._builtin.route(remote.prefix, self._endpoints)
-        if change is Change.DISCOVERED:
-            self._emit(events.ParticipantDiscovered(remote.data))
-        else:
-            for data in self._sedp.remote.of_participant(remote.prefix):  # they may be reached elsewhere now
-                self._endpoints.consider(data, now=now)
+        for data in self._sedp.remote.of_participant(remote.prefix):
+            self._endpoints.consider(data, now=now)
 
     def _lose(self, remote: RemoteParticipant, now: int, *, expired: bool) -> None:
         for data in self._sedp.remote.leave(remote.prefix):

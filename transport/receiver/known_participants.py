@@ -22,7 +22,10 @@ _PREFIX_BYTES: Final = 12
 
 def write_known_participants(directory: Path, announcements: Iterable[Announcement]) -> None:
     """Replace the file. If the disk is full, a later restart takes some seconds longer; no samples are lost."""
-    entries = [[each.prefix.hex(), each.sn, each.payload.hex(), each.source_ip] for each in announcements]
+    entries = [
+        [each.prefix.hex(), each.sn, each.payload.hex(), each.source_ip, each.proven_from]
+        for each in announcements
+    ]
     path = directory / _FILE
     try:
         replace_text(path, json.dumps(entries))
@@ -43,9 +46,12 @@ def read_known_participants(directory: Path) -> list[Announcement]:
         return []
 
 
-def _announcement(prefix: str, sn: Any, payload: str, source_ip: str) -> Announcement:
+def _announcement(
+    prefix: str, sn: Any, payload: str, source_ip: str, proven_from: Iterable[Any] = ()
+) -> Announcement:
     """Raises ValueError or TypeError if no participant can have announced this."""
-    found = Announcement(bytes.fromhex(prefix), sn, bytes.fromhex(payload), str(source_ip))
+    proven = tuple(str(address) for address in proven_from)
+    found = Announcement(bytes.fromhex(prefix), sn, bytes.fromhex(payload), str(source_ip), proven)
     if len(found.prefix) != _PREFIX_BYTES or not found.payload:
         raise ValueError(f"{prefix!r} is no GUID prefix, or has announced nothing")
     if not isinstance(sn, int) or not 0 < sn < 1 << 63:

@@ -57,6 +57,8 @@ _DATA_FRAG_OCTETS_TO_INLINE_QOS: Final = 28
 
 #: Bytes of a DATA before its inline QoS or payload, and octetsToInlineQos as it says that.
 DATA_HEADER_SIZE: Final = 24
+#: Of a HEARTBEAT, its own header included.
+HEARTBEAT_SIZE: Final = 32
 DATA_OCTETS_TO_INLINE_QOS: Final = 16
 
 

@@ -2,24 +2,35 @@
 
 Invariants
 * At most PARTICIPANTS_MAX remote participants are known; each is forgotten with its lease, which is bounded.
-* A participant is *proven* once it has sent something addressed to us from an address that it named: it then knows our
-  GUID prefix, so that address leads to it. An unproven participant gets one announcement of ours for each of its own,
-  and is forgotten after UNPROVEN_LEASE: a forged announcement cannot direct our traffic at a third party for long.
-* Only messages from an address from which a participant sent, or which it named, keep its lease, change it or end it.
+* A participant speaks from the address from which it announced itself, and from those that it named. Only from there it
+  is believed: messages from elsewhere do not keep its lease, change it or end it.
+* An address is *proven* to be a participant's once that sent something addressed to us from there and had named it. It
+  then is an address which the participant itself uses, and not one of somebody else at whom it points us. Nothing but
+  answers to announcements goes to addresses that are not proven, and only a participant with a proven one is matched.
+* An announcement of a participant that cannot be reached yet is answered by at most one datagram, to one address, which
+  is no longer than the one that was received: nothing is amplified. It holds our announcement, for one that does not
+  know us, and a HEARTBEAT, which one that does has to acknowledge. Unproven ones are forgotten after UNPROVEN_LEASE.
+* With :attr:`~..trust.Trust.ANY`, all addresses that a participant names are taken for proven; answers are as bounded.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ...errors import DecodeError, DropReason
-from ...limits import LEASE_MAX_NS, PARTICIPANTS_MAX
+from ...limits import (
+    HELD_DATAGRAM_BYTES_MAX,
+    HELD_DATAGRAMS_MAX,
+    KNOCKS_MAX,
+    LEASE_MAX_NS,
+    PARTICIPANTS_MAX,
+)
 from ...structure import (
     ENTITYID_PARTICIPANT,
     ENTITYID_SPDP_WRITER,
@@ -30,10 +41,13 @@ from ...structure import (
     Guid,
     Locator,
 )
+from ...wire.info import INFO_DST_SIZE
+from ...wire.message import HEADER_SIZE, SUBMESSAGE_HEADER_SIZE
 from ...wire.parameters import PID_KEY_HASH, PID_STATUS_INFO, ParameterList, encode_status_info
 from ...wire.samples import DISPOSED, UNREGISTERED, Run
-from ...wire.submessages import Data
-from ..outgoing import Outgoing, union_of
+from ...wire.submessages import DATA_HEADER_SIZE, HEARTBEAT_SIZE, Data, Pad
+from ..outgoing import Buffer, Outgoing, union_of
+from ..trust import Trust
 from .matching import usable_unicast
 from .participant_data import (
     ParticipantData,
@@ -53,6 +67,10 @@ UNPROVEN_LEASE: Final = 10 * NANOSECONDS
 _SN_CLOCK_SHIFT: Final = 24
 #: Announcements of a participant that we may miss (it may answer others) before it looks restarted.
 _SN_JUMP: Final = 16
+#: An announcement of ours is padded to so many bytes, so that peers which answer with no more have room to answer.
+_PADDED_SIZE: Final = 512
+#: Every address of our own host is as good as this one: some (Fast DDS) speak from here to others on their host.
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class Change(enum.Enum):
@@ -71,6 +89,7 @@ class Announcement(NamedTuple):
     sn: int
     payload: bytes
     source_ip: str
+    proven_from: tuple[str, ...] = ()
 
     def to_run(self) -> Run:
         data = np.frombuffer(self.payload, np.uint8)
@@ -85,11 +104,22 @@ class RemoteParticipant:
     data: ParticipantData
     payload: bytes  # its last announcement: an equal one changes nothing
     addresses: frozenset[str]  # it may speak from these
-    unicast: tuple[Locator, ...]  # where its discovery traffic goes
     source_ip: str
     last_heard: int
     announced_sn: int  # of its last announcement
-    proven: bool = False
+    trust: Trust
+    #: Something addressed to us came from these.
+    heard_from: frozenset[str] = frozenset()
+    #: Those of them that it named.
+    proven_from: frozenset[str] = frozenset()
+    #: Where its discovery traffic goes; empty: nowhere, until an address is proven.
+    unicast: tuple[Locator, ...] = ()
+    #: Announcements of its that were answered.
+    answered: int = 0
+    #: Its next announcements are answered although it is proven, since it has been restarted.
+    to_answer: int = 0
+    #: What it sent before it was proven, each with its source: to be looked at again.
+    held: list[tuple[bytes, str]] = field(default_factory=list)
 
     @property
     def prefix(self) -> bytes:
@@ -97,7 +127,8 @@ class RemoteParticipant:
 
     @property
     def announcement(self) -> Announcement:
-        return Announcement(self.prefix, self.announced_sn, self.payload, self.source_ip)
+        proven = tuple(sorted(self.proven_from))
+        return Announcement(self.prefix, self.announced_sn, self.payload, self.source_ip, proven)
 
     @property
     def preemptive_base(self) -> int:
@@ -110,26 +141,73 @@ class RemoteParticipant:
         """Whether its writers evaluate the filters of readers; Cyclone DDS has none that do."""
         return self.data.vendor in (VENDOR_FAST_DDS, VENDOR_RTI)
 
-    def prove(self, source_ip: str) -> None:
-        """It sent something addressed to our prefix: proof, if it came from an address that it named ("": unknown)."""
-        named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
-        self.proven = self.proven or any(locator.address == source_ip for locator in named)
+    @property
+    def proven(self) -> bool:
+        """Whether it has spoken to us from an address that it named."""
+        return bool(self.proven_from)
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether our built-in endpoints may know it, because there is an address to which they may send."""
+        return bool(self.unicast)
 
     @property
     def expiry(self) -> int:
         lease = min(self.data.lease_duration, LEASE_MAX_NS)
         return self.last_heard + (lease if self.proven else min(lease, UNPROVEN_LEASE))
 
+    def prove(self, addresses: Iterable[str]) -> bool:
+        """It has spoken to us from these addresses. Returns whether more of it can be reached now."""
+        proven = self.proven_from
+        self.heard_from = self.heard_from.union(addresses)
+        self.settle()
+        return self.proven_from != proven and self.is_matched
+
+    def settle(self) -> None:
+        """Decide where it is reached. One that moves is reached where it was until its new address is proven."""
+        named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
+        proven = self.heard_from.intersection(locator.address for locator in named)
+        self.proven_from = proven or self.proven_from
+        self.unicast = self.reachable(self.data.metatraffic_unicast) or self.unicast
+
+    def reachable(self, locators: Iterable[Locator]) -> tuple[Locator, ...]:
+        """Those of its locators, or of an endpoint's of its, that may be sent to."""
+        if self.trust is Trust.ADDRESS:
+            locators = (each for each in locators if each.address in self.proven_from)
+        return usable_unicast(locators, self.source_ip)
+
+    def hold(self, datagram: memoryview, source_ip: str) -> None:
+        """Keep a datagram that came too early to be believed; some (Cyclone DDS) begin with samples that are addressed
+        to nobody."""
+        if len(self.held) < HELD_DATAGRAMS_MAX and len(datagram) <= HELD_DATAGRAM_BYTES_MAX:
+            self.held.append((bytes(datagram), source_ip))
+
+    def next_answered(self) -> tuple[Locator, ...]:
+        """Where to answer its announcement: one address, as long as none is proven each in turn."""
+        named = self.unicast or usable_unicast(self.data.metatraffic_unicast, self.source_ip)
+        self.answered += 1
+        return (named[(self.answered - 1) % len(named)],)
+
 
 class Spdp:
     """Our announcements, and the table of remote participants."""
 
     def __init__(
-        self, own: ParticipantData, multicast: tuple[Locator, ...], peers: tuple[Locator, ...], *, now: int
+        self,
+        own: ParticipantData,
+        multicast: tuple[Locator, ...],
+        peers: tuple[Locator, ...],
+        *,
+        now: int,
+        trust: Trust = Trust.ADDRESS,
     ) -> None:
         self.remotes: dict[bytes, RemoteParticipant] = {}
         self._own = own
+        self._trust = trust
+        named = chain(own.metatraffic_unicast, own.default_unicast)
+        self._own_host = frozenset((_LOOPBACK, *(locator.address for locator in named)))
         self._payload = encode_participant(own)
+        self._short_payload = encode_participant(_shortened(own))
         self._multicast = multicast
         self._peers = peers
         # Fast DDS ignores announcements that are not newer, also after a restart under the old GUID:
@@ -138,7 +216,11 @@ class Spdp:
         self._initial_left = INITIAL_ANNOUNCEMENTS
         self._next_announcement: int | None = now
         self._announce = False
-        self._answers: dict[bytes, RemoteParticipant] = {}
+        #: Those to answer, each with the bytes of the datagram that it sent.
+        self._answers: dict[bytes, tuple[RemoteParticipant, int]] = {}
+        #: Participants that have addressed us and are not known, each with where it spoke from: their announcement may
+        #: be on its way, and they need not prove themselves again.
+        self._knocks: dict[bytes, str] = {}
         #: No lease ends before this: leases only grow while it is not recomputed.
         self._next_expiry: int | None = None
 
@@ -151,10 +233,26 @@ class Spdp:
 
     # --- what others announce ---------------------------------------------------------------------
 
+    def on_addressed(self, prefix: bytes, source_ip: str) -> RemoteParticipant | None:
+        """A participant sent something addressed to us. Returns it if more of it can be reached now."""
+        remote = self.remotes.get(prefix)
+        if remote is None:
+            self._knocks.pop(prefix, None)
+            if len(self._knocks) >= KNOCKS_MAX:
+                del self._knocks[next(iter(self._knocks))]
+            self._knocks[prefix] = source_ip
+        elif source_ip in remote.addresses and remote.prove(self._equal_to(source_ip)):
+            return remote
+        return None
+
+    def _equal_to(self, address: str) -> frozenset[str]:
+        """An address, and those of which it is an alias."""
+        return self._own_host if address in self._own_host else frozenset((address,))
+
     def on_announcement(
-        self, run: Run, source_ip: str, *, now: int
+        self, run: Run, source_ip: str, *, size: int, now: int
     ) -> tuple[Change, RemoteParticipant | None]:
-        """Take one SPDP sample. Raises DecodeError."""
+        """Take one SPDP sample, which came in a datagram of ``size`` bytes. Raises DecodeError."""
         prefix = run.writer.prefix
         remote = self.remotes.get(prefix)
         if remote is not None and source_ip not in remote.addresses:
@@ -167,32 +265,44 @@ class Spdp:
         restarted = remote is not None and not 0 <= run.first_sn - remote.announced_sn <= _SN_JUMP
         if remote is not None and payload == remote.payload:
             remote.last_heard, remote.announced_sn = now, run.first_sn
-            self._answer(remote, restarted)
+            self._answer(remote, restarted, size)
             return Change.NONE, remote
         data = decode_participant(payload)
         if data.guid_prefix != prefix:
             raise DecodeError(DropReason.BAD_PARAMETER, "a participant announced by another")
         if data.domain not in (None, self._own.domain) or data.domain_tag != self._own.domain_tag:
             return Change.NONE, None  # RTPS 2.5 §8.5.3.2: another domain on our port
-        unicast = usable_unicast(data.metatraffic_unicast, source_ip)
-        if not unicast:
+        if not usable_unicast(data.metatraffic_unicast, source_ip):
             raise DecodeError(DropReason.BAD_LOCATOR, "no metatraffic locator that can be sent to")
         if remote is None and len(self.remotes) >= PARTICIPANTS_MAX:
             raise DecodeError(DropReason.OVER_LIMIT, "participants")
         named = data.metatraffic_unicast + data.default_unicast
         addresses = frozenset({source_ip, *(locator.address for locator in named)})
+        if addresses & self._own_host:
+            addresses |= self._own_host
         if remote is None:
             change = Change.DISCOVERED
-            remote = RemoteParticipant(data, payload, addresses, unicast, source_ip, now, run.first_sn)
+            remote = RemoteParticipant(data, payload, addresses, source_ip, now, run.first_sn, self._trust)
             self.remotes[prefix] = remote
+            knocked_from = self._knocks.pop(prefix, "")
+            if knocked_from in addresses:
+                remote.prove(self._equal_to(knocked_from))
         else:
             change = Change.UPDATED
             remote.data, remote.payload, remote.last_heard = data, payload, now
-            remote.addresses, remote.unicast, remote.source_ip = addresses, unicast, source_ip
-            remote.announced_sn = run.first_sn
+            remote.addresses, remote.source_ip, remote.announced_sn = addresses, source_ip, run.first_sn
+            remote.heard_from &= addresses
+        remote.settle()
         self._next_expiry = _earlier(self._next_expiry, remote.expiry)
-        self._answer(remote, restarted)
+        self._answer(remote, restarted, size)
         return change, remote
+
+    def recall(self, announcement: Announcement, *, now: int) -> RemoteParticipant | None:
+        """Take up a participant that an earlier participant of our GUID knew. Raises DecodeError."""
+        _, remote = self.on_announcement(announcement.to_run(), announcement.source_ip, size=0, now=now)
+        if remote is not None:
+            remote.prove(announcement.proven_from)
+        return remote
 
     def _on_dispose(
         self, run: Run, payload: bytes, prefix: bytes, remote: RemoteParticipant | None
@@ -209,10 +319,13 @@ class Spdp:
         del self.remotes[prefix]
         return Change.DISPOSED, remote
 
-    def _answer(self, remote: RemoteParticipant, restarted: bool) -> None:
-        # Until it is proven it may not have heard of us. One for one: nothing is amplified.
-        if restarted or not remote.proven:
-            self._answers[remote.prefix] = remote
+    def _answer(self, remote: RemoteParticipant, restarted: bool, size: int) -> None:
+        # Until it is proven it may not have heard of us.
+        if restarted:
+            remote.to_answer = INITIAL_ANNOUNCEMENTS  # an answer may get lost
+        if remote.to_answer > 0 or not remote.is_matched or not remote.proven:
+            remote.to_answer = max(remote.to_answer - 1, 0)
+            self._answers[remote.prefix] = remote, size
 
     def expired(self, *, now: int) -> list[RemoteParticipant]:
         """Forget the participants whose lease has ended, and return them."""
@@ -238,22 +351,25 @@ class Spdp:
             else:
                 self._next_announcement = now + self._own.lease_duration // ANNOUNCEMENTS_PER_LEASE
 
-    def outgoing(self) -> Iterator[Outgoing]:
-        """Our announcement: to all participants when it is due, else to those which it answers."""
+    def outgoing(self, heartbeat: Callable[[], bytes]) -> Iterator[Outgoing]:
+        """Our announcement: to all participants when it is due, and to those which it answers, with a HEARTBEAT."""
         if self._announce:
             # Multicast may not reach everybody we know (peers, other subnets): unicast to them as well.
-            known = [remote for remote in self.remotes.values() if remote.proven]
             self._announce = False
-            yield self._data(self._everywhere(chain(known, self._answers.values())))
-        elif self._answers:
-            yield self._data(_locators(self._answers.values()))
+            yield self._announcement()
+        for remote, size in self._answers.values():
+            if (
+                remote.prefix in self.remotes
+                and (answer := self._answered(remote, size, heartbeat)) is not None
+            ):
+                yield answer
         self._answers.clear()
 
     def dispose(self) -> Outgoing | None:
         """The datagrams that announce to all participants that we leave."""
         self._next_announcement = None
         self._announce = False
-        destinations = self._everywhere(self.remotes.values())
+        destinations = self._everywhere()
         if not destinations:
             return None
         self._sn += 1
@@ -273,17 +389,51 @@ class Spdp:
         )
         return Outgoing(destinations, None, None, [data.encode()])
 
-    def _everywhere(self, known: Iterable[RemoteParticipant]) -> tuple[Locator, ...]:
-        return union_of([self._multicast, self._peers, _locators(known)])
+    def _everywhere(self) -> tuple[Locator, ...]:
+        known = [remote.unicast for remote in self.remotes.values() if remote.proven]
+        return union_of([self._multicast, self._peers, *known])
 
-    def _data(self, destinations: tuple[Locator, ...]) -> Outgoing:
+    def _announcement(self) -> Outgoing:
+        data = self._data(self._payload)
+        # The answer of one with as much to say is longer.
+        room = max(_PADDED_SIZE - HEADER_SIZE - len(data), INFO_DST_SIZE + HEARTBEAT_SIZE)
+        pad = Pad(room - SUBMESSAGE_HEADER_SIZE).encode()
+        return Outgoing(self._everywhere(), None, None, [data, pad])
+
+    def _answered(
+        self, remote: RemoteParticipant, size: int, heartbeat: Callable[[], bytes]
+    ) -> Outgoing | None:
+        """As much of our announcement to one participant as finds room in ``size`` bytes; None: there is no room.
+
+        It is addressed, so that it proves our address there.
+        """
+        room = size - HEADER_SIZE - INFO_DST_SIZE - HEARTBEAT_SIZE
+        if room < 0:
+            return None
+        submessages: list[Buffer] = [heartbeat()]
+        for payload in (self._payload, self._short_payload):
+            if DATA_HEADER_SIZE + len(payload) <= room:
+                submessages.insert(0, self._data(payload))
+                break
+        return Outgoing(remote.next_answered(), remote.prefix, None, submessages, shareable=False)
+
+    def _data(self, payload: bytes) -> bytes:
         self._sn += 1
-        data = Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, self._sn, self._payload)
-        return Outgoing(destinations, None, None, [data.encode()])
+        return Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, self._sn, payload).encode()
 
 
-def _locators(remotes: Iterable[RemoteParticipant]) -> tuple[Locator, ...]:
-    return union_of([remote.unicast for remote in remotes])
+def _shortened(own: ParticipantData) -> ParticipantData:
+    """As little as a participant needs to know of us before it hears the rest."""
+    return replace(
+        own,
+        name="",
+        properties=(),
+        user_data=b"",
+        metatraffic_unicast=own.metatraffic_unicast[:1],
+        default_unicast=own.default_unicast[:1],
+        metatraffic_multicast=(),
+        default_multicast=(),
+    )
 
 
 def _earlier(a: int | None, b: int | None) -> int | None:

@@ -35,6 +35,7 @@ from ..endpoint_info import ReaderInfo
 from ..outgoing import Outgoing
 from ..policies import BATCH_POLICY, WRITER_POLICY, BatchPolicy, FlowControlPolicy, WriterPolicy
 from .batching import FlushReason, Interceptor, PendingBatch
+from .changes import DATA
 from .feedback import Feedback
 from .flow import FlowControl
 from .intake import (
@@ -109,7 +110,7 @@ class StatefulWriter:
         self.pacing = acks.pacing
         self.activity = acks.activity
         broadcast = Broadcast(guid.entity, state.message_size, coalescing=coalescing)
-        heartbeats = Heartbeats(state, history)
+        self._heartbeats = heartbeats = Heartbeats(state, history)
         self._matched = matched = MatchedReaders(state, broadcast.redirect)
         if matched.framing.fragment_size < _FRAGMENT_SIZE_MIN:
             raise UsageError(f"message_size {message_size} is too small; 576 fits every network")
@@ -154,6 +155,10 @@ class StatefulWriter:
     def batch(self) -> BatchPolicy:
         """BATCH cannot be changed once the writer is enabled, which it is from the beginning."""
         return self.state.batch
+
+    def heartbeat(self, now: int) -> bytes:
+        """A HEARTBEAT for a reader that is not matched yet, and must answer if it knows the writer."""
+        return self._heartbeats.to_all(DATA, self._heartbeats.next(now))
 
     @property
     def last_sn(self) -> int:
