@@ -14,6 +14,7 @@ def node_config(settings: Settings) -> NodeConfig:
         interface=settings.interface,
         peers=settings.peers,
         peers_allowed=settings.peers_allowed,
+        trust=settings.trust,
         participant_name=settings.participant_name,
         multicast=settings.multicast,
         lease_duration=settings.participant_lease_duration,

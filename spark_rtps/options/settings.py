@@ -16,6 +16,7 @@ from ..transport.protocol.policies import (
     ReaderPolicy,
     WriterPolicy,
 )
+from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
 from ..transport.types.mapping import Mapping as TypeMapping
 from ..transport.types.model import Extensibility
@@ -91,6 +92,7 @@ class Settings:
     peers: tuple[str, ...]
     #: Networks of the participants to listen to; empty: all.
     peers_allowed: tuple[str, ...]
+    trust: Trust
     multicast: bool
     participant_name: str
     participant_lease_duration: int
@@ -203,6 +205,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         interface=values.text("interface"),
         peers=values.names("peers"),
         peers_allowed=values.names("peers.allow"),
+        trust=Trust(values.word("trust")),
         multicast=values.boolean("multicast"),
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),

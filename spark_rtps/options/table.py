@@ -35,6 +35,7 @@ PARTICIPANT_OPTIONS: Final = (
     "interface",
     "peers",
     "peers.allow",
+    "trust",
     "multicast",
     "participant.name",
     "participant.lease_duration",

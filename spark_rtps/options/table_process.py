@@ -40,6 +40,16 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         maximum=NETWORKS_MAX,
     ),
     OptionSpec(
+        "trust",
+        Kind.WORD,
+        "address",
+        "What a message in the name of another participant is believed by. `address`: it must come from an address of "
+        "that participant, and data goes only to addresses from which the participant has spoken itself; messages from "
+        "elsewhere are dropped and counted as `drop.foreign_address`. `any`: addresses are not looked at, for networks "
+        "whose translators or relays change them; then any host can speak in the name of any other.",
+        choices=("address", "any"),
+    ),
+    OptionSpec(
         "readers.allow",
         Kind.LIST,
         None,

@@ -44,6 +44,10 @@ class VirtualNetwork:
         self.log: list[tuple[str, Locator, bytes]] | None = None
         self._random = random.Random(seed)
         self._hosts: dict[str, Participant] = {}
+        #: Addresses that some participants speak from, instead of the one they have, by GUID prefix.
+        self.sources: dict[bytes, str] = {}
+        #: Pairs of a source and a destination between which nothing gets through.
+        self.blocked: set[tuple[str, str]] = set()
         self._in_flight: list[tuple[int, int, str, str, bytes]] = []
 
     def add(self, **config: Any) -> Participant:
@@ -65,6 +69,10 @@ class VirtualNetwork:
 
     def address_of(self, participant: Participant) -> str:
         return next(address for address, each in self._hosts.items() if each is participant)
+
+    def also_at(self, participant: Participant, address: str) -> None:
+        """Give a participant another address, at which it receives."""
+        self._hosts[address] = participant
 
     def unplug(self, participant: Participant) -> None:
         """Take a participant off the network; it announces nothing."""
@@ -125,7 +133,8 @@ class VirtualNetwork:
             for datagram in host.datagrams_to_send(self.now):
                 for destination in datagram.destinations:
                     for message in datagram.messages():
-                        self._send(address, destination, message, host.config.domain)
+                        source = self.sources.get(host.prefix, address)
+                        self._send(source, destination, message, host.config.domain)
             while (event := host.next_event()) is not None:
                 self.events[host.prefix].append(event)
 
@@ -142,6 +151,8 @@ class VirtualNetwork:
         else:
             targets = [destination.address]
         for target in targets:
+            if (source, target) in self.blocked:
+                continue
             copies = 1 + (self._random.random() < self.duplicates)
             for _ in range(copies):
                 if self._random.random() >= self.loss:

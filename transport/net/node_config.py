@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..protocol.participant import Participant, ParticipantConfig
+from ..protocol.trust import Trust
 from ..structure import NANOSECONDS, VENDOR_ID
 from . import interfaces, peers
 from .sockets import Sockets
@@ -25,6 +26,8 @@ class NodeConfig:
     peers: tuple[str, ...] = ()
     #: IPv4 networks of the participants to listen to; empty: all.
     peers_allowed: tuple[str, ...] = ()
+    #: What messages are believed by.
+    trust: Trust = Trust.ADDRESS
     participant_name: str = "spark-rtps"
     multicast: bool = True
     lease_duration: int = 10 * NANOSECONDS
@@ -67,6 +70,7 @@ def join(config: NodeConfig, sockets: Sockets) -> Participant:
             default_multicast=(),
             peers=peers.resolve(config.peers, config.domain),
             peers_allowed=config.peers_allowed,
+            trust=config.trust,
             announce_multicast=sockets.multicast,
             lease_duration=config.lease_duration,
             message_size_max=config.message_size_max,

@@ -8,7 +8,7 @@ from typing import Final
 _LOG: Final = "log of "
 
 
-class Trust(enum.Enum):
+class Trust(enum.StrEnum):
     """What a message is believed by, beside the GUID prefix that it names."""
 
     #: It must come from an address of the participant that it names.

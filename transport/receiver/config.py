@@ -11,6 +11,7 @@ from typing import Any
 from ..log.permissions import PRIVATE
 from ..net.node_config import NodeConfig
 from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
+from ..protocol.trust import Trust
 from ..qos import (
     DestinationOrderKind,
     DurabilityKind,
@@ -104,5 +105,6 @@ class ReceiverConfig:
         node = raw["node"]
         for name in ("peers", "peers_allowed"):
             node[name] = tuple(node[name])
+        node["trust"] = Trust(node["trust"])
         node["guid_prefix"] = None if node["guid_prefix"] is None else bytes.fromhex(node["guid_prefix"])
         return cls(**{**raw, "qos": Qos(**qos), "node": NodeConfig(**node)})

@@ -156,6 +156,17 @@ class RemoteParticipant:
         lease = min(self.data.lease_duration, LEASE_MAX_NS)
         return self.last_heard + (lease if self.proven else min(lease, UNPROVEN_LEASE))
 
+    def names(self, address: str) -> bool:
+        """Whether it says that it can be reached at an address."""
+        named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
+        return any(locator.address == address for locator in named)
+
+    def speak_from(self, addresses: frozenset[str], source_ip: str) -> None:
+        """It speaks from these addresses from now on, and has announced itself from one of them."""
+        self.addresses, self.source_ip = addresses, source_ip
+        self.heard_from &= addresses
+        self.settle()
+
     def prove(self, addresses: Iterable[str]) -> bool:
         """It has spoken to us from these addresses. Returns whether more of it can be reached now."""
         proven = self.proven_from
@@ -265,6 +276,8 @@ class Spdp:
         restarted = remote is not None and not 0 <= run.first_sn - remote.announced_sn <= _SN_JUMP
         if remote is not None and payload == remote.payload:
             remote.last_heard, remote.announced_sn = now, run.first_sn
+            if source_ip != remote.source_ip and not remote.names(remote.source_ip):
+                remote.speak_from(self._addresses_of(remote.data, source_ip), source_ip)  # it has moved
             self._answer(remote, restarted, size)
             return Change.NONE, remote
         data = decode_participant(payload)
@@ -276,10 +289,7 @@ class Spdp:
             raise DecodeError(DropReason.BAD_LOCATOR, "no metatraffic locator that can be sent to")
         if remote is None and len(self.remotes) >= PARTICIPANTS_MAX:
             raise DecodeError(DropReason.OVER_LIMIT, "participants")
-        named = data.metatraffic_unicast + data.default_unicast
-        addresses = frozenset({source_ip, *(locator.address for locator in named)})
-        if addresses & self._own_host:
-            addresses |= self._own_host
+        addresses = self._addresses_of(data, source_ip)
         if remote is None:
             change = Change.DISCOVERED
             remote = RemoteParticipant(data, payload, addresses, source_ip, now, run.first_sn, self._trust)
@@ -290,12 +300,17 @@ class Spdp:
         else:
             change = Change.UPDATED
             remote.data, remote.payload, remote.last_heard = data, payload, now
-            remote.addresses, remote.source_ip, remote.announced_sn = addresses, source_ip, run.first_sn
-            remote.heard_from &= addresses
-        remote.settle()
+            remote.announced_sn = run.first_sn
+        remote.speak_from(addresses, source_ip)
         self._next_expiry = _earlier(self._next_expiry, remote.expiry)
         self._answer(remote, restarted, size)
         return change, remote
+
+    def _addresses_of(self, data: ParticipantData, source_ip: str) -> frozenset[str]:
+        """From where a participant may speak that announced itself from there."""
+        named = chain(data.metatraffic_unicast, data.default_unicast)
+        addresses = frozenset((source_ip, *(locator.address for locator in named)))
+        return addresses | self._own_host if addresses & self._own_host else addresses
 
     def recall(self, announcement: Announcement, *, now: int) -> RemoteParticipant | None:
         """Take up a participant that an earlier participant of our GUID knew. Raises DecodeError."""

@@ -1,0 +1,357 @@
+"""Which addresses are taken to be a participant's own: what it has to do for it, and what goes there before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.limits import KNOCKS_MAX
+from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData, encode_endpoint
+from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData, encode_participant
+from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant import Participant
+from spark_rtps.transport.protocol.trust import Trust
+from spark_rtps.transport.qos import Qos
+from spark_rtps.transport.structure import (
+    ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
+    ENTITYID_SPDP_WRITER,
+    ENTITYID_UNKNOWN,
+    Guid,
+    Locator,
+)
+from spark_rtps.transport.wire.samples import Samples
+from spark_rtps.transport.wire.submessages import Data, Heartbeat, InfoDestination, InfoSource, Pad
+from tests.protocol.hostile_scene import (
+    EVIL,
+    EVIL_IP,
+    EVIL_LOCATOR,
+    EVIL_READER,
+    RELIABLE,
+    Scene,
+    announcement,
+    message,
+)
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
+
+VICTIM = Locator("10.0.0.200", 53)
+OTHER = Locator("10.0.7.66", 7410)
+PADDING = Pad(600).encode()
+
+
+def addressed(one: Participant, *submessages: bytes, prefix: bytes = EVIL) -> bytes:
+    return message(InfoDestination(one.prefix).encode(), *submessages, prefix=prefix)
+
+
+def reader_of_evil(*unicast: Locator, sn: int = 1, topic: str = "t") -> bytes:
+    """SEDP tells of a best-effort reader that receives at these addresses."""
+    data = EndpointData(Guid(EVIL, EVIL_READER), topic, "T", Qos(), unicast)
+    sample = Data(ENTITYID_UNKNOWN, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, sn, encode_endpoint(data))
+    beat = Heartbeat(ENTITYID_UNKNOWN, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, 1, sn, sn)
+    return sample.encode() + beat.encode()
+
+
+def written(network: VirtualNetwork, one: Participant) -> Callable[[], None]:
+    """A writer of a best-effort topic; call it to write."""
+    writer = one.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+
+    def write() -> None:
+        writer.write(Samples.uniform(np.zeros(1_000, np.uint8), 1, 1_000), timestamp=0, now=network.now)
+        network.run(MILLISECOND)
+
+    return write
+
+
+# --- answers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", Trust)
+@pytest.mark.parametrize("padding", [0, 20, 40, 60, 100, 300])
+@pytest.mark.parametrize(
+    "named", [(EVIL_LOCATOR,), (VICTIM,), tuple(Locator(f"10.0.1.{i}", 53) for i in range(9))]
+)
+def test_an_announcement_is_answered_by_one_datagram_that_is_no_longer(
+    named: tuple[Locator, ...], padding: int, trust: Trust
+) -> None:
+    network = VirtualNetwork()
+    network.log = log = []
+    one = network.add(trust=trust, name="a name of some length " * 4)
+    network.run(SECOND)
+    datagram = announcement(metatraffic_unicast=named) + Pad(padding).encode()
+    for _ in range(20):
+        log.clear()
+        network.deliver(one, datagram, EVIL_IP)
+        network.run(MILLISECOND)
+        answers = [(to, sent) for _, to, sent in log if not to.is_multicast]
+        if trust is Trust.ADDRESS:
+            assert len(answers) <= 1
+        answers = [(to, sent) for to, sent in answers if b"\x15" in sent[36:37]]
+        assert len(answers) <= 1
+        assert all(len(sent) <= len(datagram) and to in named for to, sent in answers)
+
+
+def test_nothing_but_answers_goes_where_nobody_has_spoken() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    write = written(network, one)
+    datagram = announcement(metatraffic_unicast=(VICTIM,), default_unicast=(VICTIM,)) + PADDING
+    received = 0
+    for _ in range(50):
+        network.deliver(one, datagram, EVIL_IP)
+        network.deliver(one, addressed(one, reader_of_evil(VICTIM)), EVIL_IP)
+        received += len(datagram)
+        write()
+        network.run(SECOND)
+    one.close(network.now)
+    network.run(SECOND)
+    assert 0 < network.sent_bytes[(VICTIM.address, 53)] <= received
+    assert not one.remote_endpoints
+
+
+def test_a_datagram_in_many_names_is_answered_once() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.run(SECOND)
+    many = []
+    for i in range(8):
+        prefix = bytes((0x77, i)) * 6
+        payload = encode_participant(ParticipantData(prefix, metatraffic_unicast=(VICTIM,)))
+        many += [
+            InfoSource(prefix=prefix).encode(),
+            Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 1, payload).encode(),
+        ]
+    sent = network.sent
+    network.deliver(one, message(*many), EVIL_IP)
+    network.run(MILLISECOND)
+    assert network.sent - sent == 1
+    assert one.drops[DropReason.OVER_LIMIT] == 7
+
+
+# --- proof -----------------------------------------------------------------------------------------
+
+
+def test_what_is_addressed_to_us_proves_and_counts_from_there_on() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.run(SECOND)
+    network.deliver(one, announcement(), EVIL_IP)
+    network.deliver(one, message(reader_of_evil()), EVIL_IP)
+    assert not one.remote_endpoints
+    network.deliver(one, addressed(one, reader_of_evil()), "10.0.0.67")
+    assert not one.remote_endpoints and one.drops[DropReason.FOREIGN_ADDRESS] == 2
+    network.deliver(one, addressed(one, reader_of_evil()), EVIL_IP)
+    assert [each.guid for each in one.remote_endpoints] == [Guid(EVIL, EVIL_READER)]
+
+
+def test_what_came_a_moment_too_early_is_looked_at_again() -> None:
+    """Cyclone DDS begins with an endpoint that it tells everybody, and addresses us after that."""
+    network = VirtualNetwork()
+    one = network.add()
+    network.deliver(one, announcement(), EVIL_IP)
+    for _ in range(100):
+        network.deliver(one, message(reader_of_evil()), EVIL_IP)
+    assert not one.remote_endpoints
+    assert len(one._spdp.remotes[EVIL].held) == 4
+    network.deliver(one, addressed(one), EVIL_IP)
+    assert len(one.remote_endpoints) == 1
+    assert not one._spdp.remotes[EVIL].held
+
+
+def test_one_that_addresses_us_before_its_announcement_comes_is_proven_by_it() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.deliver(one, addressed(one), EVIL_IP)
+    network.deliver(one, announcement(), EVIL_IP)
+    assert one._spdp.remotes[EVIL].proven
+    for i in range(3 * KNOCKS_MAX):
+        network.deliver(one, addressed(one, prefix=i.to_bytes(12, "big")), EVIL_IP)
+    assert len(one._spdp._knocks) <= KNOCKS_MAX
+
+
+def test_one_that_knows_us_still_is_matched_again() -> None:
+    """What it sends is lost for a while: we forget it, while it hears us all the time and has nothing to say."""
+    network = VirtualNetwork()
+    one, two = network.add(), network.add()
+    reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+    assert network.run(5 * SECOND, until=lambda: bool(reader.writers and writer.readers))
+    network.run(5 * SECOND)
+    network.blocked.add(("10.0.0.2", "10.0.0.1"))
+    assert network.run(30 * SECOND, until=lambda: not reader.writers)
+    assert writer.readers
+    network.blocked.clear()
+    assert network.run(5 * SECOND, until=lambda: bool(reader.writers))
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+@pytest.mark.parametrize("multicast", [True, False])
+def test_participants_that_answer_each_other_match_soon(multicast: bool, loss: float) -> None:
+    for seed in range(10):
+        network = VirtualNetwork(seed=seed, multicast=multicast, loss=loss)
+        one = network.add()
+        network.run(SECOND)
+        two = network.add(peers=() if multicast else one.config.metatraffic_unicast)
+        reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+        writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+        limit = 10 * SECOND if loss else 2 * MILLISECOND
+        assert network.run(limit, until=lambda r=reader, w=writer: bool(r.writers and w.readers))
+
+
+def test_loopback_is_an_address_of_our_own_host() -> None:
+    """Fast DDS speaks from 127.0.0.1 to participants on its host, whatever address it has named."""
+    network = VirtualNetwork()
+    one = network.add()
+    here = Locator("10.0.0.1", 7412)
+    network.deliver(one, announcement(metatraffic_unicast=(here,), default_unicast=(here,)), "10.0.0.1")
+    network.deliver(one, addressed(one, reader_of_evil()), "127.0.0.1")
+    assert one._spdp.remotes[EVIL].unicast == (here,)
+    assert len(one.remote_endpoints) == 1
+    elsewhere = b"\x55" * 12
+    network.deliver(one, announcement(elsewhere, metatraffic_unicast=(OTHER,)), OTHER.address)
+    network.deliver(one, addressed(one, prefix=elsewhere), "127.0.0.1")
+    assert not one._spdp.remotes[elsewhere].proven
+
+
+def test_what_is_recalled_is_as_proven_as_it_was() -> None:
+    network = VirtualNetwork()
+    one, two = network.add(), network.add()
+    network.run(SECOND)
+    network.deliver(one, announcement(b"\x55" * 12), EVIL_IP)
+    network.deliver(one, addressed(one, prefix=b"\x55" * 12), EVIL_IP)
+    known = one.announcements
+    assert {each.prefix: each.proven_from for each in known} == {
+        two.prefix: ("10.0.0.2",),
+        b"\x55" * 12: (EVIL_IP,),
+    }
+    again = network.add()
+    again.recall([known[0], known[1]._replace(proven_from=())], now=network.now)
+    assert [again._spdp.remotes[each.prefix].proven for each in known] == [True, False]
+    network.run(UNPROVEN_LEASE + 5 * SECOND)
+
+
+# --- endpoints -------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_that_names_somebody_elses_address_matches_nothing() -> None:
+    scene = Scene()
+    write = written(scene.network, scene.one)
+    scene.attack(scene.to_us(reader_of_evil(VICTIM, sn=2)))
+    for _ in range(50):
+        write()
+    assert scene.network.sent_bytes[(VICTIM.address, 53)] == 0
+    (found,) = [
+        each
+        for each in iter(scene.one.next_event, None)
+        if isinstance(each, events.IncompatibleQos) and each.remote == Guid(EVIL, EVIL_READER)
+    ] or [each for each in scene.network.events[scene.one.prefix] if isinstance(each, events.IncompatibleQos)]
+    assert found.reasons == (
+        "LOCATOR: its participant has not spoken from an address that it names, 10.0.0.200",
+    )
+    assert scene.one.incompatible(found.local)
+
+
+def test_an_endpoint_that_names_several_addresses_gets_data_at_those_that_are_proven() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    write = written(network, one)
+    both = (EVIL_LOCATOR, OTHER)
+    network.deliver(one, announcement(metatraffic_unicast=both, default_unicast=both), EVIL_IP)
+    network.deliver(one, addressed(one, reader_of_evil(VICTIM, OTHER)), EVIL_IP)
+    write()
+    assert network.sent_bytes[(OTHER.address, 7410)] == 0
+    network.deliver(one, addressed(one), OTHER.address)
+    write()
+    assert network.sent_bytes[(OTHER.address, 7410)] > 1_000
+    assert network.sent_bytes[(VICTIM.address, 53)] == 0
+
+
+@pytest.mark.parametrize("group", [Locator("239.255.0.1", 7401), Locator("224.0.0.251", 5353)])
+def test_no_data_goes_to_a_group_that_an_endpoint_names(group: Locator) -> None:
+    scene = Scene()
+    write = written(scene.network, scene.one)
+    for unicast in ((), (EVIL_LOCATOR,)):
+        data = EndpointData(Guid(EVIL, b"\0\0\7\4"), "t", "T", Qos(), unicast, (group,))
+        scene.announce(data.guid, "t", encode_endpoint(data))
+        write()
+    assert scene.network.sent_bytes[(group.address, group.port)] == 0
+    assert scene.network.sent_bytes[(EVIL_IP, 7410)] > 1_000
+
+
+# --- several addresses, and new ones ---------------------------------------------------------------
+
+
+def test_a_participant_with_two_addresses_may_speak_from_either() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    both = (Locator("10.0.0.2", 7410), Locator("10.0.5.2", 7410))
+    two = network.add(metatraffic_unicast=both, default_unicast=both)
+    network.also_at(two, "10.0.5.2")
+    reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+    received = 0
+    for round in range(40):
+        network.sources[two.prefix] = ("10.0.0.2", "10.0.5.2")[round % 3 % 2]
+        network.run(SECOND)
+        writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
+        network.run(SECOND)
+        received += sum(run.count for run in reader.take())
+    assert received == 40
+    assert not one.drops[DropReason.FOREIGN_ADDRESS]
+
+
+def test_a_participant_that_names_a_new_address_is_reached_there_when_it_speaks_from_there() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    write = written(network, one)
+    network.deliver(one, announcement(), EVIL_IP)
+    network.deliver(one, addressed(one, reader_of_evil()), EVIL_IP)
+    write()
+    moved = announcement(metatraffic_unicast=(OTHER,), default_unicast=(OTHER,))
+    network.deliver(one, moved, EVIL_IP)
+    before = network.sent_bytes.copy()
+    write()
+    assert (network.sent_bytes - before)[(EVIL_IP, 7410)] > 1_000  # not interrupted
+    assert (network.sent_bytes - before)[(OTHER.address, 7410)] < 1_000  # but for the answer
+    network.deliver(one, moved, OTHER.address)
+    network.deliver(one, addressed(one), OTHER.address)
+    network.run(MILLISECOND)
+    before = network.sent_bytes.copy()
+    write()
+    assert (network.sent_bytes - before)[(OTHER.address, 7410)] > 1_000
+    assert (network.sent_bytes - before)[(EVIL_IP, 7410)] == 0
+    lost = [each for each in network.events[one.prefix] if isinstance(each, events.Unmatched)]
+    assert not lost
+    network.deliver(one, addressed(one, reader_of_evil(sn=9, topic="x")), EVIL_IP)  # which it has left
+    assert one.drops[DropReason.FOREIGN_ADDRESS]
+
+
+def test_a_participant_that_moves_without_a_word_is_found_when_its_lease_has_ended() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    two = network.add(lease_duration=3 * SECOND)
+    reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+    assert network.run(5 * SECOND, until=lambda: bool(reader.writers and writer.readers))
+    network.sources[two.prefix] = "10.0.0.2"
+    network.run(SECOND)
+    network.unplug(two)
+    elsewhere = Locator("10.0.9.2", 7410)
+    config = {"guid_prefix": two.prefix, "incarnation": 1, "lease_duration": 3 * SECOND}
+    again = network.add(**config, metatraffic_unicast=(elsewhere,), default_unicast=(elsewhere,))
+    network.also_at(again, elsewhere.address)
+    network.sources[two.prefix] = elsewhere.address
+    writer = again.create_writer(WriterSpec("t", "T", RELIABLE, entity_key=77), now=network.now)
+    assert network.run(12 * SECOND, until=lambda: writer.guid in reader.writers)
+
+
+def test_a_participant_behind_a_translator_is_found_where_addresses_are_not_looked_at() -> None:
+    network = VirtualNetwork()
+    one, two = network.add(trust=Trust.ANY), network.add()
+    network.sources[two.prefix] = "10.0.3.3"
+    reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+    assert network.run(5 * SECOND, until=lambda: bool(reader.writers and writer.readers))
