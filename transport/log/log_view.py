@@ -16,7 +16,7 @@ from .checkpoint import Tail, read_checkpoint, read_tail
 from .damage import Damage
 from .frame import Cursor, Frame
 from .frame_walk import Gap, Header, SegmentFrames
-from .segment import JSON, SegmentFile, StreamLogMetadata, list_segments, read_metadata, segment_path
+from .segment import JSON, SegmentFile, StreamLogMetadata, list_segments, read_metadata, refusal, segment_path
 
 __all__ = ["Cursor", "Damage", "Frame", "LogView"]
 
@@ -323,14 +323,17 @@ class LogView:
         file = self._locate(position)
         if file is None:
             return None
+        path = segment_path(self.directory, file.base)
         try:
-            fd = os.open(segment_path(self.directory, file.base), os.O_RDONLY)
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
+            finally:
+                os.close(fd)
         except FileNotFoundError:
             return None
-        try:
-            view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
-        finally:
-            os.close(fd)
+        except OSError as error:
+            raise refusal(error, f"read {path}", path=path) from error
         mapped = SegmentFrames(file.base, np.frombuffer(view, np.uint8), seed)
         self._mapped.pop(file.base, None)
         while len(self._mapped) >= _MAPPED_MAX:

@@ -65,7 +65,13 @@ def list_segments(directory: Path) -> list[SegmentFile]:
     So is one of which nothing is left. A file that was cut counts up to its last whole 32 bytes.
     """
     found = []
-    for name in os.listdir(directory):
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise refusal(error, f"look into {directory}", path=directory) from error
+    for name in names:
         stem = name.removesuffix(SUFFIX)
         if stem == name or not stem.isdecimal():
             continue

@@ -269,23 +269,30 @@ class StreamLog:
         return True
 
     def trim(self, position: int) -> None:
-        """Delete the segments that end at or before ``position``. A process that has mapped one can still read it."""
+        """Delete the segments that end at or before ``position``. A process that has mapped one can still read it.
+
+        Raises LogError if one cannot be deleted: the next call goes on with it.
+        """
         if position > self._position:
             raise UsageError(
                 f"cannot trim to {position}: the log in {self.directory} ends at {self._position}"
             )
-        kept = [segment for segment in self._segments if segment.end > position]
-        gone = self._segments[: len(self._segments) - len(kept)]
-        if not gone:
+        kept = next((segment for segment in self._segments if segment.end > position), None)
+        if not self._segments or kept is self._segments[0]:
             return
-        base = min(position, kept[0].base) if kept else position
+        base = position if kept is None else min(position, kept.base)
         self._checkpoint(base=base)
         self._base = base
-        self._segments = kept
-        for segment in gone:
-            self._held -= segment.size
-            segment_path(self.directory, segment.base).unlink(missing_ok=True)
-        if not kept:
+        while self._segments and self._segments[0] is not kept:  # one that cannot be deleted is tried again
+            gone = self._segments[0]
+            path = segment_path(self.directory, gone.base)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise refusal(error, f"delete {path}", path=path) from error
+            del self._segments[0]
+            self._held -= gone.size
+        if kept is None:
             self._tail = None
 
     # --- inside ----------------------------------------------------------------------------------
