@@ -81,10 +81,14 @@ def files_in(output: Path) -> list[str]:
     return [file.removeprefix("file://") for file in files]
 
 
+def rows_in(output: Path) -> int:
+    """Rows that Spark has committed to the output; cheap enough to ask often."""
+    return sum(pq.read_metadata(file).num_rows for file in files_in(output))
+
+
 def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log_dir, tmp_path):
     def written() -> int:
-        """Rows that Spark has committed to the output; cheap enough to ask often."""
-        return sum(pq.read_metadata(file).num_rows for file in files_in(tmp_path / "output"))
+        return rows_in(tmp_path / "output")
 
     def is_planned() -> bool:
         """The offsets of a batch are in the checkpoint, and nothing says that it is done."""
@@ -121,19 +125,17 @@ def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log
 
 def test_killed_at_each_step_of_a_batch(publisher, topic, log_dir, tmp_path):
     output, count = tmp_path / "output", 0
-    driver = start(topic, log_dir, tmp_path, rows=200, places=STEPS)
+    driver = start(topic, log_dir, tmp_path, rows=5_000, places=STEPS)
     try:
         wait_until(publisher.ready, "the first query", 180)
         while not Path(f"{output}.unharmed").exists():
             assert driver.poll() is None
-            publisher.write_unread(points(count, 100))
-            count += 100
+            publisher.write_unread(points(count, 20))
+            count += 20
             time.sleep(0.1)
 
-        def found() -> list[int]:
-            return [each for file in files_in(output) for each in pq.read_table(file)["id"].to_pylist()]
-
-        wait_until(lambda: len(found()) >= count, "the rest", 300, every=0.2)
-        assert sorted(found()) == list(range(count))
+        wait_until(lambda: rows_in(output) >= count, "the rest", 300, every=0.2)
+        ids = [each for file in files_in(output) for each in pq.read_table(file)["id"].to_pylist()]
+        assert sorted(ids) == list(range(count))
     finally:
         kill(driver)
