@@ -67,9 +67,10 @@ RUNS_PER_BATCH_MAX: Final = 256
 #: What a writer of ours puts in a coherent set: readers of ours hold it in their reorder buffers.
 COHERENT_SET_BYTES_MAX: Final = REORDER_WRITER_BYTES_MAX * 3 // 4
 COHERENT_SET_MESSAGES_MAX: Final = REORDER_RUNS_MAX // 2
-#: Serialized size of one fragmented sample, and of all unfinished ones of a reader.
+#: Serialized size of one fragmented sample; the memory of all unfinished ones of a reader, which grows as they arrive:
+#: the largest sample leaves room for those of other participants.
 FRAGMENTED_SAMPLE_MAX: Final = 256 << 20
-FRAGMENTED_BYTES_MAX: Final = 512 << 20
+FRAGMENTED_BYTES_MAX: Final = 384 << 20
 FRAGMENTED_SAMPLES_MAX: Final = 64
 
 #: What one asynchronous writer may have waiting for tokens: bytes, each datagram counted with its overhead.

@@ -306,6 +306,23 @@ def others() -> Iterator[tuple[str, list[bytes]]]:
             for i in count(1)
         ),
     )
+    huge = 256 << 20
+    yield (
+        "DATA_FRAG, scattered far",
+        fill(
+            DataFrag(
+                ENTITYID_UNKNOWN,
+                EVIL_WRITER,
+                1 + i // 100,
+                1 + (i * 37 % 100) * (1 << 19),
+                1,
+                4,
+                huge,
+                bytes(4),
+            ).encode()
+            for i in count(1)
+        ),
+    )
     yield (
         "DATA_FRAG, whole samples",
         fill(DataFrag(ENTITYID_UNKNOWN, EVIL_WRITER, i, 1, 1, 4, 4, b"\0\1\0\0").encode() for i in count(1)),

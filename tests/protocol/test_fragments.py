@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +13,13 @@ import pytest
 
 from spark_rtps.transport import limits
 from spark_rtps.transport.errors import DecodeError
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.intervals import IntervalSet
+from spark_rtps.transport.protocol.policies import ReaderCounters
 from spark_rtps.transport.protocol.reading.ordering.fragments import FragmentBudget, FragmentedSample
+from spark_rtps.transport.protocol.reading.ordering.reassembly import Reassembly
+from spark_rtps.transport.protocol.reading.ordering.reorder_buffer import ReorderBudget
+from spark_rtps.transport.protocol.reading.ordering.writer_proxy import WriterProxy
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.parameters import (
     PID_KEY_HASH,
@@ -19,7 +27,7 @@ from spark_rtps.transport.wire.parameters import (
     ParameterList,
     encode_status_info,
 )
-from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY
+from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, Run
 from spark_rtps.transport.wire.submessages import DataFrag
 
 WRITER = Guid(b"w" * 12, b"\0\0\1\3")
@@ -42,9 +50,8 @@ def frag(
 
 
 def begin(budget: FragmentBudget, first: DataFrag, now: int = 0) -> FragmentedSample:
-    sample, evicted = budget.start(WRITER, first, 77, now)
+    sample = budget.start(WRITER, first, 77, now)
     assert sample is not None
-    assert not evicted
     return sample
 
 
@@ -101,22 +108,135 @@ def test_contradictions_are_refused_and_change_nothing() -> None:
     assert list(sample.received) == [(1, 1)]
 
 
-def test_declared_sizes_are_budgeted_before_they_are_allocated() -> None:
+def test_impossible_sizes_are_not_admitted() -> None:
     budget = FragmentBudget()
     huge = limits.FRAGMENTED_SAMPLE_MAX
+    assert budget.admits(DataFrag(ANY, WRITER.entity, 1, 1, 1, 8, huge, b"x" * 8))
     assert not budget.admits(DataFrag(ANY, WRITER.entity, 1, 1, 1, 8, huge + 1, b"x" * 8))
     assert not budget.admits(DataFrag(ANY, WRITER.entity, 1, 1, 1, 0, 16, b""))
-    taken = 0
-    for sn in range(1, 100):
-        sample, _ = budget.start(WRITER, DataFrag(ANY, WRITER.entity, sn, 1, 1, 8, huge, b"x" * 8), 0, 0)
-        taken += sample is not None
-    assert taken == limits.FRAGMENTED_BYTES_MAX // huge
-    assert budget.nbytes <= limits.FRAGMENTED_BYTES_MAX
-    # what stays idle gives way
-    big = DataFrag(ANY, WRITER.entity, 300, 1, 1, 8, huge, b"x" * 8)
-    sample, evicted = budget.start(WRITER, big, 0, 2_000_000_000)
-    assert sample is not None
-    assert len(evicted) == 1
+
+
+class Flood:
+    """A reader's reassembly, and writers of several participants."""
+
+    def __init__(self) -> None:
+        self.writers: dict[Guid, WriterProxy] = {}
+        self.counters = ReaderCounters()
+        self.reassembly = Reassembly(self.writers, self.counters)
+
+    def writer(self, participant: int, number: int = 1, *, reliable: bool = True) -> WriterProxy:
+        guid = Guid(bytes((participant,)) * 12, bytes((0, 0, number, 3)))
+        info = WriterInfo(guid, (), (), reliable=reliable, transient_local=False)
+        self.writers[guid] = WriterProxy(info, ReorderBudget(), reliable=reliable, expected=1)
+        return self.writers[guid]
+
+    def add(
+        self, proxy: WriterProxy, sn: int, first: int, *, total: int, size: int = 0xF000, now: int = 0
+    ) -> Run | None:
+        payload = bytes(min(size, total - (first - 1) * size))
+        frag = DataFrag(ANY, proxy.guid.entity, sn, first, 1, size, total, payload)
+        return self.reassembly.add(proxy, frag, 0, now)
+
+    @property
+    def nbytes(self) -> int:
+        budget = self.reassembly.budget
+        assert budget.nbytes == sum(
+            sample.nbytes for proxy in self.writers.values() for sample in proxy.fragments.values()
+        )
+        assert len(budget) == sum(len(proxy.fragments) for proxy in self.writers.values())
+        return budget.nbytes
+
+
+HUGE = limits.FRAGMENTED_SAMPLE_MAX
+
+
+def test_memory_is_taken_as_bytes_arrive_not_as_declared() -> None:
+    flood = Flood()
+    proxy = flood.writer(1)
+    for sn in range(1, 51):
+        flood.add(proxy, sn, 1, total=HUGE)
+    assert len(proxy.fragments) == 50, "what is declared takes no room"
+    assert flood.nbytes <= 50 * (4 << 20)
+
+
+def test_what_is_in_memory_is_within_what_is_counted() -> None:
+    """Scattered fragments of one byte each, in a child of its own: the kernel's number."""
+    code = (
+        "import resource\n"
+        "from tests.protocol.test_fragments import Flood, HUGE\n"
+        "flood = Flood()\n"
+        "proxies = [flood.writer(1, i) for i in range(1, 5)]\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for sn in range(1, 9):\n"
+        "    for proxy in proxies:\n"
+        "        for i in range(400):\n"
+        "            flood.add(proxy, sn, 1 + i * (80 << 12), total=HUGE, size=2)\n"
+        "grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10\n"
+        "print(grown, flood.nbytes)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    grown, counted = map(int, said.stdout.split())
+    assert grown <= limits.FRAGMENTED_BYTES_MAX + (16 << 20)
+    assert counted <= limits.FRAGMENTED_BYTES_MAX
+
+
+@pytest.mark.parametrize("reliable", [True, False])
+def test_a_flood_of_one_participant_takes_nothing_from_another(reliable: bool) -> None:
+    """By bytes, by number, and by many writers: honest samples are all completed meanwhile."""
+    flood = Flood()
+    honest = [flood.writer(1, i, reliable=reliable) for i in range(1, 4)]
+    evil = [flood.writer(2, i) for i in range(1, 40)]
+    done = 0
+    pieces = 100
+    for sn in range(1, 4):
+        for first in range(1, pieces + 1):
+            for proxy in honest:
+                done += flood.add(proxy, sn, first, total=pieces * 0xF000, now=first) is not None
+            for i, proxy in enumerate(evil):
+                flood.add(proxy, sn * 1_000 + first, 1 + (i * 37 + first * 64) % 4_000, total=HUGE, now=first)
+            assert flood.nbytes <= limits.FRAGMENTED_BYTES_MAX
+            assert len(flood.reassembly.budget) <= limits.FRAGMENTED_SAMPLES_MAX
+        assert done == 3 * sn
+    assert flood.counters.fragment_overflow > 100
+
+
+def test_the_largest_sample_is_completed_beside_others() -> None:
+    flood = Flood()
+    large, small = flood.writer(1), flood.writer(2)
+    flood.add(small, 1, 1, total=32 << 20)
+    size, first = 0xF000, 1
+    run = None
+    while run is None and (first - 1) * size < HUGE:
+        run = flood.add(large, 1, first, total=HUGE)
+        flood.add(small, 1, 2, total=32 << 20)
+        first += 1
+    assert run is not None
+    assert run.nbytes == HUGE
+    assert small.fragments
+
+
+def test_of_one_writer_the_sample_that_is_needed_last_gives_way() -> None:
+    flood = Flood()
+    proxy = flood.writer(1)
+    for sn in (3, 1, 2):
+        for first in range(1, 2_600):
+            flood.add(proxy, sn, first, total=HUGE)
+    assert min(proxy.fragments) == 1
+    assert proxy.fragments[1].nbytes > 150 << 20
+    assert 3 not in proxy.fragments
+    assert flood.nbytes <= limits.FRAGMENTED_BYTES_MAX
+
+
+def test_what_is_idle_gives_way_first() -> None:
+    flood = Flood()
+    idle, busy = flood.writer(1), flood.writer(2)
+    flood.add(idle, 1, 1, total=HUGE)
+    for sn in range(1, limits.FRAGMENTED_SAMPLES_MAX):
+        flood.add(busy, sn, 1, total=HUGE, now=1_000_000_000)
+    flood.add(busy, 500, 1, total=HUGE, now=1_000_000_000)
+    assert not idle.fragments
+    assert 500 in busy.fragments
 
 
 def test_scattered_one_byte_fragments_are_bounded() -> None:

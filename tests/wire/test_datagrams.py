@@ -186,6 +186,8 @@ class Recorder:
     def on_gap(self, writer: Guid, gap: Gap, *, now: int) -> None:
         self.told[writer].append(gap)
 
+    fragment_bytes = 0
+
     def on_data_frag(self, writer: Guid, *submessage: object, now: int) -> None:
         self.told[writer].append(submessage)
 

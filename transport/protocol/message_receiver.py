@@ -86,7 +86,7 @@ _WORK: Final = {
     _DATA: 24,
     DATA_BATCH: 40,
     COMPRESSED: 20,
-    _DATA_FRAG: 28,
+    _DATA_FRAG: 40,
     Heartbeat.KIND: 10,
     HeartbeatBatch.KIND: 10,
     HeartbeatFrag.KIND: 8,
@@ -108,6 +108,8 @@ _WORK_SHORT: Final = 60
 _BYTES_PER_WORK: Final = 2_048
 #: And where each word is looked at alone.
 _BYTES_PER_WORK_WALKED: Final = 12
+#: And of memory that the kernel hands out.
+_BYTES_PER_WORK_CLEARED: Final = 16_384
 #: The kinds that hold a number set.
 _OF_SETS: Final = (Gap.KIND, AckNack.KIND, AckNackBatch.KIND)
 #: Between runs that span datagrams, others get their turn after so much work.
@@ -477,7 +479,9 @@ class MessageReceiver:
         writer = Guid(source, fragments.writer_id)
         self.on_alive(writer, now)
         for reader in self._addressed(writer, fragments.reader_id):
+            before = reader.fragment_bytes
             reader.on_data_frag(writer, fragments, timestamp, now=now)
+            self.work += (reader.fragment_bytes - before) // _BYTES_PER_WORK_CLEARED
 
     def _on_rtt_measurement(self, measurement: RttMeasurement, source: bytes, now: int) -> None:
         if measurement.reply:

@@ -292,6 +292,11 @@ class StatefulReader:
 
     # --- fragments -------------------------------------------------------------------------------
 
+    @property
+    def fragment_bytes(self) -> int:
+        """The memory that samples in fragments ever took."""
+        return self._reassembly.budget.taken
+
     def on_data_frag(self, writer: Guid, frag: DataFrag, timestamp: int, *, now: int) -> None:
         """Fragments of one sample arrived; ``timestamp`` is the source timestamp in force."""
         self.touch()

@@ -1,12 +1,18 @@
 """Reassembly of fragmented samples (RTPS 2.5 §8.3.8.3, §8.4.14.1).
 
-Invariants: the bytes and the number of unfinished samples of one reader stay within its :class:`FragmentBudget`; a
-sample's buffer is allocated only after its declared size was found to fit the budget; what was received is an interval
-set of at most REORDER_RUNS_MAX intervals, whatever the declared fragment size.
+Invariants: the memory and the number of unfinished samples of one reader stay within its :class:`FragmentBudget`; a
+sample takes memory as its fragments arrive, whatever size it declares; what was received is an interval set of at most
+REORDER_RUNS_MAX intervals, whatever the declared fragment size.
+
+Memory is counted in the blocks that fragments fall into, which is what the kernel commits. Where there is no more room,
+the participant gives way whose samples take most: of several, no one keeps the others from their share.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +33,13 @@ from ...intervals import IntervalSet
 
 #: An unfinished sample that got no fragment for this long may be discarded to make room for another.
 _IDLE_NS: Final = 1_000_000_000
+#: Memory is counted in blocks of this size, which are several pages.
+_BLOCK_BITS: Final = 16
+#: From this size on a sample has a mapping of its own: NumPy's arrays would lie in huge pages, which take milliseconds
+#: and megabytes for a fragment of a few bytes.
+_MAPPED: Final = 1 << 20
+#: Only Python 3.13 has the name; the kernel need not promise what is declared.
+_MAP_NORESERVE: Final = 0x4000
 
 
 @dataclass(slots=True)
@@ -47,6 +60,29 @@ class FragmentedSample:
     #: Highest fragment the writer is known to have sent.
     announced: int = 0
     touched: int = 0
+    reliable: bool = True
+    #: The blocks of memory that fragments have fallen into.
+    blocks: set[int] = field(default_factory=set)
+
+    @property
+    def nbytes(self) -> int:
+        """What of its memory is in use."""
+        return min(len(self.blocks) << _BLOCK_BITS, self.size)
+
+    def is_idle(self, now: int) -> bool:
+        """Whether it waits for fragments in vain."""
+        return now - self.touched >= _IDLE_NS
+
+    def grows(self, frag: DataFrag) -> int:
+        """What more of its memory a DATA_FRAG would use, at most."""
+        if frag.sample_size != self.size or frag.fragment_size != self.fragment_size:
+            return 0  # it is refused
+        blocks = self._blocks(frag)
+        return 0 if blocks <= self.blocks else len(blocks - self.blocks) << _BLOCK_BITS
+
+    def _blocks(self, frag: DataFrag) -> set[int]:
+        stop = min(frag.offset + frag.fragments * self.fragment_size, self.size)
+        return set(range(frag.offset >> _BLOCK_BITS, (max(stop - 1, frag.offset) >> _BLOCK_BITS) + 1))
 
     @property
     def fragments(self) -> int:
@@ -74,6 +110,7 @@ class FragmentedSample:
             self.coherent_set = frag.inline_qos.coherent_set
         self.data[start:stop] = np.frombuffer(frag.payload, np.uint8, stop - start)
         self.received.add(frag.first_fragment, last)
+        self.blocks |= self._blocks(frag)
         self.announced = max(self.announced, last)
         self.touched = now
         return True
@@ -103,45 +140,107 @@ class FragmentedSample:
         return run
 
 
-class FragmentBudget:
-    """The bytes and the number of the unfinished samples of one reader."""
+def _memory(size: int) -> U8:
+    """Memory for a sample of this size; none of it is touched: it costs address space until bytes arrive."""
+    if size < _MAPPED:
+        return np.empty(-(-size // 4) * 4, np.uint8)[:size]
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    mapping = mmap.mmap(-1, size, flags=flags)
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        mapping.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(mapping, np.uint8)
 
-    __slots__ = ("_samples", "nbytes")
+
+class FragmentBudget:
+    """The memory and the number of the unfinished samples of one reader, and of each participant's part in them."""
+
+    __slots__ = ("_samples", "nbytes", "taken")
 
     def __init__(self) -> None:
-        self._samples: dict[tuple[Guid, int], FragmentedSample] = {}
+        #: By participant.
+        self._samples: dict[bytes, dict[tuple[Guid, int], FragmentedSample]] = {}
         self.nbytes = 0
+        #: All bytes that samples ever took.
+        self.taken = 0
 
     @staticmethod
     def admits(frag: DataFrag) -> bool:
         """Whether the sizes that a fragment declares are possible at all."""
         return 0 < frag.fragment_size <= frag.sample_size <= FRAGMENTED_SAMPLE_MAX
 
+    def __len__(self) -> int:
+        return sum(map(len, self._samples.values()))
+
     def start(
-        self, writer: Guid, frag: DataFrag, timestamp: int, now: int
-    ) -> tuple[FragmentedSample | None, list[FragmentedSample]]:
-        """Begin a sample: (the sample, or None if there is no room; idle samples discarded to make room)."""
-        size = frag.sample_size
-        evicted: list[FragmentedSample] = []
-        while not self._has_room(size):
-            oldest = min(self._samples.values(), key=lambda s: s.touched, default=None)
-            if oldest is None or now - oldest.touched < _IDLE_NS:
-                return None, evicted
-            self.release(oldest)
-            evicted.append(oldest)
-        # np.empty maps memory but touches none: a declared size costs address space until bytes arrive.
-        data = np.empty(-(-size // 4) * 4, np.uint8)[:size]
+        self, writer: Guid, frag: DataFrag, timestamp: int, now: int, *, reliable: bool = True
+    ) -> FragmentedSample | None:
+        """Begin a sample, which takes no memory yet; None if there are too many, or the machine has none."""
+        if len(self) >= FRAGMENTED_SAMPLES_MAX:
+            return None
+        try:
+            data = _memory(frag.sample_size)
+        except (MemoryError, OSError):
+            return None
         sample = FragmentedSample(
-            writer, frag.sn, size, frag.fragment_size, frag.key, timestamp, data, touched=now
+            writer,
+            frag.sn,
+            frag.sample_size,
+            frag.fragment_size,
+            frag.key,
+            timestamp,
+            data,
+            touched=now,
+            reliable=reliable,
         )
-        self._samples[writer, frag.sn] = sample
-        self.nbytes += size
-        return sample, evicted
+        self._samples.setdefault(writer.prefix, {})[writer, frag.sn] = sample
+        return sample
+
+    def add(self, sample: FragmentedSample, frag: DataFrag, now: int) -> bool:
+        """As :meth:`FragmentedSample.add`; there has to be room."""
+        before = sample.nbytes
+        fits = sample.add(frag, now)
+        self.nbytes += sample.nbytes - before
+        self.taken += sample.nbytes - before
+        return fits
+
+    def has_room(self, nbytes: int) -> bool:
+        return self.nbytes + nbytes <= FRAGMENTED_BYTES_MAX
 
     def release(self, sample: FragmentedSample) -> None:
         """A sample is finished, or given up."""
-        if self._samples.pop((sample.writer, sample.sn), None) is not None:
-            self.nbytes -= sample.size
+        samples = self._samples.get(sample.writer.prefix, {})
+        if samples.pop((sample.writer, sample.sn), None) is not None:
+            self.nbytes -= sample.nbytes
+            if not samples:
+                del self._samples[sample.writer.prefix]
 
-    def _has_room(self, size: int) -> bool:
-        return len(self._samples) < FRAGMENTED_SAMPLES_MAX and self.nbytes + size <= FRAGMENTED_BYTES_MAX
+    def victim(self, prefix: bytes, nbytes: int, now: int) -> FragmentedSample | None:
+        """Which sample gives way to one more of participant ``prefix``, or to ``nbytes`` more of one.
+
+        The longest idle one; if none is idle, one of the participant that takes most, counted with what it asks for:
+        of its writer that takes most the sample that is needed last.
+        """
+        everything = [each for samples in self._samples.values() for each in samples.values()]
+        oldest = min(everything, key=lambda each: each.touched, default=None)
+        if oldest is None or oldest.is_idle(now):
+            return oldest
+
+        def part(samples: Iterable[FragmentedSample]) -> int:
+            return sum(each.nbytes for each in samples) if nbytes else sum(1 for _ in samples)
+
+        def share(each: bytes) -> int:
+            return part(self._samples.get(each, {}).values()) + (nbytes or 1) * (each == prefix)
+
+        # Among equals the one that asks.
+        offender = max(self._samples, key=lambda each: (share(each), each == prefix))
+        if offender != prefix and share(offender) <= share(prefix):
+            offender = prefix
+        writers: dict[Guid, list[FragmentedSample]] = {}
+        for sample in self._samples.get(offender, {}).values():
+            writers.setdefault(sample.writer, []).append(sample)
+        if not writers:
+            return None
+        of_writer = max(writers.values(), key=part)
+        # Of a best-effort writer the oldest sample is the least likely to be completed; of a reliable one the lowest is
+        # needed first.
+        return max(of_writer, key=lambda each: each.sn if each.reliable else -each.sn)

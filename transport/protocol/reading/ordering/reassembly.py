@@ -24,11 +24,11 @@ class Reassembly:
     def add(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Run | None:
         """Put in fragments; returns the sample if they complete it."""
         sample = proxy.fragments.get(frag.sn) or self._start(proxy, frag, timestamp, now)
-        if sample is None:
+        if sample is None or not self._make_room(proxy, sample, frag, now):
             self._counters.fragment_overflow += 1
             return None
         try:
-            fits = sample.add(frag, now)
+            fits = self.budget.add(sample, frag, now)
         except DecodeError:
             fits = False
         if not fits:
@@ -42,24 +42,34 @@ class Reassembly:
         return sample.to_run()
 
     def _start(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> FragmentedSample | None:
-        while self.budget.admits(frag):
-            sample, evicted = self.budget.start(proxy.guid, frag, timestamp, now)
-            for old in evicted:
-                self._writers[old.writer].fragments.pop(old.sn, None)
-                self._counters.fragment_overflow += 1
+        budget = self.budget
+        while budget.admits(frag):
+            sample = budget.start(proxy.guid, frag, timestamp, now, reliable=proxy.reliable)
             if sample is not None:
                 proxy.fragments[frag.sn] = sample
                 return sample
-            # No room. Of a best-effort writer the oldest sample is the least likely to be completed; of a reliable
-            # writer the lowest is needed first.
-            victim = None
-            if proxy.fragments:
-                victim = max(proxy.fragments) if proxy.reliable else min(proxy.fragments)
-            if victim is None or (victim > frag.sn) != proxy.reliable:
+            victim = budget.victim(proxy.guid.prefix, 0, now)
+            if victim is None or (victim.writer == proxy.guid and not _gives_way(victim, frag, now)):
                 return None
-            self.give_up(proxy, victim)
-            self._counters.fragment_overflow += 1
+            self._evict(victim)
         return None
+
+    def _make_room(self, proxy: WriterProxy, sample: FragmentedSample, frag: DataFrag, now: int) -> bool:
+        """Whether there is room for what a fragment brings, after others gave way."""
+        grows = sample.grows(frag)
+        while grows and not self.budget.has_room(grows):
+            victim = self.budget.victim(proxy.guid.prefix, grows, now)
+            if victim is sample and sample.received:
+                return False  # it goes on when others are finished
+            if victim is None or victim is sample:
+                self.give_up(proxy, sample.sn)
+                return False
+            self._evict(victim)
+        return True
+
+    def _evict(self, sample: FragmentedSample) -> None:
+        self.give_up(self._writers[sample.writer], sample.sn)
+        self._counters.fragment_overflow += 1
 
     def give_up(self, proxy: WriterProxy, sn: int) -> None:
         """Forget an unfinished sample."""
@@ -70,3 +80,8 @@ class Reassembly:
         if proxy.fragments:
             for old in [old for old in proxy.fragments if old < sn]:
                 self.give_up(proxy, old)
+
+
+def _gives_way(victim: FragmentedSample, frag: DataFrag, now: int) -> bool:
+    """Whether an unfinished sample of the same writer is needed less than the one that a fragment begins."""
+    return victim.is_idle(now) or (victim.sn > frag.sn) == victim.reliable
