@@ -153,7 +153,7 @@ class Campaign:
 
     def _cost(self, base: U8) -> float:
         data = base.copy()
-        return max(20e-6, min(_timed(self._scene, data, (0, len(data), EVIL_IP)) for _ in range(2)))
+        return max(20e-6, min(timed_alone(self._scene, data, (0, len(data), EVIL_IP)) for _ in range(2)))
 
     def run(self, seconds: float, executions: int | None = None) -> Report:
         """Go on for so long, or until there were so many executions."""
@@ -200,9 +200,9 @@ class Campaign:
     def _time_alone(self, data: U8, spans: list[tuple[int, int, str]]) -> None:
         scene = Scene()
         for span in spans:
-            alone = _timed(scene, data, span)
+            alone = timed_alone(scene, data, span)
             if alone > CPU_MAX / 4:
-                alone = min([alone, *(_timed(Scene(), data, span) for _ in range(3))])
+                alone = min([alone, *(timed_alone(Scene(), data, span) for _ in range(3))])
                 scene = Scene()
             entry = (alone, data[slice(*span[:2])].tobytes())
             if len(self.report.slowest) < 8:
@@ -276,7 +276,7 @@ def drain(scene: Scene, data: U8, spans: list[tuple[int, int, str]]) -> None:
         pass
 
 
-def _timed(scene: Scene, data: U8, span: tuple[int, int, str]) -> float:
+def timed_alone(scene: Scene, data: U8, span: tuple[int, int, str]) -> float:
     begun = time.process_time()
     try:
         drain(scene, data, [span])
