@@ -127,6 +127,8 @@ TYPE_LOOKUP_BACKLOG_MAX: Final = 4 << 20
 #: Malformed samples are counted by so many pairs of a writer and a reason, of each stream log; a reason's bytes.
 MALFORMED_REASONS_MAX: Final = 256
 MALFORMED_REASON_MAX: Final = 500
+#: Lost parts of a stream log that are known one by one; of more only the number.
+LOST_PARTS_MAX: Final = 1024
 #: How deep a content filter may be nested.
 FILTER_DEPTH_MAX: Final = 64
 #: Unknown encapsulations that the reasons of one decode call distinguish.

@@ -1,4 +1,4 @@
-"""``spark-rtps loss``: the samples that sources of this host lost, by writer."""
+"""``spark-rtps loss``: the samples that sources of this host lost, by writer and cause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def loss(
     log_dir: LogDirs = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show the samples that sources on this host lost: by writer, how often, how many, first and last time."""
+    """Show the samples that sources on this host lost: by writer and cause, how often, how many, and when."""
     from ..monitoring.reports import read_losses
 
     where = directories(log_dir)
@@ -48,9 +48,16 @@ def _as_json(where: list[Path], reports: list[LossesOfLog]) -> dict[str, object]
 
 
 def _loss_as_json(loss: Loss) -> dict[str, object]:
-    found = {**asdict(loss), "writer": str(loss.writer)}
+    found = {**asdict(loss), "writer": None if loss.writer is None else str(loss.writer)}
     found["bytes"] = found.pop("nbytes")
     return found
+
+
+def _samples(loss: Loss) -> str:
+    """How many samples; what is not known is a question mark."""
+    if loss.unknown:
+        return f"{loss.samples} + ?" if loss.samples else "?"
+    return str(loss.samples)
 
 
 def _print_table(where: list[Path], reports: list[LossesOfLog]) -> None:
@@ -63,17 +70,18 @@ def _print_table(where: list[Path], reports: list[LossesOfLog]) -> None:
         looked = ", ".join(map(str, where))
         show(Console(), [sentence(f"no loss; searched {looked} (--log-dir adds directories)")])
         return
-    columns = ("topic\nwriter", "times", "samples\n~bytes", "first\nlast")
+    columns = ("topic\nwriter", "cause", "times", "samples\n~bytes", "first\nlast")
     rows = [
         (
-            f"{loss.topic}\n{loss.writer}",
+            f"{loss.topic}\n{loss.writer or 'unknown'}",
+            loss.cause,
             str(loss.observations),
-            f"{loss.samples}\n{size(loss.nbytes)}",
+            f"{_samples(loss)}\n{size(loss.nbytes)}",
             f"{moment(loss.first_ns)}\n{moment(loss.last_ns)}",
         )
         for loss in found
     ]
-    parts = [table("lost", columns, rows, numbers=columns[1:])]
+    parts = [table("lost", columns, rows, numbers=columns[2:])]
     for report in reports:
         if report.overflow:
             parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))

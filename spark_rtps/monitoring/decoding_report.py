@@ -1,11 +1,11 @@
-"""The samples of a stream log that became no rows, in a file beside it: malformed ones by writer and reason, and the
-number of filtered ones.
+"""The samples of a stream log that became no rows, in a file beside it: malformed ones by writer and reason, the number
+of filtered ones, and what the log lost.
 
 Several tasks write it at a time. Some ranges are read twice, because Spark repeats a task that failed or was slow, and
 a restarted query repeats its last micro-batch. So that each sample counts once, the file also has the numbers of the
 samples that were counted (the number of a sample is how many lie before it in the log). These are few intervals,
 since ranges follow each other. When there are too many, the lowest two become one, and samples between them which are
-read later are not counted.
+read later are not counted. What the log lost is known by its position instead.
 
 The file is JSON and is replaced as a whole, under a lock. It never fails a task: if it cannot be written, the samples
 are not counted.
@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from ..transport.limits import MALFORMED_REASONS_MAX
+from ..transport.limits import LOST_PARTS_MAX, MALFORMED_REASONS_MAX
 from ..transport.log.permissions import LOCK_SUFFIX, create_file
 from ..transport.log.small_file import replace_text
 from ..transport.protocol.intervals import IntervalSet
@@ -39,6 +39,12 @@ _INTERVALS_MAX: Final = 256
 #: Counters that the receiver of a source does not have.
 MALFORMED: Final = "decoding.malformed_samples"
 FILTERED: Final = "cache.content_filter_dropped_sample_count"
+LOST: Final = "log.lost_samples"
+#: Why a log has lost something.
+DAMAGED: Final = "damaged in the log"
+NOT_HELD: Final = "no longer in the log"
+MISPLACED: Final = "offset inside a frame of the log"
+LOG_LOST: Final = "log lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,22 @@ class MalformedSamples:
     last_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class LostPart:
+    """What a log no longer holds, or not as it was written; ``at_ns`` is when that was found, in ns since 1970.
+
+    ``cause`` says why. ``position`` tells it from others of that cause; ``nbytes`` is 0, ``writer`` (a GUID in
+    hexadecimal) empty and ``samples`` None where that is not known.
+    """
+
+    cause: str
+    position: int
+    at_ns: int
+    nbytes: int = 0
+    samples: int | None = None
+    writer: str = ""
+
+
 @dataclass(slots=True)
 class DecodingReport:
     """The report of one log."""
@@ -60,13 +82,30 @@ class DecodingReport:
     #: Malformed samples beyond the number of writers and reasons that are counted apart.
     overflow: int = 0
     filtered: int = 0
+    lost: dict[tuple[str, int], LostPart] = field(default_factory=dict)
+    #: Lost parts beyond the number of those that are kept.
+    lost_overflow: int = 0
     #: Numbers of the samples that were counted.
     counted: IntervalSet = field(default_factory=IntervalSet)
 
     def counters(self) -> dict[str, int]:
         """The counters that are not zero, for display among those of the log's receiver."""
         malformed = self.overflow + sum(m.count for m in self.malformed.values())
-        return {label: count for label, count in ((MALFORMED, malformed), (FILTERED, self.filtered)) if count}
+        counted = ((MALFORMED, malformed), (FILTERED, self.filtered), (LOST, self.lost_samples))
+        return {label: count for label, count in counted if count}
+
+    @property
+    def lost_samples(self) -> int:
+        """Samples that the log lost, at least: one for each part of which the number is not known."""
+        return self.lost_overflow + sum(1 if p.samples is None else p.samples for p in self.lost.values())
+
+    def lose(self, part: LostPart) -> None:
+        """Something of the log is lost; what was found before counts once."""
+        key = part.cause, part.position
+        if key not in self.lost and len(self.lost) >= LOST_PARTS_MAX:
+            self.lost_overflow += 1
+        else:
+            self.lost.setdefault(key, part)
 
     def add(self, some: MalformedSamples) -> None:
         key = some.writer, some.reason
@@ -108,6 +147,10 @@ def read_decoding_report(directory: Path) -> DecodingReport:
                 report.counted.add(int(first), int(last))
             report.overflow += int(found["overflow"])
             report.filtered = int(found["filtered"])
+            for cause, position, at, nbytes, samples, writer in found.get("lost", ()):
+                samples = None if samples is None else int(samples)
+                report.lose(LostPart(str(cause), int(position), int(at), int(nbytes), samples, str(writer)))
+            report.lost_overflow = int(found.get("lost_overflow", 0))
     except (OSError, ValueError, LookupError, TypeError):
         return DecodingReport()
     return report
@@ -125,7 +168,7 @@ def update_decoding_report(directory: Path, change: Callable[[DecodingReport], N
         finally:
             os.close(lock)
     except OSError as error:
-        _log.warning("%s; `spark-rtps errors` will not show which samples are malformed", error)
+        _log.warning("%s; `spark-rtps errors` and `loss` will not show what became no rows", error)
 
 
 def _as_json(report: DecodingReport) -> str:
@@ -137,5 +180,9 @@ def _as_json(report: DecodingReport) -> str:
             "overflow": report.overflow,
             "filtered": report.filtered,
             "counted": list(report.counted),
+            "lost": [
+                [p.cause, p.position, p.at_ns, p.nbytes, p.samples, p.writer] for p in report.lost.values()
+            ],
+            "lost_overflow": report.lost_overflow,
         }
     )

@@ -79,21 +79,23 @@ class StreamCollector:
         yield from self._errors()
 
     def _losses(self, streams: dict[Path, Stream]) -> Iterator[Metric]:
-        found = [
-            ((*_of(streams[report.path.parent]), str(loss.writer)), loss)
-            for report in read_losses(self.log_dirs)
-            if report.path.parent in streams
-            for loss in report.losses
-        ]
-        for name, doc, samples in (
+        found: dict[tuple[str, ...], list[int]] = {}
+        for report in read_losses(self.log_dirs):
+            stream = streams.get(report.path.parent)
+            for loss in report.losses if stream is not None else ():
+                assert stream is not None
+                peer = "unknown" if loss.writer is None else str(loss.writer)
+                sums = found.setdefault((*_of(stream), peer), [0, 0, 0])  # over all causes
+                for i, amount in enumerate((loss.observations, loss.samples + loss.unknown, loss.nbytes)):
+                    sums[i] += amount
+        for i, (name, doc) in enumerate(
             (
-                "writer_losses",
-                "How often something of a writer was lost",
-                [(k, x.observations) for k, x in found],
-            ),
-            ("writer_lost_samples", "Samples of a writer that were lost", [(k, x.samples) for k, x in found]),
-            ("writer_lost_bytes", "About how many bytes that were", [(k, x.nbytes) for k, x in found]),
+                ("writer_losses", "How often something of a writer was lost"),
+                ("writer_lost_samples", "Samples of a writer that were lost"),
+                ("writer_lost_bytes", "About how many bytes that were"),
+            )
         ):
+            samples = [(labels, float(sums[i])) for labels, sums in found.items()]
             yield _metric(name, doc, _PEER, samples, counts=True)
 
     def _errors(self) -> Iterator[Metric]:

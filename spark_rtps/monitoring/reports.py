@@ -24,7 +24,8 @@ from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
 from ..transport.log.permissions import make_folder
 from ..transport.receiver.shown_counters import COUNTERS_FILE
-from .decoding_report import DECODING_REPORT, read_decoding_report
+from ..transport.structure import Guid
+from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report
 from .publisher_counters import process_start
 from .stream_counters import listed
 
@@ -34,6 +35,7 @@ _NAME: Final = re.compile(r"(\d+)-(\d+)\.errors", re.ASCII)
 _DECODING: Final = "spark_rtps.datasource"
 #: How many error logs of processes that have ended are kept.
 _KEPT: Final = 32
+_GUID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True)
 class LossesOfLog:
-    """The loss report of one receiver."""
+    """What one source lost: the loss report of its receiver, and what its log lost."""
 
     path: Path
     topic: str
@@ -86,7 +88,7 @@ def read_error_reports(roots: Iterable[Path]) -> list[ErrorReport]:
 
 
 def read_losses(roots: Iterable[Path]) -> list[LossesOfLog]:
-    """All loss reports below the directories of logs ``roots``; the one with the newest loss comes first."""
+    """The losses of all sources below the directories of logs ``roots``; those with the newest come first."""
     found = []
     for root in dict.fromkeys(roots):
         for directory in listed(root):
@@ -94,8 +96,13 @@ def read_losses(roots: Iterable[Path]) -> list[LossesOfLog]:
             try:
                 losses, overflow = read_loss_report(path)
             except (RtpsError, OSError):
-                continue
-            found.append(LossesOfLog(path, _topic(directory), losses, overflow))
+                losses, overflow = [], 0
+            if os.path.exists(directory / DECODING_REPORT):
+                report = read_decoding_report(directory)
+                losses += _lost_by_log(report, _topic(directory))
+                overflow += report.lost_overflow
+            if losses or overflow or os.path.exists(path):
+                found.append(LossesOfLog(path, _topic(directory), losses, overflow))
     return sorted(found, key=lambda r: max((e.last_ns for e in r.losses), default=0), reverse=True)
 
 
@@ -151,6 +158,35 @@ def _malformed(directory: Path) -> ErrorReport | None:
     return ErrorReport(
         directory / DECODING_REPORT, _topic(directory), _receiver(directory), errors, report.overflow
     )
+
+
+def _lost_by_log(report: DecodingReport, topic: str) -> list[Loss]:
+    """What the log itself lost, as one loss for each writer and cause."""
+    alike: dict[tuple[str, str], list[LostPart]] = {}
+    for part in report.lost.values():
+        alike.setdefault((part.writer, part.cause), []).append(part)
+    return [
+        Loss(
+            _guid(writer),
+            topic,
+            len(parts),
+            sum(part.samples or 0 for part in parts),
+            sum(part.nbytes for part in parts),
+            min(part.at_ns for part in parts),
+            max(part.at_ns for part in parts),
+            cause,
+            sum(part.samples is None for part in parts),
+        )
+        for (writer, cause), parts in alike.items()
+    ]
+
+
+def _guid(text: str) -> Guid | None:
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        return None
+    return Guid.from_bytes(raw) if len(raw) == _GUID_BYTES else None
 
 
 def _topic(directory: Path) -> str:

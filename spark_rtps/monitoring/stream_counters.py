@@ -21,7 +21,7 @@ from ..transport.log.counters import Counters
 from ..transport.log.log_view import LogView
 from ..transport.receiver.shown_counters import COUNTERS_FILE
 from ..transport.structure import NANOSECONDS, Guid
-from .decoding_report import MALFORMED, read_decoding_report
+from .decoding_report import LOST, MALFORMED, read_decoding_report
 from .publisher_counters import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX, process_start
 
 #: A receiver without a heartbeat for this long is stalled; it writes twenty a second.
@@ -218,9 +218,10 @@ class Stream:
 
 
 def lost(counters: Mapping[str, int]) -> int:
-    """Samples that a source never received or had no room for in its history: SAMPLE_LOST, where that is counted."""
+    """Samples that a source never received or had no room for in its history, which is SAMPLE_LOST where that is
+    counted, and those that its log lost."""
     counted = counters.get("reader.lost_samples", 0) + counters.get("cache.lost_by_history", 0)
-    return counters.get("status.sample_lost.total_count", counted)
+    return counters.get("status.sample_lost.total_count", counted) + counters.get(LOST, 0)
 
 
 def rejected(counters: Mapping[str, int]) -> int:

@@ -402,7 +402,7 @@ class TestCounting:
         (tmp_path / f"{DECODING_REPORT}.lock").mkdir()
         with caplog.at_level(logging.WARNING):
             assert len(read(tmp_path, at[0], at[30], plan)) == 20
-        assert "`spark-rtps errors` will not show which samples are malformed" in caplog.text
+        assert "`spark-rtps errors` and `loss` will not show what became no rows" in caplog.text
 
     def test_users_see_it(self, tmp_path):
         directory = tmp_path / "log"

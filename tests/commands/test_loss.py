@@ -12,6 +12,16 @@ from typer.testing import CliRunner, Result
 
 from spark_rtps.cli import app
 from spark_rtps.commands.tables import moment
+from spark_rtps.monitoring.decoding_report import (
+    DAMAGED,
+    LOG_LOST,
+    DecodingReport,
+    LostPart,
+    read_decoding_report,
+    update_decoding_report,
+)
+from spark_rtps.monitoring.stream_counters import lost
+from spark_rtps.transport.limits import LOST_PARTS_MAX
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, LossReport
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.structure import Guid
@@ -61,6 +71,8 @@ def test_as_json(root):
                 "bytes": 70,
                 "first_ns": NOW,
                 "last_ns": NOW + 5,
+                "cause": "not received",
+                "unknown": 0,
             }
         ],
         "overflow": 0,
@@ -79,6 +91,39 @@ def test_the_newest_comes_first(root, tmp_path):
     assert "4.6 GiB" in lines[new + 1]
     assert moment(NOW + hour) in lines[new]
     assert str(WRITER) in lines[new + 1]
+
+
+def test_what_the_log_lost(root):
+    directory = report(root).path.parent
+    hexadecimal = WRITER.to_bytes().hex()
+
+    def lose(found: DecodingReport) -> None:
+        for _ in range(2):  # each part counts once, however often it is read
+            found.lose(LostPart(DAMAGED, 320, NOW, 64, 3, hexadecimal))
+            found.lose(LostPart(DAMAGED, 960, NOW + 1, 32, 4, hexadecimal))
+            found.lose(LostPart(DAMAGED, 990, NOW, 32, None, hexadecimal))
+            found.lose(LostPart(LOG_LOST, 4711, NOW))
+
+    update_decoding_report(directory, lose)
+    (found,) = json.loads(run("--json").stdout)["reports"]
+    assert [
+        (loss["writer"], loss["cause"], loss["observations"], loss["samples"], loss["unknown"], loss["bytes"])
+        for loss in found["losses"]
+    ] == [(str(WRITER), DAMAGED, 3, 7, 1, 128), (None, LOG_LOST, 1, 0, 1, 0)]
+    shown = run().stdout
+    assert DAMAGED in shown and "7 + ?" in shown and "unknown" in shown
+    assert lost(read_decoding_report(directory).counters()) == 9, "at least"
+
+
+def test_more_lost_parts_than_are_kept(root):
+    directory = report(root).path.parent
+    update_decoding_report(
+        directory,
+        lambda found: [found.lose(LostPart(DAMAGED, n, NOW, 0, 1)) for n in range(LOST_PARTS_MAX + 5)],
+    )
+    (found,) = json.loads(run("--json").stdout)["reports"]
+    assert (found["losses"][0]["samples"], found["overflow"]) == (LOST_PARTS_MAX, 5)
+    assert lost(read_decoding_report(directory).counters()) == LOST_PARTS_MAX + 5
 
 
 def test_those_without_room_are_told(root):

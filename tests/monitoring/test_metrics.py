@@ -17,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_rtps.monitoring import metrics
+from spark_rtps.monitoring.decoding_report import DAMAGED, LOG_LOST, LostPart, update_decoding_report
 from spark_rtps.monitoring.metrics import StreamCollector, start_exporter
 from spark_rtps.monitoring.publisher_counters import process_start
 from spark_rtps.transport.errors import OptionError
@@ -232,6 +233,18 @@ class TestExporter:
         found = self.get(port)
         assert found == scrape(tmp_path)
         assert len(found) > 40
+
+    def test_one_series_for_all_causes_of_a_loss(self, tmp_path):
+        everything(tmp_path)
+        (directory,) = (path.parent for path in tmp_path.rglob(LOSS_REPORT))
+        part = LostPart(DAMAGED, 1, NOW, 10, 3, PEER.to_bytes().hex())
+        update_decoding_report(directory, lambda report: report.lose(part))
+        update_decoding_report(directory, lambda report: report.lose(LostPart(LOG_LOST, 1, NOW)))
+        found = scrape(tmp_path)["spark_rtps_writer_lost_samples_total"]
+        assert sorted((labels["peer"], count) for labels, count in found) == [
+            (str(PEER), 7.0),
+            ("unknown", 1.0),
+        ]
 
     def test_once_a_process(self, tmp_path, port):
         source(tmp_path / "a", "A")

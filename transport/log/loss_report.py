@@ -19,6 +19,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 #: The name of the loss report in a stream log's directory.
 LOSS_REPORT: Final = "loss_report"
+#: Why samples are lost: their writer had them no more, or never sent them again.
+NOT_RECEIVED: Final = "not received"
 _MAGIC: Final = b"rtpslos1"
 #: Room for some thousand writers: peers can make up any number of them.
 _SIZE: Final = 256 << 10
@@ -31,15 +33,18 @@ class Loss:
     """What one writer's stream lost; times in ns since 1970.
 
     The size of a sample that did not come is unknown: ``nbytes`` is what so many samples of the stream take on average.
+    ``writer`` is None, and ``unknown`` counts the observations without a number of samples, where a log lost them.
     """
 
-    writer: Guid
+    writer: Guid | None
     topic: str
     observations: int
     samples: int
     nbytes: int
     first_ns: int
     last_ns: int
+    cause: str = NOT_RECEIVED
+    unknown: int = 0
 
 
 class LossReport:
