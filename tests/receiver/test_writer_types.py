@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,15 @@ def noted(directory: Path) -> WriterTypes:
     return types
 
 
+def by_writer(directory: Path) -> dict[Guid, Struct | None]:
+    found = read_writer_types(directory)
+    assert not found.damage
+    return dict(found.by_writer)
+
+
 def test_each_type_is_written_once(tmp_path: Path) -> None:
     noted(tmp_path)
-    assert read_writer_types(tmp_path) == EXPECTED
+    assert by_writer(tmp_path) == EXPECTED
     (file,) = tmp_path.iterdir()
     assert file.read_text().count("struct T") == 2
     noted(tmp_path)  # after a restart
@@ -46,7 +53,7 @@ def test_each_type_is_written_once(tmp_path: Path) -> None:
 
 
 def test_nothing_is_there(tmp_path: Path) -> None:
-    assert read_writer_types(tmp_path) == {}
+    assert by_writer(tmp_path) == {}
 
 
 def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
@@ -55,9 +62,9 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
     whole = file.read_bytes()
     for cut in range(len(whole)):
         file.write_bytes(whole[:cut])
-        assert read_writer_types(tmp_path).items() <= EXPECTED.items()
+        assert by_writer(tmp_path).items() <= EXPECTED.items()
         noted(tmp_path)
-        assert read_writer_types(tmp_path) == EXPECTED
+        assert by_writer(tmp_path) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -81,23 +88,59 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_is_damaged(tmp_path: Path, line: str) -> None:
+    noted(tmp_path)
     file = tmp_path / "writer_types.jsonl"
-    file.write_bytes(line.encode(errors="surrogateescape") + b"\n")
-    with pytest.raises(LogLostError, match=f"{re.escape(str(file))} is damaged in line 1"):
-        read_writer_types(tmp_path)
+    raw = line.encode(errors="surrogateescape")
+    whole = file.read_bytes()
+    for text in (raw, b"%08x %s" % (zlib.crc32(raw), raw)):
+        file.write_bytes(text + b"\n" + whole)
+        found = read_writer_types(tmp_path)
+        assert found.damage.startswith(f"{file} is damaged in line 1 (")
+        assert found.by_writer == EXPECTED, "what is whole is read all the same"
+        with pytest.raises(LogLostError, match=rf"{re.escape(str(file))} is damaged in line 1 .* be resumed"):
+            noted(tmp_path)
+
+
+def test_any_bit_that_is_damaged(tmp_path: Path) -> None:
+    noted(tmp_path)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    for at in range(len(whole)):
+        for bit in (0, 5):
+            file.unlink()  # else the file is taken for the one that was read
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            found = read_writer_types(tmp_path)
+            assert found.by_writer.items() <= EXPECTED.items()
+            assert found.damage or found.by_writer == EXPECTED or at == len(whole) - 1
+
+
+def test_a_disk_that_is_full_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    types = WriterTypes(tmp_path, TOLD.get)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_types, "create_file", full)
+        types.note(writer(1))
+        types.note(writer(1))
+    assert len(caplog.records) == 1 and "is not recorded" in caplog.text
+    types.note(writer(1))
+    assert by_writer(tmp_path) == {writer(1): TOLD[writer(1)]}
 
 
 def test_what_is_not_told_at_first_never_is(tmp_path: Path) -> None:
     noted(tmp_path)
     later = WriterTypes(tmp_path, lambda _: struct("z"))
     later.note(writer(4))  # ranges that were read before must not change
-    assert read_writer_types(tmp_path)[writer(4)] is None
+    assert by_writer(tmp_path)[writer(4)] is None
 
 
 def test_types_that_idl_cannot_say(tmp_path: Path) -> None:
     types = WriterTypes(tmp_path, lambda _: struct("x", "X"))
     types.note(writer(1))
-    assert read_writer_types(tmp_path) == {writer(1): None}
+    assert by_writer(tmp_path) == {writer(1): None}
 
 
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +149,7 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     types = WriterTypes(tmp_path, lambda guid: struct(f"m{guid.entity[2]}"))
     for number in range(6):
         types.note(writer(number))
-    found = read_writer_types(tmp_path)
+    found = by_writer(tmp_path)
     assert [found[writer(n)] is not None for n in range(4)] == [True, True, False, False]
     assert len(found) == 4
     assert limits.WRITER_TYPES_MAX > 2

@@ -1,7 +1,9 @@
 """The types that writers told, in a file beside their samples: for tasks that are given columns, and no type.
 
-Lines of JSON: each distinct type once, and for each writer which of them is its, or that it told none. A writer's line
-comes before its first sample, so that a range decodes alike whenever it is read.
+Lines of a checksum (8 hexadecimal digits, the CRC-32 of what follows the space behind it) and JSON: each distinct type
+once, with its number, and for each writer the number of its type, or that it told none. A writer's line comes before
+its first sample, so that a range decodes alike whenever it is read, and a writer without a line is one whose line is
+lost. Only writers beyond TYPED_WRITERS_MAX never have one.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -24,11 +28,13 @@ from ..types.model import Struct
 
 _log = logging.getLogger("spark_rtps.receiver")
 
+#: In the metadata of a log: whether all its writers are in the file.
+HAS_WRITER_TYPES: Final = "has_writer_types"
 _FILE: Final = "writer_types.jsonl"
 _GUID_BYTES: Final = 16
 
-#: Distinct types, and which of them is each writer's.
-_Contents: TypeAlias = tuple[list[Struct], dict[Guid, Struct | None]]
+#: Distinct types by number, which of them is each writer's, and the first damaged line, if there is one.
+_Contents: TypeAlias = tuple[dict[int, Struct], dict[Guid, Struct | None], str]
 
 
 class WriterTypes:
@@ -38,12 +44,15 @@ class WriterTypes:
         self._path = directory / _FILE
         self._type_of = type_of
         self._cut_off()
-        types, writers = _contents(directory)
+        types, writers, damage = _contents(directory)
+        if damage:
+            raise lost(damage, path=self._path)
         self._known = set(writers)
+        self._refused: set[Guid] = set()
         #: Where each type is among those in the file; None: not there.
         self._places: dict[Struct | None, int | None] = {None: None}
-        self._places.update((struct, place) for place, struct in enumerate(types))
-        self._count = len(types)
+        self._places.update((struct, place) for place, struct in types.items())
+        self._count = max(types, default=-1) + 1
 
     def note(self, writer: Guid) -> None:
         """A sample of this writer is about to be appended."""
@@ -56,14 +65,20 @@ class WriterTypes:
             idl = _idl_of(struct)
             self._places[struct] = None if idl is None else self._count
             if idl is not None:
-                lines.append({"type": struct.name, "idl": idl})
+                lines.append({"number": self._count, "type": struct.name, "idl": idl})
                 self._count += 1
         lines.append({"writer": writer.to_bytes().hex(), "is": self._places.get(struct)})
         try:
             with open(create_file(self._path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
-                file.write("".join(json.dumps(line) + "\n" for line in lines))
+                file.write("".join(map(_line, lines)))
         except OSError as error:
-            _log.warning("%s: the type of %s is not recorded: %s", self._path, writer, error)
+            self._known.discard(writer)  # tried again with the next samples
+            if len(lines) > 1:
+                del self._places[struct]
+                self._count -= 1
+            if writer not in self._refused:
+                self._refused.add(writer)
+                _log.warning("%s: the type of %s is not recorded: %s", self._path, writer, error)
 
     def _cut_off(self) -> None:
         """Remove the half of a line that a killed receiver left."""
@@ -89,9 +104,28 @@ def _parse(idl: str, name: str) -> Struct:
     return parse_struct(idl, name, "type of a writer")
 
 
-def read_writer_types(directory: Path) -> dict[Guid, Struct | None]:
-    """The types of a log's writers; None: it told none. Raises LogLostError for a damaged file."""
-    return _contents(directory)[1]
+@dataclass(frozen=True, slots=True)
+class ToldTypes:
+    """The types of a log's writers; None: a writer told none. ``damage`` names a damaged line; empty: there is none."""
+
+    by_writer: Mapping[Guid, Struct | None]
+    damage: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be writers without a line."""
+        return len(self.by_writer) >= TYPED_WRITERS_MAX
+
+
+def read_writer_types(directory: Path) -> ToldTypes:
+    """What writers told; of a damaged file what can be read."""
+    _, writers, damage = _contents(directory)
+    return ToldTypes(writers, damage)
+
+
+def _line(entry: dict[str, object]) -> str:
+    text = json.dumps(entry)
+    return f"{zlib.crc32(text.encode()):08x} {text}\n"
 
 
 def _contents(directory: Path) -> _Contents:
@@ -99,7 +133,7 @@ def _contents(directory: Path) -> _Contents:
     try:
         found = path.stat()
     except FileNotFoundError:
-        return [], {}
+        return {}, {}, ""
     return _read(path, found.st_ino, found.st_size)
 
 
@@ -108,19 +142,23 @@ def _read(path: Path, inode: int, size: int) -> _Contents:
     """The first ``size`` bytes: the file only grows."""
     with path.open("rb") as file:
         lines = file.read(size).split(b"\n")
-    types: list[Struct] = []
+    types: dict[int, Struct] = {}
     found: dict[Guid, Struct | None] = {}
+    damage = ""
     for number, line in enumerate(lines[:-1], 1):  # the last one is empty, or not complete
+        checksum, _, text = line.partition(b" ")
         try:
-            entry = json.loads(line)
+            if int(checksum, 16) != zlib.crc32(text):
+                raise ValueError("its checksum is wrong")
+            entry = json.loads(text)
             if "idl" in entry:
-                types.append(_parse(entry["idl"], entry["type"]))
+                types[entry["number"]] = _parse(entry["idl"], entry["type"])
             else:
                 place = entry["is"]
                 found[_guid(entry["writer"])] = None if place is None else types[place]
         except (ValueError, LookupError, TypeError, RecursionError, TypeDefinitionError) as error:
-            raise lost(f"{path} is damaged in line {number} ({error!r})", path=path) from None
-    return types, found
+            damage = damage or f"{path} is damaged in line {number} ({error!r})"
+    return types, found, damage
 
 
 def _guid(text: str) -> Guid:
