@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -11,16 +12,19 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ..columns.decoding import decode_range
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.reports import record_errors
 from ..options import Settings
 from ..options.explanations import explained
-from ..transport.log.frame import Cursor
+from ..transport.errors import LogLostError
+from ..transport.log.damage import Damage
 from ..transport.log.log_view import LogView
+from .log_reading import read_range
 from .range_calculator import Limits, plan_end
-from .receiver_session import ReceiverSession
+from .receiver_session import START, ReceiverSession
 from .workers import settle
+
+_log = logging.getLogger("spark_rtps.datasource")
 
 _STEP_SECONDS: Final = 0.01
 
@@ -46,30 +50,57 @@ class RtpsBatchReader(DataSourceReader):
         """Rows as they arrive, until ``read.max_rows`` or ``read.timeout`` is reached."""
         settle()
         record_errors()  # the error log of the receiver is removed with its log
-        settings = self._settings
+        listening = _Listening(
+            time.monotonic_ns() + self._settings.read_timeout, left=self._settings.read_max_rows
+        )
         with explained():
-            session = ReceiverSession.on_new_log(settings, self._plan, ephemeral=True)
-        try:
-            until = time.monotonic_ns() + settings.read_timeout
-            at, left = Cursor(0), settings.read_max_rows
-            timed_out = False
-            while not timed_out and (left is None or left > 0):
-                time.sleep(_STEP_SECONDS)
-                timed_out = time.monotonic_ns() >= until
-                end = plan_end(
-                    session.directory,
-                    at,
-                    session.tail(),
-                    Limits(max_rows=left),
-                    log_max_bytes=settings.log_max_bytes,
-                )
-                if end > at:
-                    view = LogView(session.directory)
-                    if left is not None:
-                        left -= sum(frame.run.count for frame in view.frames(at, end))
-                    yield from decode_range(view, at, end, self._plan)
-                    session.commit(end)
-                    at = end
-        finally:
-            session.stop()
-            shutil.rmtree(session.directory, ignore_errors=True)
+            while not listening.is_over:
+                session = ReceiverSession.on_new_log(self._settings, self._plan, ephemeral=True)
+                try:
+                    yield from self._rows(session, listening)
+                except LogLostError as error:
+                    if self._settings.fail_on_data_loss:
+                        raise
+                    _log.warning("%s; going on with a new log because failOnDataLoss=false", error)
+                finally:
+                    session.stop()
+                    shutil.rmtree(session.directory, ignore_errors=True)
+
+    def _rows(self, session: ReceiverSession, listening: _Listening) -> Iterator[pa.RecordBatch]:
+        at, directory = START, session.directory
+        fail_on_data_loss = self._settings.fail_on_data_loss
+        while not listening.is_over:
+            time.sleep(_STEP_SECONDS)
+            listening.timed_out = time.monotonic_ns() >= listening.until
+            end = plan_end(
+                directory,
+                at,
+                session.tail(),
+                Limits(max_rows=listening.left),
+                log_max_bytes=self._settings.log_max_bytes,
+            )
+            if end <= at:
+                continue
+            if listening.left is not None:
+                frames = LogView(directory).frames(at, end, None if fail_on_data_loss else _ignored)
+                listening.left -= sum(frame.run.count for frame in frames)
+            yield from read_range(directory, at, end, self._plan, fail_on_data_loss=fail_on_data_loss)
+            session.commit(end)
+            at = end
+
+
+@dataclass(slots=True)
+class _Listening:
+    """How long a batch read listens (monotonic ns), and for how many samples; None: any number."""
+
+    until: int
+    left: int | None
+    timed_out: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.timed_out or (self.left is not None and self.left <= 0)
+
+
+def _ignored(_damage: Damage) -> None:
+    """Those who read the range are told."""

@@ -2,28 +2,86 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
 from ..columns.decoding import decode_range
 from ..columns.topic_plan import TopicPlan
+from ..monitoring.decoding_report import DAMAGED, DecodingReport, LostPart, update_decoding_report
 from ..options.explanations import explained
 from ..transport.errors import LogAccessError, LogLostError
+from ..transport.log.damage import Damage
+from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from .range_calculator import LogPartition
 from .workers import settle
 
+_log = logging.getLogger("spark_rtps.datasource")
 
-def read_log(partition: LogPartition, plan: TopicPlan) -> Iterator[pa.RecordBatch]:
+#: Damaged parts of one range that are warned of one by one.
+_TOLD_MAX: Final = 8
+
+
+def read_log(
+    partition: LogPartition, plan: TopicPlan, *, fail_on_data_loss: bool = True
+) -> Iterator[pa.RecordBatch]:
     """The rows of one partition. Reading it again gives the same rows."""
     settle()
     directory = Path(partition.directory)
     with explained():
         _check_access(directory, partition.host)
-    yield from decode_range(LogView(directory), partition.start, partition.end, plan)
+        yield from read_range(
+            directory, partition.start, partition.end, plan, fail_on_data_loss=fail_on_data_loss
+        )
+
+
+def read_range(
+    directory: Path, start: Cursor, end: Cursor, plan: TopicPlan, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of [start, end) of a log. Damage raises LogDamagedError, or is left out, warned of and counted."""
+    view = LogView(directory)
+    if fail_on_data_loss:
+        yield from decode_range(view, start, end, plan)
+        return
+    damage = _LeftOut(directory, plan.topic)
+    try:
+        yield from decode_range(view, start, end, plan, damage.add)
+    finally:
+        damage.close()
+
+
+class _LeftOut:
+    """The damage that was gone past in one range of a log."""
+
+    def __init__(self, directory: Path, topic: str) -> None:
+        self._directory = directory
+        self._topic = topic
+        self._found: list[Damage] = []
+
+    def add(self, damage: Damage) -> None:
+        if len(self._found) < _TOLD_MAX:
+            _log.warning("topic %r: %s; left out because failOnDataLoss=false", self._topic, damage)
+        self._found.append(damage)
+
+    def close(self) -> None:
+        """Count what was found in the log's report."""
+        if len(self._found) > _TOLD_MAX:
+            more = len(self._found) - _TOLD_MAX
+            _log.warning("topic %r: %d more damaged parts of the log %s", self._topic, more, self._directory)
+        if self._found:
+            update_decoding_report(self._directory, self._lose)
+
+    def _lose(self, report: DecodingReport) -> None:
+        now = time.time_ns()
+        for each in self._found:
+            writer = "" if each.writer is None else each.writer.to_bytes().hex()
+            report.lose(LostPart(DAMAGED, each.position, now, each.nbytes, each.rows, writer))
 
 
 def _check_access(directory: Path, host: str) -> None:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from ..columns.topic_plan import TopicPlan
@@ -27,6 +28,8 @@ from .stale_logs import is_appended_to, remove_stale_logs
 
 _log = logging.getLogger("spark_rtps.datasource")
 
+#: Where a log begins.
+START: Final = Cursor(0)
 #: If a receiver dies more often than this within the period, the query fails.
 _RESTARTS_MAX: Final = 3
 _RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
@@ -66,7 +69,9 @@ class ReceiverSession:
         start: StartReceiver = ReceiverProcess.start,
         stopping: Callable[[], bool] = bool,
         ephemeral: bool = False,
+        reached: Cursor = START,
     ) -> None:
+        """``reached`` is how far the log was read, or planned to be read; LogLostError if it ends before."""
         self.log = log
         self.directory = settings.log_dir / log
         self._start = start
@@ -97,6 +102,7 @@ class ReceiverSession:
             for warning in settings.warnings:
                 _log.warning("topic %r: %s", settings.topic, warning)
         self._deaths: deque[int] = deque()
+        self._reached = reached.position + (reached.row > 0)
         self._receiver = self._start_patiently()
 
     @classmethod
@@ -127,21 +133,32 @@ class ReceiverSession:
         *,
         start: StartReceiver = ReceiverProcess.start,
         stopping: Callable[[], bool] = bool,
+        reached: Cursor = START,
     ) -> ReceiverSession:
-        """A receiver that goes on with the log of an earlier run of the query; LogLostError if that log is gone."""
+        """A receiver that goes on with the log of an earlier run of the query, which was read up to ``reached``.
+
+        LogLostError if that log is gone, is damaged so that it cannot be resumed, or ends before.
+        """
         make_log_dir(settings.log_dir, settings.log_mode)
         directory = settings.log_dir / log
         if not StreamLog.exists(directory):
-            raise LogLostError(f"there is no stream log {directory}")
-        return cls(settings, plan, log, start=start, stopping=stopping)
+            raise LogLostError(
+                f"there is no stream log {directory}", path=directory, position=reached.position
+            )
+        return cls(settings, plan, log, start=start, stopping=stopping, reached=reached)
 
     def tail(self) -> Cursor:
-        """The end of the log. If the receiver has died, it is started again, a few times."""
+        """The end of the log. If the receiver has died, it is started again, a few times.
+
+        LogLostError if the log cannot be resumed then, or ends before what was read.
+        """
         try:
             self._receiver.check()
         except RtpsError as error:
             self._revive(error)
-        return self._receiver.cursor()
+        tail = self._receiver.cursor()
+        self._reached = max(self._reached, tail.position)
+        return tail
 
     def commit(self, cursor: Cursor) -> None:
         """Spark is done with everything before ``cursor``."""
@@ -166,7 +183,7 @@ class ReceiverSession:
         deadline = time.monotonic() + _LOCK_SECONDS
         while is_appended_to(self.directory) and time.monotonic() < deadline and not self._stopping():
             time.sleep(0.05)
-        return self._start(self._config)
+        return self._start(replace(self._config, log_reached=self._reached))
 
     def _revive(self, error: RtpsError) -> None:
         now = time.monotonic_ns()

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Final, cast
 
@@ -23,22 +24,30 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ..columns.topic_plan import TopicPlan
-from ..monitoring.decoding_report import read_decoding_report
+from ..monitoring.decoding_report import (
+    LOG_LOST,
+    NOT_HELD,
+    LostPart,
+    read_decoding_report,
+    update_decoding_report,
+)
 from ..monitoring.reports import record_errors
 from ..monitoring.stream_counters import lost, malformed, raised, rejected
 from ..options import Settings, default_log_dir
 from ..options.explanations import explained
-from ..transport.errors import LogLostError
+from ..transport.errors import LogError, LogLostError
 from ..transport.log.frame import Cursor
+from ..transport.log.log_view import LogView
+from ..transport.log.segment import list_segments
 from ..transport.receiver.process import ReceiverProcess
 from .log_reading import read_log
+from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
 from .range_calculator import Limits, LogPartition, plan_end, plan_partitions
-from .receiver_session import ReceiverSession, StartReceiver
+from .receiver_session import START, ReceiverSession, StartReceiver
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-_START: Final = Cursor(0)
 _LISTEN_STEP_SECONDS: Final = 0.02
 #: A killed driver closes its sockets some milliseconds before its children get another parent.
 _DYING_SECONDS: Final = 0.5
@@ -57,12 +66,13 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan
         self._start = start
         self._session: ReceiverSession | None = None
+        self._checks = OffsetChecks(settings.log_dir)
         #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
         self._available_now = False
         self._attached_at = 0
         self._parent = 0
         self._target: Cursor | None = None
-        self._planned = _START
+        self._planned = START
         self._stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
 
     def __getstate__(self) -> tuple[Settings, TopicPlan]:
@@ -79,7 +89,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._session is None:
             self._show()
             self._attach(self._on_new_log())
-        return self._offset(_START)
+        return self._offset(START)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark has no composite limit: with both options, latestOffset adds the one in bytes
@@ -92,6 +102,13 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
         """The end of the next micro-batch: this reads a counter, and walks frame headers if there is a limit."""
+        try:
+            return self._latest(start, limit)
+        except LogLostError as error:
+            self._go_on_anew(error)
+            return self._latest(start, limit)
+
+    def _latest(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:
         session, begin = self._attach_to(Offset.from_json(start))
         if self._settings.consumption == "committed":
             # Spark calls this when everything before is committed, but commit() only when there is more: a closed
@@ -103,7 +120,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log_max_bytes = self._settings.log_max_bytes
         end = plan_end(session.directory, begin, tail, self._limits(limit), log_max_bytes=log_max_bytes)
         self._planned = max(begin, end)
-        return self._offset(end) if end > begin else start
+        return self._offset(self._checks.trust(end)) if end > begin else start
 
     def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802
         """The end of the log, and the state of the subscription.
@@ -140,37 +157,37 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # After a restart before the first commit Spark has called initialOffset all the same.
             fresh, self._session = self._session, None
             fresh.discard()
-        session, _ = self._attach_to(last)
-        if session.log != last.log:
-            return []  # lost, and failOnDataLoss=false
-        begin = first.cursor if first.log == last.log else _START
-        base, tail = session.counters().get("log.base", 0), session.tail()
-        if begin.position < base or last.cursor > tail:
-            self._lost(
-                f"stream log {session.directory} holds positions {base} to {tail.position}, but the "
-                f"checkpoint wants {begin.position} to {last.cursor.position}"
-            )
-            if last.cursor > tail:
-                self._replace(session)
-                return []
-            begin = Cursor(base)
-        return plan_partitions(
-            session.directory,
-            begin,
-            last.cursor,
-            min_partitions=self._settings.min_partitions,
-            host=os.uname().nodename,
-        )
+        left_over: list[LogPartition] = []
+        begin = START
+        if first.log == last.log:
+            begin = first.cursor
+        else:  # the first log is lost, and failOnDataLoss was false
+            left_over = self._left_over(first.log, first.cursor)
+        try:
+            session, last_cursor = self._attach_to(last)
+            if session.log == last.log:
+                begin = self._place(session, begin)
+                return left_over + self._plan_range(session.directory, begin, last_cursor)
+        except LogLostError as error:
+            self._go_on_anew(error)
+        return left_over + self._left_over(last.log, begin, last.cursor)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
         assert isinstance(partition, LogPartition)
-        return read_log(partition, self._plan)
+        return read_log(partition, self._plan, fail_on_data_loss=self._settings.fail_on_data_loss)
 
+    @explained()
     def commit(self, end: dict[str, Json]) -> None:
-        offset = Offset.from_json(end)
-        if self._session is not None and offset.log == self._session.log:
-            self._session.commit(offset.cursor)
+        offset, session = Offset.from_json(end), self._session
+        if session is None or offset.log != session.log:
+            return
+        try:
+            session.commit(self._place(session, offset.cursor))
+        except LogLostError as error:
+            if self._settings.fail_on_data_loss:
+                raise _unprocessed(error) from error
+            _log.warning("%s; nothing is committed", error)  # what is planned next goes on with a new log
 
     def stop(self) -> None:
         """Leave the domain. Writers wait for the next run of the query only if the driver was killed."""
@@ -182,19 +199,85 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- inside ------------------------------------------------------------------------------------
 
     def _attach_to(self, offset: Offset) -> tuple[ReceiverSession, Cursor]:
-        """The receiver, and the place of ``offset`` in its log: the start, if the log of the offset is lost."""
+        """The receiver, and the place of ``offset`` in its log: the start, if that is another log.
+
+        Raises LogLostError if the offset's log is lost, or has no such place.
+        """
         session = self._session
         if session is None:
             self._show()
-            try:
-                session = ReceiverSession.on_old_log(
-                    self._settings, self._plan, offset.log, start=self._start, stopping=self._is_stopping
-                )
-            except LogLostError as error:
-                self._lost(str(error))
-                session = self._on_new_log()
+            session = ReceiverSession.on_old_log(
+                self._settings,
+                self._plan,
+                offset.log,
+                start=self._start,
+                stopping=self._is_stopping,
+                reached=offset.cursor,
+            )
             self._attach(session)
-        return session, offset.cursor if session.log == offset.log else _START
+        return session, self._place(session, offset.cursor) if session.log == offset.log else START
+
+    def _place(self, session: ReceiverSession, cursor: Cursor) -> Cursor:
+        """Where the samples behind an offset of the session's log begin.
+
+        Raises LogLostError if the log ends before it, or if the offset is none of the log and failOnDataLoss is true.
+        """
+        found = self._checks.place(cursor, base=session.counters().get("log.base", 0), tail=session.tail())
+        if isinstance(found, Cursor):
+            return found
+        if self._settings.fail_on_data_loss:
+            raise LogLostError(found.what, path=session.directory, position=cursor.position)
+        _log.warning("%s; going on at %s because failOnDataLoss=false", found.what, told(found.place))
+        nbytes = found.place.position - cursor.position if found.cause == NOT_HELD else 0
+        self._record_loss(session, LostPart(found.cause, cursor.position, time.time_ns(), nbytes))
+        return found.place
+
+    def _go_on_anew(self, error: LogLostError) -> ReceiverSession:
+        """A new log in place of one that is lost, if that is allowed."""
+        if self._settings.fail_on_data_loss:
+            raise _unprocessed(error) from error
+        lost, self._session = self._session, None
+        if lost is not None:
+            lost.stop()
+        self._target = None  # a position of the old log
+        session = self._on_new_log()
+        self._attach(session)
+        _log.warning(
+            "%s; samples are lost, going on because failOnDataLoss=false, from the beginning of a new log: %s",
+            error,
+            session.directory,
+        )
+        self._record_loss(session, LostPart(LOG_LOST, error.position or 0, time.time_ns()))
+        return session
+
+    def _plan_range(self, directory: Path, begin: Cursor, end: Cursor) -> list[LogPartition]:
+        host, min_partitions = os.uname().nodename, self._settings.min_partitions
+        return plan_partitions(directory, begin, end, min_partitions=min_partitions, host=host)
+
+    def _left_over(self, log: str, begin: Cursor, end: Cursor | None = None) -> list[LogPartition]:
+        """What of [begin, end) a lost log still holds; without ``end`` all behind ``begin``.
+
+        No receiver appends to it any more, so that this does not change.
+        """
+        directory = self._settings.log_dir / log
+        try:
+            view, held = LogView(directory), list_segments(directory)
+            last = Cursor(view.end) if end is None else min(end, Cursor(view.end))
+            begin = max(begin, Cursor(held[0].base)) if held else last
+            if begin < last and not view.is_frame(begin.position):
+                begin = Cursor(view.next_frame(begin.position))
+            found = self._plan_range(directory, begin, last)
+        except (LogError, OSError) as error:
+            _log.info("%s: nothing of it can be read: %s", directory, error)
+            return []
+        if found:
+            _log.warning(
+                "reading on from %s to %s of the log %s, which is lost", told(begin), told(last), log
+            )
+        return found
+
+    def _record_loss(self, session: ReceiverSession, part: LostPart) -> None:
+        update_decoding_report(session.directory, lambda report: report.lose(part))
 
     def _show(self) -> None:
         """Record errors and start the exporter of metrics; OptionError if that is not possible."""
@@ -209,6 +292,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._attached_at:
             atexit.register(self.stop)
         self._session, self._attached_at, self._parent = session, time.monotonic_ns(), os.getppid()
+        self._checks = OffsetChecks(session.directory)
         if threading.current_thread() is threading.main_thread():
             # Spark sends SIGTERM and closes the socket: without a handler the process ends before stop() is called
             signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -231,16 +315,6 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
         self._stopping = True
 
-    def _replace(self, session: ReceiverSession) -> None:
-        session.stop()
-        self._target = None  # a position of the old log
-        self._attach(self._on_new_log())
-
-    def _lost(self, what: str) -> None:
-        if self._settings.fail_on_data_loss:
-            raise LogLostError(f"{what}. Samples that were received but not processed are lost")
-        _log.warning("%s; samples are lost, going on because failOnDataLoss=false", what)
-
     def _listen(self, session: ReceiverSession) -> Cursor:
         """Trigger.AvailableNow: the end of what arrives within ``read.timeout``."""
         until = self._attached_at + self._settings.read_timeout
@@ -259,3 +333,12 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, cursor: Cursor) -> dict[str, Json]:
         assert self._session is not None
         return Offset(self._session.log, cursor).to_json()
+
+
+def _unprocessed(error: LogLostError) -> LogLostError:
+    """The error to raise for what failOnDataLoss=true refuses to go past."""
+    return LogLostError(
+        f"{error}. Samples that were received but not processed are lost",
+        path=error.path,
+        position=error.position,
+    )

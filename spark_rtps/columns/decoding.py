@@ -5,10 +5,11 @@ The samples come as frames: of a stream log, or of what waits in a subscription.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,13 +19,15 @@ import pyarrow as pa
 from ..options import Mode, Payload
 from ..transport.errors import (
     FilterError,
+    LogDamagedError,
     TypeDefinitionError,
     UsageError,
 )
 from ..transport.limits import DECODE_LEAVES_MAX
+from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor, Frame
 from ..transport.log.log_view import LogView
-from ..transport.receiver.writer_types import read_writer_types
+from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes, read_writer_types
 from ..transport.structure import Guid
 from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
@@ -52,17 +55,57 @@ Mask = npt.NDArray[np.bool_]
 Rows = tuple[list[pa.Array], I64 | None]
 
 
-def decode_range(view: LogView, start: Cursor, end: Cursor, plan: TopicPlan) -> Iterator[pa.RecordBatch]:
+def decode_range(
+    view: LogView,
+    start: Cursor,
+    end: Cursor,
+    plan: TopicPlan,
+    on_damage: Callable[[Damage], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
     """The rows of [start, end) of a log, in batches.
 
-    Raises MalformedSampleError with ``mode=failfast``.
+    Raises MalformedSampleError with ``mode=failfast``, and LogDamagedError for what is damaged, unless ``on_damage``
+    takes it.
     """
-    told = read_writer_types(view.directory) if needs_writer_types(plan) else {}
+    frames, told = view.frames(start, end, on_damage), NO_TYPES
+    if needs_writer_types(plan):
+        found = read_writer_types(view.directory)
+        told = found.by_writer
+        if found.damage or (view.metadata.get(HAS_WRITER_TYPES) and not found.is_full):
+            frames = _of_known_writers(frames, found, view.directory, on_damage)
     tally = Tally(plan)
     try:
-        yield from decode_frames(view.frames(start, end), plan, tally, told)
+        yield from decode_frames(frames, plan, tally, told)
     finally:
         tally.close(view.directory)
+
+
+def _of_known_writers(
+    frames: Iterable[Frame],
+    told: ToldTypes,
+    directory: Path,
+    on_damage: Callable[[Damage], None] | None,
+) -> Iterator[Frame]:
+    """The frames of writers whose types the log has. By the plan's type, a guess, others might be other rows."""
+    for frame in frames:
+        run = frame.run
+        if run.writer in told.by_writer:
+            yield frame
+            continue
+        stop = frame.position + frame.length
+        if on_damage is None:
+            why = told.damage or f"the log in {directory} has lost the types of some writers"
+            raise LogDamagedError(
+                f"{why}: {run.count} samples of writer {run.writer} from sequence number {run.first_sn} on, at "
+                f"position {frame.position}, cannot be decoded",
+                path=directory,
+                position=frame.position,
+                stop=stop,
+                rows=run.count,
+                writer=run.writer,
+                first_sn=run.first_sn,
+            )
+        on_damage(Damage(directory, frame.position, stop, run.count, run.writer, run.first_sn))
 
 
 def decode_frames(

@@ -15,6 +15,7 @@ from ..transport.errors import (
     CoherentSetError,
     EncodeError,
     LogAccessError,
+    LogDamagedError,
     LogFullError,
     LogLostError,
     NoReaderError,
@@ -139,6 +140,10 @@ _LOST_LOG: Final = (
     "set log.dir to the directory of the earlier run, or go on without what is lost with failOnDataLoss=false, or "
     "start with a new checkpoint"
 )
+_DAMAGED: Final = (
+    "`spark-rtps log verify` shows all damage of a log; go on without what is damaged with failOnDataLoss=false, or "
+    "restore the log, or start with a new checkpoint"
+)
 _OTHER_USER: Final = (
     "run all of a query as one user, or set log.mode=0750 where all are in one group, or log.mode=0755"
 )
@@ -180,6 +185,8 @@ def remedy_of(error: RtpsError) -> str:
             return RECEIVER_REMEDIES[DISK_FULL if error.limit is None else LOG_FULL].format_map(vars(error))
         case LogAccessError():
             return _OTHER_USER
+        case LogDamagedError():
+            return _DAMAGED
         case LogLostError():
             return _LOST_LOG
         case UnknownTypeError(gap=gap) if gap in _TYPE_GAPS:

@@ -83,8 +83,10 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "failOnDataLoss",
         Kind.BOOLEAN,
         "true",
-        "Whether a restarted query fails if the stream log that its checkpoint refers to is gone or "
-        "damaged. If false, the query logs a warning and starts a new log.",
+        "Whether a query fails if its stream log is gone or damaged, or does not hold what the checkpoint "
+        "refers to. If false, the query always goes on: it leaves damaged frames out, goes on from the next "
+        "frame that the log holds, or with a new log. It warns of what is lost and from where it goes on; "
+        "`spark-rtps loss` and `latestOffset.status.lost` of the query's progress count it.",
         _READ,
     ),
     OptionSpec(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from spark_rtps.datasource.offsets import Offset
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.stream_reader import RtpsStreamReader
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.transport.errors import RtpsError
+from spark_rtps.transport.errors import LogLostError, RtpsError
 from spark_rtps.transport.log.frame import Cursor
-from spark_rtps.transport.log.stream_log import StreamLog
-from tests.support.stream_logs import RECEPTION, encoded, points, run_of
+from spark_rtps.transport.receiver.subscription_log import open_log
+from spark_rtps.transport.receiver.writer_types import WriterTypes
+from tests.support.stream_logs import RECEPTION, WRITER, encoded, points, run_of
 
 COLUMNS = StructType().add("id", "integer").add("x", "double")
 ALL = ReadAllAvailable()
@@ -27,11 +29,13 @@ class FakeReceiver:
     pid = 0
 
     def __init__(self, config) -> None:
-        directory = Path(config.log_directory)
-        if StreamLog.exists(directory):
-            self.log = StreamLog.open(directory)
-        else:
-            self.log = StreamLog.create(directory, max_bytes=config.log_max_bytes, metadata={})
+        self.log = open_log(config)
+        try:
+            wanted = config.records_writer_types
+            self.types = WriterTypes(self.log.directory, lambda _: None) if wanted else None
+        except LogLostError:
+            self.log.close()
+            raise
         self.mode = config.log_mode
         self.dead: str | None = None
         self.stopped = False
@@ -39,6 +43,8 @@ class FakeReceiver:
         self.counted: dict[str, int] = {}
 
     def receive(self, first: int, count: int) -> None:
+        if self.types is not None:
+            self.types.note(WRITER)
         assert self.log.append(run_of(encoded(points(first, count)), first + 1), reception=RECEPTION)
 
     def die(self, why: str) -> None:
@@ -88,6 +94,13 @@ class Source:
             for batch in reader.read(pickle.loads(pickle.dumps(part)))
             for i in batch.column("id").to_pylist()
         ]
+
+
+def beyond(offset, nbytes: int):
+    """An offset that lies so many bytes behind this one, or before it."""
+    moved = json.loads(json.dumps(offset))
+    moved["receivers"]["embedded"]["position"] += nbytes
+    return moved
 
 
 def log_of(offset) -> str:

@@ -65,6 +65,8 @@ class ReceiverConfig:
     log_segment_bytes: int = 64 << 20
     #: Of the log's folder; its files follow.
     log_mode: int = PRIVATE
+    #: Up to here the log was read: one that ends before cannot be gone on with, since positions would be used twice.
+    log_reached: int = 0
     #: Writers of ours count samples as consumed when they are ``logged``, or when Spark has ``committed`` them.
     consumption: str = "logged"
     #: Read the publication logs of writers on this host, without the network.

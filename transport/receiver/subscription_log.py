@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from ..errors import LogError
+from ..errors import LogError, LogLostError
+from ..log.segment import JSON
 from ..log.stream_log import StreamLog
 from ..net.node_config import new_guid_prefix
 from .config import ReceiverConfig
+from .writer_types import HAS_WRITER_TYPES
 
 _log = logging.getLogger("spark_rtps.receiver")
 
 
 def open_log(config: ReceiverConfig) -> StreamLog:
-    """The log in the configured directory; raises LogError if it is another subscription's."""
+    """The log in the configured directory.
+
+    Raises LogError if it is another subscription's, LogLostError if it is lost, or its end is.
+    """
     directory = Path(config.log_directory)
     if not StreamLog.exists(directory):
         return StreamLog.create(
@@ -27,11 +32,19 @@ def open_log(config: ReceiverConfig) -> StreamLog:
                 "type": config.type_name,
                 "keyed": config.keyed,
                 "guid_prefix": new_guid_prefix().hex(),
+                HAS_WRITER_TYPES: config.records_writer_types,
             },
         )
     log = StreamLog.open(directory, max_bytes=config.log_max_bytes, mode=config.log_mode)
     for damage in log.damage:
         _log.error("%s", damage)
+    if log.position < config.log_reached:
+        log.close()
+        raise LogLostError(
+            f"the log in {directory} ends at position {log.position}, but was read up to {config.log_reached}",
+            path=directory,
+            position=config.log_reached,
+        )
     topic, type_name = log.metadata["topic"], log.metadata["type"]
     wanted = config.type_name or (type_name if log.rows else None)
     if topic != config.topic or (log.rows and type_name not in (None, wanted)):
@@ -40,9 +53,14 @@ def open_log(config: ReceiverConfig) -> StreamLog:
             f"the log in {directory} is of topic {topic!r}, type {type_name!r}, not of topic "
             f"{config.topic!r}, type {wanted!r}: start the query with a new checkpoint location"
         )
+    amended: dict[str, JSON] = {}
     if type_name != wanted:  # nothing was received under that name
+        amended = {"type": wanted, "keyed": config.keyed}
+    if log.metadata.get(HAS_WRITER_TYPES) and not config.records_writer_types:
+        amended[HAS_WRITER_TYPES] = False
+    if amended:
         try:
-            log.amend(type=wanted, keyed=config.keyed)
+            log.amend(**amended)
         except LogError:
             log.close()
             raise
