@@ -10,13 +10,12 @@ the participant gives way whose samples take most: of several, no one keeps the 
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from ....limits import (
     FRAGMENTED_BYTES_MAX,
@@ -35,11 +34,9 @@ from ...intervals import IntervalSet
 _IDLE_NS: Final = 1_000_000_000
 #: Memory is counted in blocks of this size, which are several pages.
 _BLOCK_BITS: Final = 16
-#: From this size on a sample has a mapping of its own: NumPy's arrays would lie in huge pages, which take milliseconds
-#: and megabytes for a fragment of a few bytes.
-_MAPPED: Final = 1 << 20
-#: Only Python 3.13 has the name; the kernel need not promise what is declared.
-_MAP_NORESERVE: Final = 0x4000
+#: NumPy asks the kernel for huge pages from this size on, and so do other allocators: a fragment of a few bytes would
+#: take megabytes and milliseconds.
+_LARGE: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -142,13 +139,10 @@ class FragmentedSample:
 
 def _memory(size: int) -> U8:
     """Memory for a sample of this size; none of it is touched: it costs address space until bytes arrive."""
-    if size < _MAPPED:
-        return np.empty(-(-size // 4) * 4, np.uint8)[:size]
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-    mapping = mmap.mmap(-1, size, flags=flags)
-    with contextlib.suppress(OSError):  # a kernel without huge pages
-        mapping.madvise(mmap.MADV_NOHUGEPAGE)
-    return np.frombuffer(mapping, np.uint8)
+    room = -(-size // 4) * 4
+    if size < _LARGE:
+        return np.empty(room, np.uint8)[:size]
+    return np.frombuffer(pa.allocate_buffer(room, memory_pool=pa.system_memory_pool()), np.uint8)[:size]
 
 
 class FragmentBudget:
@@ -179,7 +173,7 @@ class FragmentBudget:
             return None
         try:
             data = _memory(frag.sample_size)
-        except (MemoryError, OSError):
+        except MemoryError:
             return None
         sample = FragmentedSample(
             writer,
