@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import messages as m
-from tests.hostile.attacker import FAR, WRITER, Host
+from tests.hostile.attacker import FAR, READER, WRITER, Host
 from tests.hostile.attacks import ATTACKS, batch_bomb, payload
 from tests.hostile.honest_process import HonestProcess, StrangerSocket, honest_pair, wait_for
 from tests.interop.cyclone_peer import CyclonePeer
@@ -108,8 +108,24 @@ def test_drawn_attacks(scene: Scene) -> None:
     assert state["longest"] < STALL_MAX
     assert state["peak"] < 400 << 20
     scene.assert_rows_arrive()
+    assert scene.stranger.third_party_got() <= scene.stranger.sent_bytes
     with HonestProcess(domain=domains.HOSTILE, writes="t", reads="nothing") as newcomer:
         assert wait_for(lambda: newcomer.call("matched")["readers"] == 1, 20) is not None
+
+
+def test_a_reader_elsewhere_gets_nothing(scene: Scene) -> None:
+    victim = scene.attacker.victim
+    scene.stranger.send(
+        scene.on,
+        [
+            *scene.attacker.introduction(scene.on),
+            scene.attacker.endpoint(scene.on, READER, scene.on.writes, reliable=False, unicast=[victim]),
+        ],
+        pace=0.05,
+    )
+    assert scene.one.call("write", count=5_000)["written"] == 5_000
+    time.sleep(0.2)
+    assert scene.stranger.third_party_got() <= scene.stranger.sent_bytes
 
 
 def test_cyclones_stream_goes_on(tmp_path: Path) -> None:
