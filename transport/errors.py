@@ -34,6 +34,8 @@ and the parent of a receiver process can make it again.
 from __future__ import annotations
 
 import enum
+import errno
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -332,3 +334,11 @@ class DecodeError(RtpsError):
         self.reason = reason
         self.detail = detail
         super().__init__(f"{reason.value}: {detail}" if detail else reason.value)
+
+
+def reason(error: OSError) -> str:
+    """Why the system refused something, and the limit if it is one of this process."""
+    if error.errno == errno.EMFILE:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return f"{error.strerror} (ulimit -n of this process is {limit})"
+    return error.strerror or str(error)

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..errors import LogError, LogFormatError, LogFullError, LogLostError
+from ..errors import LogError, LogFormatError, LogFullError, LogLostError, reason
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_rest
 from .permissions import LOCK, create_file
@@ -91,7 +91,7 @@ def page_ceil(size: int) -> int:
 def refusal(error: OSError, what: str, *, path: Path) -> LogError:
     """The error to raise when the system refuses to do ``what`` with ``path``."""
     kind = LogFullError if error.errno in _FULL else LogError
-    return kind(f"cannot {what}: {error.strerror}", path=path)
+    return kind(f"cannot {what}: {reason(error)}", path=path)
 
 
 def lost(what: str, *, path: Path) -> LogLostError:

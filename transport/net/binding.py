@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import TransportError
+from ..errors import TransportError, reason
 from ..structure import (
     DOMAIN_MAX,
     SPDP_MULTICAST_ADDRESS,
@@ -49,7 +49,7 @@ def joining(domain: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise TransportError(f"domain {domain} cannot be joined: {error}") from error
+        raise TransportError(f"domain {domain} cannot be joined: {reason(error)}") from error
 
 
 def bind(domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> BoundSockets:
@@ -79,6 +79,8 @@ def _bind_unicast(
                 opened.push(pair.pop_all())
                 return index, metatraffic, user
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
             failure = error
             if error.errno != errno.EADDRINUSE:
                 break
@@ -118,7 +120,7 @@ def _join_multicast(
             s = _receiver(SPDP_MULTICAST_ADDRESS, port, receive_buffer, group, reuse=True)
         except OSError as error:
             raise TransportError(
-                f"multicast port {port} of domain {domain} cannot be bound: {error}"
+                f"multicast port {port} of domain {domain} cannot be bound: {reason(error)}"
             ) from error
         joined = 0
         for interface in interfaces:

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from ..errors import LogError
+from ..errors import LogError, reason
 from ..log.small_file import replace_text
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -29,7 +29,7 @@ def next_incarnation(directory: Path) -> int:
     except FileNotFoundError:
         number = 0
     except OSError as error:
-        raise LogError(f"cannot read {path}: {error.strerror}", path=path) from error
+        raise LogError(f"cannot read {path}: {reason(error)}", path=path) from error
     except ValueError as error:
         _log.warning("%s is ignored: %s", path, error)
         number = 0
