@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from . import messages as m
-from .messages import Address
+from tests.hostile import messages as m
+from tests.hostile.messages import Address
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from . import messages as m
-from .attacker import READER, WRITER, Attacker, Datagram, Host
+from tests.hostile import messages as m
+from tests.hostile.attacker import READER, WRITER, Attacker, Datagram, Host
 
 Function = Callable[[Attacker, Host, Host], Iterator[Datagram]]
 

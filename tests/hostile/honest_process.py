@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
-from .attacker import Attacker, Datagram, Host
+from tests.hostile.attacker import Attacker, Datagram, Host
 
 LOCALHOST, STRANGER, THIRD = "127.0.0.1", "127.0.0.66", "127.0.0.77"
 

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import messages as m
-from .attacker import FAR, READER, WRITER, Datagram, Host
-from .attacks import batch_bomb, payload
-from .honest_process import HonestProcess, StrangerSocket, honest_pair, wait_for
+from tests.hostile import messages as m
+from tests.hostile.attacker import FAR, READER, WRITER, Datagram, Host
+from tests.hostile.attacks import batch_bomb, payload
+from tests.hostile.honest_process import HonestProcess, StrangerSocket, honest_pair, wait_for
 
 RATE = 20_000
 
