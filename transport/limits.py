@@ -27,6 +27,8 @@ NUMBER_SET_BITS: Final = 256
 PARTICIPANTS_MAX: Final = 1_024
 #: Participants of which it is remembered that they addressed us before their announcement came.
 KNOCKS_MAX: Final = 256
+#: Open questions whether a participant behind a translator of addresses receives at an address that it names.
+CHALLENGES_MAX: Final = 256
 #: Datagrams kept of each participant that is not proven yet, and bytes of each.
 HELD_DATAGRAMS_MAX: Final = 4
 HELD_DATAGRAM_BYTES_MAX: Final = 2_048

@@ -348,10 +348,69 @@ def test_a_participant_that_moves_without_a_word_is_found_when_its_lease_has_end
     assert network.run(12 * SECOND, until=lambda: writer.guid in reader.writers)
 
 
-def test_a_participant_behind_a_translator_is_found_where_addresses_are_not_looked_at() -> None:
+@pytest.mark.parametrize("trust", Trust)
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_a_participant_behind_a_translator_of_addresses_is_found(trust: Trust, loss: float) -> None:
+    for seed in range(5):
+        network = VirtualNetwork(seed=seed, loss=loss)
+        one, two = network.add(trust=trust), network.add()
+        network.sources[two.prefix] = "10.0.3.3"
+        reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+        writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+        limit = SECOND if not loss else 60 * SECOND
+        assert network.run(limit, until=lambda r=reader, w=writer: bool(r.writers and w.readers))
+        writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
+        assert network.run(10 * SECOND, until=lambda r=reader: r.has_runs)
+        reader.take()
+        if trust is Trust.ADDRESS and not loss:
+            assert one._spdp.remotes[two.prefix].addresses == {"10.0.0.2", "10.0.3.3"}
+            network.run(20 * SECOND)
+            assert set(two.remote_participants) == {one.prefix}  # what was made up is gone
+            forged = Heartbeat(ENTITYID_UNKNOWN, writer.guid.entity, 10**9, 10**9, 1 << 20).encode()
+            network.deliver(one, addressed(one, forged, prefix=two.prefix), EVIL_IP)
+            assert one.drops[DropReason.FOREIGN_ADDRESS]
+
+
+def test_one_that_names_another_participants_address_does_not_answer_for_it() -> None:
+    """The other one is asked, in the name of the one that lies: it does not feel addressed."""
     network = VirtualNetwork()
-    one, two = network.add(trust=Trust.ANY), network.add()
-    network.sources[two.prefix] = "10.0.3.3"
+    one, two = network.add(), network.add()
+    network.run(SECOND)
+    there = two.config.metatraffic_unicast
+    network.log = log = []
+    lie = announcement(metatraffic_unicast=there, default_unicast=there) + PADDING
+    for _ in range(20):
+        network.deliver(one, lie, EVIL_IP)
+        network.deliver(one, addressed(one, reader_of_evil()), EVIL_IP)
+        network.run(100 * MILLISECOND)
+    assert any(sent[8:20] not in (one.prefix, two.prefix) for _, to, sent in log if to.address == "10.0.0.2")
+    assert all(len(sent) <= len(lie) for _, to, sent in log if to.address == "10.0.0.2")
+    assert not one._spdp.remotes[EVIL].proven and not one.remote_endpoints
+    for i in range(1_000):  # it guesses
+        guess = InfoDestination(one.prefix[:2] + i.to_bytes(10, "big")).encode()
+        network.deliver(one, message(guess), EVIL_IP)
+    assert not one._spdp.remotes[EVIL].proven
+
+
+@pytest.mark.parametrize("named", [(Locator("10.0.0.2", 7410),), (Locator("10.0.0.2", 7410), EVIL_LOCATOR)])
+def test_one_that_announces_another_before_it_comes_speaks_for_it_no_longer_than_until_then(
+    named: tuple[Locator, ...],
+) -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.run(SECOND)
+    prefix = b"\2" * 12
+    claim = announcement(prefix, metatraffic_unicast=named, default_unicast=named)
+    network.deliver(one, claim, EVIL_IP)
+    network.deliver(one, addressed(one, prefix=prefix), EVIL_IP)
+    two = network.add()
+    assert two.prefix == prefix
     reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
     writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
-    assert network.run(5 * SECOND, until=lambda: bool(reader.writers and writer.readers))
+    assert network.run(SECOND, until=lambda: bool(reader.writers and writer.readers))
+    network.deliver(one, claim, EVIL_IP)
+    forged = Heartbeat(ENTITYID_UNKNOWN, writer.guid.entity, 10**9, 10**9, 1 << 20).encode()
+    network.deliver(one, addressed(one, forged, prefix=prefix), EVIL_IP)
+    assert one.drops[DropReason.FOREIGN_ADDRESS]
+    writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
+    assert network.run(SECOND, until=lambda: reader.has_runs)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -177,6 +177,9 @@ class MessageReceiver:
         self.on_alive: Callable[[Guid, int], None] = _ignore
         #: Called with a participant that has addressed us, and where from, if it was not heard from there before.
         self.on_addressed: Callable[[bytes, str, int], None] | None = None
+        #: Participants that were made up, and what is called with who has addressed one, where from, and which.
+        self.made_up: Container[bytes] = ()
+        self.on_answered: Callable[[bytes, str, bytes, int], None] | None = None
         self._prefix = prefix
         self._endpoints = endpoints
         self._routes = endpoints.routes
@@ -264,7 +267,9 @@ class MessageReceiver:
             return None
         if prefix == self._prefix:
             return None if source_ip in self._addresses else DropReason.FOREIGN_ADDRESS
-        return DropReason.UNKNOWN_WRITER if remote is None else DropReason.FOREIGN_ADDRESS
+        if remote is not None and (remote.proven or source_ip != remote.source_ip):
+            return DropReason.FOREIGN_ADDRESS
+        return DropReason.UNKNOWN_WRITER
 
     def _submessages(
         self,
@@ -341,6 +346,9 @@ class MessageReceiver:
                         if remote is None or source_ip not in remote.heard_from:
                             self.on_addressed(source, source_ip, now)
                             refusal = self._refusal(source, source_ip, now)
+                    elif destination in self.made_up and self.on_answered is not None:
+                        self.on_answered(source, source_ip, destination, now)
+                        refusal = self._refusal(source, source_ip, now)
                 elif kind == _INFO_SRC:
                     # RTPS 2.5 §8.3.8.9: a new source, and nothing in force from the old one
                     info = InfoSource.decode(flags, view[body:end])

@@ -147,6 +147,8 @@ class Participant:
         )
         self._receiver.on_alive = self._liveliness.on_data
         self._receiver.on_addressed = self._on_addressed
+        self._receiver.made_up = self._spdp.challenges.open
+        self._receiver.on_answered = self._on_answered
         self._receiver.message_size_max = config.message_size_max
         self._receiver.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
@@ -365,6 +367,8 @@ class Participant:
             self._flow.release(now) if asynchronous else (),
         )
         datagrams = pack(self.prefix, outgoing, self.config.message_size)
+        for prefix, question in self._spdp.challenges.take():
+            datagrams += pack(prefix, (question,), self.config.message_size)
         if self._farewell is not None:
             datagrams += pack(self.prefix, (self._farewell,), self.config.message_size)
             self._farewell = None
@@ -533,6 +537,13 @@ class Participant:
 
     def _on_addressed(self, prefix: bytes, source_ip: str, now: int) -> None:
         if is_address(source_ip) and (remote := self._spdp.on_addressed(prefix, source_ip)) is not None:
+            self._match(remote, now)
+
+    def _on_answered(self, prefix: bytes, source_ip: str, made_up: bytes, now: int) -> None:
+        if (
+            is_address(source_ip)
+            and (remote := self._spdp.on_answered(prefix, source_ip, made_up)) is not None
+        ):
             self._match(remote, now)
 
     def _match(self, remote: RemoteParticipant, now: int) -> None:

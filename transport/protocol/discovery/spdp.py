@@ -2,8 +2,10 @@
 
 Invariants
 * At most PARTICIPANTS_MAX remote participants are known; each is forgotten with its lease, which is bounded.
-* A participant speaks from the address from which it announced itself, and from those that it named. Only from there it
-  is believed: messages from elsewhere do not keep its lease, change it or end it.
+* A participant speaks from the addresses that it named. Only from there it is believed: messages from elsewhere do not
+  keep its lease, change it or end it. One that announces itself from an address that it did not name may be behind a
+  translator of addresses. It is asked (:mod:`.challenge`); if it answers from there, it speaks from there too, and the
+  address at which it was asked is proven.
 * An address is *proven* to be a participant's once that sent something addressed to us from there and had named it. It
   then is an address which the participant itself uses, and not one of somebody else at whom it points us. Nothing but
   answers to announcements goes to addresses that are not proven, and only a participant with a proven one is matched.
@@ -30,6 +32,7 @@ from ...limits import (
     KNOCKS_MAX,
     LEASE_MAX_NS,
     PARTICIPANTS_MAX,
+    UDP_PAYLOAD_MAX,
 )
 from ...structure import (
     ENTITYID_PARTICIPANT,
@@ -48,6 +51,7 @@ from ...wire.samples import DISPOSED, UNREGISTERED, Run
 from ...wire.submessages import DATA_HEADER_SIZE, HEARTBEAT_SIZE, Data, Pad
 from ..outgoing import Buffer, Outgoing, union_of
 from ..trust import Trust
+from .challenge import Challenges
 from .matching import usable_unicast
 from .participant_data import (
     ParticipantData,
@@ -108,7 +112,9 @@ class RemoteParticipant:
     last_heard: int
     announced_sn: int  # of its last announcement
     trust: Trust
-    #: Something addressed to us came from these.
+    #: Those that it did not name, but from which it answered what was sent to an address that it named.
+    translated: frozenset[str] = frozenset()
+    #: Something addressed to us came from these, or it answered what was sent there.
     heard_from: frozenset[str] = frozenset()
     #: Those of them that it named.
     proven_from: frozenset[str] = frozenset()
@@ -163,8 +169,8 @@ class RemoteParticipant:
 
     def speak_from(self, addresses: frozenset[str], source_ip: str) -> None:
         """It speaks from these addresses from now on, and has announced itself from one of them."""
-        self.addresses, self.source_ip = addresses, source_ip
-        self.heard_from &= addresses
+        self.addresses, self.source_ip = addresses | self.translated, source_ip
+        self.heard_from &= self.addresses
         self.settle()
 
     def prove(self, addresses: Iterable[str]) -> bool:
@@ -193,11 +199,12 @@ class RemoteParticipant:
         if len(self.held) < HELD_DATAGRAMS_MAX and len(datagram) <= HELD_DATAGRAM_BYTES_MAX:
             self.held.append((bytes(datagram), source_ip))
 
-    def next_answered(self) -> tuple[Locator, ...]:
-        """Where to answer its announcement: one address, as long as none is proven each in turn."""
-        named = self.unicast or usable_unicast(self.data.metatraffic_unicast, self.source_ip)
+    def next_answered(self) -> Locator:
+        """Where to answer its announcement: one address; as long as none is proven that it names now, each in turn."""
+        metatraffic = self.data.metatraffic_unicast
+        named = self.reachable(metatraffic) or usable_unicast(metatraffic, self.source_ip)
         self.answered += 1
-        return (named[(self.answered - 1) % len(named)],)
+        return named[(self.answered - 1) // 2 % len(named)]
 
 
 class Spdp:
@@ -232,6 +239,8 @@ class Spdp:
         #: Participants that have addressed us and are not known, each with where it spoke from: their announcement may
         #: be on its way, and they need not prove themselves again.
         self._knocks: dict[bytes, str] = {}
+        #: Questions to those who do not name the address from which they speak.
+        self.challenges = Challenges(own)
         #: No lease ends before this: leases only grow while it is not recomputed.
         self._next_expiry: int | None = None
 
@@ -256,6 +265,16 @@ class Spdp:
             return remote
         return None
 
+    def on_answered(self, prefix: bytes, source_ip: str, made_up: bytes) -> RemoteParticipant | None:
+        """A participant sent something addressed to one that was made up. Returns it if it can be reached now."""
+        remote, address = self.remotes.get(prefix), self.challenges.answer(made_up, prefix)
+        if remote is None or address is None or source_ip != remote.source_ip:
+            return None
+        remote.translated = frozenset((source_ip,))
+        remote.addresses |= remote.translated
+        self._answers[prefix] = remote, UDP_PAYLOAD_MAX  # it is proven, and may not know us
+        return remote if remote.prove((address,)) else None
+
     def _equal_to(self, address: str) -> frozenset[str]:
         """An address, and those of which it is an alias."""
         return self._own_host if address in self._own_host else frozenset((address,))
@@ -267,7 +286,8 @@ class Spdp:
         prefix = run.writer.prefix
         remote = self.remotes.get(prefix)
         if remote is not None and source_ip not in remote.addresses:
-            return Change.NONE, remote  # another sender in its name, or it moved: then its lease will end
+            if remote.proven or source_ip != remote.source_ip:
+                return Change.NONE, remote  # another sender in its name, or it moved: then its lease will end
         payload = bytes(run.samples().payload(0))
         flags = int(run.sample_flags()[0])
         if flags & (DISPOSED | UNREGISTERED):
@@ -309,7 +329,9 @@ class Spdp:
     def _addresses_of(self, data: ParticipantData, source_ip: str) -> frozenset[str]:
         """From where a participant may speak that announced itself from there."""
         named = chain(data.metatraffic_unicast, data.default_unicast)
-        addresses = frozenset((source_ip, *(locator.address for locator in named)))
+        addresses = frozenset(locator.address for locator in named)
+        if self._trust is Trust.ANY:
+            addresses |= {source_ip}
         return addresses | self._own_host if addresses & self._own_host else addresses
 
     def recall(self, announcement: Announcement, *, now: int) -> RemoteParticipant | None:
@@ -338,7 +360,8 @@ class Spdp:
         # Until it is proven it may not have heard of us.
         if restarted:
             remote.to_answer = INITIAL_ANNOUNCEMENTS  # an answer may get lost
-        if remote.to_answer > 0 or not remote.is_matched or not remote.proven:
+        reached = remote.proven and remote.reachable(remote.data.metatraffic_unicast)
+        if remote.to_answer > 0 or not reached:
             remote.to_answer = max(remote.to_answer - 1, 0)
             self._answers[remote.prefix] = remote, size
 
@@ -373,10 +396,13 @@ class Spdp:
             self._announce = False
             yield self._announcement()
         for remote, size in self._answers.values():
+            if remote.prefix not in self.remotes:
+                continue
             if (
-                remote.prefix in self.remotes
-                and (answer := self._answered(remote, size, heartbeat)) is not None
-            ):
+                remote.source_ip not in remote.addresses and remote.answered % 2
+            ):  # by turns: it may not know us
+                self.challenges.ask(remote.prefix, remote.next_answered(), size)
+            elif (answer := self._answered(remote, size, heartbeat)) is not None:
                 yield answer
         self._answers.clear()
 
@@ -430,7 +456,7 @@ class Spdp:
             if DATA_HEADER_SIZE + len(payload) <= room:
                 submessages.insert(0, self._data(payload))
                 break
-        return Outgoing(remote.next_answered(), remote.prefix, None, submessages, shareable=False)
+        return Outgoing((remote.next_answered(),), remote.prefix, None, submessages, shareable=False)
 
     def _data(self, payload: bytes) -> bytes:
         self._sn += 1
