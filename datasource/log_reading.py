@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..columns.decoding import decode_range
 from ..columns.topic_plan import TopicPlan
-from ..monitoring.decoding_report import DAMAGED, DecodingReport, LostPart, update_decoding_report
+from ..monitoring.decoding_report import DAMAGED, NOT_HELD, DecodingReport, LostPart, update_decoding_report
 from ..options.explanations import explained
 from ..transport.errors import LogAccessError, LogLostError
 from ..transport.log.damage import Damage
@@ -44,7 +44,10 @@ def read_log(
 def read_range(
     directory: Path, start: Cursor, end: Cursor, plan: TopicPlan, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of [start, end) of a log. Damage raises LogDamagedError, or is left out, warned of and counted."""
+    """The rows of [start, end) of a log. Damage raises LogDamagedError, or is left out, warned of and counted.
+
+    So is what the log no longer holds, or of which its metadata is gone since the range was planned.
+    """
     view = LogView(directory)
     if fail_on_data_loss:
         yield from decode_range(view, start, end, plan)
@@ -52,6 +55,8 @@ def read_range(
     damage = _LeftOut(directory, plan.topic)
     try:
         yield from decode_range(view, start, end, plan, damage.add)
+    except LogLostError as error:
+        damage.rest(error, start, end)
     finally:
         damage.close()
 
@@ -63,6 +68,13 @@ class _LeftOut:
         self._directory = directory
         self._topic = topic
         self._found: list[Damage] = []
+        self._rest: LostPart | None = None
+
+    def rest(self, error: LogLostError, start: Cursor, end: Cursor) -> None:
+        """The range cannot be read to its end."""
+        _log.warning("topic %r: %s; left out because failOnDataLoss=false", self._topic, error)
+        nbytes = end.position - start.position
+        self._rest = LostPart(NOT_HELD, start.position, time.time_ns(), nbytes)
 
     def add(self, damage: Damage) -> None:
         if len(self._found) < _TOLD_MAX:
@@ -74,7 +86,7 @@ class _LeftOut:
         if len(self._found) > _TOLD_MAX:
             more = len(self._found) - _TOLD_MAX
             _log.warning("topic %r: %d more damaged parts of the log %s", self._topic, more, self._directory)
-        if self._found:
+        if self._found or self._rest is not None:
             update_decoding_report(self._directory, self._lose)
 
     def _lose(self, report: DecodingReport) -> None:
@@ -82,6 +94,8 @@ class _LeftOut:
         for each in self._found:
             writer = "" if each.writer is None else each.writer.to_bytes().hex()
             report.lose(LostPart(DAMAGED, each.position, now, each.nbytes, each.rows, writer))
+        if self._rest is not None:
+            report.lose(self._rest)
 
 
 def _check_access(directory: Path, host: str) -> None:

@@ -39,6 +39,7 @@ from ..transport.errors import LogError, LogLostError
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.log.segment import list_segments
+from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
 from .log_reading import read_log
 from .offset_checks import OffsetChecks, told
@@ -165,6 +166,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left_over = self._left_over(first.log, first.cursor)
         try:
             session, last_cursor = self._attach_to(last)
+            _check_log(session.directory)
             if session.log == last.log:
                 begin = self._place(session, begin)
                 return left_over + self._plan_range(session.directory, begin, last_cursor)
@@ -333,6 +335,13 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, cursor: Cursor) -> dict[str, Json]:
         assert self._session is not None
         return Offset(self._session.log, cursor).to_json()
+
+
+def _check_log(directory: Path) -> None:
+    """Raise LogLostError if the log was taken away under its receiver: no task could read it."""
+    if not StreamLog.exists(directory):
+        raise LogLostError(f"the stream log {directory} was removed", path=directory)
+    _ = LogView(directory).metadata
 
 
 def _unprocessed(error: LogLostError) -> LogLostError:

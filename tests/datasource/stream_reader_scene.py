@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 from pathlib import Path
@@ -13,7 +14,7 @@ from spark_rtps.datasource.offsets import Offset
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.stream_reader import RtpsStreamReader
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.transport.errors import LogLostError, RtpsError
+from spark_rtps.transport.errors import LogError, LogLostError, RtpsError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.receiver.subscription_log import open_log
 from spark_rtps.transport.receiver.writer_types import WriterTypes
@@ -66,7 +67,8 @@ class FakeReceiver:
 
     def stop(self, *, goodbye: bool = True) -> None:
         self.stopped, self.said_goodbye = True, goodbye
-        self.log.close()
+        with contextlib.suppress(LogError):  # its folder may be gone, which a process takes to its end
+            self.log.close()
 
 
 class Source:

@@ -15,7 +15,7 @@ from spark_rtps.datasource.batch_reader import RtpsBatchReader
 from spark_rtps.datasource.receiver_session import ReceiverSession
 from spark_rtps.datasource.schema import plan_source, to_spark
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.transport.errors import LogAccessError, OptionError, RtpsError
+from spark_rtps.transport.errors import LogAccessError, LogDamagedError, LogLostError, OptionError, RtpsError
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver
 
@@ -194,6 +194,48 @@ class TestBatch:
         plan = plan_source(settings, COLUMNS)
         ReceiverSession.on_new_log(settings, plan, start=start, ephemeral=ephemeral).stop()
         assert [config.ephemeral for config in configs] == [ephemeral]
+
+    @pytest.mark.parametrize("word", ["true", "false"])
+    def test_damage_while_it_listens(self, monkeypatch, tmp_path, word):
+        """A damaged frame is left out, or fails the read; so does a log that is lost under a receiver that died."""
+        receivers = []
+
+        def start(config):
+            receivers.append(receiver := FakeReceiver(config))
+            n = len(receivers)
+            receiver.receive(100 * n, 10)
+            receiver.receive(100 * n + 10, 10)
+            if n == 1:
+                with (receiver.log.directory / f"{0:020d}.segment").open("r+b") as file:
+                    file.seek(320 + 200)
+                    file.write(b"damaged")
+                cursor = receiver.cursor
+
+                def vanish():
+                    receiver.dead, found = "killed", cursor()
+                    receiver.log.close()
+                    return found
+
+                receiver.cursor = vanish
+            elif n == 2:
+                receiver.log.close()
+                raise LogLostError("the log is lost")
+            return receiver
+
+        made = ReceiverSession.on_new_log
+        monkeypatch.setattr(ReceiverSession, "on_new_log", lambda *args, **kw: made(*args, start=start, **kw))
+        options = {"read.max_rows": "40", "read.timeout": "5s", "failOnDataLoss": word}
+        settings = parse_options({"topic": "T", "log.dir": str(tmp_path), **options}, AppliesTo.READ)
+        reader = RtpsBatchReader(settings, plan_source(settings, COLUMNS))
+        rows = (
+            row for batch in reader.read(reader.partitions()[0]) for row in batch.column("id").to_pylist()
+        )
+        if word == "true":
+            with pytest.raises(LogDamagedError, match="is damaged at position 320"):
+                list(rows)
+        else:
+            assert [next(rows) for _ in range(30)] == [*range(100, 110), *range(300, 320)]
+            rows.close()
 
 
 class TestNaming:

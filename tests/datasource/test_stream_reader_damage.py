@@ -259,6 +259,48 @@ class TestDamage:
         assert losses(tmp_path / "logs") == {DAMAGED: 200}
 
 
+@pytest.mark.parametrize("gone", ["all", "metadata.json"])
+@pytest.mark.parametrize("word", ["true", "false"])
+def test_a_log_that_is_taken_away_under_its_receiver(make, word, gone):
+    source = make(**{LOSS: word})
+    zero = source.reader.initialOffset()
+    source.receiver.receive(0, 10)
+    end = source.reader.latestOffset(zero, ALL)
+    directory = source.receiver.log.directory
+    if gone == "all":
+        shutil.rmtree(directory)
+    else:
+        flip(directory / gone, 40)
+    if word == "true":
+        with pytest.raises(LogLostError, match=rf"{directory}.*{LOSS}=false"):
+            source.reader.partitions(zero, end)
+        return
+    assert source.ids(zero, end) == []
+    source.receiver.receive(50, 2)
+    assert source.ids(end, source.reader.latestOffset(end, ALL)) == [50, 51]
+
+
+def test_a_log_that_is_taken_away_under_a_task(make, written, tmp_path):
+    zero, end, directory = written
+    for word in ("true", "false"):
+        source = make(**{LOSS: word})
+        parts = source.reader.partitions(zero, end)
+        shutil.copytree(directory, tmp_path / "saved", dirs_exist_ok=True)
+        flip(directory / "metadata.json", 40)
+        if word == "true":
+            with pytest.raises(LogLostError, match=f"{LOSS}=false"):
+                list(source.reader.read(parts[0]))
+        else:
+            assert list(source.reader.read(parts[0])) == []
+        shutil.rmtree(directory)
+        shutil.copytree(tmp_path / "saved", directory)
+        if word == "false":
+            flip(directory / "metadata.json", 40)
+            list(source.reader.read(parts[0]))
+            assert losses(tmp_path / "logs") == {NOT_HELD: 1}
+        source.reader.stop()
+
+
 def test_types_of_writers_that_are_lost(make, written, tmp_path):
     """By a guess, samples of writers with another type might be other rows."""
     zero, end, directory = written
