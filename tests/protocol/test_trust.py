@@ -327,6 +327,14 @@ def test_a_participant_that_names_a_new_address_is_reached_there_when_it_speaks_
     assert not lost
     network.deliver(one, addressed(one, reader_of_evil(sn=9, topic="x")), EVIL_IP)  # which it has left
     assert one.drops[DropReason.FOREIGN_ADDRESS]
+    both = (EVIL_LOCATOR, OTHER)
+    network.deliver(one, announcement(metatraffic_unicast=both, default_unicast=both), OTHER.address)
+    network.deliver(one, addressed(one, reader_of_evil(*both, sn=3)), OTHER.address)
+    before = network.sent_bytes.copy()
+    write()
+    assert (network.sent_bytes - before)[(OTHER.address, 7410)] > 1_000
+    assert one._spdp.remotes[EVIL].proven_from == {OTHER.address}, "the other has to be proven again"
+    assert (network.sent_bytes - before)[(EVIL_IP, 7410)] == 0
 
 
 def test_a_participant_that_moves_without_a_word_is_found_when_its_lease_has_ended() -> None:
