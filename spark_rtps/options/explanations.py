@@ -16,6 +16,7 @@ from ..transport.errors import (
     EncodeError,
     LogAccessError,
     LogDamagedError,
+    LogFormatError,
     LogFullError,
     LogLostError,
     NoReaderError,
@@ -144,6 +145,10 @@ _DAMAGED: Final = (
     "`spark-rtps log verify` shows all damage of a log; go on without what is damaged with failOnDataLoss=false, or "
     "restore the log, or start with a new checkpoint"
 )
+_OTHER_FORMAT: Final = (
+    "let the version that wrote the log finish the query (Trigger.AvailableNow), or go on without what it has not "
+    "processed with failOnDataLoss=false, or start with a new checkpoint"
+)
 _OTHER_USER: Final = (
     "run all of a query as one user, or set log.mode=0750 where all are in one group, or log.mode=0755"
 )
@@ -187,6 +192,8 @@ def remedy_of(error: RtpsError) -> str:
             return _OTHER_USER
         case LogDamagedError():
             return _DAMAGED
+        case LogFormatError():
+            return _OTHER_FORMAT
         case LogLostError():
             return _LOST_LOG
         case UnknownTypeError(gap=gap) if gap in _TYPE_GAPS:

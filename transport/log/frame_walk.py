@@ -99,7 +99,7 @@ class SegmentFrames:
 
     def is_committed(self, position: int) -> bool:
         """Whether the length at ``position`` is that of a frame that was appended, whatever became of it since."""
-        if position >= self.end:
+        if not self.base <= position < self.end:
             return False
         length: int = WALK.unpack_from(self._bytes, position - self.base)[0]
         return length > 0

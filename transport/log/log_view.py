@@ -175,7 +175,7 @@ class LogView:
                 gap = item if gap is None else Gap(gap.position, item.stop, gap.is_hole or item.is_hole)
                 continue
             if gap is not None:
-                self._report(self._unknown(gap, start, before, _After.of(item)), on_damage)
+                self._report(self._unknown(gap, start, before, self._after(item)), on_damage)
                 before, gap = _Before(None, None), None
             if not item.is_run:
                 before = _Before(item, before.run)
@@ -247,13 +247,22 @@ class LogView:
                 found = _Before(item, item.segment.read(item)[1] if item.segment.is_whole(item) else None)
         return found
 
+    def _after(self, header: Header) -> _After:
+        """What begins with ``header``; behind a PAD that is the next segment's first frame."""
+        behind = header if header.is_run else None
+        if behind is None:
+            segment = self._map(header.stop)
+            behind = None if segment is None else segment.header(header.stop)
+        is_next = behind is not None and behind.is_run and behind.rows_before == header.rows_before
+        return _After(header.rows_before, behind.segment.read(behind)[1] if behind and is_next else None)
+
     def _behind(self, position: int, tail: Tail | None) -> _After:
         """What is known about the frame at ``position``."""
         if tail is not None and tail.position == position:
             return _After(tail.rows, None)
         segment = self._map(position)
         header = None if segment is None else segment.header(position)
-        return _After(None, None) if header is None else _After.of(header)
+        return _After(None, None) if header is None else self._after(header)
 
     # --- inside: headers ---------------------------------------------------------------------------
 
@@ -384,10 +393,6 @@ class _After(NamedTuple):
 
     rows: int | None
     run: Run | None
-
-    @classmethod
-    def of(cls, header: Header) -> _After:
-        return cls(header.rows_before, header.segment.read(header)[1] if header.is_run else None)
 
 
 def _byte(header: Header, row: int) -> int:

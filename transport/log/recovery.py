@@ -59,7 +59,7 @@ def recover(
                 is_damaged |= item.position != tail or not _count(item, checkpoint.position, writers)
                 rows = max(rows, item.rows_before + item.count)
                 tail = item.stop
-        if frames.is_committed(max(tail, frames.base)):
+        if frames.is_committed(max(tail, torn)):
             torn = frames.end
     if end < checkpoint.position:
         damaged.append((end, checkpoint.position))

@@ -36,6 +36,7 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 PAGE: Final = mmap.PAGESIZE
 SUFFIX: Final = ".segment"
 METADATA: Final = "metadata.json"
+_POSITION_MAX: Final = 1 << 62
 _FORMAT: Final = "spark-rtps stream log"
 #: Version 1 had no checksums.
 _VERSION: Final = 2
@@ -62,7 +63,8 @@ def segment_path(directory: Path, base: int) -> Path:
 def list_segments(directory: Path) -> list[SegmentFile]:
     """The segments that are there right now, by base; one that vanishes meanwhile is left out.
 
-    So is one of which nothing is left. A file that was cut counts up to its last whole 32 bytes.
+    So is one of which nothing is left. A file that was cut counts up to its last whole 32 bytes. Where two overlap, the
+    later one counts if it begins as a segment does, and cuts the other short.
     """
     found = []
     try:
@@ -73,7 +75,7 @@ def list_segments(directory: Path) -> list[SegmentFile]:
         raise refusal(error, f"look into {directory}", path=directory) from error
     for name in names:
         stem = name.removesuffix(SUFFIX)
-        if stem == name or not stem.isdecimal():
+        if stem == name or not stem.isdecimal() or int(stem) > _POSITION_MAX:
             continue
         try:
             size = os.stat(directory / name).st_size // ALIGNMENT * ALIGNMENT
@@ -81,7 +83,23 @@ def list_segments(directory: Path) -> list[SegmentFile]:
             continue
         if size:
             found.append(SegmentFile(int(stem), size))
-    return sorted(found)
+    kept: list[SegmentFile] = []
+    for file in sorted(found):
+        if kept and file.base < kept[-1].end:
+            if not _begins(directory, file.base):
+                continue
+            kept[-1] = SegmentFile(kept[-1].base, file.base - kept[-1].base)
+        kept.append(file)
+    return kept
+
+
+def _begins(directory: Path, base: int) -> bool:
+    """Whether a file's first frame says that it lies there."""
+    try:
+        with open(segment_path(directory, base), "rb") as file:
+            return file.read(ALIGNMENT)[8:16] == base.to_bytes(8, "little")
+    except FileNotFoundError:
+        return False
 
 
 def page_ceil(size: int) -> int:

@@ -9,11 +9,13 @@ Invariants
   made when a frame needs it. A frame longer than ``segment_bytes`` gets a segment of its own.
 - ``max_bytes`` bounds the bytes allocated on disk for segments, their unused ends included. It is no less
   than four segments (``segment_bytes`` is cut down), so that the next frame finds room once all is trimmed.
-- The checkpoint in the file ``writers`` is written before segments are deleted and whenever one is begun.
-  What happened since is read from the frames behind the checkpoint's position.
+- The checkpoint in the file ``writers`` is written before segments are deleted and whenever one is begun; the tail
+  beside it after each append. What recovery makes of them is in recovery.py.
+- Where a recovery found that samples are gone, segments may be missing, or hold a HOLE instead of frames. No position
+  is ever given to other samples than before.
 
-Nothing is synced: the log is made to outlive a killed process, and the page cache does that. After a power loss the
-log ends at its first frame that is not whole, or it does not open.
+Nothing is synced: the log is made to outlive a killed process, and the page cache does that. What a power loss leaves
+torn is found by the checksums.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from .segment import (
     JSON,
     METADATA,
     PAGE,
+    SUFFIX,
     Segment,
     SegmentFile,
     StreamLogMetadata,
@@ -350,6 +353,10 @@ class StreamLog:
                 segment_path(self.directory, file.base).unlink()
             else:
                 self._segments.append(file)
+        bases = {file.base for file in self._segments}
+        for path in self.directory.glob(f"*{SUFFIX}"):
+            if path.stem.isdecimal() and int(path.stem) not in bases:
+                path.unlink()
         self._restore_size()
         found = recover(self.directory, self._segments, checkpoint, self._writers, self._seed)
         self._position, self._rows = found.position, found.rows
@@ -366,15 +373,15 @@ class StreamLog:
 
     def _resume(self, number: int, found: Recovered) -> bool:
         """Mark in a segment what is lost; False: the log goes on here, and nothing lies behind."""
-        base = self._segments[number].base
+        base, _ = file = self._segments[number]
         if base > found.position:  # made and not yet used
             self._drop_from(number)
             return False
         segment = Segment.open(self.directory, base)
-        start, stop = max(found.tail, base), min(found.position, segment.end)
+        start, stop = max(found.tail, base), min(found.position, file.end)
         if start < stop:
             segment.fill(start, stop, HOLE, found.rows, self._seed)
-        if found.position >= segment.end:
+        if found.position >= file.end:
             return True
         self._drop_from(number + 1)
         segment.clear(found.position)
