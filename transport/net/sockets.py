@@ -27,6 +27,7 @@ from ..structure import (
 from ..wire.samples import U8
 from .binding import BoundSockets, bind
 from .interfaces import Interface
+from .many_datagrams import MANY_ROOM, ManyDatagrams
 from .offload import (
     CONTROL_SIZE,
     TRAIN_ROOM,
@@ -75,6 +76,7 @@ class Sockets:
         self._routes = Routes()
         self._sends_trains = takes_trains(self._senders[0])
         self._receives_trains = False
+        self._many = ManyDatagrams.of()
         #: The last of them: (``send_errors`` with it, destination, what went wrong).
         self._failures: deque[tuple[int, Locator, str]] = deque(maxlen=_FAILURES_KEPT)
         self._last_error = 0
@@ -106,7 +108,7 @@ class Sockets:
 
     def renew_buffer(self) -> None:
         """Drain into another buffer from now on: the one before is still being read."""
-        self.buffer: U8 = np.empty(DRAIN_BYTES, np.uint8)
+        self.buffer: U8 = np.empty(DRAIN_BYTES + MANY_ROOM, np.uint8)
         self._view = memoryview(self.buffer)
 
     def drain(self, source: socket.socket) -> list[Span]:
@@ -115,14 +117,19 @@ class Sockets:
         try:
             if source is self.user and self._receives_trains:
                 self._drain_trains(spans)
+            elif source is self.user and self._many is not None and self._many.expects_many:
+                self._many.drain(source, self.buffer, DRAIN_BYTES, spans)
             else:
                 self._drain(source, spans)
         except BlockingIOError:
             pass
         except OSError as error:
             self._receive_failed(error)
-        if source is self.user and not self._receives_trains and is_train(self.buffer, spans):
-            self._receives_trains = receive_trains(source)
+        if source is self.user and not self._receives_trains:
+            if self._many is not None and not self._many.expects_many:
+                self._many.note(spans)
+            if is_train(self.buffer, spans):
+                self._receives_trains = receive_trains(source)
         return spans
 
     def _drain(self, source: socket.socket, spans: list[Span]) -> None:
