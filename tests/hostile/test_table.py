@@ -244,7 +244,7 @@ def test_a_storm_of_requests_in_anothers_name_is_not_answered(scene: HostileScen
 # --- memory and time ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", ["a stranger", "a stranger in another's name"])
+@pytest.mark.parametrize("who", ["a stranger", "a stranger in another's name", "a matched peer"])
 def test_fragments_that_never_become_whole_take_little_memory(scene: HostileScene, who: str) -> None:
     name = "peer" if who == "a matched peer" else "stranger"
     attacker = scene.attackers[name]

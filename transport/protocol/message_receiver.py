@@ -308,7 +308,11 @@ class MessageReceiver:
                     pos = end
                     continue
             try:
-                if kind in _NAMING_WRITERS and for_us and not self._is_wanted(view[body:end], source):
+                if (
+                    kind in _NAMING_WRITERS
+                    and for_us
+                    and not self._is_wanted(view[body:end][_WRITER_ID].tobytes(), source)
+                ):
                     end, count, stamp_at = pass_over(view, pos, stop)
                     self.work += count // 2
                     if stamp_at >= 0:
@@ -328,11 +332,12 @@ class MessageReceiver:
                         # Where runs turn out short, little is looked at for the next: else a message of
                         # many short ones would be compared over and over.
                         lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
-                        self.work += (end - pos) // _BYTES_PER_WORK
                         for run in runs:
                             if refusal is None or run.writer.entity == ENTITYID_SPDP_WRITER:
-                                self.work += 0 if run.index is None else run.count
-                                self.work += _WORK_SHORT if 1 < run.count < _SHORT else 0
+                                if run.count > 1:
+                                    self.work += (end - pos) // _BYTES_PER_WORK
+                                    self.work += 0 if run.index is None else run.count
+                                    self.work += _WORK_SHORT if run.count < _SHORT else 0
                                 self._on_run(run, now, work_max - self.work)
                 elif kind == _INFO_TS:
                     stamp = InfoTimestamp.decode(flags, view[body:end]).timestamp
@@ -378,13 +383,12 @@ class MessageReceiver:
                 self.work += 8
             pos = end
 
-    def _is_wanted(self, body: memoryview, source: bytes) -> bool:
+    def _is_wanted(self, entity: bytes, source: bytes) -> bool:
         """Whether a reader of ours is matched with the writer of samples; also where they are too short to name it."""
-        entity = bytes(body[_WRITER_ID])
         return (
-            len(entity) < 4
+            self._routes.get(Guid(source, entity)) is not None
             or entity == ENTITYID_SPDP_WRITER
-            or self._routes.get(Guid(source, entity)) is not None
+            or len(entity) < 4
         )
 
     def _on_run(self, run: Run, now: int, work_max: int = MESSAGE_WORK_MAX) -> None:
@@ -438,7 +442,7 @@ class MessageReceiver:
         kind, flags, size = inner[0], inner[1], len(inner)
         if kind not in _NAMING_WRITERS:  # nobody compresses the small ones
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
-        if not self._is_wanted(view[SUBMESSAGE_HEADER_SIZE:], source):
+        if not self._is_wanted(inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID], source):
             raise DecodeError(DropReason.UNKNOWN_WRITER)
         data = np.frombuffer(inner, np.uint8)
         if kind == DATA_BATCH:
