@@ -126,6 +126,7 @@ def scan(
     # What ends a coherent set stays a run of its own.
     if (
         short.count < _SHORT
+        and message_stop - found.pos >= DATA_HEADER_SIZE
         and short.coherent_set >= 0
         and _goes_on(data, found.pos, message_stop, short, first)
     ):
