@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.limits import KNOCKS_MAX
+from spark_rtps.transport.limits import HELD_DATAGRAM_BYTES_MAX, HELD_DATAGRAMS_MAX, KNOCKS_MAX
 from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData, encode_endpoint
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData, encode_participant
@@ -159,6 +159,19 @@ def test_what_came_a_moment_too_early_is_looked_at_again() -> None:
     network.deliver(one, addressed(one), EVIL_IP)
     assert len(one.remote_endpoints) == 1
     assert not one._spdp.remotes[EVIL].held
+
+
+def test_little_is_kept_of_one_that_is_not_proven() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.deliver(one, announcement(), EVIL_IP)
+    for _ in range(HELD_DATAGRAMS_MAX + 2):
+        network.deliver(one, message(reader_of_evil(), Pad(HELD_DATAGRAM_BYTES_MAX).encode()), EVIL_IP)
+    held = one._spdp.remotes[EVIL].held
+    assert held == []
+    for _ in range(HELD_DATAGRAMS_MAX + 2):
+        network.deliver(one, message(reader_of_evil()), EVIL_IP)
+    assert len(held) == HELD_DATAGRAMS_MAX
 
 
 def test_one_that_addresses_us_before_its_announcement_comes_is_proven_by_it() -> None:
