@@ -71,9 +71,9 @@ class Scene:
                 return now
             before = now
 
-    def settled_work(self) -> None:
-        """Until the node answers at once again, and works on no more than the stream."""
-        wait_for(lambda: self.cpu_share(0.3) < 0.8, 60)
+    def caught_up(self) -> None:
+        """Until the stream's reader has nearly all that its writer has written."""
+        wait_for(lambda: self.state()["rows"] > self.two.call("state")["written"] - RATE // 2, 60)
 
     def cpu_share(self, seconds: float) -> float:
         before = self.state()["cpu"]
@@ -108,7 +108,7 @@ def batch(domain: int) -> Figures:
     with scene_of(domain, stream=True) as scene:
         scene.send(*[scene.attacker.to(scene.on, bomb)] * 5)
         time.sleep(1)
-        scene.settled_work()
+        scene.caught_up()
         stall = scene.state()["longest"]
         lost = scene.lost_rows()
     return {
