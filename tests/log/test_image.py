@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import struct
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -175,3 +180,29 @@ def test_damage_is_an_error(log: PublicationLog) -> None:
     log.lengths[0] = TERM + 32
     with pytest.raises(LogError, match="damaged at position 0"):
         image_of(log).poll(100)
+
+
+def test_what_its_owner_damages_is_read_within_bounds_or_an_error(tmp_path: Path) -> None:
+    """Any numbers in the words of a log that is being read: positions, limits, lengths, types."""
+    path, rng = tmp_path / "log", random.Random(5)
+    publish(PublicationLog.create(TERM, path=path), *range(400))
+    whole = path.read_bytes()
+    terms = len(whole) - 3 * TERM
+    view = PublicationLog.open(path)
+    numbers = (0, -1, 1, 1 << 62, 33, TERM - 32, -(1 << 63))
+    with open(path, "r+b", buffering=0) as file:
+        for _ in range(2000):
+            file.seek(0)
+            file.write(whole[: terms + 2048])
+            image = Image(view, rng.choice([0, 64, rng.randrange(1 << 20)]), CopyBuffer())
+            for _ in range(rng.randrange(1, 6)):
+                file.seek(8 * rng.choice([rng.randrange(terms // 8), terms // 8 + rng.randrange(200)]))
+                file.write(struct.pack("<q", rng.choice([*numbers, rng.randrange(1 << 20)])))
+            for act in rng.choices([image.rejoin, image.rewind, lambda: None], k=3):
+                act()
+                with contextlib.suppress(LogError):
+                    found = image.poll(rng.choice([100, 1 << 20]))
+                    if found is not None:
+                        assert all(0 <= start <= stop <= len(found.data) for start, stop, _ in found.spans)
+                        assert image.position < found.end <= image.position + TERM
+                        image.position = found.end
