@@ -25,6 +25,9 @@ FRAGMENT_SIZE: Final = 63_488
 NUMBER_SET_BITS: Final = 256
 
 PARTICIPANTS_MAX: Final = 1_024
+#: Of those that speak from one address: a robot with 200 ROS 2 nodes in as many processes has 200, and several
+#: containers behind one address have more. The other half of the room is for others.
+PARTICIPANTS_PER_ADDRESS_MAX: Final = 512
 #: Participants of which it is remembered that they addressed us before their announcement came.
 KNOCKS_MAX: Final = 256
 #: Open questions whether a participant behind a translator of addresses receives at an address that it names.
@@ -58,6 +61,10 @@ PARTITIONS_MAX: Final = 256
 USER_DATA_MAX: Final = 65_536
 #: A lease longer than this is taken as this (a day), so that a hostile lease cannot pin memory.
 LEASE_MAX_NS: Final = 86_400 * 1_000_000_000
+#: A participant of whose endpoints none matches ours is not found and lost over and over, nor kept for a day, whatever
+#: it announces. One that announces itself less often than that is found again with its next announcement.
+STRANGER_LEASE_MIN: Final = 3 * 1_000_000_000
+STRANGER_LEASE_MAX: Final = 3_600 * 1_000_000_000
 
 #: Bytes of out-of-order samples a reader keeps while it waits for the missing ones: of one writer, of all.
 REORDER_WRITER_BYTES_MAX: Final = 32 << 20

@@ -94,7 +94,14 @@ class Participant:
         multicast: tuple[Locator, ...] = ()
         if config.announce_multicast:
             multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
-        self._spdp = Spdp(self._data, multicast, config.peers, now=now, trust=config.trust)
+        self._spdp = Spdp(
+            self._data,
+            multicast,
+            config.peers,
+            now=now,
+            matches=lambda prefix: self._endpoints.matches(prefix),
+            trust=config.trust,
+        )
         discovery_size = min(config.message_size, MESSAGE_SIZE_LEAST)
         self._sedp = Sedp(self.prefix, message_size=discovery_size, incarnation=config.incarnation)
         self._liveliness = Liveliness(self.prefix, self._spdp.remotes, incarnation=config.incarnation)
@@ -439,6 +446,7 @@ class Participant:
                 continue
             try:
                 remote = self._spdp.recall(announcement, now=now)
+                self._lose_sent_away(now)
             except DecodeError as error:
                 self.drops[error.reason] += 1
                 continue
@@ -526,6 +534,7 @@ class Participant:
             self.drops[DropReason.UNKNOWN_WRITER] += 1
             return
         change, remote = self._spdp.on_announcement(run, source_ip, size=size, now=now)
+        self._lose_sent_away(now)
         if remote is None or change is Change.NONE:
             return
         if change is Change.DISPOSED:
@@ -557,7 +566,13 @@ class Participant:
         self._types.match(remote, now=now)
         self._builtin.route(remote.prefix, self._endpoints)
         for data in self._sedp.remote.of_participant(remote.prefix):
-            self._endpoints.consider(data, now=now)
+            if self._endpoints.has_topic(data.topic):
+                self._endpoints.consider(data, now=now)
+
+    def _lose_sent_away(self, now: int) -> None:
+        for remote in self._spdp.take_sent_away():
+            self.drops[DropReason.OVER_LIMIT] += 1
+            self._lose(remote, now, expired=True)
 
     def _lose(self, remote: RemoteParticipant, now: int, *, expired: bool) -> None:
         for data in self._sedp.remote.leave(remote.prefix):

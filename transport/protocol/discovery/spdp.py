@@ -1,7 +1,9 @@
 """The Simple Participant Discovery Protocol: our announcements, and the remote participants (RTPS 2.5 §8.5.3).
 
 Invariants
-* At most PARTICIPANTS_MAX remote participants are known; each is forgotten with its lease, which is bounded.
+* At most PARTICIPANTS_MAX remote participants are known; when there are more, :mod:`.participant_room` decides which.
+* Each is forgotten with its lease. That of a stranger, of whose endpoints none matches one of ours, has bounds of its
+  own: STRANGER_LEASE_MIN, and STRANGER_LEASE_MAX, or UNPROVEN_LEASE as long as it is unproven.
 * A participant speaks from the addresses that it named. Only from there it is believed: messages from elsewhere do not
   keep its lease, change it or end it. One that announces itself from an address that it did not name may be behind a
   translator of addresses. It is asked (:mod:`.challenge`); if it answers from there, it speaks from there too, and the
@@ -30,8 +32,8 @@ from ...limits import (
     HELD_DATAGRAM_BYTES_MAX,
     HELD_DATAGRAMS_MAX,
     KNOCKS_MAX,
-    LEASE_MAX_NS,
-    PARTICIPANTS_MAX,
+    STRANGER_LEASE_MAX,
+    STRANGER_LEASE_MIN,
     UDP_PAYLOAD_MAX,
 )
 from ...structure import (
@@ -54,12 +56,14 @@ from ..trust import Trust
 from .challenge import Challenges
 from .matching import usable_unicast
 from .participant_data import (
+    LEASE_MIN,
     ParticipantData,
     decode_participant,
     decode_participant_key,
     encode_participant,
     encode_participant_key,
 )
+from .participant_room import ParticipantRoom
 
 INITIAL_ANNOUNCEMENTS: Final = 5
 INITIAL_PERIOD: Final = NANOSECONDS // 10
@@ -157,11 +161,6 @@ class RemoteParticipant:
         """Whether our built-in endpoints may know it, because there is an address to which they may send."""
         return bool(self.unicast)
 
-    @property
-    def expiry(self) -> int:
-        lease = min(self.data.lease_duration, LEASE_MAX_NS)
-        return self.last_heard + (lease if self.proven else min(lease, UNPROVEN_LEASE))
-
     def names(self, address: str) -> bool:
         """Whether it says that it can be reached at an address."""
         named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
@@ -217,9 +216,14 @@ class Spdp:
         peers: tuple[Locator, ...],
         *,
         now: int,
+        matches: Callable[[bytes], bool],
         trust: Trust = Trust.ADDRESS,
     ) -> None:
+        """``matches``: whether a participant of this prefix has an endpoint that one of ours matches."""
         self.remotes: dict[bytes, RemoteParticipant] = {}
+        self._matches = matches
+        self._room = ParticipantRoom(self.remotes, matches)
+        self._sent_away: list[RemoteParticipant] = []
         self._own = own
         self._trust = trust
         named = chain(own.metatraffic_unicast, own.default_unicast)
@@ -241,7 +245,7 @@ class Spdp:
         self._knocks: dict[bytes, str] = {}
         #: Questions to those who do not name the address from which they speak.
         self.challenges = Challenges(own)
-        #: No lease ends before this: leases only grow while it is not recomputed.
+        #: No lease ends before this, whether a participant is a stranger or not.
         self._next_expiry: int | None = None
 
     def set_peers(self, peers: tuple[Locator, ...]) -> None:
@@ -297,6 +301,7 @@ class Spdp:
         if remote is not None and payload == remote.payload:
             remote.last_heard, remote.announced_sn = now, run.first_sn
             if source_ip != remote.source_ip and not remote.names(remote.source_ip):
+                self._room.move(remote, source_ip)
                 remote.speak_from(self._addresses_of(remote.data, source_ip), source_ip)  # it has moved
             self._answer(remote, restarted, size)
             return Change.NONE, remote
@@ -307,22 +312,24 @@ class Spdp:
             return Change.NONE, None  # RTPS 2.5 §8.5.3.2: another domain on our port
         if not usable_unicast(data.metatraffic_unicast, source_ip):
             raise DecodeError(DropReason.BAD_LOCATOR, "no metatraffic locator that can be sent to")
-        if remote is None and len(self.remotes) >= PARTICIPANTS_MAX:
-            raise DecodeError(DropReason.OVER_LIMIT, "participants")
+        if remote is None and (stranger := self._room.make(source_ip, now=now)) is not None:
+            self._sent_away.append(self._forget(stranger))
         addresses = self._addresses_of(data, source_ip)
         if remote is None:
             change = Change.DISCOVERED
             remote = RemoteParticipant(data, payload, addresses, source_ip, now, run.first_sn, self._trust)
             self.remotes[prefix] = remote
+            self._room.add(remote, now=now)
             knocked_from = self._knocks.pop(prefix, "")
             if knocked_from in addresses:
                 remote.prove(self._equal_to(knocked_from))
         else:
             change = Change.UPDATED
+            self._room.move(remote, source_ip)
             remote.data, remote.payload, remote.last_heard = data, payload, now
             remote.announced_sn = run.first_sn
         remote.speak_from(addresses, source_ip)
-        self._next_expiry = _earlier(self._next_expiry, remote.expiry)
+        self._next_expiry = _earlier(self._next_expiry, now + min(data.lease_duration, UNPROVEN_LEASE))
         self._answer(remote, restarted, size)
         return change, remote
 
@@ -353,8 +360,17 @@ class Spdp:
             raise DecodeError(DropReason.BAD_PARAMETER, "a participant disposed by another")
         if remote is None:
             return Change.NONE, None
-        del self.remotes[prefix]
-        return Change.DISPOSED, remote
+        return Change.DISPOSED, self._forget(prefix)
+
+    def _forget(self, prefix: bytes) -> RemoteParticipant:
+        remote = self.remotes.pop(prefix)
+        self._room.remove(remote)
+        return remote
+
+    def take_sent_away(self) -> list[RemoteParticipant]:
+        """The participants that lost their places to others since the last call."""
+        sent_away, self._sent_away = self._sent_away, []
+        return sent_away
 
     def _answer(self, remote: RemoteParticipant, restarted: bool, size: int) -> None:
         # Until it is proven it may not have heard of us.
@@ -369,11 +385,24 @@ class Spdp:
         """Forget the participants whose lease has ended, and return them."""
         if self._next_expiry is None or now < self._next_expiry:
             return []
-        gone = [remote for remote in self.remotes.values() if remote.expiry <= now]
-        for remote in gone:
-            del self.remotes[remote.prefix]
-        self._next_expiry = min((remote.expiry for remote in self.remotes.values()), default=None)
-        return gone
+        gone = [prefix for prefix, remote in self.remotes.items() if self._expiry(remote) <= now]
+        lost = [self._forget(prefix) for prefix in gone]
+        self._next_expiry = None
+        if self.remotes:  # strangers become matched, and the other way round: the shorter lease counts
+            least = min(
+                min(self._expiry(remote), remote.last_heard + remote.data.lease_duration)
+                for remote in self.remotes.values()
+            )
+            self._next_expiry = max(now + LEASE_MIN, min(least, now + STRANGER_LEASE_MAX))
+        return lost
+
+    def _expiry(self, remote: RemoteParticipant) -> int:
+        lease = remote.data.lease_duration
+        if not remote.proven:
+            lease = min(max(lease, STRANGER_LEASE_MIN), UNPROVEN_LEASE)
+        elif not self._matches(remote.prefix):
+            lease = min(max(lease, STRANGER_LEASE_MIN), STRANGER_LEASE_MAX)
+        return remote.last_heard + lease
 
     # --- what we announce -------------------------------------------------------------------------
 

@@ -70,7 +70,11 @@ class Acknowledgments:
         if self.readers.pop(proxy.guid, None) is not None:
             self.schedule.end(proxy)
             self.activity.remove(proxy.guid)
-            self._progress()
+            self.pacing.leave(proxy)
+            if not self.pacing.is_held_up_without(proxy):
+                self._progress()
+            elif not self.activity.unacknowledging:
+                self._keep.forget()
 
     def on_status(self, proxy: ReaderProxy, message: StatusMessage, now: int) -> None:
         """A reader reports what it has consumed, which has then arrived, and how much more it takes."""

@@ -32,6 +32,8 @@ class MatchedReaders:
         self._batch = state.batch
         self._first_sn = state.last_sn + 1
         self._send_to = redirect
+        #: What each of the readers takes as a datagram.
+        self._size = 0
         self._redirect()
 
     def add(self, info: ReaderInfo) -> ReaderProxy:
@@ -48,7 +50,7 @@ class MatchedReaders:
             form=self._form_for(info),
         )
         self.proxies[info.guid] = proxy
-        self._redirect()
+        self._take_in(min(self._size, info.message_size_max))
         return proxy
 
     def update(self, info: ReaderInfo) -> bool:
@@ -66,8 +68,10 @@ class MatchedReaders:
 
     def remove(self, reader: Guid) -> ReaderProxy | None:
         proxy = self.proxies.pop(reader, None)
-        if proxy is not None:
+        if proxy is not None and proxy.info.message_size_max <= self._size:
             self._redirect()
+        elif proxy is not None:
+            self._take_in(self._size)
         return proxy
 
     def note_on_host(self, readers: Container[Guid]) -> bool:
@@ -81,23 +85,24 @@ class MatchedReaders:
 
     def address_one(self, proxy: ReaderProxy) -> None:
         """What is sent from now on goes to one reader alone."""
-        self._address((proxy,))
+        self._send_to((proxy,), min(self._state.message_size, proxy.info.message_size_max))
 
     def address_all(self) -> None:
         """What is sent from now on goes to all again."""
-        self._address(self.proxies.values())
+        self._send_to(self.proxies.values(), self._size)
 
     def _redirect(self) -> None:
         """The matched readers, or what they take, changed."""
-        budget = self._address(self.proxies.values()) - DATAGRAM_ROOM
-        #: How samples are framed so that every reader takes them.
-        self.framing = Framing(self._state.guid.entity, budget, fragment_size_for(budget), self._batch)
+        sizes = (proxy.info.message_size_max for proxy in self.proxies.values())
+        self._take_in(min([self._state.message_size, *sizes]))
 
-    def _address(self, proxies: Iterable[ReaderProxy]) -> int:
-        """Returns the bytes of a datagram that they all take."""
-        size = min([self._state.message_size, *(proxy.info.message_size_max for proxy in proxies)])
-        self._send_to(proxies, size)
-        return size
+    def _take_in(self, size: int) -> None:
+        """The matched readers changed, and all take datagrams of this size."""
+        if size != self._size:
+            self._size, budget = size, size - DATAGRAM_ROOM
+            #: How samples are framed so that every reader takes them.
+            self.framing = Framing(self._state.guid.entity, budget, fragment_size_for(budget), self._batch)
+        self._send_to(self.proxies.values(), size)
 
     def _is_reliable(self, info: ReaderInfo) -> bool:
         return self._qos.is_reliable and info.reliable

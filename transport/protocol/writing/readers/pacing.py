@@ -45,10 +45,15 @@ class Pacing:
         self._window_max = window_max
         self._numbers = numbers
         self._active = active
+        #: The readers that report what they take.
+        self._reporting: set[Guid] = set()
+        self._waits_for_all = type(strategy) is FlowControl
 
     @property
     def is_connected(self) -> bool:
         """Whether the strategy has the readers that it wants."""
+        if self._waits_for_all and not self.wants_group:
+            return True  # without looking at all of them
         return self.strategy.is_connected(self._receivers())
 
     @property
@@ -67,6 +72,13 @@ class Pacing:
         window = min(_FIRST_WINDOW, self._window, self._window_max) if reports else INFINITE
         proxy.consumed = proxy.acked
         proxy.receiver = Receiver(self._numbers.position_of(proxy.acked), window, presumed=reports)
+        if reports:
+            self._reporting.add(proxy.guid)
+        self.update()
+
+    def leave(self, proxy: ReaderProxy) -> None:
+        """A reliable reader is not matched any more."""
+        self._reporting.discard(proxy.guid)
         self.update()
 
     def on_acknowledgment(self, proxy: ReaderProxy) -> None:
@@ -89,6 +101,7 @@ class Pacing:
     def on_position(self, proxy: ReaderProxy, position: int, window: int) -> None:
         """A reader on this host has read the log up to there (Aeron's IPC: no status messages)."""
         receiver = proxy.receiver
+        self._reporting.add(proxy.guid)
         receiver.position = max(receiver.position, position)
         receiver.window, receiver.presumed = window, False
 
@@ -98,6 +111,11 @@ class Pacing:
 
     def update(self) -> None:
         """Compute the limit anew."""
+        if self._waits_for_all and not self._reporting:  # nobody has a window: none is looked at
+            self._readers = len(self._active)
+            self.limit = INFINITE
+            self._allowed = INFINITE if self._active else self._allowed
+            return
         receivers = self._receivers()
         if len(receivers) < self._readers:
             self._allowed = 0  # by a reader that is gone
@@ -118,6 +136,10 @@ class Pacing:
         return self.strategy.acknowledged(
             self._receivers(), {guid: proxy.acked for guid, proxy in active.items()}
         )
+
+    def is_held_up_without(self, proxy: ReaderProxy) -> bool:
+        """Whether a reader that is gone makes no difference: another one has no more, and all are waited for."""
+        return self._waits_for_all and any(each.acked <= proxy.acked for each in self._active.values())
 
     def consumed(self, none: int) -> int:
         """The lowest of the numbers that readers report to have consumed; ``none`` if no reader reports any."""

@@ -44,11 +44,11 @@ class ReaderActivity:
         self._events: list[ReaderActivityChanged] = []
 
     def add(self, proxy: ReaderProxy) -> None:
-        self.active[proxy.guid] = proxy
+        self._activate(proxy)
         self._count()
 
     def remove(self, guid: Guid) -> None:
-        self.active.pop(guid, None)
+        self._deactivate(guid)
         self._inactive.discard(guid)
         self._count()
 
@@ -93,9 +93,9 @@ class ReaderActivity:
             return
         if is_active:
             self._inactive.discard(proxy.guid)
-            self.active[proxy.guid] = proxy
+            self._activate(proxy)
         else:
-            del self.active[proxy.guid]
+            self._deactivate(proxy.guid)
             self._inactive.add(proxy.guid)
         self._count()
         self.counters.reader_activity_changes += 1
@@ -103,7 +103,14 @@ class ReaderActivity:
             counts = len(self.active), len(self._inactive)
             self._events.append(ReaderActivityChanged(proxy.guid, is_active, *counts))
 
+    def _activate(self, proxy: ReaderProxy) -> None:
+        self.active[proxy.guid] = proxy
+        self.unacknowledging += not proxy.positive_acks
+
+    def _deactivate(self, guid: Guid) -> None:
+        if (proxy := self.active.pop(guid, None)) is not None:
+            self.unacknowledging -= not proxy.positive_acks
+
     def _count(self) -> None:
-        self.unacknowledging = sum(not proxy.positive_acks for proxy in self.active.values())
         self.counters.active_readers = len(self.active)
         self.counters.inactive_readers = len(self._inactive)

@@ -29,9 +29,22 @@ class Broadcast:
         self.message_size = message_size
         self._writer_id = writer_id
         self.coalesces = coalescing
-        self._destinations: dict[_Stream, tuple[Locator, ...]] = {}
+        self._readers: Iterable[ReaderProxy] = ()
+        #: Where each stream goes; None: the readers changed, and nothing was sent since.
+        self._known_destinations: dict[_Stream, tuple[Locator, ...]] | None = None
         self._open: dict[_Stream, Packer] = {}
         self._closed: list[Outgoing] = []
+
+    @property
+    def _destinations(self) -> dict[_Stream, tuple[Locator, ...]]:
+        known = self._known_destinations
+        if known is None:
+            streams: dict[_Stream, list[tuple[Locator, ...]]] = {}
+            for proxy in self._readers:
+                streams.setdefault((proxy.form, proxy.is_on_host), []).append(proxy.info.destinations)
+            known = {stream: union_of(locators) for stream, locators in streams.items()}
+            self._known_destinations = known
+        return known
 
     @property
     def has_readers(self) -> bool:
@@ -43,13 +56,13 @@ class Broadcast:
         return any(form != DATA for form, _ in self._destinations)
 
     def redirect(self, readers: Iterable[ReaderProxy], message_size: int) -> None:
-        """The matched readers changed: what is packed already goes to those that it was packed for."""
+        """The matched readers changed, and these are all: what is packed already goes to those that it was packed for.
+
+        ``readers`` may be a view. It is looked at when something is sent: a thousand calls cost no more than each.
+        """
         self._close()
         self.message_size = message_size
-        streams: dict[_Stream, list[tuple[Locator, ...]]] = {}
-        for proxy in readers:
-            streams.setdefault((proxy.form, proxy.is_on_host), []).append(proxy.info.destinations)
-        self._destinations = {stream: union_of(locators) for stream, locators in streams.items()}
+        self._readers, self._known_destinations = readers, None
 
     def samples(self, change: Change, first: int, last: int) -> None:
         """Pack the samples first..last of a change; a batch is packed as a whole."""
