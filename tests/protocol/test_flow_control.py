@@ -184,9 +184,9 @@ def test_an_rtt_measurement_is_answered_to_the_readers_own_address() -> None:
     s = script().acknack(1)
     s.said()
     ask = RttMeasurement(reader_guid(1).entity, s.writer.guid.entity, 12345, 0)
-    s.writer.feedback.on_rtt_measurement(reader_guid(1), ask)
-    s.writer.feedback.on_rtt_measurement(reader_guid(9), ask)
-    s.writer.feedback.on_rtt_measurement(reader_guid(1), replace(ask, reply=True))
+    s.writer.feedback.on_rtt_measurement(reader_guid(1), ask, now=s.now)
+    s.writer.feedback.on_rtt_measurement(reader_guid(9), ask, now=s.now)
+    s.writer.feedback.on_rtt_measurement(reader_guid(1), replace(ask, reply=True), now=s.now)
     assert s.said() == [replace(ask, reply=True)]
 
 

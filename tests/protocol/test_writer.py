@@ -415,8 +415,11 @@ def test_best_effort_pairs_have_no_heartbeats() -> None:
 def test_acknowledging_what_was_never_written() -> None:
     s = Script()
     s.write(5)
+    s.said()
     s.acknack(1 << 62, (1 << 62) + 5)
-    assert s.writer.readers[reader_guid(1)].acked == 5
+    assert s.writer.readers[reader_guid(1)].acked == 0
+    assert s.writer.counters.unsent_acknowledged == 1
+    s.acknack(6)
     s.write(5)
     assert s.writer.unacknowledged() == {reader_guid(1): 5}
     s.acknack(3)

@@ -501,4 +501,4 @@ class MessageReceiver:
             for reader in self._addressed(writer, measurement.reader_id):
                 reader.on_rtt_measurement(writer, measurement, now=now)
         elif (local := self._writers.get(measurement.writer_id)) is not None:
-            local.feedback.on_rtt_measurement(Guid(source, measurement.reader_id), measurement)
+            local.feedback.on_rtt_measurement(Guid(source, measurement.reader_id), measurement, now=now)

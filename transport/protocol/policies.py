@@ -293,12 +293,16 @@ class WriterCounters:
     nack_frags: int = 0
     stale_counts: int = 0
     unknown_reader: int = 0
+    #: ACKNACKs, NACK_FRAGs and status messages that speak of samples that were never sent: all of them are ignored.
+    unsent_acknowledged: int = 0
     repaired_samples: int = 0
     repaired_fragments: int = 0
     repaired_bytes: int = 0
     repairs_bounded: int = 0
     #: Samples, and fragments, that were requested again before the suppression time was over.
     repairs_suppressed: int = 0
+    #: Answers in which something was left out that its reader had been sent again before, and too often.
+    repetitions_bounded: int = 0
     gaps_sent: int = 0
     #: RELIABLE_WRITER_CACHE_CHANGED: how often the unacknowledged samples fell to none and to low_watermark,
     #: and rose to high_watermark and to what the send window takes.

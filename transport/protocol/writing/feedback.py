@@ -1,12 +1,18 @@
 """What readers report to a writer: acknowledged, requested, consumed; and what follows (RTPS 2.5 §8.3.8.1, §8.4.9.2).
 
-A report of a reader that is not matched, or not reliable, is counted and dropped, as is one that was seen before.
+A report of a reader that is not matched, or not reliable, is counted and dropped, as is one that was seen before, and
+one that speaks of what was never sent: no reader can have that, so it is forged, or meant for another life of the
+writer. A reader that reads the publication log on this host may be ahead of what was sent.
+
+What an answer costs is bounded, however much is asked: repairs by :mod:`.readers.repeated_repairs`, HEARTBEATs by
+:mod:`.repair.requests`, and answers to measurements to one in ``RTT_ANSWER_MIN``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from ...structure import Guid
 from ...wire.status_messages import RttMeasurement, StatusMessage
@@ -17,6 +23,9 @@ from .readers import Acknowledgments, MatchedReaders, Missing, ReaderProxy
 from .repair import Requests
 from .sending import Sender
 from .state import WriterState
+
+#: Nanoseconds between two measurements of one reader that are answered; our readers measure ten times a second.
+RTT_ANSWER_MIN: Final = 5_000_000
 
 
 class Feedback:
@@ -51,14 +60,18 @@ class Feedback:
         """A reader acknowledges, and requests, samples."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is not None and self._is_new(proxy.counts.acknack, acknack.count, now):
+        if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1):
+            return
+        if self._is_new(proxy.counts.acknack, acknack.count, now):
             self._on_acknack(proxy, acknack.missing, now, final=acknack.final)
 
     def on_acknack_batch(self, reader: Guid, acknack: AckNackBatch, *, now: int) -> None:
         """A reader acknowledges, and requests, batches."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is not None and self._is_new(proxy.counts.acknack_batch, acknack.count, now):
+        if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1, batches=True):
+            return
+        if self._is_new(proxy.counts.acknack_batch, acknack.count, now):
             missing = self._history.samples_of(acknack.missing, proxy.acked)
             self._on_acknack(proxy, missing, now, final=acknack.final)
 
@@ -71,16 +84,18 @@ class Feedback:
             self._counters.nacks_received += 1
             self._lacks(proxy, missing.ranges()[-1][1], now)
         elif not final:
-            self._sender.heartbeat((proxy,), now)
+            self._requests.heartbeat(proxy, now)
 
     def on_nack_frag(self, reader: Guid, nack: NackFrag, *, now: int) -> None:
         """A reader requests fragments of one sample (RTPS 2.5 §8.3.8.10)."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is None or not self._is_new(proxy.counts.nack_frag, nack.count, now):
+        if proxy is None or not self._was_sent(proxy, nack.sn):
+            return
+        if not self._is_new(proxy.counts.nack_frag, nack.count, now):
             return
         self._counters.nack_frags += 1
-        if 1 <= nack.sn <= self._state.last_sn and not nack.missing.is_empty:
+        if nack.sn >= 1 and not nack.missing.is_empty:
             proxy.repairs.requested.add_fragments(nack.sn, nack.missing)
             self._lacks(proxy, nack.sn, now)
 
@@ -94,15 +109,19 @@ class Feedback:
         """A reader of ours reports what it has consumed, and how much more it takes."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is not None and self._is_new(proxy.counts.status_message, message.count, now):
+        if proxy is None or not self._was_sent(proxy, message.consumption_sn):
+            return
+        if self._is_new(proxy.counts.status_message, message.count, now):
             self._counters.status_messages_received += 1
             self._acks.on_status(proxy, message, now)
             self.progress(now)
 
-    def on_rtt_measurement(self, reader: Guid, message: RttMeasurement) -> None:
+    def on_rtt_measurement(self, reader: Guid, message: RttMeasurement, *, now: int) -> None:
         """A reader measures how long an answer takes: this is it."""
         self._state.touch()
-        if (proxy := self._reader(reader)) is not None and not message.reply:
+        proxy = self._reader(reader)
+        if proxy is not None and not message.reply and now >= proxy.measured_at + RTT_ANSWER_MIN:
+            proxy.measured_at = now
             self._sender.answer(proxy, replace(message, reply=True, reception_delta=0).encode())
 
     def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
@@ -155,6 +174,16 @@ class Feedback:
         proxy = self._reliable.get(guid)
         self._counters.unknown_reader += proxy is None
         return proxy
+
+    def _was_sent(self, proxy: ReaderProxy, last: int, *, batches: bool = False) -> bool:
+        """Whether the reader can know of the number ``last``, of a sample or of a batch."""
+        state = self._state
+        if self._unsent.log is not None:
+            newest = state.last_batch_sn if batches else state.last_sn
+        else:
+            newest = state.sent_batch_sn if batches else state.sent_sn
+        self._counters.unsent_acknowledged += last > newest
+        return last <= newest
 
     def _is_new(self, counts: CountFilter, count: int, now: int) -> bool:
         accepted = counts.accept(count, now)

@@ -9,7 +9,7 @@ Invariant: ``acked`` never falls.
 
 from __future__ import annotations
 
-from ....structure import Guid
+from ....structure import INFINITE, Guid
 from ...counts import CountFilter
 from ...endpoint_info import ReaderInfo
 from ..changes import DATA
@@ -46,6 +46,7 @@ class ReaderProxy:
         "info",
         "is_on_host",
         "joined_sn",
+        "measured_at",
         "positive_acks",
         "receiver",
         "rejoins_at",
@@ -80,6 +81,8 @@ class ReaderProxy:
         #: It was dropped, and paces nobody before it reports that it goes on from this number; 0: it was not.
         self.rejoins_at = 0
         self.acknacks_heard = 0
+        #: When a measurement of the round trip time was last answered.
+        self.measured_at = -INFINITE
         #: It has answered a HEARTBEAT.
         self.settled = False
         self.counts = SubmessageCounts()

@@ -8,18 +8,21 @@ States::
 
 Events, and the state that follows; an event without an entry changes nothing::
 
-              ASKS                                     CONGESTED_ASKS  DUE               GONE
-    IDLE      IDLE, answered at once | DELAYED         HELD
-    DELAYED                                            HELD            IDLE, answered    IDLE
-    HELD      IDLE, answered at once | as it was       HELD            IDLE, answered    IDLE
+              ASKS                                     CONGESTED_ASKS  WANTS_HEARTBEAT  DUE               GONE
+    IDLE      IDLE, answered at once | DELAYED         HELD            DELAYED
+    DELAYED                                            HELD                             IDLE, answered    IDLE
+    HELD      IDLE, answered at once | as it was       HELD                             IDLE, answered    IDLE
 
     ASKS            an ACKNACK or NACK_FRAG requests something: answered at once where the policy has no delay
     CONGESTED_ASKS  the same while the writer is congested
     DUE             its time has come and the writer is not congested (`Requests`)
     GONE            the reader left, or fell behind and begins anew: what it asked for is forgotten
 
+    WANTS_HEARTBEAT an ACKNACK asks for a HEARTBEAT sooner than the last one allows: it comes with the next answer
+
 Invariants: a sample is sent again to a reader at most once, and at most ``max_repair_bytes`` in all, per
-repair_suppression of the policy, however many ACKNACKs ask.
+repair_suppression of the policy, however many ACKNACKs ask; what that comes to in the long run is bounded by
+:mod:`.repeated_repairs`. HEARTBEATs that a reader asks for are ``HEARTBEAT_ANSWER_MIN`` apart.
 """
 
 from __future__ import annotations
@@ -33,6 +36,10 @@ from ....structure import INFINITE
 from ....wire.numbers import FragmentNumberSet
 from ...intervals import IntervalSet
 from .missing import Missing
+from .repeated_repairs import RepeatedRepairs
+
+#: Nanoseconds between two HEARTBEATs that answer ACKNACKs which only ask for one.
+HEARTBEAT_ANSWER_MIN: Final = 5_000_000
 
 
 class RequestState(enum.Enum):
@@ -49,7 +56,17 @@ HELD: Final = RequestState.HELD
 class ReaderRepairs:
     """The machine of one reader, what it has asked for, and what it was sent again."""
 
-    __slots__ = ("due_at", "fragment_cursor", "history_sent", "recent", "requested", "state")
+    __slots__ = (
+        "due_at",
+        "fragment_cursor",
+        "heartbeat_at",
+        "history_sent",
+        "recent",
+        "repeated",
+        "requested",
+        "state",
+        "wants_heartbeat",
+    )
 
     def __init__(self) -> None:
         self.state = IDLE
@@ -57,6 +74,10 @@ class ReaderRepairs:
         #: What was asked for and is not answered yet.
         self.requested = Requested()
         self.recent = RecentRepairs()
+        self.repeated = RepeatedRepairs()
+        #: When the next HEARTBEAT may answer an ACKNACK, and whether one is to.
+        self.heartbeat_at = -INFINITE
+        self.wants_heartbeat = False
         #: The highest number sent again.
         self.history_sent = 0
         #: (large sample, next fragment) where sending it again has to go on.
@@ -71,6 +92,23 @@ class ReaderRepairs:
             self.state, self.due_at = DELAYED, now + delay
         return not delay
 
+    def asks_heartbeat(self, now: int) -> bool:
+        """Whether a HEARTBEAT is to be sent at once; else it comes later."""
+        if now >= self.heartbeat_at:
+            self.heartbeat_at = now + HEARTBEAT_ANSWER_MIN
+            return True
+        self.wants_heartbeat = True
+        if self.state is IDLE:
+            self.state, self.due_at = DELAYED, self.heartbeat_at
+        return False
+
+    def take_heartbeat(self, now: int) -> bool:
+        """Whether an answer that is sent now owes a HEARTBEAT."""
+        if not self.wants_heartbeat or now < self.heartbeat_at:
+            return False
+        self.wants_heartbeat, self.heartbeat_at = False, now + HEARTBEAT_ANSWER_MIN
+        return True
+
     def take(self) -> Requested:
         """What the reader has asked for, which is answered now."""
         self.state, self.due_at = IDLE, INFINITE
@@ -79,6 +117,7 @@ class ReaderRepairs:
 
     def gone(self) -> None:
         self.take()
+        self.wants_heartbeat = False
 
 
 class Requested:

@@ -2,13 +2,14 @@
 
 Invariant: one answer stays within the policy's max_bytes_per_nack_response but for its first sample, a datagram
 of it within max_samples_per_repair; what goes to one reader within repair_suppression stays within
-max_repair_bytes, and nothing goes to it twice (:mod:`..readers.reader_repairs`). A reader that still lacks
-something asks again.
+max_repair_bytes, and nothing goes to it twice (:mod:`..readers.reader_repairs`); what went to it before goes again as
+far as :mod:`..readers.repeated_repairs` lets it. A reader that still lacks something asks again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.numbers import SequenceNumberSet
@@ -19,6 +20,9 @@ from ..changes import DATA, BatchContent, Change, LargeSample, addressed_to
 from ..publication import WriterHistory
 from ..readers import ReaderProxy, Requested
 from ..state import WriterState
+
+#: What a GAP is counted as.
+GAP_BYTES: Final = 32
 
 
 @dataclass(slots=True)
@@ -69,6 +73,12 @@ class Repairs:
         """What the reader has asked for again, and GAPs for what is no more (RTPS 2.5 §8.4.9.2.6 ff.)."""
         requested = proxy.repairs.take()
         proxy.repairs.recent.forget(now - self._policy.repair_suppression)
+        proxy.repairs.repeated.update(
+            acked=proxy.acked,
+            written=self._counters.written_bytes,
+            balance_max=self._policy.max_repair_bytes,
+            now=now,
+        )
         answer = Answer(
             min(self._state.message_size, proxy.info.message_size_max),
             proxy.info.destinations,
@@ -125,13 +135,27 @@ class Repairs:
             if sn <= asked:
                 due = sum(min(b, asked) - a + 1 for a, b in unsent if a <= asked)
                 self._counters.repairs_suppressed += min(stop, asked) - sn + 1 - due
-            for a, b in unsent:
+            for a, b in self._allowed(proxy, unsent):
                 if not proxy.repairs.recent.unsent(a, b):
                     continue  # it went with its batch
                 if not self._resend_change(answer, proxy, change, a, b, now):
                     return a - 1
             sn = stop + 1
         return sn - 1
+
+    def _allowed(
+        self, proxy: ReaderProxy, ranges: list[tuple[int, int]], *, of: int = 0
+    ) -> list[tuple[int, int]]:
+        """What of these ranges was not sent to the reader too often."""
+        repeated = proxy.repairs.repeated
+        allowed = [each for first, last in ranges for each in repeated.allowed(first, last, of=of)]
+        self._counters.repetitions_bounded += allowed != ranges
+        return allowed
+
+    def _note(self, proxy: ReaderProxy, first: int, last: int, nbytes: int, now: int, *, of: int = 0) -> None:
+        """first..last was sent again."""
+        proxy.repairs.recent.note(first, last, nbytes, now=now, of=of)
+        proxy.repairs.repeated.note(first, last, nbytes, of=of)
 
     def _resend_change(
         self, answer: Answer, proxy: ReaderProxy, change: Change, first: int, last: int, now: int
@@ -174,7 +198,7 @@ class Repairs:
                 return False
             data = content.encoded(proxy.form, proxy.guid.entity)
             answer.add_samples(data, change.timestamp, 1)
-            proxy.repairs.recent.note(change.first_sn, change.last_sn, len(data), now=now)
+            self._note(proxy, change.first_sn, change.last_sn, len(data), now)
             proxy.repairs.history_sent = max(proxy.repairs.history_sent, change.last_sn)
             self._counters.repaired_samples += change.count
             self._counters.repaired_bytes += len(data)
@@ -215,7 +239,7 @@ class Repairs:
                 stop = first
             data = addressed_to(proxy.guid.entity, content, first, stop)
             answer.add_samples(data, timestamp, stop - first + 1)
-            proxy.repairs.recent.note(first, stop, len(data), now=now)
+            self._note(proxy, first, stop, len(data), now)
             proxy.repairs.history_sent = max(proxy.repairs.history_sent, stop)
             self._counters.repaired_samples += stop - first + 1
             self._counters.repaired_bytes += len(data)
@@ -261,7 +285,7 @@ class Repairs:
         after = self._resend_fragments(answer, proxy, large, timestamp, sn, start, large.fragments, now)
         proxy.repairs.fragment_cursor = (sn, after)
         if after > large.fragments:
-            proxy.repairs.recent.note(sn, sn, 0, now=now)
+            self._note(proxy, sn, sn, 0, now)
         return after > large.fragments
 
     def _resend_fragments(
@@ -280,14 +304,14 @@ class Repairs:
         reader_id = proxy.guid.entity
         unsent = proxy.repairs.recent.unsent(first, last, of=sn)
         self._counters.repairs_suppressed += max(last - first + 1, 0) - sum(b - a + 1 for a, b in unsent)
-        for a, b in unsent:
+        for a, b in self._allowed(proxy, unsent, of=sn):
             for number in range(a, b + 1):
                 data = large.encode(self._writer_id, sn, number, reader_id)
                 if self._room(answer, proxy) < len(data) and not self._may_begin(answer, proxy):
                     self._counters.repairs_bounded += 1
                     return number
                 answer.add_repair(data, timestamp)
-                proxy.repairs.recent.note(number, number, len(data), now=now, of=sn)
+                self._note(proxy, number, number, len(data), now, of=sn)
                 self._counters.repaired_fragments += 1
                 self._counters.repaired_bytes += len(data)
         return last + 1
@@ -296,6 +320,10 @@ class Repairs:
 
     def _gap(self, answer: Answer, proxy: ReaderProxy, first: int, last: int) -> None:
         """Announce to one reader that first..last will never come."""
+        if not proxy.repairs.repeated.allowed(first, first):
+            self._counters.repetitions_bounded += 1
+            return
+        proxy.repairs.repeated.note(first, last, GAP_BYTES)
         first = self._history.start_of_gap(first)
         gap = Gap(proxy.guid.entity, self._writer_id, first, SequenceNumberSet(last + 1))
         answer.add(gap.encode(), reserve=HEARTBEAT_ROOM)

@@ -35,6 +35,15 @@ class Requests:
         else:
             self._asking[proxy.guid] = proxy
 
+    def heartbeat(self, proxy: ReaderProxy, now: int) -> None:
+        """The reader asks for a HEARTBEAT and nothing else."""
+        if not proxy.repairs.asks_heartbeat(now):
+            self._asking[proxy.guid] = proxy
+            return
+        packer = Packer(self._state.message_size, proxy.info.destinations, proxy.guid.prefix)
+        packer.add(self._heartbeats.to_one(proxy, now))
+        self._send(packer)
+
     def forget(self, reader: Guid) -> None:
         """The reader left, or begins anew."""
         if (proxy := self._asking.pop(reader, None)) is not None:
@@ -51,6 +60,11 @@ class Requests:
         """Send the repairs, and a HEARTBEAT behind them, so that the reader reports at once what it still lacks."""
         self._asking.pop(proxy.guid, None)
         answer = self._repairs.answer(proxy, now)
-        if answer.packed or proxy.rejoins_at:
+        owed = proxy.repairs.take_heartbeat(now)
+        if answer.packed or proxy.rejoins_at or owed:
             answer.add(self._heartbeats.to_one(proxy, now))
             self._send(answer)
+            proxy.repairs.wants_heartbeat = False
+        elif proxy.repairs.wants_heartbeat:
+            proxy.repairs.asks_heartbeat(now)
+            self._asking[proxy.guid] = proxy

@@ -1,0 +1,93 @@
+"""What one reader was sent again before, and what sending that once more may cost: a reader that asks for the same over
+and over, or for which somebody else does, costs a bounded multiple of what is written.
+
+A sample, a fragment or a GAP is repaired to a reader once without looking at this. From its second time on it is paid
+for out of a balance of bytes. The balance grows
+
+* by half of what is written, and by half of what is repaired for the first time: with a loss of ``p`` on the way,
+  honest repetitions are p² / (1 - p) of what is written, which is half of it at a loss of one half;
+* by ``REPETITIONS_PER_SECOND``, up to ``REPETITIONS_AT_ONCE``: where nothing more is written, and for links that are
+  worse still.
+
+So within a time t a reader costs at most: everything written once more, half of that, and
+``REPETITIONS_AT_ONCE + t * REPETITIONS_PER_SECOND`` bytes, whatever it asks, and however often.
+
+Invariants: the balance never exceeds ``balance_max``, and falls below zero by no more than one answer, since one sample
+may be larger than it. What the reader acknowledged counts as sent before, and what is remembered lies above; where it
+would be scattered over more than ``REORDER_RUNS_MAX`` intervals, everything counts as sent before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....limits import REORDER_RUNS_MAX
+from ...intervals import IntervalSet
+
+#: Bytes.
+REPETITIONS_AT_ONCE: Final = 256 << 10
+REPETITIONS_PER_SECOND: Final = 256 << 10
+_SECOND: Final = 1_000_000_000
+
+
+class RepeatedRepairs:
+    """The balance of one reader."""
+
+    __slots__ = ("_acked", "_at", "_balance", "_balance_max", "_before", "_scattered", "_written")
+
+    def __init__(self) -> None:
+        #: By sample, for its fragments; 0: samples.
+        self._before: dict[int, IntervalSet] = {}
+        self._acked = 0
+        self._scattered = 0
+        self._balance = REPETITIONS_AT_ONCE
+        self._balance_max = REPETITIONS_AT_ONCE
+        self._at = 0
+        self._written = 0
+
+    def update(self, *, acked: int, written: int, balance_max: int, now: int) -> None:
+        """The reader is about to be answered; ``written``: bytes written so far."""
+        self._balance_max = max(balance_max, REPETITIONS_AT_ONCE)
+        self._earn((written - self._written) // 2)
+        self._written = written
+        if self._balance < REPETITIONS_AT_ONCE:
+            earned = self._balance + (now - self._at) * REPETITIONS_PER_SECOND // _SECOND
+            self._balance = min(earned, REPETITIONS_AT_ONCE)
+        self._at, self._acked = now, acked
+        if (samples := self._before.get(0)) is not None:
+            samples.remove(0, acked)
+        for sn in [sn for sn in self._before if 0 < sn <= acked]:
+            del self._before[sn]
+        self._scattered = sum(len(numbers) for numbers in self._before.values())
+
+    def allowed(self, first: int, last: int, *, of: int = 0) -> list[tuple[int, int]]:
+        """The ranges of first..last that may be sent again now."""
+        if self._balance > 0:
+            return [(first, last)]
+        if self._scattered >= REORDER_RUNS_MAX:
+            return []
+        if of:
+            first = first if of > self._acked else last + 1
+        else:
+            first = max(first, self._acked + 1)
+        before = self._before.get(of, IntervalSet())
+        return list(before.holes(first, last))
+
+    def note(self, first: int, last: int, nbytes: int, *, of: int = 0) -> None:
+        """first..last was sent again, in ``nbytes``."""
+        before = self._before.get(of)
+        if self._scattered >= REORDER_RUNS_MAX or (of or first) <= self._acked:
+            self._balance -= nbytes
+            return
+        if before is None:
+            before = self._before[of] = IntervalSet()
+        if next(before.within(first, last), None) is not None:
+            self._balance -= nbytes
+        else:
+            self._earn(nbytes // 2)
+        self._scattered -= len(before)
+        before.add(first, last)
+        self._scattered += len(before)
+
+    def _earn(self, nbytes: int) -> None:
+        self._balance = min(self._balance + nbytes, self._balance_max)
