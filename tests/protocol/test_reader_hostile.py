@@ -77,6 +77,7 @@ def test_far_future_heartbeats() -> None:
 def test_the_highest_sequence_number_there_is() -> None:
     s = started()
     most = (1 << 63) - 1
+    s.heartbeat(most, most).sleep(50 * MS)
     s.heartbeat(most, most).said()
     s.reader.on_run(Run(IT, most, 1, np.zeros(32, np.uint8), 32, 24, 8), now=s.now)
     s.heartbeat(most, most).sleep(100 * MS)
@@ -226,6 +227,7 @@ def test_counters_fit_64_bits() -> None:
         s.reader._delivered_before.clear()
         s.reader.match_writer(WriterInfo(IT, WHERE, (), True, False), now=s.now)
         s.heartbeat(1, 0).heartbeat((1 << 63) - 1, (1 << 63) - 1)
+        s.sleep(50 * MS).heartbeat((1 << 63) - 1, (1 << 63) - 1)
     assert s.reader.counters.lost_samples > 1 << 63
     assert s.reader.counters.snapshot()["lost_samples"] == (1 << 63) - 1
 

@@ -115,8 +115,10 @@ def _read_slot(raw: bytes, seed: int) -> Checkpoint | None:
 
 
 def remember(writers: dict[Guid, int], writer: Guid, sn: int) -> None:
-    """Note a sequence number of a writer; the dict's order is that of last use, and it is bounded."""
-    writers[writer] = max(sn, writers.pop(writer, sn))
+    """Note the newest sequence number of a writer, which is lower than the one before it where a forged jump was taken
+    back; the dict's order is that of last use, and it is bounded."""
+    writers.pop(writer, None)
+    writers[writer] = sn
     if len(writers) > WRITERS_MAX:
         del writers[next(iter(writers))]
 

@@ -204,7 +204,10 @@ class StreamLog:
 
     @property
     def writers(self) -> dict[Guid, int]:
-        """The highest sequence number appended of each writer, trimmed ones included; not to be changed."""
+        """The sequence number appended last of each writer, trimmed ones included; not to be changed.
+
+        It is the highest, but where a forged jump of a writer was taken back.
+        """
         return self._writers
 
     @property

@@ -1,28 +1,32 @@
 """The count of HEARTBEAT, ACKNACK and kin: what is a repetition, what is news (RTPS 2.5 §8.3.8.6).
 
-A filter follows lines of counts: a line is a sequence of counts that goes on in steps of at most ``STEP``.
+A filter follows lines of counts: a line is a sequence of counts that goes on in steps of at most ``STEP``, and known by
+its last one.
 
 =========================================  ====================================================  ============
 a count                                    action                                                it is
 =========================================  ====================================================  ============
-with which a line goes on                  the line goes on                                      news
-any other, all lines silent for            a new line, in the place of the one that was silent   news
-``FORGET_NS``                              for longest
+any, all lines silent for ``FORGET_NS``    the first one of a new line; what was seen is         news
+                                           forgotten
+that was seen                              none                                                  a repetition
+next to the last one of a line             the line goes on                                      news
+further on, by ``STEP`` at most            the line forks: the old one may go on too             news
 behind a line, by ``STEP`` at most         none                                                  a repetition
-with which the rumour goes on              the rumour becomes a line, in the place of the one    news
-                                           that was silent for longest
+next to the rumour                         the rumour is a line                                  news
 any other                                  it is the rumour                                      a repetition
 =========================================  ====================================================  ============
 
-So a forged count far ahead does not make the true ones look old: they go on with their own line, and if that was
-forgotten, they are heard from the second one on. An endpoint that was restarted and counts from just behind its old
-line is heard once that line was silent for ``FORGET_NS``.
+So a forged count ahead does not make the true ones look old: they go on with their own line. Where there is no room
+for another line, the one that went on least gives way, the newest of several. One forged message still makes an
+endpoint look old that is not known yet, or was silent for ``FORGET_NS``: for as long again. A forger that uses up the
+counts to come, as many as an endpoint itself, holds it off for as long as it goes on.
 
-Invariant: at most ``LINES_MAX`` lines are followed, and one rumour.
+Invariant: at most ``LINES_MAX`` lines are followed, and one rumour, and the last ``SEEN_MAX`` counts are known.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 _WRAP: Final = 1 << 32
@@ -31,7 +35,8 @@ STEP: Final = 1 << 16
 #: After this long without anything accepted, any count starts anew: an endpoint that came back under its own
 #: GUID (a restarted receiver does) may count from the beginning again. Cyclone DDS does the same.
 FORGET_NS: Final = 500_000_000
-LINES_MAX: Final = 3
+LINES_MAX: Final = 8
+SEEN_MAX: Final = 64
 #: Our counts keep up with this fraction of the clock (about 60 a second), so that they go on rising when an
 #: endpoint is restarted; 31 bits of it last for more than a year.
 _CLOCK_SHIFT: Final = 24
@@ -46,33 +51,40 @@ def next_count(count: int, now: int) -> int:
 class CountFilter:
     """Lets through only counts that are news."""
 
-    __slots__ = ("_accepted_at", "_lines", "_rumour")
+    __slots__ = ("_accepted_at", "_lines", "_rumour", "_seen")
 
     def __init__(self) -> None:
-        #: The last count of each line, the one heard last at the end.
-        self._lines: list[int] = []
+        #: The last count of each line, the newest line at the end, and how often the line has gone on.
+        self._lines: dict[int, int] = {}
+        self._seen: deque[int] = deque(maxlen=SEEN_MAX)
         self._rumour: int | None = None
         self._accepted_at = 0
 
     def accept(self, count: int, now: int) -> bool:
         """Whether a submessage with this count is to be looked at."""
         lines = self._lines
-        for i in range(len(lines) - 1, -1, -1):
-            if 0 < (count - lines[i]) % _WRAP <= STEP:
-                del lines[i]
-                return self._follow(count, now)
         if not lines or now - self._accepted_at >= FORGET_NS:
-            return self._follow(count, now)
+            self._seen.clear()
+            return self._follow(count, 0, now)
+        if count in self._seen:
+            return False
+        score = lines.pop((count - 1) % _WRAP, None)
+        if score is not None:
+            return self._follow(count, score + 1, now)
+        before = [last for last in lines if (count - last) % _WRAP <= STEP]
+        if before:
+            return self._follow(count, max(lines[last] for last in before), now)
         if any((last - count) % _WRAP <= STEP for last in lines):
             return False
         rumour, self._rumour = self._rumour, count
-        if rumour is not None and 0 < (count - rumour) % _WRAP <= STEP:
-            self._rumour = None
-            return self._follow(count, now)
-        return False
+        return rumour is not None and count == (rumour + 1) % _WRAP and self._follow(count, 0, now)
 
-    def _follow(self, count: int, now: int) -> bool:
-        self._lines.append(count)
-        del self._lines[:-LINES_MAX]
+    def _follow(self, count: int, score: int, now: int) -> bool:
+        lines = self._lines
+        lines.pop(count, None)
+        if len(lines) >= LINES_MAX:
+            del lines[min(reversed(lines), key=lines.__getitem__)]
+        lines[count] = score
+        self._seen.append(count)
         self._accepted_at = now
         return True

@@ -17,6 +17,7 @@ from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
 from .instance_keys import InstanceKeys
+from .jump_warnings import JumpWarnings
 from .log_appender import LogAppender
 from .losses import Losses
 from .shown_counters import ShownCounters
@@ -49,6 +50,7 @@ class Subscription:
         self._node = node
         self._shown = shown
         self._clocks = ClockWarnings(config)
+        self._jumps = JumpWarnings(config.topic)
         self._losses = Losses(directory, config.topic, config.remedies)
         self._cache = ReaderCache(
             config.qos,
@@ -89,6 +91,8 @@ class Subscription:
         """Put what the reader counts into the counters file, and report what it lost."""
         self._shown.show_reader(self.reader, self._cache)
         self._losses.report(self.reader, self._log)
+        self._jumps.report(self.reader)
+        self._jumps.report(self.reader)
         self._clocks.look(self._cache.counters)
 
     def writer_lost(self, writer: Guid) -> None:

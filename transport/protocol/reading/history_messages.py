@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ...wire.submessages import Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..policies import ReaderCounters
+from .jumps import Jumps
 from .ordering.delivery import Delivery
 from .ordering.writer_proxy import WriterProxy
 from .response.responder import Responder
@@ -16,9 +17,12 @@ from .response.responder import Responder
 class HistoryMessages:
     """The HEARTBEATs and GAPs of all writers of one reader."""
 
-    __slots__ = ("_counters", "_delivery", "_responder")
+    __slots__ = ("_counters", "_delivery", "_jumps", "_responder")
 
-    def __init__(self, counters: ReaderCounters, delivery: Delivery, responder: Responder) -> None:
+    def __init__(
+        self, counters: ReaderCounters, delivery: Delivery, responder: Responder, jumps: Jumps
+    ) -> None:
+        self._jumps = jumps
         self._counters = counters
         self._delivery = delivery
         self._responder = responder
@@ -45,6 +49,8 @@ class HistoryMessages:
         if not proxy.heartbeat_batches.accept(heartbeat.count, now):
             self._counters.stale_counts += 1
             return
+        if not self._jumps.admits_heartbeat(proxy, heartbeat, now):
+            return
         proxy.count_batches().on_heartbeat(
             heartbeat.first_batch_sn, heartbeat.last_batch_sn, heartbeat.first_sn, heartbeat.last_sn
         )
@@ -54,6 +60,8 @@ class HistoryMessages:
         """A reliable writer announces how much of a fragmented sample it has sent."""
         if not proxy.heartbeat_frags.accept(heartbeat.count, now):
             self._counters.stale_counts += 1
+            return
+        if not self._jumps.admits_number(proxy, heartbeat.sn):
             return
         if not proxy.synced or heartbeat.sn < proxy.expected or heartbeat.sn in proxy.held:
             return
@@ -73,6 +81,8 @@ class HistoryMessages:
         ranges = gap.irrelevant.ranges()
         if gap.start_sn < gap.irrelevant.base:
             ranges.insert(0, (gap.start_sn, gap.irrelevant.base - 1))
+        if not ranges or not self._jumps.admits_number(proxy, ranges[-1][1]):
+            return
         for first, last in ranges:
             self._delivery.give_up_sets(proxy, first, last)
             self._delivery.skip(proxy, first, last)

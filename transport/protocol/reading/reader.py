@@ -11,6 +11,9 @@ Invariants:
   longer than what one ACKNACK reaches; what lies before a hole in it is acknowledged when the hole is requested;
 * a run that does not fit ``window`` is refused; its writer counts as *closed* until a window is set into which
   that run fits, and a closed writer is asked for nothing;
+* numbers far ahead of what a writer is known to have used are not believed before they are confirmed, and what was
+  passed for them is taken back if its writer shows that it did not use them (:mod:`.ordering.sequence_jumps`). Then
+  alone sequence numbers fall;
 * a sample larger than ``sample_size_max`` is passed over as if it were irrelevant;
 * a batch is handed out whole, or cut where a part of it arrived earlier as DATA;
 * with coherent access, a coherent set is handed out whole or not at all (:mod:`.ordering.coherent_access`).
@@ -47,7 +50,9 @@ from .arrivals import Arrivals
 from .flow.congestion_control import CongestionControlFactory
 from .flow.status_reporter import StatusReporter
 from .history_messages import HistoryMessages
+from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
+from .ordering.sequence_jumps import REACH, Pass, PassKind
 from .ordering.writer_proxy import WriterProxy
 from .received_stream import StreamPositions
 from .response.responder import Responder
@@ -78,6 +83,7 @@ class StatefulReader:
         #: Called when something is done to the reader (:mod:`..agenda`).
         self.touch: Callable[[], None] = untouched
         self._delivered_before: dict[Guid, int] = dict(resume or {})
+        self._passed_before: dict[Guid, list[Pass]] = {}
         self._delivery = Delivery(self.counters, self.writers)
         self._reassembly = self._delivery.reassembly
         self._status = StatusReporter(guid.entity, policy, self.counters, self._delivery.closed)
@@ -93,7 +99,15 @@ class StatefulReader:
         self._arrivals = Arrivals(
             self.counters, self._delivery, self._responder, takes_history=qos.is_transient_local
         )
-        self._history = HistoryMessages(self.counters, self._delivery, self._responder)
+        self._jumps = Jumps(
+            self.counters,
+            self._delivery,
+            self._responder,
+            self._arrivals,
+            begins_anew=is_builtin(guid.entity),
+        )
+        self._history = HistoryMessages(self.counters, self._delivery, self._responder, self._jumps)
+        self._jumps.history = self._history
         #: The writers for which this reader is too slow.
         self.untethered = Untethered(policy, self.writers, self._delivery, self._status, self._responder)
 
@@ -124,6 +138,9 @@ class StatefulReader:
             receive_window=self.policy.receive_window_size,
             coherent=self.qos.coherent_access,
         )
+        proxy.jumps.passes = self._passed_before.pop(info.guid, [])
+        if resumed is not None and not reliable and not proxy.jumps.passes:
+            proxy.jumps.passed(1, resumed, PassKind.NOTHING)
         self.writers[info.guid] = proxy
         if reliable or info.status_messages:
             self._responder.introduce(proxy, now)
@@ -143,8 +160,12 @@ class StatefulReader:
         self.untethered.forget(guid)
         if proxy.synced and not is_builtin(self.guid.entity):
             self._delivered_before[guid] = proxy.expected - 1
+            if proxy.jumps.passes:
+                self._passed_before[guid] = proxy.jumps.passes
             if len(self._delivered_before) > ENDPOINTS_PER_PARTICIPANT_MAX:
-                del self._delivered_before[next(iter(self._delivered_before))]
+                oldest = next(iter(self._delivered_before))
+                del self._delivered_before[oldest]
+                self._passed_before.pop(oldest, None)
 
     # --- the owner's side ------------------------------------------------------------------------
 
@@ -233,6 +254,10 @@ class StatefulReader:
         delivery.losses.clear()
         return losses
 
+    def take_jumps(self) -> list[JumpReport]:
+        """Jumps of sequence numbers since the last call, one of each kind for each writer."""
+        return self._jumps.take_reports()
+
     # --- data ------------------------------------------------------------------------------------
 
     def on_run(self, run: Run, *, now: int) -> None:
@@ -262,8 +287,13 @@ class StatefulReader:
             if stream.rcv_pos >= stream.due:
                 self._responder.on_progress(proxy, run, now)
             return
+        if run.last_sn - proxy.expected > REACH:
+            if not self._jumps.admits_runs(proxy, (run,), run.last_sn, now):
+                return
         if proxy.resting:
             delivery.pass_by(proxy, run.last_sn)
+        elif run.last_sn < proxy.expected and proxy.jumps.passes and not proxy.reliable:
+            self._jumps.goes_back(proxy, run, now)
         elif nbytes > delivery.sample_size_max:
             self._arrivals.accept_small(proxy, run, now)
         else:
@@ -278,6 +308,9 @@ class StatefulReader:
             self.counters.unknown_writer += sum(run.count for run in runs)
             return
         self.counters.received_batches += 1
+        if batch.last_sn - proxy.expected > REACH:
+            if not self._jumps.admits_runs(proxy, runs, batch.last_sn, now):
+                return
         if proxy.resting:
             self._delivery.pass_by(proxy, batch.last_sn)
             return
@@ -305,6 +338,8 @@ class StatefulReader:
             self.counters.unknown_writer += 1
             return
         self.counters.fragments += frag.fragments
+        if frag.sn - proxy.expected > REACH and not self._jumps.admits_runs(proxy, (), frag.sn, now):
+            return
         if proxy.resting:
             self._delivery.pass_by(proxy, frag.sn)
             return
@@ -339,7 +374,8 @@ class StatefulReader:
             self.match_writer(proxy.info, now=now)
             proxy = self.writers[writer]
             proxy.heartbeats.accept(heartbeat.count, now)
-        self._history.on_heartbeat(proxy, heartbeat, now)
+        if self._jumps.admits_heartbeat(proxy, heartbeat, now):
+            self._history.on_heartbeat(proxy, heartbeat, now)
 
     def on_heartbeat_batch(self, writer: Guid, heartbeat: HeartbeatBatch, *, now: int) -> None:
         """A writer of batches announces which batches and samples it has."""

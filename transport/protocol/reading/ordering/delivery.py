@@ -19,6 +19,7 @@ from ...policies import ReaderCounters
 from .coherent_access import Verdict, sets_of
 from .reassembly import Reassembly
 from .reorder_buffer import ReorderBudget
+from .sequence_jumps import PASS_LEAST, REACH, PassKind
 from .writer_proxy import WriterProxy
 
 #: So many bytes of room open a closed writer, though what it sent may have come in a longer run.
@@ -58,6 +59,7 @@ class Delivery:
         if proxy.sets is not None:
             self.counters.coherent_sets_lost += sets_of(proxy.held)
         self._clear(proxy)
+        proxy.jumps.forget()
 
     # --- what arrived ----------------------------------------------------------------------------
 
@@ -143,6 +145,8 @@ class Delivery:
                 proxy.sets.lose(last.coherent_set, last.coherent_set)
             self.drain(proxy)
         self.lose(proxy, sn - behind)
+        if sn - behind >= PASS_LEAST:
+            proxy.jumps.passed(behind, sn - 1, PassKind.LOST)
         proxy.move_to(sn)
 
     def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool) -> bool:
@@ -203,11 +207,13 @@ class Delivery:
         if first > last:
             return
         if proxy.synced and first == proxy.expected and not proxy.held:
+            proxy.jumps.passed(first, last, PassKind.IRRELEVANT)
             self.counters.irrelevant_samples += proxy.move_to(last + 1)
         elif proxy.reliable or (proxy.held and first == proxy.held.first_hole):
             if not proxy.held.add_irrelevant(first, last):
                 self.counters.gap_overflow += 1
                 if proxy.synced and first == proxy.expected:
+                    proxy.jumps.passed(first, last, PassKind.NOTHING)
                     proxy.move_to(last + 1)
 
     def give_up_sets(self, proxy: WriterProxy, first: int, last: int) -> None:
@@ -241,12 +247,50 @@ class Delivery:
         if proxy.synced and last_sn >= proxy.expected:
             if proxy.sets is not None:
                 proxy.sets.lose(proxy.expected, last_sn)
+            proxy.jumps.passed(proxy.expected, last_sn, PassKind.LOST)
             self.counters.lost_samples += proxy.move_to(last_sn + 1)
 
     def let_go(self, proxy: WriterProxy) -> None:
         """Keep nothing of a writer that rests."""
         self.pass_by(proxy, proxy.announced)
         self._clear(proxy)
+
+    # --- what was passed wrongly -----------------------------------------------------------------
+
+    def take_back(self, proxy: WriterProxy, last_sn: int) -> bool:
+        """The writer has used no number above ``last_sn``: go back to where that was passed; False if it was not."""
+        refuted = proxy.jumps.take_refuted(last_sn)
+        if not refuted:
+            return False
+        at = refuted[0].first
+        delivered: list[tuple[int, int]] = []
+        for each in refuted:
+            if each.kind is PassKind.IRRELEVANT:
+                self.counters.irrelevant_samples -= each.count
+            elif each.kind is PassKind.LOST:
+                self._find_again(proxy, each.count)
+            delivered.append((at, each.first - 1))
+            at = each.last + 1
+        delivered.append((at, proxy.expected - 1))
+        self._clear(proxy)
+        proxy.go_back_to(refuted[0].first)
+        for first, last in delivered:
+            if proxy.reliable and first <= last and first <= last_sn + REACH:
+                proxy.held.add_irrelevant(first, last)
+        return True
+
+    def _find_again(self, proxy: WriterProxy, count: int) -> None:
+        """So many samples of a writer are not lost after all."""
+        self.counters.lost_samples -= count
+        known = self.losses.pop(proxy.guid, 0) - count
+        if known > 0:
+            self.losses[proxy.guid] = known
+
+    def discard_above(self, proxy: WriterProxy, sn: int) -> None:
+        """Forget what is held above ``sn``."""
+        proxy.held.discard_above(sn)
+        for number in [number for number in proxy.fragments if number > sn]:
+            self.reassembly.give_up(proxy, number)
 
     def _clear(self, proxy: WriterProxy) -> None:
         self.closed.pop(proxy.guid, None)
@@ -269,14 +313,18 @@ class Delivery:
                 skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
                 if proxy.sets is not None:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)
+                kind = PassKind.LOST if proxy.counts_losses else PassKind.NOTHING
+                kind = PassKind.IRRELEVANT if proxy.info.filters else kind
+                proxy.jumps.passed(proxy.expected, skipped_to - 1, kind)
                 passed = proxy.move_to(skipped_to)
-                if proxy.info.filters:
+                if kind is PassKind.IRRELEVANT:
                     counters.irrelevant_samples += passed
-                elif proxy.counts_losses:
+                elif kind is PassKind.LOST:
                     self.lose(proxy, passed)
                 continue
             after, run = step
             if run is None:
+                proxy.jumps.passed(proxy.expected, after - 1, PassKind.IRRELEVANT)
                 counters.irrelevant_samples += proxy.move_to(after)
                 continue
             verdict = self._judge(proxy, run)

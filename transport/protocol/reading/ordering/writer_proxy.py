@@ -4,7 +4,9 @@ Invariants:
 * every sequence number below ``expected`` was delivered, is irrelevant, or is lost for good, and was counted as
   such: only these are ever acknowledged. ``expected`` moves in :meth:`WriterProxy.begin_at`,
   :meth:`WriterProxy.move_to`, where a run is delivered (:mod:`.delivery`), and nowhere else, but for the run that is
-  simply the next one (:meth:`..reader.StatefulReader.on_run`);
+  simply the next one (:meth:`..reader.StatefulReader.on_run`). It falls only where a jump is taken back
+  (:mod:`.sequence_jumps`);
+* nothing is acknowledged from ``acks_below`` on, which the writer has not used;
 * ``held`` and ``fragments`` hold numbers at or above ``expected`` only;
 * nothing is requested beyond ``announced``: the highest number the writer is known to have used;
 * ``expected`` is missing, or nothing is, with two exceptions: what is held there waits for the owner to have room, or
@@ -25,6 +27,7 @@ from .batch_numbers import BatchNumbers
 from .coherent_access import CoherentAccess
 from .fragments import FragmentedSample
 from .reorder_buffer import ReorderBudget, ReorderBuffer
+from .sequence_jumps import SequenceJumps
 
 
 class WriterProxy:
@@ -34,6 +37,7 @@ class WriterProxy:
     """
 
     __slots__ = (
+        "acks_below",
         "batches",
         "counts_losses",
         "expected",
@@ -44,6 +48,7 @@ class WriterProxy:
         "heartbeats",
         "held",
         "info",
+        "jumps",
         "last_sn",
         "reliable",
         "resting",
@@ -68,6 +73,8 @@ class WriterProxy:
         #: Next sequence number to deliver; not known yet while not ``synced``.
         self.expected = 1 if expected is None else expected
         self.synced = expected is not None
+        self.acks_below = INFINITE
+        self.jumps = SequenceJumps(budget, resumed=self.expected if self.expected > 1 else 0)
         #: Jumps of the writer's first number are losses only once the reader had something to lose.
         self.counts_losses = expected is not None and expected > 1
         self.held = ReorderBuffer(budget, units_max=receive_window)
@@ -109,6 +116,17 @@ class WriterProxy:
         passed = sn - self.expected
         self.expected = sn
         return passed
+
+    def go_back_to(self, sn: int) -> None:
+        """What was passed from ``sn`` on has not been used yet; nothing is held."""
+        self.expected = sn
+        self.first_sn = min(self.first_sn, sn)
+        if self.sets is not None:
+            self.sets = CoherentAccess()
+            self.sets.lose(1, sn - 1)
+        if self.batches is not None:
+            self.batches = BatchNumbers()
+        self.stream.go_back_to(sn)
 
     def count_batches(self) -> BatchNumbers:
         """The numbers of the writer's batches, from now on at least."""
@@ -166,7 +184,8 @@ class WriterProxy:
 
         A sample of which fragments have arrived is requested by NACK_FRAG instead (RTPS 2.5 §8.4.14.1.2).
         """
-        base = min(self.expected if first > last else self.request_base, SEQUENCE_NUMBER_MAX)
+        base = self.expected if first > last else self.request_base
+        base = min(base, self.acks_below, SEQUENCE_NUMBER_MAX)
         last = min(last, base + NUMBER_SET_BITS - 1)
         numbers = (
             sn
@@ -178,7 +197,7 @@ class WriterProxy:
 
     def reader_batch_state(self, first: int, last: int) -> SequenceNumberSet | None:
         """The set of an ACKNACK_BATCH that requests first..last; None where batch numbers cannot express it."""
-        if self.batches is None:
+        if self.batches is None or self.acks_below < self.expected:
             return None
         self.batches.forget_below(self.expected)
         if any(first <= sn <= last for sn in self.fragments):
