@@ -129,8 +129,8 @@ def test_what_a_writer_takes_with_it_before_it_was_understood() -> None:
     assert s.reader.counters.lost_samples == 1
 
 
-def test_a_forged_heartbeat_makes_the_loss_large_and_costs_nothing() -> None:
+def test_a_forged_heartbeat_loses_nothing() -> None:
     s = started()
     s.heartbeat(1, (1 << 63) - 1)
     s.reader.unmatch_writer(IT)
-    assert s.reader.counters.lost_samples == (1 << 63) - 1
+    assert s.reader.counters.lost_samples == 0

@@ -343,7 +343,7 @@ def test_forged_samples_behind_a_forged_gap_do_not_hide_the_honest_ones_before_t
     s.heartbeat(1, 8).data(6, 8)
     assert s.taken() == [6, 7, 8]
     s.data(9, 1_020)
-    assert s.taken() == [*range(9, 1_021)], "the honest ones at their numbers, too"
+    assert s.taken() == [*range(9, 1_000), *range(1_010, 1_021)], "delivered once"
 
 
 def test_forged_samples_held_within_reach_are_dropped() -> None:

@@ -6,6 +6,7 @@
 * ``flow``: how much each writer may send, by status messages and congestion control;
 * ``response``: what each writer is answered, and when: acknowledgements and requests;
 * ``arrivals``: samples that are not simply the next ones;
+* ``jumps``: numbers far from where their writers are;
 * ``history_messages``: HEARTBEATs and GAPs;
 * ``untethered``: the writers that a slow reader lets go.
 

@@ -1,8 +1,9 @@
 """What readers report to a writer: acknowledged, requested, consumed; and what follows (RTPS 2.5 §8.3.8.1, §8.4.9.2).
 
 A report of a reader that is not matched, or not reliable, is counted and dropped, as is one that was seen before, and
-one that speaks of what was never sent: no reader can have that, so it is forged, or meant for another life of the
-writer. A reader that reads the publication log on this host may be ahead of what was sent.
+one that speaks of what was never sent: no reader can have that. It is forged, or meant for another life of the writer,
+or its reader was led astray by somebody else, and finds back by the HEARTBEAT that answers it. A reader that reads the
+publication log on this host may be ahead of what was sent.
 
 What an answer costs is bounded, however much is asked: repairs by :mod:`.readers.repeated_repairs`, HEARTBEATs by
 :mod:`.repair.requests`, and answers to measurements to one in ``RTT_ANSWER_MIN``.
@@ -60,7 +61,7 @@ class Feedback:
         """A reader acknowledges, and requests, samples."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1):
+        if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1, now):
             return
         if self._is_new(proxy.counts.acknack, acknack.count, now):
             self._on_acknack(proxy, acknack.missing, now, final=acknack.final)
@@ -69,7 +70,7 @@ class Feedback:
         """A reader acknowledges, and requests, batches."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1, batches=True):
+        if proxy is None or not self._was_sent(proxy, acknack.missing.base - 1, now, batches=True):
             return
         if self._is_new(proxy.counts.acknack_batch, acknack.count, now):
             missing = self._history.samples_of(acknack.missing, proxy.acked)
@@ -90,7 +91,7 @@ class Feedback:
         """A reader requests fragments of one sample (RTPS 2.5 §8.3.8.10)."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is None or not self._was_sent(proxy, nack.sn):
+        if proxy is None or not self._was_sent(proxy, nack.sn, now):
             return
         if not self._is_new(proxy.counts.nack_frag, nack.count, now):
             return
@@ -109,7 +110,7 @@ class Feedback:
         """A reader of ours reports what it has consumed, and how much more it takes."""
         self._state.touch()
         proxy = self._reader(reader)
-        if proxy is None or not self._was_sent(proxy, message.consumption_sn):
+        if proxy is None or not self._was_sent(proxy, message.consumption_sn, now):
             return
         if self._is_new(proxy.counts.status_message, message.count, now):
             self._counters.status_messages_received += 1
@@ -175,14 +176,17 @@ class Feedback:
         self._counters.unknown_reader += proxy is None
         return proxy
 
-    def _was_sent(self, proxy: ReaderProxy, last: int, *, batches: bool = False) -> bool:
-        """Whether the reader can know of the number ``last``, of a sample or of a batch."""
+    def _was_sent(self, proxy: ReaderProxy, last: int, now: int, *, batches: bool = False) -> bool:
+        """Whether the reader can know of the number ``last``, of a sample or of a batch; if not, it is told where the
+        writer is."""
         state = self._state
         if self._unsent.log is not None:
             newest = state.last_batch_sn if batches else state.last_sn
         else:
             newest = state.sent_batch_sn if batches else state.sent_sn
-        self._counters.unsent_acknowledged += last > newest
+        if last > newest:
+            self._counters.unsent_acknowledged += 1
+            self._requests.heartbeat(proxy, now)
         return last <= newest
 
     def _is_new(self, counts: CountFilter, count: int, now: int) -> bool:

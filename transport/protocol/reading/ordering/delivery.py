@@ -84,6 +84,9 @@ class Delivery:
             self._deliver_best_effort(proxy, run)
         elif not proxy.synced or run.first_sn != proxy.expected:
             self._hold(proxy, run, owned=owned)
+        elif proxy.jumps.was_back and proxy.held:
+            self._hold(proxy, run, owned=owned)
+            self.drain(proxy)
         elif run.nbytes <= self.window:
             self._deliver(proxy, run)
             self.drain(proxy)
@@ -195,6 +198,8 @@ class Delivery:
 
     def sync(self, proxy: WriterProxy, expected: int) -> None:
         """Begin with a writer at ``expected``."""
+        if expected > 1:
+            proxy.jumps.passed(1, expected - 1, PassKind.BEGINNING)
         proxy.begin_at(expected)
         if proxy.sets is not None:  # a set that began earlier is known only in part
             proxy.sets.lose(1, expected - 1)
@@ -274,9 +279,11 @@ class Delivery:
         delivered.append((at, proxy.expected - 1))
         self._clear(proxy)
         proxy.go_back_to(refuted[0].first)
+        proxy.synced = refuted[0].kind is not PassKind.BEGINNING
         for first, last in delivered:
             if proxy.reliable and first <= last and first <= last_sn + REACH:
                 proxy.held.add_irrelevant(first, last)
+                proxy.jumps.was_back = True
         return True
 
     def _find_again(self, proxy: WriterProxy, count: int) -> None:
@@ -315,7 +322,7 @@ class Delivery:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)
                 kind = PassKind.LOST if proxy.counts_losses else PassKind.NOTHING
                 kind = PassKind.IRRELEVANT if proxy.info.filters else kind
-                proxy.jumps.passed(proxy.expected, skipped_to - 1, kind)
+                proxy.jumps.passed(proxy.expected, skipped_to - 1, kind, proxy.first_sn - 1)
                 passed = proxy.move_to(skipped_to)
                 if kind is PassKind.IRRELEVANT:
                     counters.irrelevant_samples += passed
@@ -386,6 +393,9 @@ class Delivery:
         self.window -= run.nbytes
         proxy.stream.rcv_pos += run.nbytes
         self.counters.received_samples += run.count
-        self.counters.irrelevant_samples += run.first_sn - proxy.expected
+        if run.first_sn > proxy.expected:
+            claimed = proxy.held.first_hole - 1 if proxy.held else 0
+            proxy.jumps.passed(proxy.expected, run.first_sn - 1, PassKind.IRRELEVANT, claimed)
+            self.counters.irrelevant_samples += run.first_sn - proxy.expected
         proxy.expected = run.last_sn + 1
         self.ready.append(run)

@@ -34,10 +34,11 @@ ACKNACK, those of RTI Connext and Fast DDS come every three seconds at the lates
 message of a writer, since they begin anew with each lower HEARTBEAT.
 
 What was passed, because a HEARTBEAT or a GAP said that it will never come, or because a best-effort writer was ahead,
-is remembered (``passes``), and may be taken back:
+or because the reader began behind it, is remembered (``passes``), and may be taken back:
 
-* a HEARTBEAT whose last number lies below the end of a pass refutes it: what was never used cannot be gone. The reader
-  goes back to the beginning of the lowest pass refuted; what it had counted as lost or irrelevant no longer is.
+* a HEARTBEAT whose last number lies below the end of a pass refutes it, and what else was said to be gone with it:
+  what was never used cannot be gone. The reader goes back to the beginning of the lowest pass refuted; what it had
+  counted as lost or irrelevant no longer is. Where it began wrongly, it begins anew.
 * a best-effort writer has no HEARTBEATs: two samples, rising and ``DELAY`` apart, in a pass of ``PASS_LEAST`` or more,
   while nothing comes at the new place, refute it (``back`` is a rumour, too).
 * a number that an earlier life of the reader took (``resumed``) is refuted by two HEARTBEATs below it, ``DELAY`` apart,
@@ -47,8 +48,7 @@ is remembered (``passes``), and may be taken back:
   again.
 
 What is delivered stays delivered. Where forged samples within reach were, the writer's own samples at their numbers
-count as duplicates. If a HEARTBEAT refutes the pass before them, they are delivered if they come, but not requested
-unless a second one, ``BEYOND`` later, shows again that the writer has not used them.
+count as duplicates, but for those that the writer is found not to have used yet by two HEARTBEATs ``BEYOND`` apart.
 
 What a forger can still do who speaks for a matched writer: with one message, insert samples, and make the reader pass
 ``REACH`` numbers, which are lost if the writer uses the last of them before its next HEARTBEAT; with two messages
@@ -87,17 +87,20 @@ class PassKind(enum.Enum):
     """As what the numbers of a pass were counted."""
 
     NOTHING = enum.auto()
+    #: They came before the first number that was heard of the writer.
+    BEGINNING = enum.auto()
     LOST = enum.auto()
     IRRELEVANT = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Numbers first..last that were passed."""
+    """Numbers first..last that were passed; ``claimed``: the last one that was said to be gone with them."""
 
     first: int
     last: int
     kind: PassKind
+    claimed: int
 
     @property
     def count(self) -> int:
@@ -156,13 +159,24 @@ class Rumour:
 class SequenceJumps:
     """The jumps of one writer."""
 
-    __slots__ = ("_budget", "back", "beyond", "passes", "resumed", "resumed_since", "rumour")
+    __slots__ = (
+        "_budget",
+        "back",
+        "beyond",
+        "passes",
+        "resumed",
+        "resumed_since",
+        "rumour",
+        "was_back",
+    )
 
     def __init__(self, budget: ReorderBudget, *, resumed: int = 0) -> None:
         self.rumour: Rumour | None = None
         self.back: Rumour | None = None
         #: Ascending.
         self.passes: list[Pass] = []
+        #: The reader went back once: among what it holds are numbers that it delivered.
+        self.was_back = False
         #: What is expected, if only an earlier life of the reader vouches for it; 0 otherwise.
         self.resumed = resumed
         #: Since when HEARTBEATs below it come; -1: none did.
@@ -223,20 +237,21 @@ class SequenceJumps:
 
     # --- what was passed -------------------------------------------------------------------------
 
-    def passed(self, first: int, last: int, kind: PassKind) -> None:
+    def passed(self, first: int, last: int, kind: PassKind, claimed: int = 0) -> None:
         """first..last, which lie above all that was delivered or passed, will never come."""
-        passes = self.passes
+        passes, claimed = self.passes, max(claimed, last)
         if passes and passes[-1].last + 1 == first and passes[-1].kind is kind:
-            passes[-1] = Pass(passes[-1].first, last, kind)
+            passes[-1] = Pass(passes[-1].first, last, kind, max(passes[-1].claimed, claimed))
             return
         if len(passes) >= PASSES_MAX:
             passes.remove(min(passes, key=lambda each: each.count))
-        passes.append(Pass(first, last, kind))
+        passes.append(Pass(first, last, kind, claimed))
 
     def take_refuted(self, last_sn: int) -> list[Pass]:
         """The writer has used no number above ``last_sn``: the passes which that refutes, and which are undone."""
-        refuted = [each for each in self.passes if each.last > last_sn]
-        del self.passes[len(self.passes) - len(refuted) :]
+        refuted = [each for each in self.passes if each.claimed > last_sn]
+        if refuted:
+            self.passes = [each for each in self.passes if each.first < refuted[0].first]
         return refuted
 
     def doubts_resumed(self, expected: int, now: int) -> bool:
