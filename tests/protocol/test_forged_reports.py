@@ -177,10 +177,10 @@ def test_a_nack_storm_costs_a_bounded_multiple() -> None:
     written = s.write(256, 100) * 128
     s.said()
     asking = asking_everything(s, 256)
-    received, sent = storm(s, lambda: next(asking), every=SECOND // 1_800, duration=10 * SECOND)
-    bound = written * 3 // 2 + REPETITIONS_AT_ONCE + 10 * REPETITIONS_PER_SECOND
+    received, sent = storm(s, lambda: next(asking), every=SECOND // 1_800, duration=4 * SECOND)
+    bound = written * 3 // 2 + REPETITIONS_AT_ONCE + 4 * REPETITIONS_PER_SECOND
     assert sent < 1.3 * bound  # headers, and a HEARTBEAT behind each answer
-    assert sent < 2 * received
+    assert sent < 2.5 * received
     assert s.writer.counters.repetitions_bounded > 0
     s.now += SECOND
     s.acknack(1, 7)
@@ -200,18 +200,18 @@ def test_a_nack_storm_over_a_long_history_costs_a_bounded_multiple() -> None:
 def test_scattered_requests_cost_a_bounded_multiple() -> None:
     """Every second sample is asked for: what is remembered of them is bounded, what they cost too."""
     s = Script(LASTING, readers=0)
-    s.write(20_000, 100)
+    s.write(10_000, 100)
     s.match(1, transient_local=True).said()
 
     def asking() -> Iterator[int]:
         while True:
-            for first in range(1, 19_000, 256):
+            for first in range(1, 9_000, 256):
                 s.acknack(1, 1) if first == 1 else s.acknack(first, *range(first, first + 256, 2))
                 yield 96
 
     generator = asking()
-    _, sent = storm(s, lambda: next(generator), every=SECOND // 1_000, duration=4 * SECOND)
-    bound = s.writer.counters.written_bytes * 3 // 2 + REPETITIONS_AT_ONCE + 4 * REPETITIONS_PER_SECOND
+    _, sent = storm(s, lambda: next(generator), every=SECOND // 1_000, duration=SECOND)
+    bound = s.writer.counters.written_bytes * 3 // 2 + REPETITIONS_AT_ONCE + REPETITIONS_PER_SECOND
     assert sent < 1.6 * bound  # single samples: each carries its own headers
 
 
@@ -246,7 +246,7 @@ def test_a_storm_for_what_is_no_more_costs_a_bounded_multiple() -> None:
         s.acknack(1, *range(1, 257, 2))
         return 96
 
-    received, sent = storm(s, ask, every=SECOND // 1_000, duration=10 * SECOND)
+    received, sent = storm(s, ask, every=SECOND // 1_000, duration=2 * SECOND)
     assert sent < 3 * received
 
 
