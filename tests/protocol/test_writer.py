@@ -417,6 +417,10 @@ def test_acknowledging_what_was_never_written() -> None:
     s.write(5)
     s.said()
     s.acknack(1 << 62, (1 << 62) + 5)
+    assert [type(each) for each in s.said()] == [Heartbeat], (
+        "which shows a reader that was led astray the way"
+    )
+    s.now += 10 * MS
     assert s.writer.readers[reader_guid(1)].acked == 0
     assert s.writer.counters.unsent_acknowledged == 1
     s.acknack(6)
@@ -472,6 +476,7 @@ def test_nonsense_from_strangers() -> None:
     nack = NackFrag(reader_guid(9).entity, ME.entity, 1, FragmentNumberSet(1), 1)
     s.writer.feedback.on_nack_frag(reader_guid(9), nack, now=s.now)
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, sn=1 << 60), now=s.now)
+    assert [type(each) for each in s.said()] == [Heartbeat]
     s.writer.feedback.on_nack_frag(reader_guid(1), replace(nack, count=2), now=s.now)
     assert s.said() == []
     assert s.writer.counters.unknown_reader == 2
