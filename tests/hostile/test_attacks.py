@@ -27,7 +27,7 @@ def test_honest_rows_arrive_and_newcomers_are_found(name: str, who: str) -> None
     assert scene.bytes_to_third_parties() <= scene.attacked_bytes
 
 
-@pytest.mark.parametrize("proves", [False], ids=["does not prove"])
+@pytest.mark.parametrize("proves", [True, False], ids=["proves", "does not prove"])
 def test_a_name_is_free_again_once_its_squatter_is_silent(proves: bool) -> None:
     """While an honest participant was away, a stranger announced itself under its name; then it comes back."""
     scene = HostileScene()

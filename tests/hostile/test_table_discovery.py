@@ -99,6 +99,23 @@ def test_a_reader_elsewhere_gets_nothing(scene: HostileScene, through: str) -> N
 # --- crowds -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("proves", [True, False], ids=["proven", "unproven"])
+def test_a_newcomer_is_found_in_a_crowd(scene: HostileScene, proves: bool) -> None:
+    """1,100 participants of one address, announced for as long as may be: they make way."""
+    stranger = scene.attackers["stranger"]
+    for _ in range(1_100):
+        prefix = stranger.fresh_prefix()
+        scene.send("stranger", [stranger.announcement(prefix, lease=m.INFINITE_LEASE)])
+        if proves:
+            scene.send("stranger", [Datagram(stranger.to(scene.on, prefix=prefix), user=False)])
+        if stranger._made % 50 == 0:
+            scene.work(1)
+            scene.run(MILLISECOND)
+    scene.run(100 * MILLISECOND)
+    scene.assert_rows_arrive()
+    scene.assert_newcomers_are_found()
+
+
 def test_a_crowd_of_endpoints_costs_little_while_it_lasts(scene: HostileScene) -> None:
     """Of six participants with 3,600 endpoints each, as many are kept as one address may have."""
     stranger = scene.attackers["stranger"]

@@ -72,6 +72,8 @@ ANNOUNCEMENTS_PER_LEASE: Final = 3
 #: An honest participant addresses us within milliseconds; if that is lost, its next announcement (Cyclone DDS:
 #: after 8 s) still finds it known.
 UNPROVEN_LEASE: Final = 10 * NANOSECONDS
+#: So long a stranger that says nothing keeps a name which somebody else claims.
+CONTESTED_LEASE: Final = 60 * NANOSECONDS
 _SN_CLOCK_SHIFT: Final = 24
 #: Announcements of a participant that we may miss (it may answer others) before it looks restarted.
 _SN_JUMP: Final = 16
@@ -116,6 +118,8 @@ class RemoteParticipant:
     last_heard: int
     announced_sn: int  # of its last announcement
     trust: Trust
+    #: Somebody announces itself elsewhere under its name.
+    contested: bool = False
     #: Those that it did not name, but from which it answered what was sent to an address that it named.
     translated: frozenset[str] = frozenset()
     #: Something addressed to us came from these, or it answered what was sent there.
@@ -291,7 +295,10 @@ class Spdp:
         remote = self.remotes.get(prefix)
         if remote is not None and source_ip not in remote.addresses:
             if remote.proven or source_ip != remote.source_ip:
-                return Change.NONE, remote  # another sender in its name, or it moved: then its lease will end
+                # Another sender in its name, or it moved: then its lease will end. A silent stranger does not keep it.
+                remote.contested = True
+                self._next_expiry = _earlier(self._next_expiry, max(now, self._expiry(remote)))
+                return Change.NONE, remote
         payload = bytes(run.samples().payload(0))
         flags = int(run.sample_flags()[0])
         if flags & (DISPOSED | UNREGISTERED):
@@ -401,7 +408,9 @@ class Spdp:
         if not remote.proven:
             lease = min(max(lease, STRANGER_LEASE_MIN), UNPROVEN_LEASE)
         elif not self._matches(remote.prefix):
-            lease = min(max(lease, STRANGER_LEASE_MIN), STRANGER_LEASE_MAX)
+            lease = min(
+                max(lease, STRANGER_LEASE_MIN), CONTESTED_LEASE if remote.contested else STRANGER_LEASE_MAX
+            )
         return remote.last_heard + lease
 
     # --- what we announce -------------------------------------------------------------------------
