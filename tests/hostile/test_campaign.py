@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.hostile.campaign import Campaign, Story, Tally, resident_bytes, stories
 
 MESSAGES = 100_000
-STORIES = 80
+STORIES = 90
 
 
 def test_every_honest_row_arrives_once_while_others_attack() -> None:

@@ -193,9 +193,9 @@ def test_what_comes_from_a_foreign_address_in_anothers_name_is_not_believed(atta
     assert victim.drops[DropReason.FOREIGN_ADDRESS] - before[victim.prefix][DropReason.FOREIGN_ADDRESS] >= 40
 
 
-@pytest.mark.parametrize("attack", [heartbeat_far_off, gap_over_everything, data_that_is_next])
+@pytest.mark.parametrize("attack", [data_that_is_next])
 def test_with_trust_in_any_address_it_is_believed(attack: Attack) -> None:
-    """Or else the tests above show nothing."""
+    """Or else the tests above show nothing. Numbers that are far off are not believed then either."""
     pair = Pair(Trust.ANY)
     pair.attack(attack(pair))
     pair.write(5)

@@ -288,7 +288,7 @@ def test_a_stranger_that_lost_its_place_is_found_again_when_it_has_something_for
     assert other.prefix in it.one.remote_participants
     (gone,) = (r for r in it.one._spdp.remotes.values() if r.prefix == other.prefix)
     it.one._spdp._sent_away.append(it.one._spdp._forget(gone.prefix))
-    it.one._lose_sent_away(network.now)
+    it.one._discovery._lose_sent_away(network.now)
     writer = it.write_from(other)
     assert network.run(10 * SECOND, until=lambda: writer.guid in it.reader.writers)
 

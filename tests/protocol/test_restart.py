@@ -126,8 +126,8 @@ def test_numbers_of_discovery_begin_at_one() -> None:
     network = VirtualNetwork()
     network.now = 1_000 * 3600 * SECOND
     host = network.add()
-    assert {writer.last_sn for writer in host._builtin.writers()} == {0}
-    assert {writer.last_sn for writer in restart(network, host)._builtin.writers()} == {1 << 14}
+    assert {writer.last_sn for writer in host._discovery.builtin.writers()} == {0}
+    assert {writer.last_sn for writer in restart(network, host)._discovery.builtin.writers()} == {1 << 14}
 
 
 def test_assertions_of_liveliness_after_a_restart() -> None:

@@ -92,9 +92,9 @@ def test_many_ask_each_other_in_spite_of_loss(seed: int) -> None:
     network.loss = 0.0
     network.run(5 * SECOND)
     for one in everybody:
-        assert one._types.request_writer.unacknowledged() == {}
-        assert one._types.reply_writer.unacknowledged() == {}
-        assert one._types.reply_writer.unacknowledged_bytes == 0
+        assert one._discovery.types.request_writer.unacknowledged() == {}
+        assert one._discovery.types.reply_writer.unacknowledged() == {}
+        assert one._discovery.types.reply_writer.unacknowledged_bytes == 0
 
 
 def test_a_large_type_comes_in_several_replies() -> None:
@@ -153,7 +153,7 @@ def test_questions_and_answers_go_to_whom_they_are_for() -> None:
     assert bystanders[0].type_of(pair.writer.guid) == struct("Rich")
     assert pair.writer.guid in third.writers
     for participant in (pair.one, pair.two, bystanders[0]):
-        for each in (participant._types.request_writer, participant._types.reply_writer):
+        for each in (participant._discovery.types.request_writer, participant._discovery.types.reply_writer):
             assert each.unacknowledged() == {}
 
 
@@ -192,7 +192,7 @@ def test_a_participant_that_goes_takes_its_types_along() -> None:
     pair.run()
     assert pair.one.type_of(pair.writer.guid) is None
     assert pair.one.type_failure(pair.writer.guid) is None
-    assert pair.one._lookup.get_timer() is None
+    assert pair.one._discovery.lookup.get_timer() is None
 
 
 # --- telling --------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_participant_that_goes_takes_its_types_along() -> None:
 
 def results(participant: Participant, call: GetTypes | GetTypeDependencies, instance: str = "") -> list[Any]:
     request = Request(RequestId(bytes(16), 1), instance, call)
-    return list(participant._types._results(request))
+    return list(participant._discovery.types._results(request))
 
 
 def test_our_types_are_told_as_long_as_there_are_endpoints_of_them() -> None:
@@ -263,9 +263,9 @@ def test_who_is_not_proven_is_told_nothing() -> None:
     request = Request(RequestId(bytes(16), 1), "", GetTypes(ids))
     for proven in (False, True):
         remote.proven_from = frozenset(remote.addresses) if proven else frozenset()
-        before = pair.one._types.reply_writer.last_sn
-        pair.one._types._on_request(pair.two.prefix, request, pair.network.now)
-        assert (pair.one._types.reply_writer.last_sn > before) is proven
+        before = pair.one._discovery.types.reply_writer.last_sn
+        pair.one._discovery.types._on_request(pair.two.prefix, request, pair.network.now)
+        assert (pair.one._discovery.types.reply_writer.last_sn > before) is proven
 
 
 def test_who_acknowledges_nothing_does_not_pile_up_replies() -> None:
@@ -277,11 +277,11 @@ def test_who_acknowledges_nothing_does_not_pile_up_replies() -> None:
     refused = 0
     for _ in range(200):
         try:
-            pair.one._types._on_request(pair.two.prefix, request, network.now)
+            pair.one._discovery.types._on_request(pair.two.prefix, request, network.now)
         except DecodeError:
             refused += 1
     assert refused > 100
-    assert pair.one._types.reply_writer.unacknowledged_bytes < 5 << 20
+    assert pair.one._discovery.types.reply_writer.unacknowledged_bytes < 5 << 20
 
 
 def test_entity_ids() -> None:

@@ -61,7 +61,7 @@ class EvilTypes(Scene):
 
     @property
     def asks(self) -> RequestId:
-        return RequestId(self.one._types.request_writer.guid.to_bytes(), 1)
+        return RequestId(self.one._discovery.types.request_writer.guid.to_bytes(), 1)
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_samples_without_end(scene: EvilTypes) -> None:
         (ENTITYID_TYPE_LOOKUP_REPLY_WRITER, TYPE_LOOKUP_REPLY_BYTES_MAX),
     ):
         reader = {
-            ENTITYID_TYPE_LOOKUP_REQUEST_WRITER: scene.one._types.request_reader,
-            ENTITYID_TYPE_LOOKUP_REPLY_WRITER: scene.one._types.reply_reader,
+            ENTITYID_TYPE_LOOKUP_REQUEST_WRITER: scene.one._discovery.types.request_reader,
+            ENTITYID_TYPE_LOOKUP_REPLY_WRITER: scene.one._discovery.types.reply_reader,
         }[writer]
         assert reader.sample_size_max == most
 
@@ -141,8 +141,8 @@ def test_types_without_end(scene: EvilTypes) -> None:
     assert held < 10 << 20
     scene.network.run(TIMEOUT + MILLISECOND)
     # 64 are asked for as they come, one by one; then all of these again, a few times.
-    assert scene.one._types.request_writer.counters.written_samples < 64 + 8
-    assert scene.one._lookup.get_timer() is None
+    assert scene.one._discovery.types.request_writer.counters.written_samples < 64 + 8
+    assert scene.one._discovery.lookup.get_timer() is None
     scene.assert_honest_work_goes_on()
 
 
@@ -178,10 +178,10 @@ def test_a_type_that_explodes(scene: EvilTypes) -> None:
 
 def test_who_is_asked_and_vanishes(scene: EvilTypes) -> None:
     guid = scene.announce_type(9, objects("Rich").information)
-    assert scene.one._lookup.known(guid) is None
+    assert scene.one._discovery.lookup.known(guid) is None
     scene.network.run(20 * SECOND)  # its lease is endless, but it is not heard of any more
     assert scene.one.type_failure(guid) is not None
-    writer = scene.one._types.request_writer
+    writer = scene.one._discovery.types.request_writer
     assert writer.unacknowledged_bytes < 1 << 20
     scene.assert_honest_work_goes_on()
 

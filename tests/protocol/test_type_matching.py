@@ -86,7 +86,7 @@ def test_a_peer_that_does_not_answer_is_matched_by_name(monkeypatch: pytest.Monk
     ):
         network = VirtualNetwork()
         one, two = network.add(), network.add()
-        monkeypatch.setattr(two._types, "_on_request", lambda *_: None)
+        monkeypatch.setattr(two._discovery.types, "_on_request", lambda *_: None)
         mine = reader(one, network.now, struct("Wide"), qos)
         theirs = writer(two, network.now, struct("Rich"), name=name)
         network.run(TIMEOUT - SECOND // 2)

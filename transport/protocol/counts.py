@@ -51,7 +51,7 @@ def next_count(count: int, now: int) -> int:
 class CountFilter:
     """Lets through only counts that are news."""
 
-    __slots__ = ("_accepted_at", "_lines", "_rumour", "_seen")
+    __slots__ = ("_accepted_at", "_latest", "_lines", "_rumour", "_seen")
 
     def __init__(self) -> None:
         #: The last count of each line, the newest line at the end, and how often the line has gone on.
@@ -59,12 +59,15 @@ class CountFilter:
         self._seen: deque[int] = deque(maxlen=SEEN_MAX)
         self._rumour: int | None = None
         self._accepted_at = 0
+        #: The highest count accepted since all was forgotten.
+        self._latest = 0
 
     def accept(self, count: int, now: int) -> bool:
         """Whether a submessage with this count is to be looked at."""
         lines = self._lines
         if not lines or now - self._accepted_at >= FORGET_NS:
             self._seen.clear()
+            self._latest = count
             return self._follow(count, 0, now)
         if count in self._seen:
             return False
@@ -79,6 +82,10 @@ class CountFilter:
         rumour, self._rumour = self._rumour, count
         return rumour is not None and count == (rumour + 1) % _WRAP and self._follow(count, 0, now)
 
+    def is_latest(self, count: int) -> bool:
+        """Whether no higher count was accepted; a lower one may have been overtaken on its way."""
+        return count == self._latest
+
     def _follow(self, count: int, score: int, now: int) -> bool:
         lines = self._lines
         lines.pop(count, None)
@@ -86,5 +93,7 @@ class CountFilter:
             del lines[min(reversed(lines), key=lines.__getitem__)]
         lines[count] = score
         self._seen.append(count)
+        if (count - self._latest) % _WRAP < _WRAP // 2:
+            self._latest = count
         self._accepted_at = now
         return True

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from ..errors import DecodeError, DropReason, UsageError
-from ..limits import EVENTS_MAX, KNOWN_PARTICIPANTS_BYTES_MAX, MESSAGE_SIZE_LEAST
+from ..errors import DropReason, UsageError
+from ..limits import EVENTS_MAX
 from ..qos import DataRepresentation, LivelinessKind, Qos, requested_by_reader
 from ..structure import (
     INFINITE,
@@ -23,38 +23,29 @@ from ..structure import (
     KIND_READER_WITH_KEY,
     KIND_WRITER_NO_KEY,
     KIND_WRITER_WITH_KEY,
-    SPDP_MULTICAST_ADDRESS,
     Guid,
     Locator,
-    spdp_multicast_port,
 )
 from ..types.model import Struct
 from ..wire.compressed import CODECS
-from ..wire.samples import U8, Run
+from ..wire.samples import U8
 from . import events
 from .agenda import Agenda
-from .builtin_endpoints import BuiltinEndpoints
 from .discovery.endpoint_data import EndpointData
-from .discovery.liveliness import Liveliness
 from .discovery.participant_data import ParticipantData
-from .discovery.sedp import Sedp
-from .discovery.spdp import Announcement, Change, RemoteParticipant, Spdp
-from .discovery.type_library import KnownType, TypeLibrary
-from .discovery.type_lookup import TypeLookup
-from .discovery.type_lookup_service import TypeLookupService
-from .discovery.type_matching import TypeMatching
+from .discovery.spdp import Announcement
+from .discovery.type_library import KnownType
 from .endpoint_info import Abilities
 from .endpoint_specs import ReaderSpec, WriterSpec
-from .endpoints import LocalEndpoints
 from .events import Event
 from .message_receiver import MessageReceiver
-from .networks import AdmittedPeers, Networks
+from .networks import Networks
 from .outgoing import Outgoing, OutgoingDatagrams
 from .packing import pack
-from .participant_config import ParticipantConfig, RemoteEndpoint, listed
+from .participant_config import ParticipantConfig, RemoteEndpoint
+from .participant_discovery import ParticipantDiscovery
 from .reading.flow.congestion_control import CongestionControlFactory
 from .reading.reader import StatefulReader
-from .trust import is_address
 from .writing.asynchronous import AsynchronousPublishing
 from .writing.batching import Interceptor
 from .writing.flow import FlowControl, flow_control_of
@@ -80,69 +71,24 @@ class Participant:
         self.config = config
         self.prefix = config.guid_prefix
         self.drops: Counter[DropReason] = Counter()
-        self._data = ParticipantData(
-            config.guid_prefix,
-            lease_duration=config.lease_duration,
-            metatraffic_unicast=config.metatraffic_unicast,
-            metatraffic_multicast=config.metatraffic_multicast,
-            default_unicast=config.default_unicast,
-            default_multicast=config.default_multicast,
-            domain=config.domain,
-            name=config.name,
-            properties=config.properties,
-        )
-        multicast: tuple[Locator, ...] = ()
-        if config.announce_multicast:
-            multicast = (Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(config.domain)),)
-        self._spdp = Spdp(
-            self._data,
-            multicast,
-            config.peers,
-            now=now,
-            matches=lambda prefix: self._endpoints.matches(prefix),
-            trust=config.trust,
-        )
-        discovery_size = min(config.message_size, MESSAGE_SIZE_LEAST)
-        self._sedp = Sedp(self.prefix, message_size=discovery_size, incarnation=config.incarnation)
-        self._liveliness = Liveliness(self.prefix, self._spdp.remotes, incarnation=config.incarnation)
-        self._library = TypeLibrary()
-        self._lookup = TypeLookup(self._library, self.drops)
-        self._types = TypeLookupService(
-            self.prefix,
-            self._library,
-            self._lookup,
-            self._spdp.remotes,
-            self.drops,
-            message_size=discovery_size,
-            incarnation=config.incarnation,
-        )
-        self._builtin = BuiltinEndpoints(self._sedp, self._liveliness, self._types)
-        self._endpoints = LocalEndpoints(
-            self._data,
-            self._spdp.remotes,
-            self._liveliness,
-            TypeMatching(self.prefix, self._library, self._lookup),
-            multicast=config.announce_multicast,
-            emit=self._emit,
-        )
+        self._discovery = discovery = ParticipantDiscovery(config, self.drops, self._emit, now=now)
+        self._spdp, self._sedp = discovery.spdp, discovery.sedp
+        self._liveliness, self._library = discovery.liveliness, discovery.library
+        self._endpoints = discovery.endpoints
         self._agenda = Agenda()
         self._writers: dict[bytes, StatefulWriter] = {
-            writer.guid.entity: writer for writer in self._builtin.writers()
+            writer.guid.entity: writer for writer in discovery.builtin.writers()
         }
-        for endpoint in self._builtin:
+        for endpoint in discovery.builtin:
             self._agenda.add(endpoint)
         self._flow = AsynchronousPublishing()
         #: The writers whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
         self._keys: set[int] = set()
         self._events: deque[Event] = deque()
-        #: How often what is known of others, their types included, has changed.
-        self.changes = 0
-        #: What came from participants before they were proven, and is looked at now.
-        self._held: deque[tuple[bytes, str]] = deque()
+        self._emitted = 0
         self._farewell: Outgoing | None = None
         self._closed = False
-        self._admitted = AdmittedPeers.of(config, self.drops)
         self._receiver = MessageReceiver(
             self.prefix,
             self._endpoints,
@@ -153,9 +99,9 @@ class Participant:
             trust=config.trust,
         )
         self._receiver.on_alive = self._liveliness.on_data
-        self._receiver.on_addressed = self._on_addressed
+        self._receiver.on_addressed = discovery.on_addressed
         self._receiver.made_up = self._spdp.challenges.open
-        self._receiver.on_answered = self._on_answered
+        self._receiver.on_answered = discovery.on_answered
         self._receiver.message_size_max = config.message_size_max
         self._receiver.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
@@ -252,13 +198,10 @@ class Participant:
         allowed: Networks | None = None,
     ) -> None:
         """Announce an endpoint of ours, and match it."""
-        self._sedp.announce(data, now=now)
+        self._discovery.announce(data, now=now)
         others = self._sedp.remote.on_topic(data.topic)
-        if not self.config.resolve_types:
-            for other in others:
-                self._lookup.watch(other, now=now)
         self._endpoints.add(data, endpoint, others, now=now, awaits_types=awaits_types, allowed=allowed)
-        self._look_up(now)
+        self._discovery.look_up(now)
 
     @property
     def readers(self) -> list[StatefulReader]:
@@ -329,7 +272,7 @@ class Participant:
         Yields after each part what :meth:`receive` returns, and returns it after the last; it is sent the time then.
         What else a participant does may be done between the parts.
         """
-        view, spans = memoryview(data), self._admitted.admit(data, spans)
+        view, spans = memoryview(data), self._discovery.admitted.admit(data, spans)
         receiver = self._receiver
         pause = receiver.work + work_max
         for span in receiver.receive_runs(data, spans, now=now):
@@ -340,16 +283,17 @@ class Participant:
                 receiver.unproven = None
                 receiver.receive(data, view, *span, now=now)
                 if receiver.announcements:
-                    self._on_announcements(source_ip, stop - start, now)
+                    runs, receiver.announcements = receiver.announcements, []
+                    self._discovery.on_announcements(runs, source_ip, stop - start, now)
                 if receiver.unproven is not None and not receiver.unproven.proven:
                     receiver.unproven.hold(view[start:stop], source_ip)
-                while self._held:
-                    held, source_ip = self._held.popleft()
+                while self._discovery.held:
+                    held, source_ip = self._discovery.held.popleft()
                     again = np.frombuffer(held, np.uint8)
                     receiver.receive(again, memoryview(held), 0, len(held), source_ip, now=now)
                 if receiver.builtin_touched:
                     receiver.builtin_touched = False
-                    self._on_builtin_samples(now)
+                    self._discovery.on_builtin_samples(now)
             if receiver.work > pause:
                 now = (yield self._received(now)) or now
                 pause = receiver.work + work_max
@@ -387,25 +331,20 @@ class Participant:
         """When to call :meth:`handle_timer`; None: never."""
         if self._closed:
             return None
-        timers = [self._spdp.get_timer(), self._liveliness.get_timer(), self._flow.get_timer()]
-        timers += [self._agenda.get_timer(), self._lookup.get_timer()]
+        timers = [self._discovery.get_timer(), self._liveliness.get_timer()]
+        timers += [self._flow.get_timer(), self._agenda.get_timer()]
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
         """Do what is due; call :meth:`datagrams_to_send` afterwards."""
         if self._closed:
             return
-        self._spdp.handle_timer(now)
-        for remote in self._spdp.expired(now=now):
-            self._lose(remote, now, expired=True)
+        self._discovery.handle_timer(now)
         self._note_writes()
         self._liveliness.handle_timer(now)
         for guid in self._liveliness.lost(now=now):
             self._emit(events.LivelinessLost(guid, self._endpoints.topic_of(guid)))
         self._agenda.handle_timer(now)
-        if (timer := self._lookup.get_timer()) is not None and timer <= now:
-            self._lookup.handle_timer(now)
-            self._look_up(now)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -432,6 +371,11 @@ class Participant:
         self._farewell = self._spdp.dispose()
         self._closed = True
 
+    @property
+    def changes(self) -> int:
+        """How often what is known of others, their types included, has changed."""
+        return self._emitted + self._discovery.settled
+
     def next_event(self) -> Event | None:
         """The oldest event not fetched yet."""
         return self._events.popleft() if self._events else None
@@ -441,31 +385,13 @@ class Participant:
 
         To them a restart is no news: some (Cyclone DDS) announce themselves only when it is their time to.
         """
-        for announcement in announcements:
-            if not self._admitted.admits(announcement.source_ip) or announcement.prefix == self.prefix:
-                continue
-            try:
-                remote = self._spdp.recall(announcement, now=now)
-                self._lose_sent_away(now)
-            except DecodeError as error:
-                self.drops[error.reason] += 1
-                continue
-            if remote is not None:
-                self._emit(events.ParticipantDiscovered(remote.data))
-                self._match(remote, now)
+        self._discovery.recall(announcements, now=now)
 
     @property
     def announcements(self) -> list[Announcement]:
         """The last announcement of each participant that is proven; those come first that match something of ours, and
         there is an end to their bytes."""
-        remotes = [remote for remote in self._spdp.remotes.values() if remote.proven]
-        remotes.sort(key=lambda remote: not self._endpoints.matches(remote.prefix))
-        sizes = accumulate(len(remote.payload) for remote in remotes)
-        return [
-            remote.announcement
-            for remote, size in zip(remotes, sizes, strict=True)
-            if size <= KNOWN_PARTICIPANTS_BYTES_MAX
-        ]
+        return self._discovery.announcements()
 
     @property
     def remote_participants(self) -> Mapping[bytes, ParticipantData]:
@@ -475,24 +401,20 @@ class Participant:
     @property
     def remote_endpoints(self) -> list[RemoteEndpoint]:
         """All readers and writers of all remote participants."""
-        return self._listed(self._sedp.remote.all())
+        return self._discovery.listed(self._sedp.remote.all())
 
     def endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
         """The readers and writers of a topic of all remote participants."""
-        return self._listed(self._sedp.remote.on_topic(topic))
-
-    def _listed(self, endpoints: Iterable[EndpointData]) -> list[RemoteEndpoint]:
-        remotes = self._spdp.remotes
-        return [listed(data, remotes[data.guid.prefix].data) for data in endpoints]
+        return self._discovery.listed(self._sedp.remote.on_topic(topic))
 
     def type_of(self, guid: Guid) -> Struct | None:
         """The type of a remote endpoint; None while it is unknown."""
-        known = self._lookup.known(guid)
+        known = self._discovery.lookup.known(guid)
         return known.struct if isinstance(known, KnownType) else None
 
     def type_failure(self, guid: Guid) -> str | None:
         """Why the type of a remote endpoint will not become known; None if it may, or is known."""
-        known = self._lookup.known(guid)
+        known = self._discovery.lookup.known(guid)
         return known if isinstance(known, str) else None
 
     def qos_of(self, guid: Guid) -> Qos | None:
@@ -505,104 +427,8 @@ class Participant:
         return self._endpoints.incompatible(guid)
 
     def _emit(self, event: Event) -> None:
-        self.changes += 1
+        self._emitted += 1
         if len(self._events) < EVENTS_MAX:
             self._events.append(event)
         else:
             self.drops[DropReason.OVER_LIMIT] += 1
-
-    # --- discovery --------------------------------------------------------------------------------
-
-    def _on_announcements(self, source_ip: str, size: int, now: int) -> None:
-        """Take the SPDP samples of one datagram: they are one participant's, or else it would be answered more often
-        than it came."""
-        runs, self._receiver.announcements = self._receiver.announcements, []
-        for run in runs:
-            if run.writer != runs[0].writer:
-                self.drops[DropReason.OVER_LIMIT] += run.count
-                continue
-            for i in range(run.count):
-                try:
-                    self._on_announcement(run.take(i, i + 1), source_ip, size, now)
-                except DecodeError as error:
-                    self.drops[error.reason] += 1
-
-    def _on_announcement(self, run: Run, source_ip: str, size: int, now: int) -> None:
-        if run.writer.prefix == self.prefix:
-            return
-        if not is_address(source_ip):
-            self.drops[DropReason.UNKNOWN_WRITER] += 1
-            return
-        change, remote = self._spdp.on_announcement(run, source_ip, size=size, now=now)
-        self._lose_sent_away(now)
-        if remote is None or change is Change.NONE:
-            return
-        if change is Change.DISPOSED:
-            self._lose(remote, now, expired=False)
-            return
-        if change is Change.DISCOVERED:
-            self._emit(events.ParticipantDiscovered(remote.data))
-        self._match(remote, now)
-
-    def _on_addressed(self, prefix: bytes, source_ip: str, now: int) -> None:
-        if is_address(source_ip) and (remote := self._spdp.on_addressed(prefix, source_ip)) is not None:
-            self._match(remote, now)
-
-    def _on_answered(self, prefix: bytes, source_ip: str, made_up: bytes, now: int) -> None:
-        if (
-            is_address(source_ip)
-            and (remote := self._spdp.on_answered(prefix, source_ip, made_up)) is not None
-        ):
-            self._match(remote, now)
-
-    def _match(self, remote: RemoteParticipant, now: int) -> None:
-        """A participant is known, or reached elsewhere, from now on."""
-        if not remote.is_matched:
-            return
-        self._held.extend(remote.held)
-        remote.held.clear()
-        self._sedp.match(remote, now=now)
-        self._liveliness.match(remote, now=now)
-        self._types.match(remote, now=now)
-        self._builtin.route(remote.prefix, self._endpoints)
-        for data in self._sedp.remote.of_participant(remote.prefix):
-            if self._endpoints.has_topic(data.topic):
-                self._endpoints.consider(data, now=now)
-
-    def _lose_sent_away(self, now: int) -> None:
-        for remote in self._spdp.take_sent_away():
-            self.drops[DropReason.OVER_LIMIT] += 1
-            self._lose(remote, now, expired=True)
-
-    def _lose(self, remote: RemoteParticipant, now: int, *, expired: bool) -> None:
-        for data in self._sedp.remote.leave(remote.prefix):
-            self._lookup.forget(data.guid)
-            self._endpoints.lose(data.guid)
-            self._emit(events.EndpointLost(data))
-        self._lookup.leave(remote.prefix)
-        self._builtin.unmatch(remote.prefix, self._endpoints)
-        self._emit(events.ParticipantLost(remote.data, expired))
-        self._look_up(now)  # another may have the types it was asked for
-
-    def _on_builtin_samples(self, now: int) -> None:
-        self._liveliness.take(self.drops, now=now)
-        for change in self._sedp.take(self.drops, self._endpoints.has_topic):
-            if change.known:
-                self._emit(events.EndpointDiscovered(change.data))
-                if self.config.resolve_types or self._endpoints.has_topic(change.data.topic):
-                    self._lookup.watch(change.data, now=now)
-                self._endpoints.consider(change.data, now=now)
-            else:
-                self._lookup.forget(change.data.guid)
-                self._endpoints.lose(change.data.guid)
-                self._emit(events.EndpointLost(change.data))
-        self._types.take(now=now)
-        self._look_up(now)
-
-    def _look_up(self, now: int) -> None:
-        """Ask for types that are wanted, and match the endpoints whose types have become known, or never will."""
-        self._types.ask(now=now)
-        for guid in self._lookup.take_settled():
-            self.changes += 1
-            if (data := self._sedp.remote.get(guid)) is not None:
-                self._endpoints.consider(data, now=now)

@@ -369,6 +369,9 @@ class StatefulReader:
             self.counters.stale_counts += 1
             return
         if heartbeat.last_sn < min(proxy.last_sn, proxy.expected - 1) and is_builtin(self.guid.entity):
+            if not proxy.heartbeats.is_latest(heartbeat.count):
+                self.counters.stale_counts += 1  # later ones overtook it
+                return
             # A participant restarted under its old GUID counts from the beginning again, and so does this reader.
             self.unmatch_writer(writer)
             self.match_writer(proxy.info, now=now)
