@@ -75,7 +75,7 @@ UNPROVEN_LEASE: Final = 10 * NANOSECONDS
 #: So long a stranger that says nothing keeps a name which somebody else claims.
 CONTESTED_LEASE: Final = 60 * NANOSECONDS
 _SN_CLOCK_SHIFT: Final = 24
-#: Announcements of a participant that we may miss (it may answer others) before it looks restarted.
+#: Announcements of a participant that we may miss before it looks restarted.
 _SN_JUMP: Final = 16
 #: An announcement of ours is padded to so many bytes, so that peers which answer with no more have room to answer.
 _PADDED_SIZE: Final = 512
@@ -238,7 +238,7 @@ class Spdp:
         self._peers = peers
         # Fast DDS ignores announcements that are not newer, also after a restart under the old GUID:
         # start where the clock is, which runs faster (about 60 a second) than we announce.
-        self._sn = now >> _SN_CLOCK_SHIFT
+        self._sn = max(now >> _SN_CLOCK_SHIFT, 1)
         self._initial_left = INITIAL_ANNOUNCEMENTS
         self._next_announcement: int | None = now
         self._announce = False
@@ -473,6 +473,7 @@ class Spdp:
         return union_of([self._multicast, self._peers, *known])
 
     def _announcement(self) -> Outgoing:
+        self._sn += 1
         data = self._data(self._payload)
         # The answer of one with as much to say is longer.
         room = max(_PADDED_SIZE - HEADER_SIZE - len(data), INFO_DST_SIZE + HEARTBEAT_SIZE)
@@ -497,7 +498,8 @@ class Spdp:
         return Outgoing((remote.next_answered(),), remote.prefix, None, submessages, shareable=False)
 
     def _data(self, payload: bytes) -> bytes:
-        self._sn += 1
+        # An answer is no newer than the announcement before: if answers counted, one that answers many would look
+        # restarted to each of them, and they would answer each other for ever.
         return Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, self._sn, payload).encode()
 
 
