@@ -477,7 +477,8 @@ class Spdp:
         data = self._data(self._payload)
         # The answer of one with as much to say is longer.
         room = max(_PADDED_SIZE - HEADER_SIZE - len(data), INFO_DST_SIZE + HEARTBEAT_SIZE)
-        pad = Pad(room - SUBMESSAGE_HEADER_SIZE).encode()
+        # Empty ones: Wireshark calls a PAD with content malformed.
+        pad = Pad().encode() * (room // SUBMESSAGE_HEADER_SIZE)
         return Outgoing(self._everywhere(), None, None, [data, pad])
 
     def _answered(
