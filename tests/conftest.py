@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.lanes import lane_of, scope_of
+
+# Timings decide no test: a loaded machine is slow.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 class Lanes(LoadScopeScheduling):
