@@ -26,7 +26,6 @@ class Misfit:
 
     what: str
     cause: str
-    given: Cursor
     place: Cursor
 
 
@@ -62,7 +61,7 @@ class OffsetChecks:
     def _misfit(self, cursor: Cursor, base: int, tail: Cursor) -> Misfit | None:
         if cursor.position < base:
             what = f"{self._held(base, tail)}, but the offset of the checkpoint is {told(cursor)}, before its beginning"
-            return Misfit(what, NOT_HELD, cursor, Cursor(base))
+            return Misfit(what, NOT_HELD, Cursor(base))
         if cursor == tail:
             return None
         view = LogView(self._directory)
@@ -76,9 +75,7 @@ class OffsetChecks:
         else:
             return None
         following = view.next_frame(cursor.position + 1)
-        return Misfit(
-            f"{what}; {self._held(base, tail)}", MISPLACED, cursor, Cursor(min(following, tail.position))
-        )
+        return Misfit(f"{what}; {self._held(base, tail)}", MISPLACED, Cursor(min(following, tail.position)))
 
     def _held(self, base: int, tail: Cursor) -> str:
         return f"the stream log {self._directory} holds positions {base} to {tail.position}"

@@ -154,15 +154,16 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. After a restart Spark calls this first, so it finds the log again."""
         first, last = Offset.from_json(start), Offset.from_json(end)
+        fresh: ReceiverSession | None = None
         if self._session is not None and first.log == self._session.log != last.log:
-            # After a restart before the first commit Spark has called initialOffset all the same.
+            # After a restart before the first commit Spark has called initialOffset all the same. That receiver has
+            # acknowledged samples already: it is not given up before the old log is there.
             fresh, self._session = self._session, None
-            fresh.discard()
         left_over: list[LogPartition] = []
         begin = START
         if first.log == last.log:
             begin = first.cursor
-        else:  # the first log is lost, and failOnDataLoss was false
+        elif fresh is None:  # the first log is lost, and failOnDataLoss was false
             left_over = self._left_over(first.log, first.cursor)
         try:
             session, last_cursor = self._attach_to(last)
@@ -171,7 +172,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = self._place(session, begin)
                 return left_over + self._plan_range(session.directory, begin, last_cursor)
         except LogLostError as error:
-            self._go_on_anew(error)
+            self._go_on_anew(error, fresh)
+        finally:
+            if fresh is not None and fresh is not self._session:
+                fresh.discard()
         return left_over + self._left_over(last.log, begin, last.cursor)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -234,15 +238,15 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._record_loss(session, LostPart(found.cause, cursor.position, time.time_ns(), nbytes))
         return found.place
 
-    def _go_on_anew(self, error: LogLostError) -> ReceiverSession:
-        """A new log in place of one that is lost, if that is allowed."""
+    def _go_on_anew(self, error: LogLostError, session: ReceiverSession | None = None) -> None:
+        """A new log, that of ``session`` if it is given, in place of one that is lost, if that is allowed."""
         if self._settings.fail_on_data_loss:
             raise _unprocessed(error) from error
         lost, self._session = self._session, None
         if lost is not None:
             lost.stop()
         self._target = None  # a position of the old log
-        session = self._on_new_log()
+        session = session or self._on_new_log()
         self._attach(session)
         _log.warning(
             "%s; samples are lost, going on because failOnDataLoss=false, from the beginning of a new log: %s",
@@ -250,7 +254,6 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session.directory,
         )
         self._record_loss(session, LostPart(LOG_LOST, error.position or 0, time.time_ns()))
-        return session
 
     def _plan_range(self, directory: Path, begin: Cursor, end: Cursor) -> list[LogPartition]:
         host, min_partitions = os.uname().nodename, self._settings.min_partitions

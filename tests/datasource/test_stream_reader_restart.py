@@ -46,6 +46,34 @@ class TestRestart:
         careless.receiver.receive(10, 3)
         assert careless.ids(end, careless.reader.latestOffset(end, ALL)) == [10, 11, 12]
 
+    def test_what_came_before_the_log_was_found_to_be_lost_is_kept(self, make, tmp_path):
+        """The receiver of the fresh log has acknowledged it."""
+        _, end = planned(make)
+        again = make(failOnDataLoss=False)
+        fresh = again.reader.initialOffset()
+        again.receiver.receive(10, 3)
+        far = beyond(end, 10_000)
+        assert again.ids(fresh, far) == list(range(10)), (
+            "what the lost log holds, and nothing of the fresh one"
+        )
+        assert len(again.receivers) == 1 and not again.receiver.stopped
+        again.receiver.receive(13, 2)
+        assert again.ids(far, again.reader.latestOffset(far, ALL)) == [10, 11, 12, 13, 14]
+
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_the_fresh_log_goes_where_it_is_not_needed(self, make, tmp_path, lost):
+        _, end = planned(make)
+        again = make()
+        fresh = again.reader.initialOffset()
+        again.receiver.receive(10, 3)
+        if lost:
+            with pytest.raises(LogLostError):
+                again.reader.partitions(fresh, beyond(end, 10_000))
+        else:
+            assert again.ids(fresh, end) == list(range(10))
+        assert again.receivers[0].stopped
+        assert [each.name for each in (tmp_path / "logs").iterdir()] == [log_of(end)]
+
     def test_planned_range_is_read_again(self, make):
         zero, end = planned(make)
 

@@ -14,14 +14,18 @@ from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from tests.spark.spark_streams import source
 from tests.support.stream_logs import points
+from tests.support.waiting import wait_until
+
+#: For a writer and a reader to find each other on a busy machine.
+LONG = "8s"
 
 
 def test_right_rows_or_a_named_loss(spark, publisher, topic, log_dir, tmp_path):
     checkpoint = tmp_path / "checkpoint"
 
-    def start(got: list[int], **options: object):
+    def start(got: list[int], *, listens: str = "3s", **options: object):
         """A query that listens for a while, processes what has come, and ends."""
-        df = source(spark, topic, log_dir, read__timeout="3s", **options)
+        df = source(spark, topic, log_dir, read__timeout=listens, **options)
         writer = df.writeStream.foreachBatch(lambda batch, _: got.extend(row.id for row in batch.collect()))
         return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
@@ -35,7 +39,7 @@ def test_right_rows_or_a_named_loss(spark, publisher, topic, log_dir, tmp_path):
         return got
 
     rows: list[int] = []
-    query = start(rows)
+    query = start(rows, listens=LONG)
     for first in (0, 100, 200):
         publisher.write(points(first, 100))
     assert query.awaitTermination(90)
@@ -75,7 +79,8 @@ def test_right_rows_or_a_named_loss(spark, publisher, topic, log_dir, tmp_path):
     got: list[int] = []
     for file in (checkpoint / "commits").iterdir():
         file.unlink()
-    query = start(got, failOnDataLoss="false")
+    wait_until(lambda: not publisher.ready(), "the goodbye of the reader before")
+    query = start(got, listens=LONG, failOnDataLoss="false")
     publisher.write(points(1000, 10))
     assert query.awaitTermination(90)
     assert got == [*left, *range(1000, 1010)]
