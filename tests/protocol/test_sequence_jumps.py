@@ -294,6 +294,22 @@ def test_a_small_jump_is_taken_back_by_the_next_heartbeat(by: str, number: int) 
     assert s.taken() == list(range(9, number + 6)), "once, and all of them"
 
 
+def test_a_sample_too_large_is_counted_once_though_it_overtook_a_heartbeat() -> None:
+    s = started()
+    s.data(1).heartbeat(1, 1)
+    s.reader.sample_size_max = 1
+    s.data(2)
+    s.reader.sample_size_max = 1 << 20
+    s.data(3).heartbeat(1, 1)
+    assert s.reader.counters.jumps_undone == 1
+    s.reader.sample_size_max = 1
+    s.data(2)
+    s.reader.sample_size_max = 1 << 20
+    s.data(3).data(4)
+    assert s.taken() == [1, 3, 4]
+    assert s.reader.counters.oversized_samples == 1
+
+
 def test_a_confirmed_jump_is_taken_back_by_a_lower_heartbeat() -> None:
     s = started()
     s.data(1, 5).heartbeat(1, 5).said()

@@ -18,8 +18,9 @@ _TEXTS: Final = {
     JumpKind.CONFIRMED: "writer %s, whose next number was %d, goes on at %d",
     JumpKind.REFUTED: "writer %s is at %d, as its HEARTBEAT shows, and a message that spoke of %d was forged, or"
     " belongs to another life of the writer",
-    JumpKind.UNDONE: "writer %s goes on at %d, as its HEARTBEATs show, and not at %d, which was forged, or belongs to"
-    " another life of the writer: what came of it stays in the log",
+    JumpKind.UNDONE: "writer %s goes on at %d, as its HEARTBEATs show, and not at %d: either samples overtook a"
+    " HEARTBEAT, which does no harm, or that number was forged, or belongs to another life of the writer. What came"
+    " of it stays in the log",
 }
 
 

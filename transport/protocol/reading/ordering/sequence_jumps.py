@@ -38,7 +38,9 @@ or because the reader began behind it, is remembered (``passes``), and may be ta
 
 * a HEARTBEAT whose last number lies below the end of a pass refutes it, and what else was said to be gone with it:
   what was never used cannot be gone. The reader goes back to the beginning of the lowest pass refuted; what it had
-  counted as lost or irrelevant no longer is. Where it began wrongly, it begins anew.
+  counted as lost or irrelevant no longer is. Where it began wrongly, it begins anew. A HEARTBEAT may also have been
+  overtaken by samples that came another way, by multicast or through a publication log: then the reader requests
+  again what it had passed, and nothing is lost.
 * a best-effort writer has no HEARTBEATs: two samples, rising and ``DELAY`` apart, in a pass of ``PASS_LEAST`` or more,
   while nothing comes at the new place, refute it (``back`` is a rumour, too).
 * a number that an earlier life of the reader took (``resumed``) is refuted by two HEARTBEATs below it, ``DELAY`` apart,
@@ -66,6 +68,7 @@ Invariants:
 from __future__ import annotations
 
 import enum
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -163,6 +166,7 @@ class SequenceJumps:
         "_budget",
         "back",
         "beyond",
+        "oversized",
         "passes",
         "resumed",
         "resumed_since",
@@ -175,6 +179,8 @@ class SequenceJumps:
         self.back: Rumour | None = None
         #: Ascending.
         self.passes: list[Pass] = []
+        #: Samples that were counted as too large: they come again where the reader goes back.
+        self.oversized: deque[int] = deque(maxlen=PASSES_MAX)
         #: The reader went back once: among what it holds are numbers that it delivered.
         self.was_back = False
         #: What is expected, if only an earlier life of the reader vouches for it; 0 otherwise.
