@@ -59,10 +59,10 @@ def run(scenario: FlowScenario, seed: int = 1) -> FlowResult:
 def test_a_static_window_overruns_the_queue_of_a_slow_link() -> None:
     assert STATIC.max_window == 4 << 20
     result = run(replace(ONE, control=STATIC, term_length=8 << 20))  # a window is half a term at most
-    assert result.overrun_share > 0.5
-    assert result.retransmission > 0.5
+    assert result.overrun_share > 0.4
+    assert result.retransmission > 0.5, "most of what is sent is repairs"
     assert result.throughput < 0.5
-    assert result.utilization > 0.95, "the link is busy with repairs"
+    assert result.utilization < 0.7, "what is repaired again and again has a price (`repeated_repairs`)"
     assert result.missed == [0], "and yet nothing is lost"
 
 
