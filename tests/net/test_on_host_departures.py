@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,10 +231,14 @@ def test_a_receiver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
                 writer.write(numbered(written, 100, size=500), timeout=PATIENCE)
                 written += 100
             os.kill(receiver.pid, signal.SIGKILL)
-            writer.write(numbered(written, 100, size=500), timeout=PATIENCE)
+            samples = numbered(written, 100, size=500)
+            # where the window is full it waits for the successor, and not for the end of the lease
+            waits = threading.Thread(target=writer.write, args=(samples,), kwargs={"timeout": PATIENCE})
+            waits.start()
             written += 100
             receiver.stop()
             receiver = ReceiverProcess.start(config)
+            waits.join()
         assert writer.wait_for_acknowledgments(PATIENCE) == {}
         # what is acknowledged is in the log; that it is, readers of the counters are told at the end of the drain
         deadline, rows = time.monotonic() + PATIENCE, []
