@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,7 +38,6 @@ _log = logging.getLogger("spark_rtps.api")
 
 #: How long a new participant looks around before it takes the readers it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
-_LOOK_AGAIN_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +273,7 @@ class Publication(TopicEndpoint):
         Returns:
             False if they are not within the time, or the publication was closed.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self._ready() < count:
-            if self.is_closed or (deadline is not None and time.monotonic() >= deadline):
-                return False
-            time.sleep(_LOOK_AGAIN_SECONDS)
-        return True
+        return self._wait_until(lambda: self._ready() >= count, timeout)
 
     @explained()
     def wait_for_acknowledgments(self, timeout: float | None = None) -> None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("spark_rtps.api")
 
-_LOOK_AGAIN_SECONDS: Final = 0.01
 _STATES: Final = ("any", "not_read")
 
 
@@ -203,12 +202,7 @@ class Subscription(TopicEndpoint):
         Returns:
             False if they are not within the time, or the subscription was closed.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while len(self._inbox.writers()) < count:
-            if self._inbox.is_closed or (deadline is not None and time.monotonic() >= deadline):
-                return False
-            time.sleep(_LOOK_AGAIN_SECONDS)
-        return True
+        return self._wait_until(lambda: len(self._inbox.writers()) >= count, timeout)
 
     # --- what is known ----------------------------------------------------------------------------------
 

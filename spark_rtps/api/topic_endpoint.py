@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 
@@ -13,6 +15,8 @@ from .statuses import StatusBoard
 
 if TYPE_CHECKING:
     from .participant import Participant
+
+_LOOK_AGAIN_SECONDS: Final = 0.01
 
 
 class TopicEndpoint(ABC):
@@ -35,6 +39,15 @@ class TopicEndpoint(ABC):
     @abstractmethod
     def close(self) -> None:
         """Leave the topic. A second call does nothing."""
+
+    def _wait_until(self, is_reached: Callable[[], bool], timeout: float | None) -> bool:
+        """False if it is not within ``timeout`` seconds, or this is closed meanwhile."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not is_reached():
+            if self.is_closed or (deadline is not None and time.monotonic() >= deadline):
+                return False
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        return True
 
     @property
     @abstractmethod

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spark_rtps.transport.protocol import events
-from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE, Announcement
+from spark_rtps.transport.protocol.discovery.remote_participant import Announcement
+from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.transport.protocol.discovery.spdp import Announcement
+from spark_rtps.transport.protocol.discovery.remote_participant import Announcement
 from spark_rtps.transport.receiver.known_participants import (
     read_known_participants,
     write_known_participants,

@@ -24,7 +24,7 @@ from spark_rtps.transport.log.loss_report import LossReport
 from spark_rtps.transport.log.named_logs import NamedLogs
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.protocol.discovery.spdp import Announcement
+from spark_rtps.transport.protocol.discovery.remote_participant import Announcement
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.incarnation import next_incarnation

@@ -6,14 +6,18 @@ not is a gap: it reaches to the next header that counts. Bodies are not looked a
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
 from ..wire.samples import U8, Run
 from .frame import ALIGNMENT, HOLE, RUN, WALK, align, is_body, is_header, read_run
+from .segment import SegmentFile, segment_path
 
 _POSITION: Final = 8  # where the position lies in a header
 _WORDS: Final = ALIGNMENT // 8
@@ -66,6 +70,16 @@ class SegmentFrames:
         self.end = base + self.data.size
         self.seed = seed
         self._bytes = memoryview(self.data)
+
+    @classmethod
+    def map(cls, directory: Path, file: SegmentFile, seed: int) -> Self:
+        """Map a segment of the log in ``directory``. Raises OSError."""
+        fd = os.open(segment_path(directory, file.base), os.O_RDONLY)
+        try:
+            view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
+        finally:
+            os.close(fd)
+        return cls(file.base, np.frombuffer(view, np.uint8), seed)
 
     def header(self, position: int) -> Header | None:
         """The frame at ``position``, which lies in the segment; None: there is none."""

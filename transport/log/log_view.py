@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
-
-import numpy as np
 
 from ..errors import LogLostError, UsageError
 from ..wire.samples import Run
@@ -332,18 +328,13 @@ class LogView:
         file = self._locate(position)
         if file is None:
             return None
-        path = segment_path(self.directory, file.base)
         try:
-            fd = os.open(path, os.O_RDONLY)
-            try:
-                view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
-            finally:
-                os.close(fd)
+            mapped = SegmentFrames.map(self.directory, file, seed)
         except FileNotFoundError:
             return None
         except OSError as error:
+            path = segment_path(self.directory, file.base)
             raise refusal(error, f"read {path}", path=path) from error
-        mapped = SegmentFrames(file.base, np.frombuffer(view, np.uint8), seed)
         self._mapped.pop(file.base, None)
         while len(self._mapped) >= _MAPPED_MAX:
             del self._mapped[next(iter(self._mapped))]

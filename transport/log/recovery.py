@@ -10,18 +10,14 @@ samples than before.
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from ..structure import Guid
 from .checkpoint import Checkpoint, read_tail, remember
 from .frame_walk import Header, SegmentFrames
-from .segment import SegmentFile, segment_path
+from .segment import SegmentFile
 
 
 class Recovered(NamedTuple):
@@ -51,7 +47,7 @@ def recover(
         end = file.end
         if end <= checkpoint.position:
             continue
-        frames = _map(directory, file, seed)
+        frames = SegmentFrames.map(directory, file, seed)
         if frames.base <= checkpoint.position:
             tail = verified = frames.base
         for item in frames.walk(frames.base, frames.end):
@@ -83,12 +79,3 @@ def _count(header: Header, checkpoint: int, writers: dict[Guid, int]) -> bool:
     else:
         writers[run.writer] = max(run.last_sn, writers[run.writer])
     return True
-
-
-def _map(directory: Path, file: SegmentFile, seed: int) -> SegmentFrames:
-    fd = os.open(segment_path(directory, file.base), os.O_RDONLY)
-    try:
-        view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
-    finally:
-        os.close(fd)
-    return SegmentFrames(file.base, np.frombuffer(view, np.uint8), seed)

@@ -23,7 +23,7 @@ from ..errors import DropReason
 from ..limits import EVENTS_MAX, FLOW_CONTROLLER_BYTES_MAX
 from ..log.named_logs import remove
 from ..log.publication_log import PublicationLog
-from ..protocol.discovery.spdp import Announcement
+from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.endpoint_specs import ReaderSpec, WriterSpec
 from ..protocol.events import Event, MessageTooLarge
 from ..protocol.message_receiver import Span

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from ..errors import DropReason
-from ..protocol.discovery.spdp import Announcement
+from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.events import Event
 from ..protocol.reading.reader import StatefulReader

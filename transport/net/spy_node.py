@@ -14,7 +14,7 @@ from typing import Final
 from ..errors import DropReason, LogError, UsageError
 from ..log.named_logs import NamedLog, NamedLogs
 from ..log.segment import JSON
-from ..protocol.discovery.spdp import Announcement
+from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.events import Event
 from ..protocol.message_receiver import Span

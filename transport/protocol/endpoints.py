@@ -21,7 +21,7 @@ from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
 from .discovery.matching import mismatches, usable_multicast, usable_unicast
 from .discovery.participant_data import ParticipantData
-from .discovery.spdp import RemoteParticipant
+from .discovery.remote_participant import RemoteParticipant
 from .discovery.type_matching import TypeMatching
 from .endpoint_info import ReaderInfo, WriterInfo
 from .networks import Networks

@@ -32,6 +32,7 @@ from ..wire.runs import pass_over, scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
 from ..wire.status_messages import RttMeasurement, StatusMessage
 from ..wire.submessages import (
+    HEARTBEAT_SIZE,
     AckNack,
     AckNackBatch,
     Data,
@@ -46,13 +47,25 @@ from ..wire.submessages import (
     NackFrag,
     decode_submessage,
 )
-from .discovery.spdp import RemoteParticipant
+from .discovery.remote_participant import RemoteParticipant
+from .message_work import (
+    BYTES_PER_WORK,
+    BYTES_PER_WORK_CLEARED,
+    BYTES_PER_WORK_WALKED,
+    RUNS_WORK,
+    SHORT,
+    WORK,
+    WORK_ENDPOINT,
+    WORK_PARTICIPANT,
+    WORK_PIECES,
+    WORK_RANGE,
+    WORK_SHORT,
+)
 from .reading.reader import StatefulReader
 from .trust import Trust, source_of_log
 from .writing.writer import StatefulWriter
 
 _LOOKAHEAD_MIN: Final = 1024
-_HEARTBEAT_SIZE: Final = 32
 #: Datagrams up to this size on average, that of jumbo frames, are looked at together; larger ones hold so many
 #: samples that it gains nothing.
 _SMALL_BYTES: Final = 9216
@@ -66,7 +79,7 @@ _INFO_TS: Final = InfoTimestamp.KIND
 _INFO_DST: Final = InfoDestination.KIND
 _INFO_SRC: Final = InfoSource.KIND
 _INFO: Final = (_INFO_TS, _INFO_DST, _INFO_SRC)
-_SAMPLES: Final = (_DATA, DataFrag.KIND, DATA_BATCH, COMPRESSED)
+_SAMPLES: Final = (*_NAMING_WRITERS, COMPRESSED)
 #: Where readers, and writers, take what is sent to them.
 _TO_READER: Final[dict[int, Callable[[StatefulReader], Callable[..., None]]]] = {
     Heartbeat.KIND: lambda reader: reader.on_heartbeat,
@@ -80,40 +93,8 @@ _TO_WRITER: Final[dict[int, Callable[[StatefulWriter], Callable[..., None]]]] = 
     NackFrag.KIND: lambda writer: writer.feedback.on_nack_frag,
     StatusMessage.KIND: lambda writer: writer.feedback.on_status_message,
 }
-#: What is done for a submessage, in units of ``work``; that of a sample of a built-in writer; what a range of a number
-#: set adds; that of a participant's announcement.
-_WORK: Final = {
-    _DATA: 24,
-    DATA_BATCH: 40,
-    COMPRESSED: 20,
-    _DATA_FRAG: 40,
-    Heartbeat.KIND: 10,
-    HeartbeatBatch.KIND: 10,
-    HeartbeatFrag.KIND: 8,
-    Gap.KIND: 10,
-    AckNack.KIND: 12,
-    AckNackBatch.KIND: 12,
-    NackFrag.KIND: 8,
-    StatusMessage.KIND: 10,
-    RttMeasurement.KIND: 8,
-}
-_WORK_ENDPOINT: Final = 200
-_WORK_PARTICIPANT: Final = 1_000
-_WORK_RANGE: Final = 2
-#: What a batch costs more that leaves out numbers.
-_WORK_PIECES: Final = 160
-#: What comparing shapes costs more for runs of fewer samples.
-_SHORT: Final = 8
-_WORK_SHORT: Final = 60
-_BYTES_PER_WORK: Final = 2_048
-#: And where each word is looked at alone.
-_BYTES_PER_WORK_WALKED: Final = 12
-#: And of memory that the kernel hands out.
-_BYTES_PER_WORK_CLEARED: Final = 16_384
 #: The kinds that hold a number set.
 _OF_SETS: Final = (Gap.KIND, AckNack.KIND, AckNackBatch.KIND)
-#: Between runs that span datagrams, others get their turn after so much work.
-_RUNS_WORK: Final = 2_000
 _ASSERT_LIVELINESS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
 #: A message of somebody who is not believed is looked through for so many submessages.
 _LOOKED_THROUGH: Final = 16
@@ -140,6 +121,12 @@ class Matches(Protocol):
 
 def _ignore(writer: Guid, now: int) -> None:
     pass
+
+
+def _timestamp(flags: int, body: memoryview) -> int:
+    """Of an INFO_TS."""
+    stamp = InfoTimestamp.decode(flags, body).timestamp
+    return NO_TIMESTAMP if stamp is None else stamp
 
 
 class MessageReceiver:
@@ -206,7 +193,7 @@ class MessageReceiver:
             None if len(numbers) == 1 else np.array([numbers[source] for source in sources], np.int64),
         )
         rest, handed = found.rest, 0
-        pause = self.work + _RUNS_WORK
+        pause = self.work + RUNS_WORK
         for first, run, heartbeat_at in found.runs:
             before = bisect(rest, first, handed)
             yield from (spans[i] for i in rest[handed:before])
@@ -219,10 +206,10 @@ class MessageReceiver:
                 continue
             if self.work > pause:
                 yield None
-                pause = self.work + _RUNS_WORK
+                pause = self.work + RUNS_WORK
             self._on_run(run, now)
             if heartbeat_at >= 0:
-                body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + _HEARTBEAT_SIZE]
+                body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + HEARTBEAT_SIZE]
                 try:
                     heartbeat = Heartbeat.decode(int(data[heartbeat_at + 1]), body)
                     self._on_other(Heartbeat.KIND, heartbeat, run.writer.prefix, NO_TIMESTAMP, now)
@@ -317,10 +304,7 @@ class MessageReceiver:
                     self.work += count // 2
                     if stamp_at >= 0:
                         stamped = stamp_at + INFO_TS_SIZE
-                        stamp = InfoTimestamp.decode(
-                            view[stamp_at + 1], view[stamp_at + 4 : stamped]
-                        ).timestamp
-                        timestamp = NO_TIMESTAMP if stamp is None else stamp
+                        timestamp = _timestamp(view[stamp_at + 1], view[stamp_at + 4 : stamped])
                     if source != self._prefix:
                         self._drops[DropReason.UNKNOWN_WRITER] += count
                 elif kind == _DATA:
@@ -335,13 +319,12 @@ class MessageReceiver:
                         for run in runs:
                             if refusal is None or run.writer.entity == ENTITYID_SPDP_WRITER:
                                 if run.count > 1:
-                                    self.work += (end - pos) // _BYTES_PER_WORK
+                                    self.work += (end - pos) // BYTES_PER_WORK
                                     self.work += 0 if run.index is None else run.count
-                                    self.work += _WORK_SHORT if run.count < _SHORT else 0
+                                    self.work += WORK_SHORT if run.count < SHORT else 0
                                 self._on_run(run, now, work_max - self.work)
                 elif kind == _INFO_TS:
-                    stamp = InfoTimestamp.decode(flags, view[body:end]).timestamp
-                    timestamp = NO_TIMESTAMP if stamp is None else stamp
+                    timestamp = _timestamp(flags, view[body:end])
                     stamped = end if end - pos == INFO_TS_SIZE else -1
                 elif kind == _INFO_DST:
                     destination = InfoDestination.decode(flags, view[body:end]).prefix
@@ -372,7 +355,7 @@ class MessageReceiver:
                         room -= size
                         if room < 0:
                             raise DecodeError(DropReason.OVER_LIMIT, "a message that grows too large")
-                        self.work += _WORK[COMPRESSED] + size // _BYTES_PER_WORK
+                        self.work += WORK[COMPRESSED] + size // BYTES_PER_WORK
                         self._on_compressed(flags, view[body:end], source, timestamp, now)
                 else:
                     self._on_other(
@@ -394,7 +377,7 @@ class MessageReceiver:
     def _on_run(self, run: Run, now: int, work_max: int = MESSAGE_WORK_MAX) -> None:
         writer = run.writer
         readers = self._routes.get(writer)
-        self.work += _WORK[_DATA]
+        self.work += WORK[_DATA]
         if readers is None:
             if writer.entity == ENTITYID_SPDP_WRITER:
                 self._on_announcements(run)
@@ -403,11 +386,11 @@ class MessageReceiver:
             return
         self.on_alive(writer, now)
         if is_builtin(writer.entity):
-            fits = 1 + max(work_max, 0) // _WORK_ENDPOINT
+            fits = 1 + max(work_max, 0) // WORK_ENDPOINT
             if run.count > fits:  # the rest is requested again
                 self._drops[DropReason.OVER_LIMIT] += run.count - fits
                 run = run.take(0, fits)
-            self.work += run.count * _WORK_ENDPOINT
+            self.work += run.count * WORK_ENDPOINT
             self.builtin_touched = True
         for reader in readers:
             if run.reader_id == ENTITYID_UNKNOWN or run.reader_id == reader.guid.entity:
@@ -419,18 +402,18 @@ class MessageReceiver:
             self._drops[DropReason.OVER_LIMIT] += run.count - fits
         if fits > 0:
             self.announcements.append(run.take(0, min(fits, run.count)))
-            self.work += _WORK_PARTICIPANT * self.announcements[-1].count
+            self.work += WORK_PARTICIPANT * self.announcements[-1].count
 
     def _on_batch(self, data: U8, pos: int, end: int, source: bytes, timestamp: int, now: int) -> None:
         """Handle a DATA_BATCH of a writer that is matched."""
         try:
             batch = scan_batch(data, pos, end, source, timestamp)
         except DecodeError:
-            self.work += (end - pos) // _BYTES_PER_WORK_WALKED
+            self.work += (end - pos) // BYTES_PER_WORK_WALKED
             raise
-        self.work += batch.work + _WORK[DATA_BATCH] * len(batch.runs)
+        self.work += batch.work + WORK[DATA_BATCH] * len(batch.runs)
         if sum(run.count for run in batch.runs) != batch.last_sn + 1 - batch.first_sn:
-            self.work += _WORK_PIECES
+            self.work += WORK_PIECES
         self.on_alive(batch.writer, now)
         for reader in self._addressed(batch.writer, batch.reader_id):
             reader.on_batch(batch, now=now)
@@ -448,7 +431,7 @@ class MessageReceiver:
         if kind == DATA_BATCH:
             self._on_batch(data, 0, size, source, timestamp, now)
             return
-        self.work += size // _BYTES_PER_WORK_WALKED
+        self.work += size // BYTES_PER_WORK_WALKED
         if kind == _DATA:
             for run in scan(data, 0, size, source, timestamp).runs:
                 self._on_run(run, now)
@@ -459,17 +442,17 @@ class MessageReceiver:
         readers = self._routes.get(writer)
         if readers is None:
             return []
-        if writer.entity[3] & 0xC0 == 0xC0:
+        if is_builtin(writer.entity):
             self.builtin_touched = True
         if reader_id == ENTITYID_UNKNOWN:
             return readers
         return [reader for reader in readers if reader.guid.entity == reader_id]
 
     def _on_other(self, kind: int, submessage: Any, source: bytes, timestamp: int, now: int) -> None:
-        self.work += _WORK.get(kind, 1)
+        self.work += WORK.get(kind, 1)
         if kind in _OF_SETS:
             numbers = submessage.irrelevant if kind == Gap.KIND else submessage.missing
-            self.work += _WORK_RANGE * numbers.ranges_max
+            self.work += WORK_RANGE * numbers.ranges_max
         if (to_reader := _TO_READER.get(kind)) is not None:
             writer = Guid(source, submessage.writer_id)
             if kind in _ASSERT_LIVELINESS and submessage.liveliness:
@@ -493,7 +476,7 @@ class MessageReceiver:
         for reader in self._addressed(writer, fragments.reader_id):
             before = reader.fragment_bytes
             reader.on_data_frag(writer, fragments, timestamp, now=now)
-            self.work += (reader.fragment_bytes - before) // _BYTES_PER_WORK_CLEARED
+            self.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
 
     def _on_rtt_measurement(self, measurement: RttMeasurement, source: bytes, now: int) -> None:
         if measurement.reply:

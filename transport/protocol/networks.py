@@ -68,8 +68,7 @@ class AdmittedPeers:
     def of(cls, config: ParticipantConfig, drops: Counter[DropReason]) -> Self:
         """As a participant is configured."""
         networks = Networks(config.peers_allowed) if config.peers_allowed else None
-        own = (locator.address for locator in (*config.default_unicast, *config.metatraffic_unicast))
-        return cls(networks, config.guid_prefix, own, drops)
+        return cls(networks, config.guid_prefix, config.addresses, drops)
 
     def admits(self, address: str) -> bool:
         """Whether another participant may speak from an address."""

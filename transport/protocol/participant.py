@@ -33,7 +33,7 @@ from . import events
 from .agenda import Agenda
 from .discovery.endpoint_data import EndpointData
 from .discovery.participant_data import ParticipantData
-from .discovery.spdp import Announcement
+from .discovery.remote_participant import Announcement
 from .discovery.type_library import KnownType
 from .endpoint_info import Abilities
 from .endpoint_specs import ReaderSpec, WriterSpec

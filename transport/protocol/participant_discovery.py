@@ -19,8 +19,9 @@ from .builtin_endpoints import BuiltinEndpoints
 from .discovery.endpoint_data import EndpointData
 from .discovery.liveliness import Liveliness
 from .discovery.participant_data import ParticipantData
+from .discovery.remote_participant import Announcement, RemoteParticipant
 from .discovery.sedp import Sedp
-from .discovery.spdp import Announcement, Change, RemoteParticipant, Spdp
+from .discovery.spdp import Change, Spdp
 from .discovery.type_library import TypeLibrary
 from .discovery.type_lookup import TypeLookup
 from .discovery.type_lookup_service import TypeLookupService

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..log.small_file import replace_text
-from ..protocol.discovery.spdp import Announcement
+from ..protocol.discovery.remote_participant import Announcement
 
 _log = logging.getLogger("spark_rtps.receiver")
 

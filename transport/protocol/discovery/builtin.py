@@ -14,7 +14,7 @@ from ..endpoint_info import ReaderInfo, WriterInfo
 from ..policies import WriterPolicy
 from ..reading.reader import StatefulReader
 from ..writing.writer import StatefulWriter
-from .spdp import RemoteParticipant
+from .remote_participant import RemoteParticipant
 
 #: RTPS 2.5 §8.5.4.2. KEEP_LAST 1 is per instance: late joiners get each endpoint once, in its present state.
 BUILTIN_QOS: Final = Qos(reliability=ReliabilityKind.RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)

@@ -36,7 +36,7 @@ from ...wire.samples import DISPOSED, UNREGISTERED
 from .builtin import builtin_reader, builtin_writer, match_reader, match_writer, write_one
 from .endpoint_data import EndpointData
 from .participant_data import PARTICIPANT_MESSAGE_READER, PARTICIPANT_MESSAGE_WRITER
-from .spdp import RemoteParticipant
+from .remote_participant import RemoteParticipant
 
 #: ParticipantMessageData.kind (RTPS 2.5 §9.6.3.1)
 KIND_AUTOMATIC: Final = b"\x00\x00\x00\x01"

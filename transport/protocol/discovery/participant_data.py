@@ -92,6 +92,11 @@ class ParticipantData:
     def guid(self) -> Guid:
         return Guid(self.guid_prefix, ENTITYID_PARTICIPANT)
 
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The addresses at which it says that it can be reached."""
+        return frozenset(locator.address for locator in (*self.metatraffic_unicast, *self.default_unicast))
+
 
 def encode_participant(data: ParticipantData) -> bytes:
     """The payload of an SPDP sample, encapsulation header included."""

@@ -31,7 +31,7 @@ from .endpoint_data import (
     encode_endpoint_key,
 )
 from .endpoint_table import EndpointTable
-from .spdp import RemoteParticipant
+from .remote_participant import RemoteParticipant
 
 
 class Announced(NamedTuple):

@@ -20,29 +20,17 @@ Invariants
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Final, NamedTuple
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
 
 from ...errors import DecodeError, DropReason
-from ...limits import (
-    HELD_DATAGRAM_BYTES_MAX,
-    HELD_DATAGRAMS_MAX,
-    KNOCKS_MAX,
-    STRANGER_LEASE_MAX,
-    STRANGER_LEASE_MIN,
-    UDP_PAYLOAD_MAX,
-)
+from ...limits import KNOCKS_MAX, STRANGER_LEASE_MAX, STRANGER_LEASE_MIN, UDP_PAYLOAD_MAX
 from ...structure import (
     ENTITYID_PARTICIPANT,
     ENTITYID_SPDP_WRITER,
     ENTITYID_UNKNOWN,
     NANOSECONDS,
-    VENDOR_FAST_DDS,
-    VENDOR_RTI,
     Guid,
     Locator,
 )
@@ -64,6 +52,7 @@ from .participant_data import (
     encode_participant_key,
 )
 from .participant_room import ParticipantRoom
+from .remote_participant import Announcement, RemoteParticipant
 
 INITIAL_ANNOUNCEMENTS: Final = 5
 INITIAL_PERIOD: Final = NANOSECONDS // 10
@@ -92,124 +81,6 @@ class Change(enum.Enum):
     DISPOSED = "disposed"
 
 
-class Announcement(NamedTuple):
-    """A participant's last announcement and where it came from: enough to recognise it after a restart."""
-
-    prefix: bytes
-    sn: int
-    payload: bytes
-    source_ip: str
-    proven_from: tuple[str, ...] = ()
-
-    def to_run(self) -> Run:
-        data = np.frombuffer(self.payload, np.uint8)
-        size = len(data)
-        return Run(Guid(self.prefix, ENTITYID_SPDP_WRITER), self.sn, 1, data, size, payload_length=size)
-
-
-@dataclass(slots=True, eq=False)
-class RemoteParticipant:
-    """A participant that has announced itself. The message receiver keeps ``last_heard`` current."""
-
-    data: ParticipantData
-    payload: bytes  # its last announcement: an equal one changes nothing
-    addresses: frozenset[str]  # it may speak from these
-    source_ip: str
-    last_heard: int
-    announced_sn: int  # of its last announcement
-    trust: Trust
-    #: Somebody announces itself elsewhere under its name.
-    contested: bool = False
-    #: Those that it did not name, but from which it answered what was sent to an address that it named.
-    translated: frozenset[str] = frozenset()
-    #: Something addressed to us came from these, or it answered what was sent there.
-    heard_from: frozenset[str] = frozenset()
-    #: Those of them that it named.
-    proven_from: frozenset[str] = frozenset()
-    #: Where its discovery traffic goes; empty: nowhere, until an address is proven.
-    unicast: tuple[Locator, ...] = ()
-    #: Announcements of its that were answered.
-    answered: int = 0
-    #: Its next announcements are answered although it is proven, since it has been restarted.
-    to_answer: int = 0
-    #: What it sent before it was proven, each with its source: to be looked at again.
-    held: list[tuple[bytes, str]] = field(default_factory=list)
-
-    @property
-    def prefix(self) -> bytes:
-        return self.data.guid_prefix
-
-    @property
-    def announcement(self) -> Announcement:
-        proven = tuple(sorted(self.proven_from))
-        return Announcement(self.prefix, self.announced_sn, self.payload, self.source_ip, proven)
-
-    @property
-    def preemptive_base(self) -> int:
-        """See :class:`~..endpoint_info.WriterInfo`. Fast DDS answers 0 alone, and what it sent at the match may have
-        come before we had matched."""
-        return 0 if self.data.vendor == VENDOR_FAST_DDS else 1
-
-    @property
-    def filters(self) -> bool:
-        """Whether its writers evaluate the filters of readers; Cyclone DDS has none that do."""
-        return self.data.vendor in (VENDOR_FAST_DDS, VENDOR_RTI)
-
-    @property
-    def proven(self) -> bool:
-        """Whether it has spoken to us from an address that it named."""
-        return bool(self.proven_from)
-
-    @property
-    def is_matched(self) -> bool:
-        """Whether our built-in endpoints may know it, because there is an address to which they may send."""
-        return bool(self.unicast)
-
-    def names(self, address: str) -> bool:
-        """Whether it says that it can be reached at an address."""
-        named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
-        return any(locator.address == address for locator in named)
-
-    def speak_from(self, addresses: frozenset[str], source_ip: str) -> None:
-        """It speaks from these addresses from now on, and has announced itself from one of them."""
-        self.addresses, self.source_ip = addresses | self.translated, source_ip
-        self.heard_from &= self.addresses
-        self.settle()
-
-    def prove(self, addresses: Iterable[str]) -> bool:
-        """It has spoken to us from these addresses. Returns whether more of it can be reached now."""
-        proven = self.proven_from
-        self.heard_from = self.heard_from.union(addresses)
-        self.settle()
-        return self.proven_from != proven and self.is_matched
-
-    def settle(self) -> None:
-        """Decide where it is reached. One that moves is reached where it was until its new address is proven."""
-        named = chain(self.data.metatraffic_unicast, self.data.default_unicast)
-        proven = self.heard_from.intersection(locator.address for locator in named)
-        self.proven_from = proven or self.proven_from
-        self.unicast = self.reachable(self.data.metatraffic_unicast) or self.unicast
-
-    def reachable(self, locators: Iterable[Locator]) -> tuple[Locator, ...]:
-        """Those of its locators, or of an endpoint's of its, that may be sent to."""
-        if self.trust is Trust.ADDRESS:
-            locators = (each for each in locators if each.address in self.proven_from)
-        return usable_unicast(locators, self.source_ip)
-
-    def hold(self, datagram: memoryview, source_ip: str) -> None:
-        """Keep a datagram that came too early to be believed; some (Cyclone DDS) begin with samples that are addressed
-        to nobody."""
-        if len(self.held) < HELD_DATAGRAMS_MAX and len(datagram) <= HELD_DATAGRAM_BYTES_MAX:
-            self.held.append((bytes(datagram), source_ip))
-
-    def next_answered(self) -> Locator:
-        """Where to answer its announcement: one address; as long as none is proven that it names now, each in turn."""
-        metatraffic = self.data.metatraffic_unicast
-        named = self.reachable(metatraffic) or usable_unicast(metatraffic, self.source_ip)
-        self.answered += 1
-        return named[(self.answered - 1) // 2 % len(named)]
-
-
 class Spdp:
     """Our announcements, and the table of remote participants."""
 
@@ -230,8 +101,7 @@ class Spdp:
         self._sent_away: list[RemoteParticipant] = []
         self._own = own
         self._trust = trust
-        named = chain(own.metatraffic_unicast, own.default_unicast)
-        self._own_host = frozenset((_LOOPBACK, *(locator.address for locator in named)))
+        self._own_host = own.addresses | {_LOOPBACK}
         self._payload = encode_participant(own)
         self._short_payload = encode_participant(_shortened(own))
         self._multicast = multicast
@@ -307,7 +177,7 @@ class Spdp:
         restarted = remote is not None and not 0 <= run.first_sn - remote.announced_sn <= _SN_JUMP
         if remote is not None and payload == remote.payload:
             remote.last_heard, remote.announced_sn = now, run.first_sn
-            if source_ip != remote.source_ip and not remote.names(remote.source_ip):
+            if source_ip != remote.source_ip and remote.source_ip not in remote.data.addresses:
                 self._room.move(remote, source_ip)
                 remote.speak_from(self._addresses_of(remote.data, source_ip), source_ip)  # it has moved
             self._answer(remote, restarted, size)
@@ -342,8 +212,7 @@ class Spdp:
 
     def _addresses_of(self, data: ParticipantData, source_ip: str) -> frozenset[str]:
         """From where a participant may speak that announced itself from there."""
-        named = chain(data.metatraffic_unicast, data.default_unicast)
-        addresses = frozenset(locator.address for locator in named)
+        addresses = data.addresses
         if self._trust is Trust.ANY:
             addresses |= {source_ip}
         return addresses | self._own_host if addresses & self._own_host else addresses

@@ -51,7 +51,7 @@ from ..reading.reader import StatefulReader
 from ..writing.writer import StatefulWriter
 from . import participant_data as bits
 from .builtin import first_sn
-from .spdp import RemoteParticipant
+from .remote_participant import RemoteParticipant
 from .type_library import TypeLibrary
 from .type_lookup import TypeLookup
 
