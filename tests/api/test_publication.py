@@ -208,7 +208,7 @@ class TestErrors:
         assert vehicles.status("OFFERED_INCOMPATIBLE_QOS")["last_policy_id"] == 2
 
     def test_a_reader_that_stops_is_named(self, participant: rtps.Participant, peer: CyclonePeer) -> None:
-        vehicles = participant.publish("t", **KEYED, options={"acknowledgment_timeout": 3})
+        vehicles = participant.publish("t", **KEYED, options={"acknowledgment_timeout": 2})
         vehicles.write(ROWS)
         (reader,) = vehicles.readers()
         with (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.hostile.attacker import Attacker, Datagram, Host
+from tests.support.stopped import stopped
 
 LOCALHOST, STRANGER, THIRD = "127.0.0.1", "127.0.0.66", "127.0.0.77"
 
@@ -81,11 +81,8 @@ class HonestProcess:
     @contextmanager
     def away(self) -> Iterator[None]:
         """It does not run meanwhile: nothing of what is sent to it arrives there."""
-        os.kill(self._child.pid, signal.SIGSTOP)
-        try:
+        with stopped(self._child.pid):
             yield
-        finally:
-            os.kill(self._child.pid, signal.SIGCONT)
 
     def _answer(self) -> Any:
         assert self._child.stdout is not None

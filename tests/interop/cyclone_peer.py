@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
-import signal
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 from tests.interop.cyclone_qos import cyclone_qos, plain_qos
 from tests.support.child_environment import child_environment
 from tests.support.peer_process import PeerProcess
+from tests.support.stopped import stopped
 from tests.support.waiting import PATIENCE, wait_until
 
 _CONFIG = (
@@ -76,11 +76,8 @@ class CyclonePeer(PeerProcess):
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """It does not run meanwhile: silence, and no goodbye."""
-        os.kill(self._child.pid, signal.SIGSTOP)
-        try:
+        with stopped(self._child.pid):
             yield
-        finally:
-            os.kill(self._child.pid, signal.SIGCONT)
 
     def call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call a method of the peer's :class:`Endpoints`."""
