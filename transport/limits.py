@@ -143,6 +143,8 @@ MALFORMED_REASONS_MAX: Final = 256
 MALFORMED_REASON_MAX: Final = 500
 #: Lost parts of a stream log that are known one by one; of more only the number.
 LOST_PARTS_MAX: Final = 1024
+#: Damaged places of a stream log that a command lists; of more only the number.
+DAMAGE_LISTED_MAX: Final = 1024
 #: How deep a content filter may be nested.
 FILTER_DEPTH_MAX: Final = 64
 #: Unknown encapsulations that the reasons of one decode call distinguish.

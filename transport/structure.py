@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 # --- time: integer nanoseconds everywhere; the wire's forms live at its edge ---------------------
@@ -19,6 +20,10 @@ VENDOR_FAST_DDS: Final = b"\x01\x0f"
 VENDOR_RTI: Final = b"\x01\x01"
 
 
+#: As `Guid` prints it.
+_GUID: Final = re.compile(r"([0-9a-f]{8})\.([0-9a-f]{8})\.([0-9a-f]{8}):([0-9a-f]{8})")
+
+
 class Guid(NamedTuple):
     """A GUID: 12-byte prefix of the participant and 4-byte entity id (RTPS 2.5 §8.2.4.1)."""
 
@@ -31,6 +36,12 @@ class Guid(NamedTuple):
     @classmethod
     def from_bytes(cls, raw: bytes) -> Guid:
         return cls(raw[:12], raw[12:16])
+
+    @classmethod
+    def parse(cls, text: str) -> Guid | None:
+        """What ``str`` made of a GUID; None: it did not make this."""
+        found = _GUID.fullmatch(text)
+        return None if found is None else cls.from_bytes(bytes.fromhex("".join(found.groups())))
 
     def __str__(self) -> str:
         p = self.prefix.hex()

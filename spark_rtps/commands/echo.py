@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import TransportError, TypeDefinitionError, UnknownTypeError, UsageError
+from .key_hashes import key_hashes
 from .network import Domain, Interface, Peers, joined, seconds
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
         samples = part.samples()
         note: dict[str, object] = {} if gone is None else {"_instance": gone}
         if gone is not None and empty[first]:
-            yield from (json.dumps({**note, **key}) for key in _key_hashes(part))
+            for key in key_hashes(part):
+                yield json.dumps(note if key is None else {**note, "_key_hash": key})
             continue
         if codec is None:
             for i in range(samples.count):
@@ -197,19 +199,6 @@ def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
                 bad += int(decoded.malformed.sum())
         if bad:
             sys.stderr.write(f"{bad} of {samples.count} samples do not decode as the topic's type\n")
-
-
-def _key_hashes(run: Run) -> list[dict[str, str]]:
-    """The key hash of each sample: without a payload it alone identifies the instance, and it may be absent."""
-    from ..transport.wire.samples import HAS_KEY_HASH
-
-    hashes = run.key_hashes()
-    if hashes is None:
-        return [{}] * run.count
-    known = (run.sample_flags() & HAS_KEY_HASH) != 0
-    if run.index is None:
-        known[:] = True  # in a uniform run every sample has one
-    return [{"_key_hash": h.tobytes().hex()} if k else {} for h, k in zip(hashes, known, strict=True)]
 
 
 def _plain(value: object) -> object:

@@ -75,5 +75,10 @@ def moment(ns: int) -> str:
     return datetime.datetime.fromtimestamp(ns // 1_000_000_000).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def instant(ns: int) -> str:
+    """Nanoseconds since 1970 as the local time, to the nanosecond."""
+    return f"{moment(ns)}.{ns % 1_000_000_000:09d}"
+
+
 def fields(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in found.items())

@@ -278,7 +278,7 @@ def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
     found = []
     for root in dict.fromkeys(roots):
         for directory in listed(root):
-            found.append(_source(directory, now))
+            found.append(read_source(directory, now=now))
         for path in listed(root / FOLDER):
             if path.suffix == COUNTERS_SUFFIX:
                 found.append(_sink(path))
@@ -288,7 +288,8 @@ def read_streams(roots: Iterable[Path], *, now: int) -> list[Stream]:
     )
 
 
-def _source(directory: Path, now: int) -> Stream | None:
+def read_source(directory: Path, *, now: int) -> Stream | None:
+    """The source whose stream log lies in ``directory``; None: there is no log, or no receiver's counters beside it."""
     try:
         counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
         counters |= read_decoding_report(directory).counters()

@@ -16,7 +16,7 @@ from spark_rtps.transport.errors import LogDamagedError, LogError, LogLostError,
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.damage import Damage
-from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, align
+from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, Frame, Pad, align
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.wire.samples import SAMPLE_INDEX, Run
@@ -98,6 +98,26 @@ def test_lost_positions_are_told(filled: Filled, tmp_path: Path) -> None:
     with pytest.raises(LogLostError, match="which holds nothing"):
         LogView(tmp_path / "log").frames(Cursor(0), Cursor(32))
     assert list(LogView(tmp_path / "log").frames(Cursor(0), Cursor(0))) == []
+
+
+def test_items_are_frames_and_what_lies_between_them(filled: Filled) -> None:
+    ends = [*filled.cursors, Cursor(filled.tail)]
+    for i, start in enumerate(ends[::3]):
+        for end in ends[3 * i :: 7]:
+            for bodies in (False, True):
+                items = list(filled.view.items(start, end, bodies=bodies))
+                frames = [item for item in items if isinstance(item, Frame)]
+                assert all_samples(frames) == all_samples(filled.view.frames(start, end))
+                assert all(isinstance(item, (Frame, Pad)) for item in items)
+                assert [item.stop for item in items[:-1]] == [item.position for item in items[1:]]
+    whole = list(filled.view.items(Cursor(0), Cursor(filled.tail)))
+    assert any(isinstance(item, Pad) for item in whole) and whole[-1].stop == filled.tail
+    inside = Cursor(whole[2].position + 32)
+    assert [item.position for item in filled.view.items(Cursor(0), inside)] == [
+        item.position for item in whole[:3]
+    ]
+    with pytest.raises(LogLostError, match=r"not \(yet\) in the log"):
+        filled.view.items(Cursor(0), Cursor(filled.tail + 32))
 
 
 def test_a_payload_never_passes_for_a_frame(tmp_path: Path) -> None:

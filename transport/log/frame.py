@@ -84,6 +84,18 @@ class Frame:
     rows_before: int  # samples in the log before run's first
     run: Run
 
+    @property
+    def stop(self) -> int:
+        return self.position + self.length
+
+
+class Pad(NamedTuple):
+    """Bytes [position, stop) at the end of a segment, for which the next frame was too long."""
+
+    position: int
+    stop: int
+    rows_before: int
+
 
 def align(length: int) -> int:
     """``length`` up to the next multiple of 32."""

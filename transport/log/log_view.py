@@ -10,17 +10,18 @@ from ..errors import LogLostError, UsageError
 from ..wire.samples import Run
 from .checkpoint import Tail, read_checkpoint, read_tail
 from .damage import Damage
-from .frame import Cursor, Frame
+from .frame import Cursor, Frame, Pad
 from .frame_walk import Gap, Header, SegmentFrames
 from .segment import JSON, SegmentFile, StreamLogMetadata, list_segments, read_metadata, refusal, segment_path
 
-__all__ = ["Cursor", "Damage", "Frame", "LogView"]
+__all__ = ["Cursor", "Damage", "Frame", "Item", "LogView", "Pad"]
 
 #: Segments kept mapped for the next call. Few, since a mapped segment holds its disk space though trimmed.
 _MAPPED_MAX: Final = 2
 _UNLIMITED: Final = 1 << 63
 
 OnDamage: TypeAlias = Callable[[Damage], None]
+Item: TypeAlias = Frame | Pad | Damage
 
 
 class LogView:
@@ -92,17 +93,16 @@ class LogView:
         trimmed meanwhile. Damage by which samples are lost raises LogDamagedError while iterating. With ``on_damage``
         all damage is handed over instead, and the frames behind it follow.
         """
-        self._check_range(start, end)
-        if start == end:
-            return iter(())
-        tail = read_tail(self.directory)
-        last = end.position if end.row else end.position - 1
-        if tail is not None and last >= tail.most:
-            raise self._lost(last, "not (yet)")
-        for position in (start.position, last):
-            if self._locate(position) is None:
-                self._check_trimmed(position)
-        return self._frames(start, end, tail, on_damage)
+        items = self._items(start, end, bodies=True, exact=on_damage is None)
+        return self._frames(items, on_damage)
+
+    def items(self, start: Cursor, end: Cursor, *, bodies: bool = True) -> Iterator[Item]:
+        """What lies from ``start`` to ``end``: frames, PADs and damage, in the order of their positions.
+
+        LogLostError is raised as by :meth:`frames`. The range may end inside a frame. Without ``bodies`` those are not
+        verified, except where the headers do not hold all sequence numbers.
+        """
+        return self._items(start, end, bodies=bodies, exact=False)
 
     def advance(
         self, start: Cursor, *, max_rows: int | None = None, max_bytes: int | None = None, tail: int
@@ -161,9 +161,33 @@ class LogView:
 
     # --- inside: frames ----------------------------------------------------------------------------
 
-    def _frames(
-        self, start: Cursor, end: Cursor, tail: Tail | None, on_damage: OnDamage | None
-    ) -> Iterator[Frame]:
+    def _frames(self, items: Iterator[Item], on_damage: OnDamage | None) -> Iterator[Frame]:
+        for item in items:
+            if isinstance(item, Frame):
+                yield item
+            elif isinstance(item, Damage):
+                if on_damage is not None:
+                    on_damage(item)
+                elif item.rows != 0:
+                    raise item.error()
+
+    def _items(self, start: Cursor, end: Cursor, *, bodies: bool, exact: bool) -> Iterator[Item]:
+        """``exact``: the range has to end where a frame does, or at a row that it has."""
+        self._check_range(start, end)
+        if start == end:
+            return iter(())
+        tail = read_tail(self.directory)
+        last = end.position if end.row else end.position - 1
+        if tail is not None and last >= tail.most:
+            raise self._lost(last, "not (yet)")
+        for position in (start.position, last):
+            if self._locate(position) is None:
+                self._check_trimmed(position)
+        return self._walk_items(start, end, tail, bodies=bodies, exact=exact)
+
+    def _walk_items(
+        self, start: Cursor, end: Cursor, tail: Tail | None, *, bodies: bool, exact: bool
+    ) -> Iterator[Item]:
         before = _Before(None, None)
         gap: Gap | None = None
         for item in self._walk(start.position, end.position + (end.row > 0)):
@@ -171,45 +195,38 @@ class LogView:
                 gap = item if gap is None else Gap(gap.position, item.stop, gap.is_hole or item.is_hole)
                 continue
             if gap is not None:
-                self._report(self._unknown(gap, start, before, self._after(item)), on_damage)
+                yield self._unknown(gap, start, before, self._after(item))
                 before, gap = _Before(None, None), None
             if not item.is_run:
                 before = _Before(item, before.run)
+                yield Pad(item.position, item.stop, item.rows_before)
                 continue
             reception, run = item.segment.read(item)
-            is_whole = item.segment.is_whole(item)
+            is_whole = not (bodies or run.sparse) or item.segment.is_whole(item)
             before = _Before(item, run if is_whole else None)
             first = start.row if item.position == start.position else 0
             last = end.row if item.position == end.position else item.count
             if last > item.count:
-                if on_damage is None:
+                if exact:
                     raise UsageError(f"the frame at {item.position} has no row {last}, only {item.count}")
                 last = item.count
             if first >= last:
                 continue
             if not is_whole:
                 number = run.first_sn + first
-                damage = Damage(self.directory, item.position, item.stop, last - first, run.writer, number)
-                self._report(damage, on_damage)
+                yield Damage(self.directory, item.position, item.stop, last - first, run.writer, number)
                 continue
             if last - first < item.count:
                 run = run.take(first, last)
             yield Frame(item.position, item.stop - item.position, reception, item.rows_before + first, run)
         if gap is not None:
-            self._report(self._unknown(gap, start, before, self._behind(gap.stop, tail)), on_damage)
-        elif before.header is not None and before.header.stop > end.position and not end.row:
-            if on_damage is None:
-                raise LogLostError(
-                    f"no frame ends at position {end.position} in the log in {self.directory}",
-                    path=self.directory,
-                    position=end.position,
-                )
-
-    def _report(self, damage: Damage, on_damage: OnDamage | None) -> None:
-        if on_damage is not None:
-            on_damage(damage)
-        elif damage.rows != 0:
-            raise damage.error()
+            yield self._unknown(gap, start, before, self._behind(gap.stop, tail))
+        elif exact and before.header is not None and before.header.stop > end.position and not end.row:
+            raise LogLostError(
+                f"no frame ends at position {end.position} in the log in {self.directory}",
+                path=self.directory,
+                position=end.position,
+            )
 
     def _unknown(self, gap: Gap, start: Cursor, before: _Before, after: _After) -> Damage:
         """What can be told of a gap from the frames before and behind it."""

@@ -39,7 +39,7 @@ METADATA: Final = "metadata.json"
 _POSITION_MAX: Final = 1 << 62
 _FORMAT: Final = "spark-rtps stream log"
 #: Version 1 had no checksums.
-_VERSION: Final = 2
+VERSION: Final = 2
 
 #: Linux 5.14: fault many pages in with one call, 4 times cheaper than one by one while storing to them.
 _MADV_POPULATE_WRITE: Final = 23
@@ -148,7 +148,7 @@ class StreamLogMetadata:
 def write_metadata(directory: Path, metadata: StreamLogMetadata) -> None:
     content: dict[str, JSON] = {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": VERSION,
         "max_bytes": metadata.max_bytes,
         "segment_bytes": metadata.segment_bytes,
         "seed": metadata.seed,
@@ -174,9 +174,9 @@ def read_metadata(directory: Path) -> StreamLogMetadata:
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise lost(f"{path} is not a stream log's", path=path)
     checksum, version = content.pop("checksum", None), content.get("version")
-    if checksum is None and version != _VERSION:
+    if checksum is None and version != VERSION:
         raise LogFormatError(
-            f"the stream log in {directory} is of version {version!r} of its format, and version {_VERSION} is the one "
+            f"the stream log in {directory} is of version {version!r} of its format, and version {VERSION} is the one "
             "known here: the log cannot be resumed",
             path=directory,
             version=version,

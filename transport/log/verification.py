@@ -1,15 +1,17 @@
-"""Verifies all frames of a stream log, also while a receiver appends to it and trims it."""
+"""Goes through a stream log and finds its damage, also while a receiver appends to it and trims it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import LogError, LogLostError
+from ..limits import DAMAGE_LISTED_MAX
 from .damage import Damage
-from .frame import Cursor
-from .log_view import LogView
+from .frame import Cursor, Frame
+from .log_view import Item, LogView
 from .segment import METADATA, list_segments
 
 
@@ -25,12 +27,22 @@ class Verified:
     #: Bytes of the sound frames, headers included.
     nbytes: int = 0
     damage: list[Damage] = field(default_factory=list)
+    #: How many more places are damaged than are listed.
+    overflow: int = 0
     #: Why the log as a whole cannot be read, or not be resumed.
     errors: list[str] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
         return not self.damage and not self.errors
+
+
+class Extent(NamedTuple):
+    """Positions [base, end) that a log holds now; ``error``: why it could not be resumed."""
+
+    base: int
+    end: int
+    error: str | None = None
 
 
 def find_logs(directory: Path) -> Iterator[Path]:
@@ -43,38 +55,59 @@ def find_logs(directory: Path) -> Iterator[Path]:
             yield path
 
 
-def verify(directory: Path) -> Verified:
-    """Verify the frames of one log, up to where it ends now."""
+def extent(view: LogView) -> Extent:
+    """What a log holds, by its segments where its own word for it is lost. Raises LogError."""
+    try:
+        return Extent(view.base, view.end)
+    except LogLostError as error:  # the frames may be sound all the same
+        base = min((file.base for file in list_segments(view.directory)), default=0)
+        return Extent(base, view.end, str(error))
+
+
+def walk(view: LogView, position: int, end: int, *, bodies: bool = True) -> Iterator[Item]:
+    """What lies in positions [position, end) of a log, without what is trimmed meanwhile. Raises LogError."""
+    while position < end:
+        try:
+            for item in view.items(Cursor(position), Cursor(end), bodies=bodies):
+                position = item.stop
+                yield item
+            return
+        except LogLostError:
+            base = view.base
+            if base <= position:
+                raise
+            position = base
+
+
+def verify(
+    directory: Path, *, bodies: bool = True, on_frame: Callable[[Frame], None] | None = None
+) -> Verified:
+    """Verify the frames of one log, up to where it ends now; without ``bodies`` only their headers.
+
+    The sound ones are handed to ``on_frame``.
+    """
     view, found = LogView(directory), Verified(directory)
     try:
-        try:
-            found.base = view.base
-        except LogLostError as error:  # the frames may be sound all the same
-            found.errors.append(str(error))
-            found.base = min((file.base for file in list_segments(directory)), default=0)
-        found.end = view.end
-        position = found.base
-        while position < found.end:
-            position = _verify(view, position, found)
-    except LogError as error:
-        if str(error) not in found.errors:
-            found.errors.append(str(error))
+        found.base, found.end, error = extent(view)
+        if error is not None:
+            found.errors.append(error)
+        for item in walk(view, found.base, found.end, bodies=bodies):
+            if isinstance(item, Frame):
+                found.frames += 1
+                found.rows += item.run.count
+                found.nbytes += item.length
+                if on_frame is not None:
+                    on_frame(item)
+            elif not isinstance(item, Damage):
+                continue
+            elif len(found.damage) < DAMAGE_LISTED_MAX:
+                found.damage.append(item)
+            else:
+                found.overflow += 1
+    except LogError as failure:
+        if str(failure) not in found.errors:
+            found.errors.append(str(failure))
     return found
-
-
-def _verify(view: LogView, position: int, found: Verified) -> int:
-    """Verify on from ``position``; where to go on, because what came next was trimmed meanwhile."""
-    try:
-        for frame in view.frames(Cursor(position), Cursor(found.end), found.damage.append):
-            found.frames += 1
-            found.rows += frame.run.count
-            found.nbytes += frame.length
-    except LogLostError:
-        base = view.base
-        if base <= position:
-            raise
-        return min(base, found.end)
-    return found.end
 
 
 def _is_log(directory: Path) -> bool:

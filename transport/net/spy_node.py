@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -38,8 +37,6 @@ _LOOK_SECONDS: Final = _LOOK_NS / NANOSECONDS
 #: How long it sleeps when there is nothing to read: nobody wakes it.
 _SLEEP_MIN: Final = 0.0005
 _SLEEP_MAX: Final = 0.01
-#: As `Guid` prints it.
-_GUID: Final = re.compile(r"([0-9a-f]{8})\.([0-9a-f]{8})\.([0-9a-f]{8}):([0-9a-f]{8})")
 
 
 @dataclass(slots=True)
@@ -221,8 +218,7 @@ class SpyNode:
 
 
 def _guid(text: JSON) -> Guid | None:
-    found = _GUID.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else Guid.from_bytes(bytes.fromhex("".join(found.groups())))
+    return Guid.parse(text) if isinstance(text, str) else None
 
 
 def _qos(about: Mapping[str, JSON]) -> Qos:

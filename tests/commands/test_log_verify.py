@@ -12,12 +12,11 @@ from spark_rtps.cli import app
 from spark_rtps.transport.log.checkpoint import WRITERS
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.log.segment import METADATA, PAGE, segment_path
+from spark_rtps.transport.log.segment import METADATA, PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.log.verification import Verified, verify
-from tests.log.make_runs import guid, single, uniform
-
-WRITER = guid(1)
+from spark_rtps.transport.log.verification import verify
+from tests.commands.log_scene import WRITER, flip, meanwhile
+from tests.log.make_runs import single, uniform
 
 
 def run(*arguments: str, exit_code: int = 0) -> Result:
@@ -32,13 +31,6 @@ def log(tmp_path: Path) -> StreamLog:
     while log.position < 3 * PAGE:
         log.append(uniform(WRITER, log.rows + 1, 5, 100), reception=0)
     return log
-
-
-def flip(log: StreamLog, position: int) -> None:
-    path = segment_path(log.directory, position // PAGE * PAGE)
-    raw = bytearray(path.read_bytes())
-    raw[position % PAGE] ^= 4
-    path.write_bytes(raw)
 
 
 def test_nothing(tmp_path):
@@ -58,6 +50,7 @@ def test_a_sound_log_while_it_is_appended_to(log):
         "rows": log.rows,
         "bytes": sum(frame.length for frame in frames),
         "damage": [],
+        "overflow": 0,
         "errors": [],
     }
     assert "one" in run(str(root)).stdout
@@ -88,6 +81,17 @@ def test_damage_is_listed(log):
     assert "damaged" in said and str(WRITER) in said
 
 
+def test_of_much_damage_the_rest_is_a_number(log, monkeypatch):
+    for frame in LogView(log.directory).frames(Cursor(0), Cursor(log.position)):
+        flip(log, frame.position + 150)
+    monkeypatch.setattr("spark_rtps.transport.log.verification.DAMAGE_LISTED_MAX", 2)
+    (found,) = json.loads(run(str(log.directory), "--json", exit_code=1).stdout)
+    assert (found["rows"], len(found["damage"]), found["overflow"]) == (0, 2, log.rows // 5 - 2)
+    assert f"{found['overflow']} more places are damaged in {log.directory}" in run(
+        str(log.directory), exit_code=1
+    ).stdout.replace("\n", "")
+
+
 @pytest.mark.parametrize("name", [METADATA, WRITERS])
 def test_files_that_are_no_frames(log, name):
     rows = log.rows
@@ -107,16 +111,11 @@ def test_a_log_of_the_format_before(log):
 
 
 def test_what_is_trimmed_meanwhile_is_no_damage(log, monkeypatch):
-    frames = LogView.frames
+    def trim():
+        log.trim(2 * PAGE)
+        log.append(single(WRITER, 1000), reception=0)
 
-    def trimmed(view, start, end, on_damage=None):
-        for number, frame in enumerate(frames(view, start, end, on_damage)):
-            if start.position == 0 and number == 2:
-                log.trim(2 * PAGE)
-                log.append(single(WRITER, 1000), reception=0)
-            yield frame
-
-    monkeypatch.setattr(LogView, "frames", trimmed)
+    meanwhile(monkeypatch, 2, trim)
     found = verify(log.directory)
-    assert found.is_sound and isinstance(found, Verified)
+    assert found.is_sound
     assert 0 < found.rows < log.rows - 1

@@ -1,0 +1,120 @@
+"""``spark-rtps log dump``: the samples of a stream log, one line each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from .key_hashes import key_hashes
+from .log_reading import AsJsonLines, Directory, From, To, items, one_log, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..transport.log.log_view import Frame
+
+_LINE: Final = "{:>18}  {:<35}  {:>10}  {:<29}  {:<12}  {}"
+_TITLES: Final = ("position/row", "writer", "number", "source timestamp", "flags", "payload")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What a line tells, under the names that it has in JSON."""
+
+    position: int
+    row: int
+    writer: str
+    sn: int
+    source_timestamp_ns: int | None
+    reception_ns: int
+    flags: list[str]
+    key_hash: str | None
+    payload: str
+
+
+def dump(
+    directory: Directory,
+    start: From = None,
+    stop: To = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="End after this number of samples.")
+    ] = None,
+    as_json: AsJsonLines = False,
+) -> None:
+    """Print one line for each sample, with its payload in hexadecimal as it was received.
+
+    Damage is told on stderr; the exit code is 1 if there is any among the samples.
+    """
+    from ..transport.log.damage import Damage
+    from ..transport.log.frame import Frame
+
+    left, is_damaged = limit, False
+    with reading(directory):
+        found = items(one_log(directory), start, stop, bodies=True)
+        if not as_json:
+            typer.echo(_LINE.format(*_TITLES))
+        for item in found:
+            if isinstance(item, Damage):
+                typer.echo(str(item), err=True)
+                is_damaged = True
+            elif isinstance(item, Frame):
+                for sample in _samples(item, left):
+                    typer.echo(json.dumps(asdict(sample)) if as_json else _text(sample))
+                if left is not None:
+                    left -= min(left, item.run.count)
+                    if not left:
+                        break
+    if is_damaged:
+        raise typer.Exit(1)
+
+
+def _samples(frame: Frame, limit: int | None) -> Iterator[_Sample]:
+    """The first samples of a frame; each payload is only made when its turn comes."""
+    from ..transport.wire.samples import NO_TIMESTAMP
+
+    run = frame.run if limit is None else frame.run.take(0, min(limit, frame.run.count))
+    samples, writer = run.samples(), str(run.writer)
+    columns = (run.sequence_numbers(), run.timestamps(), run.sample_flags(), key_hashes(run))
+    for row, (sn, timestamp, flags, key_hash) in enumerate(zip(*columns, strict=True)):
+        yield _Sample(
+            frame.position,
+            row,
+            writer,
+            int(sn),
+            None if timestamp == NO_TIMESTAMP else int(timestamp),
+            frame.reception,
+            _names(int(flags)),
+            key_hash,
+            samples.payload(row).hex(),
+        )
+
+
+def _names(flags: int) -> list[str]:
+    from ..transport.wire.samples import DISPOSED, FILTERED, KEY_ONLY, REMOVED, UNREGISTERED
+
+    names = {
+        DISPOSED: "disposed",
+        UNREGISTERED: "unregistered",
+        FILTERED: "filtered",
+        KEY_ONLY: "key_only",
+        REMOVED: "removed",
+    }
+    return [name for flag, name in names.items() if flags & flag]
+
+
+def _text(sample: _Sample) -> str:
+    from .tables import NOTHING, instant
+
+    timestamp = sample.source_timestamp_ns
+    key_hash = NOTHING if sample.key_hash is None else f"key hash {sample.key_hash}"
+    return _LINE.format(
+        f"{sample.position}/{sample.row}",
+        sample.writer,
+        sample.sn,
+        NOTHING if timestamp is None else instant(timestamp),
+        ",".join(sample.flags) or NOTHING,
+        sample.payload or key_hash,
+    )

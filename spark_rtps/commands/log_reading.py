@@ -1,0 +1,110 @@
+"""What the commands that look into a stream log have in common: which log, which part of it, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ..transport.errors import LogError, LogFormatError, LogLostError, reason
+
+if TYPE_CHECKING:
+    from ..transport.log.log_view import Item, LogView
+
+#: Logs that an error names.
+_NAMED_MAX: Final = 3
+_PATHS: Final = "`spark-rtps stat --all --json` has the paths of those that there are"
+
+Directory = Annotated[
+    Path, typer.Argument(help="A stream log.", exists=True, file_okay=False, readable=False)
+]
+From = Annotated[
+    int | None,
+    typer.Option("--from", metavar="POSITION", help="Begin with the frame in which this position lies."),
+]
+To = Annotated[
+    int | None,
+    typer.Option("--to", metavar="POSITION", help="End before the first frame that starts here or behind."),
+]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[None]:
+    """Errors that leave it say what can be done so that the log in ``directory`` can be looked into."""
+    try:
+        yield
+    except LogFormatError as error:
+        raise _with_fix(
+            error, directory, "look at it with the version of spark-rtps that wrote it"
+        ) from error
+    except LogLostError as error:
+        raise _with_fix(error, directory, "restore that file: without it the log cannot be read") from error
+    except LogError as error:
+        if isinstance(error.__cause__, OSError):
+            raise _with_fix(error, directory, _fix_of(error.__cause__)) from error
+        raise
+    except OSError as error:
+        if error.filename is None:  # what is printed finds no taker
+            raise
+        told = LogError(f"cannot read {error.filename}: {reason(error)}")
+        raise _with_fix(told, directory, _fix_of(error)) from error
+
+
+def one_log(directory: Path) -> LogView:
+    """The log in ``directory``. Raises LogError if there is none, or one that this version cannot read."""
+    from ..transport.log.log_view import LogView
+    from ..transport.log.verification import find_logs
+
+    where = directory.absolute()
+    logs = list(find_logs(where))
+    if where not in logs:
+        named = ", ".join(map(str, logs[:_NAMED_MAX])) + (", ..." if len(logs) > _NAMED_MAX else "")
+        fix = f"name one of those in it: {named}" if logs else _PATHS
+        raise LogError(f"there is no stream log in {directory}; {fix}", path=directory)
+    view = LogView(where)
+    _ = view.metadata  # which raises an error
+    return view
+
+
+def items(view: LogView, start: int | None, stop: int | None, *, bodies: bool) -> Iterator[Item]:
+    """What the log holds between the positions that --from and --to gave; both have to lie in it."""
+    from ..transport.log.verification import extent, walk
+
+    base, end, error = extent(view)
+    if error is not None:
+        typer.echo(error, err=True)
+    for option, position in (("--from", start), ("--to", stop)):
+        if position is not None and not base <= position <= end:
+            held = f"position {position} is not in the log, which holds positions {base} to {end}"
+            raise typer.BadParameter(held, param_hint=option)
+    first, last = base if start is None else start, end if stop is None else stop
+    if first > last:
+        raise typer.BadParameter(f"{last} lies before --from {first}", param_hint="--to")
+    if start is not None:
+        first = _start_of(view, first, base, end)
+    return walk(view, first, last, bodies=bodies)
+
+
+def _start_of(view: LogView, position: int, base: int, end: int) -> int:
+    """Where the frame or the damage starts in which the position lies; the segments before it are not walked."""
+    from ..transport.log.segment import list_segments
+    from ..transport.log.verification import walk
+
+    bases = [file.base for file in list_segments(view.directory) if base <= file.base <= position]
+    headers = walk(view, max(bases, default=base), end, bodies=False)
+    return next((item.position for item in headers if item.stop > position), position)
+
+
+def _with_fix(error: LogError, directory: Path, fix: str) -> LogError:
+    """An error of the class that has no remedies of queries."""
+    return LogError(f"{error}; {fix}", path=error.path or directory)
+
+
+def _fix_of(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "call this as the user of its query, or set log.mode=0750 for that"
+    return _PATHS

@@ -1,0 +1,112 @@
+"""``spark-rtps log verify``: the checksums of stream logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .log_reading import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from ..transport.log.damage import Damage
+    from ..transport.log.verification import Verified
+
+
+def verify(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="A stream log, or a directory of them such as log.dir.",
+            exists=True,
+            file_okay=False,
+            readable=False,
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Verify the checksums of all frames; the exit code is 1 if anything is damaged. Receivers may go on meanwhile."""
+    from ..transport.log.verification import find_logs, verify
+
+    with reading(directory):
+        found = [verify(path) for path in find_logs(directory.absolute())]
+    if as_json:
+        typer.echo(json.dumps([verified_as_json(log) for log in found], indent=2))
+    else:
+        _print(directory, found)
+    if not all(log.is_sound for log in found):
+        raise typer.Exit(1)
+
+
+def verified_as_json(log: Verified) -> dict[str, object]:
+    damage = [
+        {
+            **asdict(damage),
+            "path": str(damage.path),
+            "bytes": damage.nbytes,
+            "writer": None if damage.writer is None else str(damage.writer),
+        }
+        for damage in log.damage
+    ]
+    shown = asdict(log) | {"path": str(log.path), "damage": damage}
+    shown["bytes"] = shown.pop("nbytes")
+    return shown
+
+
+def damage_tables(logs: Sequence[Verified]) -> list[RenderableType]:
+    """The damaged places of all logs in one table, and why a log as a whole cannot be read or resumed."""
+    from .tables import NOTHING, sentence, table
+
+    parts: list[RenderableType] = []
+    found = [damage for log in logs for damage in log.damage]
+    if found:
+        columns = ("position", "bytes", "samples", "first\nnumber", "writer\nlog")
+        rows = [
+            (
+                str(damage.position),
+                str(damage.nbytes),
+                lost_samples(damage),
+                NOTHING if damage.first_sn is None else str(damage.first_sn),
+                f"{damage.writer or NOTHING}\n{damage.path.name}",
+            )
+            for damage in found
+        ]
+        parts.append(table("damaged", columns, rows, numbers=columns[:4]))
+    parts += [
+        sentence(f"{log.overflow} more places are damaged in {log.path}") for log in logs if log.overflow
+    ]
+    return parts + [sentence(error) for log in logs for error in log.errors]
+
+
+def lost_samples(damage: Damage) -> str:
+    """How many samples; what cannot be told is a question mark."""
+    return "?" if damage.rows is None else str(damage.rows)
+
+
+def _print(directory: Path, logs: list[Verified]) -> None:
+    from rich.console import Console
+
+    from .tables import sentence, show, size, table
+
+    if not logs:
+        show(Console(), [sentence(f"there is no stream log in {directory}")])
+        return
+    columns = ("frames", "samples", "size", "damaged\nplaces", "log")
+    rows = [
+        (
+            str(log.frames),
+            str(log.rows),
+            size(log.nbytes),
+            str(len(log.damage) + log.overflow + len(log.errors)),
+            log.path.name,
+        )
+        for log in logs
+    ]
+    show(Console(), [table("verified", columns, rows, numbers=columns[:4]), *damage_tables(logs)])

@@ -1,0 +1,87 @@
+"""What a stream log holds, by segment and by writer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import LogLostError
+from ..limits import WRITERS_MAX
+from ..structure import Guid
+from .checkpoint import read_checkpoint
+from .frame import Frame
+from .segment import list_segments, read_metadata
+
+
+@dataclass(slots=True)
+class HeldSegment:
+    """A segment, and its sound frames; reception times are in ns since 1970, of its first and its last frame."""
+
+    base: int
+    end: int
+    frames: int = 0
+    rows: int = 0
+    first_reception: int | None = None
+    last_reception: int | None = None
+
+
+@dataclass(slots=True)
+class HeldWriter:
+    """A writer, and its sound frames; ``highest_sn`` also counts samples that are trimmed."""
+
+    writer: Guid
+    highest_sn: int
+    rows: int = 0
+    #: Bytes of its frames, headers included.
+    nbytes: int = 0
+
+
+class Inventory:
+    """Counts the frames of a log, which are handed to it in the order of their positions."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises LogError if there is no log."""
+        self._directory = directory
+        self._at = 0
+        self.segments: list[HeldSegment] = []
+        self.writers: dict[Guid, HeldWriter] = {}
+        #: Frames of writers beyond those that are counted one by one.
+        self.overflow = 0
+        try:
+            for writer, sn in read_checkpoint(directory, read_metadata(directory).seed).writers:
+                self.writers[writer] = HeldWriter(writer, sn)
+        except LogLostError:
+            pass  # the frames may be sound all the same
+        self._look()
+
+    def count(self, frame: Frame) -> None:
+        if not self.segments or self.segments[-1].end <= frame.position:
+            self._look()  # it was begun meanwhile
+        segments = self.segments
+        while self._at < len(segments) and segments[self._at].end <= frame.position:
+            self._at += 1
+        if self._at < len(segments):
+            self._count_segment(segments[self._at], frame)
+        writer = self.writers.get(frame.run.writer)
+        if writer is None:
+            if len(self.writers) >= WRITERS_MAX:
+                self.overflow += 1
+                return
+            writer = self.writers[frame.run.writer] = HeldWriter(frame.run.writer, 0)
+        writer.highest_sn = max(writer.highest_sn, frame.run.last_sn)
+        writer.rows += frame.run.count
+        writer.nbytes += frame.length
+
+    def _count_segment(self, segment: HeldSegment, frame: Frame) -> None:
+        segment.frames += 1
+        segment.rows += frame.run.count
+        segment.last_reception = frame.reception
+        if segment.first_reception is None:
+            segment.first_reception = frame.reception
+
+    def _look(self) -> None:
+        """Take in the segments behind those that are known."""
+        end = self.segments[-1].end if self.segments else 0
+        for file in list_segments(self._directory):
+            if file.base >= end:
+                self.segments.append(HeldSegment(file.base, file.end))
