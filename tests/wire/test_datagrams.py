@@ -26,10 +26,28 @@ from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, Run, Samples
 from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat, InfoTimestamp
 
 ENCAPSULATION = b"\x00\x01\x00\x00"
+#: Bytes; 0: the datagrams lie one behind another.
+SLOTS = st.sampled_from([0, 64, 80, 88, 96, 104, 400])
 
 
 def lay_out(datagrams: Sequence[bytes], alignment: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Datagrams one behind another as the sockets drain them: each start a multiple of 8, or of 4 in trains."""
+    return in_slots(datagrams, 0, alignment)
+
+
+def in_slots(
+    datagrams: Sequence[bytes], slot: int, alignment: int = 8
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Datagrams as one call for many drains them: those that are longer than ``slot`` lie behind the slots."""
+    if slot:
+        data = b"".join(each[:slot].ljust(slot, b"\0") for each in datagrams)
+        starts = [slot * i for i in range(len(datagrams))]
+        stops = [start + len(each) for start, each in zip(starts, datagrams, strict=True)]
+        for i, each in enumerate(datagrams):
+            if len(each) > slot:
+                starts[i], stops[i] = len(data), len(data) + len(each)
+                data += each + bytes(-len(each) % alignment)
+        return np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(stops, np.int64)
     data, starts, stops = b"", [], []
     for datagram in datagrams:
         starts.append(len(data))
@@ -78,12 +96,12 @@ def drains(draw: st.DrawFn) -> tuple[list[bytes], dict[tuple[int, int], tuple[by
 
 
 @settings(max_examples=300, deadline=None)
-@given(drains())
+@given(drains(), SLOTS)
 def test_a_drain_holds_what_its_datagrams_hold(
-    case: tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]],
+    case: tuple[list[bytes], dict[tuple[int, int], tuple[bytes, int]]], slot: int
 ) -> None:
     datagrams, expected = case
-    data, starts, stops = lay_out(datagrams)
+    data, starts, stops = in_slots(datagrams, slot)
     found = scan_datagrams(data, starts, stops)
     seen = {}
     for _, run, heartbeat_at in found.runs:
@@ -206,10 +224,10 @@ class _Routes(dict[Guid, Any]):
 
 
 def told(
-    datagrams: Sequence[bytes], alignment: int, *, together: bool
+    datagrams: Sequence[bytes], alignment: int, *, together: bool, slot: int = 0
 ) -> tuple[Recorder, Counter[DropReason]]:
     """What readers are told of the datagrams of a drain, taken together or each alone."""
-    data, starts, stops = lay_out(datagrams, alignment)
+    data, starts, stops = in_slots(datagrams, slot, alignment)
     reader, drops = Recorder(), Counter[DropReason]()
     endpoints = cast(LocalEndpoints, SimpleNamespace(routes=_Routes([reader]), hears_itself=False))
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
@@ -322,20 +340,22 @@ def disturbed(draw: st.DrawFn) -> list[bytes]:
     return datagrams
 
 
-def told_in_order(datagrams: Sequence[bytes], alignment: int = 8) -> tuple[Recorder, Counter[DropReason]]:
+def told_in_order(
+    datagrams: Sequence[bytes], alignment: int = 8, slot: int = 0
+) -> tuple[Recorder, Counter[DropReason]]:
     """What readers are told of a drain taken together, those of one sample, which may come sooner, aside."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wire_datagrams, "_SINGLES_MIN", 1 << 30)
-        return told(datagrams, alignment, together=True)
+        return told(datagrams, alignment, together=True, slot=slot)
 
 
 @settings(max_examples=500, deadline=None)
-@given(disturbed(), st.sampled_from([4, 8]))
+@given(disturbed(), st.sampled_from([4, 8]), SLOTS)
 def test_together_readers_are_told_what_they_are_told_of_each_alone(
-    datagrams: list[bytes], alignment: int
+    datagrams: list[bytes], alignment: int, slot: int
 ) -> None:
     alone, drops = told(datagrams, alignment, together=False)
-    reader, dropped = told_in_order(datagrams, alignment)
+    reader, dropped = told_in_order(datagrams, alignment, slot)
     assert reader.told == alone.told  # in the same order
     assert dropped == drops
 
@@ -360,8 +380,10 @@ def test_whichever_byte_differs(hashed: bool, where: str) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(drains(), disturbed(), st.randoms(use_true_random=False))
-def test_both_forms_in_one_drain(case: tuple[list[bytes], Any], datagrams: list[bytes], random: Any) -> None:
+@given(drains(), disturbed(), st.randoms(use_true_random=False), SLOTS)
+def test_both_forms_in_one_drain(
+    case: tuple[list[bytes], Any], datagrams: list[bytes], random: Any, slot: int
+) -> None:
     """As above, but for the order of datagrams of one sample, and their heartbeats, of which one counts."""
     mixed = [*case[0], *datagrams]
     random.shuffle(mixed)
@@ -372,7 +394,7 @@ def test_both_forms_in_one_drain(case: tuple[list[bytes], Any], datagrams: list[
         }
         return {w: each for w, each in found.items() if each}
 
-    assert samples(told(mixed, 8, together=True)[0]) == samples(told(mixed, 8, together=False)[0])
+    assert samples(told(mixed, 8, together=True, slot=slot)[0]) == samples(told(mixed, 8, together=False)[0])
 
 
 @pytest.mark.parametrize("hashed", [False, True])

@@ -161,6 +161,8 @@ def _singles(
     if sources is not None:
         keys = np.ascontiguousarray(np.column_stack((keys, sources.astype("<u4"))))
     groups = _groups(keys, taken)
+    # long ones may lie behind others that came later (`net.many_datagrams`)
+    ascends = bool((starts[1:] > starts[:-1]).all())
     for group in groups:
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
         for rows in np.split(group, breaks) if len(breaks) else [group]:
@@ -172,7 +174,7 @@ def _singles(
             offsets = starts[rows] + _PAYLOAD_WORD * 4
             index["length"] = data_ends[rows] - offsets
             index["timestamp"] = stamps[rows]
-            body = _body(data, offsets, index, compact=len(groups) > 1)
+            body = _body(data, offsets, index, compact=len(groups) > 1 or not ascends)
             run = Run(
                 Guid(key[:12], key[12:16]),
                 int(numbers[rows[0]]),
@@ -219,8 +221,8 @@ def _groups(keys: Words, taken: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 def _body(data: U8, offsets: I64, index: npt.NDArray[Any], *, compact: bool) -> U8:
     """The bytes the run's index points into: a view across the datagrams, or payloads gathered together.
 
-    A view carries the headers between the payloads along, which is cheaper than gathering as long as what
-    lies between belongs to the same writer.
+    A view needs offsets that ascend. It carries the headers between the payloads along, which is cheaper than gathering
+    as long as what lies between belongs to the same writer.
     """
     lengths = index["length"].astype(np.int64)
     if not compact:
