@@ -25,6 +25,7 @@ import zlib
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ..wire.samples import U8
 
@@ -44,7 +45,6 @@ def body_checksum(body: U8, seed: int) -> int:
     rows = body.size // _ROW_BYTES if body.size >= FOLDED_FROM else 0
     if not rows:
         return zlib.crc32(body, seed)
-    stop = rows * _ROW_BYTES
-    words = body[:stop].view(np.uint64).reshape(rows, _COLUMNS)
-    folded = np.bitwise_xor.reduce(words, 0)
-    return zlib.crc32(body[stop:], zlib.crc32(folded, seed))
+    words: npt.NDArray[np.uint64] = np.ndarray((rows, _COLUMNS), np.uint64, body)
+    folded = np.bitwise_xor.reduce(words)
+    return zlib.crc32(body[rows * _ROW_BYTES :], zlib.crc32(folded, seed))
