@@ -254,8 +254,10 @@ class TestStatuses:
         )
         vehicles.write(ROWS[0])
         wait_until(lambda: {"OFFERED_DEADLINE_MISSED", "LIVELINESS_LOST"} <= set(changes))
+        lost = vehicles.statuses["LIVELINESS_LOST"]["total_count"]
+        assert lost >= 1  # more where the reader was found late
         vehicles.assert_liveliness()
-        assert vehicles.statuses["LIVELINESS_LOST"]["total_count"] == 1
+        wait_until(lambda: vehicles.statuses["LIVELINESS_LOST"]["total_count"] == lost + 1)
 
     def test_after_closing(self, participant: rtps.Participant, peer: CyclonePeer) -> None:
         with participant.publish("t", **KEYED) as vehicles:
