@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from .log_reading import AsJsonLines, Directory, From, To, items, one_log, reading
+from .log_reading import AsJsonLines, Directory, From, To, Verify, items, one_log, reading
 
 if TYPE_CHECKING:
     from ..transport.log.log_view import Item
@@ -55,9 +55,7 @@ def frames(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="End after this number of lines.")
     ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Verify the checksums of all bytes, not only those of headers.")
-    ] = False,
+    verify: Verify = False,
     as_json: AsJsonLines = False,
 ) -> None:
     """Print one line for each frame and for each damaged place. The exit code is 1 if there is such a place among them.

@@ -29,6 +29,9 @@ To = Annotated[
     int | None,
     typer.Option("--to", metavar="POSITION", help="End before the first frame that starts here or behind."),
 ]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Verify the checksums of all bytes, not only those of headers.")
+]
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
 
 

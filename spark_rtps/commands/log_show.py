@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .log_reading import Directory, one_log, reading
+from .log_reading import Directory, Verify, one_log, reading
 from .log_verify import damage_tables, verified_as_json
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ class _Log:
 
 def show(
     directory: Directory,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Verify the checksums of all bytes, not only those of headers.")
-    ] = False,
+    verify: Verify = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Show what a stream log is and holds: its topic, positions, segments, writers and damage, and its receiver.

@@ -6,23 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from spark_rtps.cli import app
 from spark_rtps.transport.log.checkpoint import WRITERS
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import METADATA, PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.log.verification import verify
+from tests.commands import log_scene
 from tests.commands.log_scene import WRITER, flip, meanwhile
 from tests.log.make_runs import single, uniform
 
 
 def run(*arguments: str, exit_code: int = 0) -> Result:
-    result = CliRunner().invoke(app, ["log", "verify", *arguments])
-    assert result.exit_code == exit_code, result.output
-    return result
+    return log_scene.run("verify", *arguments, exit_code=exit_code)
 
 
 @pytest.fixture

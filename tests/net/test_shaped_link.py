@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -38,6 +37,7 @@ from tests.support import domains
 from tests.support.child_environment import child_environment
 from tests.support.numbered_samples import numbered
 from tests.support.paced_reader import PacedReader
+from tests.support.stopped import stopped
 from tests.support.waiting import PATIENCE, wait_until
 
 DOMAIN = domains.NET_SHAPED_LINK
@@ -330,12 +330,13 @@ def test_a_process_that_stops_is_named_and_goes_on_where_it_was(scene_on):
     writer = scene.writer(1)
     write(writer, 0, 100)
     all_acknowledged(writer)
-    process.send_signal(signal.SIGSTOP)
-    with pytest.raises(
-        AcknowledgmentError, match=rf"waiting for reader {re.escape(guid)} \(acknowledged 100 of "
+    with (
+        stopped(process.pid),
+        pytest.raises(
+            AcknowledgmentError, match=rf"waiting for reader {re.escape(guid)} \(acknowledged 100 of "
+        ),
     ):
         write(writer, 100, 10_000, timeout=0.5)
-    process.send_signal(signal.SIGCONT)
     all_acknowledged(writer)
     while int(process.stdout.readline()) < writer.writer.last_sn:
         pass

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +29,7 @@ from tests.spark.spark_streams import (
     wait_for_rows,
 )
 from tests.spark.spark_views import Stderr, source_counter, sources
+from tests.support.stopped import stopped
 from tests.support.stream_logs import NOTE
 from tests.support.waiting import wait_until
 
@@ -287,11 +286,8 @@ def test_a_reader_that_stands_still(spark, topic, tmp_path, subscriber, saving, 
     prefix = bytes.fromhex(str(LogView(subscriber.directory).metadata["guid_prefix"]))
     done = saving(notes(spark, gate), topic, **options)
     wait_for_half(subscriber, done)
-    os.kill(subscriber.receiver.pid, signal.SIGSTOP)
-    try:
+    with stopped(subscriber.receiver.pid):
         gate.touch()
         stderr.wait_for(failure.format(re.escape(str(Guid(prefix, b"\0\0\1\7")))))
-    finally:
-        os.kill(subscriber.receiver.pid, signal.SIGCONT)
     done.result()  # Spark repeats the task
     assert set(subscriber.table().column("id").to_pylist()) == set(range(NOTES))

@@ -39,21 +39,13 @@ def in_slots(
     datagrams: Sequence[bytes], slot: int, alignment: int = 8
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Datagrams as one call for many drains them: those that are longer than ``slot`` lie behind the slots."""
-    if slot:
-        data = b"".join(each[:slot].ljust(slot, b"\0") for each in datagrams)
-        starts = [slot * i for i in range(len(datagrams))]
-        stops = [start + len(each) for start, each in zip(starts, datagrams, strict=True)]
-        for i, each in enumerate(datagrams):
-            if len(each) > slot:
-                starts[i], stops[i] = len(data), len(data) + len(each)
-                data += each + bytes(-len(each) % alignment)
-        return np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(stops, np.int64)
-    data, starts, stops = b"", [], []
-    for datagram in datagrams:
-        starts.append(len(data))
-        data += datagram
-        stops.append(len(data))
-        data += bytes(-len(data) % alignment)
+    data, starts, stops = b"".join(each[:slot].ljust(slot, b"\0") for each in datagrams), [], []
+    for i, datagram in enumerate(datagrams):
+        starts.append(len(data) if len(datagram) > slot or not slot else slot * i)
+        stops.append(starts[-1] + len(datagram))
+        if starts[-1] == len(data):
+            data += datagram
+            data += bytes(-len(data) % alignment)
     return np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(stops, np.int64)
 
 

@@ -27,7 +27,7 @@ from .info import INFO_TS_SIZE
 from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
 from .runs import DATA, FLAG_D, INFO_TS_WORDS, Words, scan_equal
 from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
-from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, Heartbeat
+from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, HEARTBEAT_SIZE, Heartbeat
 
 _HEADER_WORDS: Final = HEADER_SIZE // 4
 _INFO_TS_LE: Final = INFO_TS_WORDS[FLAG_E]
@@ -39,7 +39,6 @@ _TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
 _BODY: Final = HEADER_SIZE + INFO_TS_SIZE
 _PAYLOAD_WORD: Final = (_BODY + DATA_HEADER_SIZE) // 4
 _MAGIC: Final = int.from_bytes(MAGIC, "little")
-_HEARTBEAT_SIZE: Final = 32
 _VENDOR_SPECIFIC: Final = 0x80
 #: Below this many datagrams the message receiver is as quick.
 DATAGRAMS_MIN: Final = 8
@@ -162,7 +161,7 @@ def _singles(
         keys = np.ascontiguousarray(np.column_stack((keys, sources.astype("<u4"))))
     groups = _groups(keys, taken)
     # long ones may lie behind others that came later (`net.many_datagrams`)
-    ascends = bool((starts[1:] > starts[:-1]).all())
+    compact = len(groups) > 1 or bool((starts[1:] < starts[:-1]).any())
     for group in groups:
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
         for rows in np.split(group, breaks) if len(breaks) else [group]:
@@ -174,7 +173,7 @@ def _singles(
             offsets = starts[rows] + _PAYLOAD_WORD * 4
             index["length"] = data_ends[rows] - offsets
             index["timestamp"] = stamps[rows]
-            body = _body(data, offsets, index, compact=len(groups) > 1 or not ascends)
+            body = _body(data, offsets, index, compact=compact)
             run = Run(
                 Guid(key[:12], key[12:16]),
                 int(numbers[rows[0]]),
@@ -195,7 +194,7 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
         at = data_ends[tailed]
         left = stops[tailed] - at
         kinds = data[at]
-        beats = (kinds == Heartbeat.KIND) & (left == _HEARTBEAT_SIZE)
+        beats = (kinds == Heartbeat.KIND) & (left == HEARTBEAT_SIZE)
         heartbeat[tailed] = beats
         vendors = (kinds >= _VENDOR_SPECIFIC) & (kinds != COMPRESSED) & (left >= SUBMESSAGE_HEADER_SIZE)
         if vendors.any():  # nothing may follow it

@@ -65,9 +65,7 @@ class Arrivals:
             self.sync(proxy, sn)
         before = proxy.expected
         if self._delivery.pass_over(proxy, sn, sn):
-            if sn not in proxy.jumps.oversized:
-                proxy.jumps.oversized.append(sn)
-                self._counters.oversized_samples += 1
+            self._counters.oversized_samples += proxy.jumps.counts_oversized(sn)
             if proxy.reliable and proxy.synced:
                 self._responder.on_arrival(proxy, sn, before, now)
 

@@ -68,7 +68,6 @@ Invariants:
 from __future__ import annotations
 
 import enum
-from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -179,8 +178,8 @@ class SequenceJumps:
         self.back: Rumour | None = None
         #: Ascending.
         self.passes: list[Pass] = []
-        #: Samples that were counted as too large: they come again where the reader goes back.
-        self.oversized: deque[int] = deque(maxlen=PASSES_MAX)
+        #: The last PASSES_MAX samples that were counted as too large: they come again where the reader goes back.
+        self.oversized: tuple[int, ...] = ()
         #: The reader went back once: among what it holds are numbers that it delivered.
         self.was_back = False
         #: What is expected, if only an earlier life of the reader vouches for it; 0 otherwise.
@@ -252,6 +251,13 @@ class SequenceJumps:
         if len(passes) >= PASSES_MAX:
             passes.remove(min(passes, key=lambda each: each.count))
         passes.append(Pass(first, last, kind, claimed))
+
+    def counts_oversized(self, sn: int) -> bool:
+        """A sample that is too large came: whether it is the first time."""
+        if sn in self.oversized:
+            return False
+        self.oversized = (*self.oversized, sn)[-PASSES_MAX:]
+        return True
 
     def take_refuted(self, last_sn: int) -> list[Pass]:
         """The writer has used no number above ``last_sn``: the passes which that refutes, and which are undone."""
