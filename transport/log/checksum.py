@@ -33,6 +33,7 @@ from ..wire.samples import U8
 FOLDED_FROM: Final = 16 << 10
 _COLUMNS: Final = 509
 _ROW_BYTES: Final = 8 * _COLUMNS
+_WORD: Final = np.dtype(np.uint64)
 
 
 def header_checksum(header: bytes | memoryview, seed: int) -> int:
@@ -45,6 +46,6 @@ def body_checksum(body: U8, seed: int) -> int:
     rows = body.size // _ROW_BYTES if body.size >= FOLDED_FROM else 0
     if not rows:
         return zlib.crc32(body, seed)
-    words: npt.NDArray[np.uint64] = np.ndarray((rows, _COLUMNS), np.uint64, body)
+    words: npt.NDArray[np.uint64] = np.ndarray((rows, _COLUMNS), _WORD, body)
     folded = np.bitwise_xor.reduce(words)
     return zlib.crc32(body[rows * _ROW_BYTES :], zlib.crc32(folded, seed))

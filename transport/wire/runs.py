@@ -275,18 +275,10 @@ def _uniform(
     count = min((stop - base) // stride, _until_wrap(first.sn))
     if count < 2:
         return None
-    words = data[base : base + count * stride].view("<u4").reshape(count, stride // 4)
-    w = lead // 4
-    same = _alike(words[:, w:], words[0, w:], first)
-    if lead:
-        same &= words[:, 0] == words[0, 0]
-    endian = "<u4" if first.flags & FLAG_E else ">u4"
-    sn = data[base : base + count * stride].view(endian).reshape(count, stride // 4)
-    low = first.sn & _LOW_MAX
-    same &= sn[:, w + 5] == _counting(count, low)
-    same &= sn[:, w + 4] == first.sn >> 32
-    if not same.all():
-        count = int(same.argmin())
+    heads = _comparable(data, base, stride, count, first, lead)
+    alike = heads.tobytes()
+    if alike != alike[: heads[0].nbytes] * count:
+        count = int((heads != heads[0]).any(axis=1).argmax())
         if count < 2:
             return None
     end = base + count * stride
@@ -302,15 +294,38 @@ _COUNT = np.arange(4096, dtype=np.uint32)
 _LOW_MAX: Final = 0xFFFF_FFFF
 
 
-def _counting(count: int, start: int) -> npt.NDArray[np.uint32]:
-    """start, start+1, … modulo 2**32; never used behind a wrap, where the high word differs."""
-    steps = _COUNT[:count] if count <= len(_COUNT) else np.arange(count, dtype=np.uint32)
-    return steps + np.uint32(start)
+def _counting(count: int) -> npt.NDArray[np.uint32]:
+    """0, 1, …; not to be changed."""
+    return _COUNT[:count] if count <= len(_COUNT) else np.arange(count, dtype=np.uint32)
 
 
 def _until_wrap(sn: int) -> int:
     """How many sequence numbers from ``sn`` on have the same high word."""
     return _LOW_MAX + 1 - (sn & _LOW_MAX)
+
+
+def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lead: int) -> Words:
+    """The heads (count, words) of rows of ``stride`` bytes, which are equal where the rows make up a run.
+
+    A head is what lies before a row's payload, and the payload's encapsulation id. What may differ is cleared: time,
+    key hash, and options (they may hold a padding count). The number is counted from that of the row.
+    """
+    payload = (lead + first.payload_offset) // 4
+    size = payload + 1 if first.payload_offset < first.size else payload
+    # as items of one size each they are copied several times as fast as word by word
+    heads = np.ndarray((count,), f"V{4 * size}", data, base, (stride,)).copy().view("<u4").reshape(count, size)
+    if lead:
+        heads[:, 1:3] = 0
+    if first.key_hash_offset >= 0:
+        k = (lead + first.key_hash_offset) // 4
+        heads[:, k : k + 4] = 0
+    if size > payload:
+        options = heads[:, payload]
+        options &= 0xFFFF
+    numbers = heads[:, lead // 4 + 5]
+    numbers = numbers if first.flags & FLAG_E else numbers.view(">u4")
+    numbers -= _counting(count)
+    return heads
 
 
 def _alike(rows: Words, row: Words, first: _First) -> Any:
@@ -363,7 +378,7 @@ def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix:
     rows = np.lib.stride_tricks.as_strided(words, shape, strides, writeable=False)
     high, low = rows[:, :1, 4], rows[:, :1, 5]
     same = _alike(rows, rows[0, 0], first)
-    same &= (rows[..., 4] == high) & (rows[..., 5] == low + _counting(each, 0))
+    same &= (rows[..., 4] == high) & (rows[..., 5] == low + _counting(each))
     numbers = (high.astype(np.int64) << 32 | low).reshape(count)
     good = same.all(axis=1) & (numbers >= 1) & (low.reshape(count) <= _LOW_MAX + 1 - each)
     cut = ~(good[1:] & good[:-1] & (numbers[1:] == numbers[:-1] + each))
@@ -429,7 +444,7 @@ def _ragged(
     linked = (at[1:] == follows) & (lengths[:-1] % 4 == 0)
     # length 0 means "to the end of the message", and the header must fit
     good = (lengths >= first.payload_offset - 4 + 4) & (ends <= len(words)) & (lengths % 4 == 0)
-    good &= (values[at + 5] == _counting(len(at), first.sn & _LOW_MAX)) & (values[at + 4] == first.sn >> 32)
+    good &= (values[at + 5] == _counting(len(at)) + np.uint32(first.sn & _LOW_MAX)) & (values[at + 4] == first.sn >> 32)
     good[1:] &= linked
     count = min(len(at) if good.all() else int(good.argmin()), _until_wrap(first.sn))
     if count < 2:
