@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.feedback import Feedback
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.structure import VENDOR_ID, VENDOR_RTI, Guid
-from spark_rtps.transport.wire.batch import BatchBlock, frame_batch
+from spark_rtps.transport.wire.batch import DATA_BATCH, BatchBlock, frame_batch
 from spark_rtps.transport.wire.compressed import COMPRESSED, compress
 from spark_rtps.transport.wire.message import Header, encode_submessage
 from spark_rtps.transport.wire.numbers import SequenceNumberSet, pair
@@ -180,6 +181,21 @@ def test_what_one_message_may_grow_to_is_bounded() -> None:
     read = 64 * 65_507 // batch.nbytes
     assert s.one.drops == {DropReason.OVER_LIMIT: 100 - read}
     assert s.reader.counters.received_batches == read
+
+
+def test_batches_of_mixed_shapes_end_with_the_work_of_their_message() -> None:
+    s = Scene()
+    plain, stamped = b"\0\0\4\0" + bytes(4), b"\0\1\x0c\0" + bytes(12)
+    infos = (plain + stamped) * 2500
+    packed = []
+    for sn in range(1, 10):
+        head = struct.pack("<HH4s4siIiI", 0, 32, ANY, s.writer.entity, 0, sn, 0, 5000 * sn - 4999)
+        head += struct.pack("<III", 4999, 1, len(infos))
+        packed.append(inside(encode_submessage(DATA_BATCH, 0, True, head, infos, b"\0\1\0\0"), "zstd"))
+    s.deliver(*packed)
+    # of 60,000 bytes each, a unit for every twelve: two and a half are what a message may cost
+    assert s.reader.counters.received_batches == 2
+    assert s.one.drops == {DropReason.OVER_LIMIT: 2}, "the third batch, and the rest of the message"
 
 
 def test_keep_alives_shorter_than_a_header_are_ignored() -> None:

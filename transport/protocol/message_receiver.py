@@ -345,7 +345,7 @@ class MessageReceiver:
                 elif not for_us:
                     pass
                 elif kind == DATA_BATCH:
-                    self._on_batch(data, pos, end, source, timestamp, now)
+                    self._on_batch(data, pos, end, source, timestamp, now, work_max - self.work)
                 elif kind == COMPRESSED:
                     if vendor == VENDOR_ID:
                         if not self._endpoints.hears(source):
@@ -356,7 +356,8 @@ class MessageReceiver:
                         if room < 0:
                             raise DecodeError(DropReason.OVER_LIMIT, "a message that grows too large")
                         self.work += WORK[COMPRESSED] + size // BYTES_PER_WORK
-                        self._on_compressed(flags, view[body:end], source, timestamp, now)
+                        left = work_max - self.work
+                        self._on_compressed(flags, view[body:end], source, timestamp, now, left)
                 else:
                     self._on_other(
                         kind, decode_submessage(kind, flags, view[body:end]), source, timestamp, now
@@ -404,10 +405,12 @@ class MessageReceiver:
             self.announcements.append(run.take(0, min(fits, run.count)))
             self.work += WORK_PARTICIPANT * self.announcements[-1].count
 
-    def _on_batch(self, data: U8, pos: int, end: int, source: bytes, timestamp: int, now: int) -> None:
+    def _on_batch(
+        self, data: U8, pos: int, end: int, source: bytes, timestamp: int, now: int, work_max: int
+    ) -> None:
         """Handle a DATA_BATCH of a writer that is matched."""
         try:
-            batch = scan_batch(data, pos, end, source, timestamp)
+            batch = scan_batch(data, pos, end, source, timestamp, work_max=work_max)
         except DecodeError:
             self.work += (end - pos) // BYTES_PER_WORK_WALKED
             raise
@@ -418,7 +421,9 @@ class MessageReceiver:
         for reader in self._addressed(batch.writer, batch.reader_id):
             reader.on_batch(batch, now=now)
 
-    def _on_compressed(self, flags: int, body: memoryview, source: bytes, timestamp: int, now: int) -> None:
+    def _on_compressed(
+        self, flags: int, body: memoryview, source: bytes, timestamp: int, now: int, work_max: int
+    ) -> None:
         """Handle what a COMPRESSED holds, as if it stood there."""
         inner = decompress(body, little_endian=bool(flags & FLAG_E))
         view = memoryview(inner)
@@ -429,7 +434,7 @@ class MessageReceiver:
             raise DecodeError(DropReason.UNKNOWN_WRITER)
         data = np.frombuffer(inner, np.uint8)
         if kind == DATA_BATCH:
-            self._on_batch(data, 0, size, source, timestamp, now)
+            self._on_batch(data, 0, size, source, timestamp, now, work_max)
             return
         self.work += size // BYTES_PER_WORK_WALKED
         if kind == _DATA:

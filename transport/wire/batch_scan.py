@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..errors import DecodeError, DropReason
 from ..limits import RUNS_PER_BATCH_MAX
-from ..structure import ENTITYID_UNKNOWN, Guid
+from ..structure import ENTITYID_UNKNOWN, INFINITE, Guid
 from .framing import ntp_words, spread
 from .inline_qos import scan_inline_qos, walk_inline_qos
 from .message import FLAG_E
@@ -71,11 +71,13 @@ class _Infos(NamedTuple):
     sets: I64 | None  # coherent set of each, where infos name one
 
 
-def scan_batch(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int) -> Batch:
+def scan_batch(
+    data: U8, pos: int, stop: int, prefix: bytes, timestamp: int, *, work_max: int = INFINITE
+) -> Batch:
     """Read the DATA_BATCH at ``data[pos]`` of a message that ends at ``stop``.
 
     ``prefix`` is the source GUID prefix and ``timestamp`` the source timestamp in force (ns). Raises
-    DecodeError when it is malformed.
+    DecodeError when it is malformed, and when walking through its sample infos would be more than ``work_max``.
     """
     if stop - pos < _BATCH_SIZE:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA_BATCH header")
@@ -101,6 +103,8 @@ def scan_batch(data: U8, pos: int, stop: int, prefix: bytes, timestamp: int) -> 
     if list_bytes > end - at or list_bytes % 4 or not list_bytes:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, f"{list_bytes} bytes of sample infos")
     parts = _parts(data, at, at + list_bytes, little)
+    if parts is None and list_bytes // _BYTES_PER_WORK_WALKED > work_max:
+        raise DecodeError(DropReason.OVER_LIMIT, "a DATA_BATCH that is too much work")
     payloads = _Payloads(data, at + list_bytes, end, timestamp, little)
     run = None if parts is None else _plain(parts, payloads)
     infos = None

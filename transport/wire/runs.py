@@ -313,7 +313,9 @@ def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lea
     payload = (lead + first.payload_offset) // 4
     size = payload + 1 if first.payload_offset < first.size else payload
     # as items of one size each they are copied several times as fast as word by word
-    heads = np.ndarray((count,), f"V{4 * size}", data, base, (stride,)).copy().view("<u4").reshape(count, size)
+    heads = (
+        np.ndarray((count,), f"V{4 * size}", data, base, (stride,)).copy().view("<u4").reshape(count, size)
+    )
     if lead:
         heads[:, 1:3] = 0
     if first.key_hash_offset >= 0:
@@ -444,7 +446,9 @@ def _ragged(
     linked = (at[1:] == follows) & (lengths[:-1] % 4 == 0)
     # length 0 means "to the end of the message", and the header must fit
     good = (lengths >= first.payload_offset - 4 + 4) & (ends <= len(words)) & (lengths % 4 == 0)
-    good &= (values[at + 5] == _counting(len(at)) + np.uint32(first.sn & _LOW_MAX)) & (values[at + 4] == first.sn >> 32)
+    good &= (values[at + 5] == _counting(len(at)) + np.uint32(first.sn & _LOW_MAX)) & (
+        values[at + 4] == first.sn >> 32
+    )
     good[1:] &= linked
     count = min(len(at) if good.all() else int(good.argmin()), _until_wrap(first.sn))
     if count < 2:
