@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..monitoring.decoding_report import update_decoding_report
 from ..options import Mode, Payload
 from ..transport.errors import (
     FilterError,
@@ -69,15 +70,17 @@ def decode_range(
     """
     frames, told = view.frames(start, end, on_damage), NO_TYPES
     if needs_writer_types(plan):
-        found = read_writer_types(view.directory)
-        told = found.by_writer
-        if found.damage or (view.metadata.get(HAS_WRITER_TYPES) and not found.is_full):
-            frames = _of_known_writers(frames, found, view.directory, on_damage)
+        types = read_writer_types(view.directory)
+        told = types.by_writer
+        if types.damage or (view.metadata.get(HAS_WRITER_TYPES) and not types.is_full):
+            frames = _of_known_writers(frames, types, view.directory, on_damage)
     tally = Tally(plan)
     try:
         yield from decode_frames(frames, plan, tally, told)
     finally:
-        tally.close(view.directory)
+        found = tally.close(view.directory)
+        if found is not None:
+            update_decoding_report(view.directory, found.add_to)
 
 
 def _of_known_writers(

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..monitoring.decoding_report import DecodingReport, MalformedSamples, update_decoding_report
+from ..monitoring.range_tally import MalformedNumbers, RangeTally, distinct
 from ..transport.errors import MalformedSampleError
 from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
 from ..transport.structure import Guid
@@ -118,11 +118,21 @@ class Tally:
         """Samples so far that the content filter left out."""
         return sum(map(len, self._filtered))
 
-    def close(self, directory: Path | None) -> None:
-        """Warn of what was malformed and, if the samples are in a log, count it all in the report of the log."""
+    def close(self, directory: Path | None) -> RangeTally | None:
+        """Warn of what was malformed; returns what is to be counted in the report of the log, if there is anything."""
         self._tell(directory)
-        if directory is not None and self._first is not None and (self._malformed or self._filtered):
-            update_decoding_report(directory, self._add_to)
+        if self._first is None or not (self._malformed or self._filtered):
+            return None
+        return RangeTally(
+            tuple(
+                MalformedNumbers(str(writer), reason, distinct(found.numbers), found.first_ns, found.last_ns)
+                for (writer, reason, _), found in self._malformed.items()
+            ),
+            distinct(self._overflow.numbers),
+            distinct(self._filtered),
+            (self._first, self._last),
+            self._failed,
+        )
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -163,23 +173,6 @@ class Tally:
             )
         if self._overflow.count:
             _log.warning("topic %r: %d more malformed samples", self._plan.topic, self._overflow.count)
-
-    def _add_to(self, report: DecodingReport) -> None:
-        assert self._first is not None
-        for (writer, reason, _), alike in self._malformed.items():
-            if count := self._uncounted(report, alike.numbers):
-                report.add(MalformedSamples(str(writer), reason, count, alike.first_ns, alike.last_ns))
-        report.overflow += self._uncounted(report, self._overflow.numbers)
-        report.filtered += self._uncounted(report, self._filtered)
-        report.see(self._first, self._last)
-        if self._failed >= 0:
-            report.see(self._failed, self._failed)
-
-    def _uncounted(self, report: DecodingReport, some: list[I64]) -> int:
-        if not some:
-            return 0
-        numbers = np.unique(np.concatenate(some))
-        return report.uncounted(numbers[(numbers <= self._last) | (numbers == self._failed)])
 
 
 def _worth_telling(key: tuple[Path | None, Guid, str, str], count: int) -> int:

@@ -30,7 +30,7 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 #: In the metadata of a log: whether all its writers are in the file.
 HAS_WRITER_TYPES: Final = "has_writer_types"
-_FILE: Final = "writer_types.jsonl"
+WRITER_TYPES: Final = "writer_types.jsonl"
 _GUID_BYTES: Final = 16
 
 #: Distinct types by number, which of them is each writer's, and the first damaged line, if there is one.
@@ -41,7 +41,7 @@ class WriterTypes:
     """Records types; ``type_of`` gives the type that a writer announces, or None."""
 
     def __init__(self, directory: Path, type_of: Callable[[Guid], Struct | None]) -> None:
-        self._path = directory / _FILE
+        self._path = directory / WRITER_TYPES
         self._type_of = type_of
         self._cut_off()
         types, writers, damage = _contents(directory)
@@ -129,7 +129,7 @@ def _line(entry: dict[str, object]) -> str:
 
 
 def _contents(directory: Path) -> _Contents:
-    path = directory / _FILE
+    path = directory / WRITER_TYPES
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,0 +1,201 @@
+"""What a task found in one range of a log: the samples that became no rows, by their numbers, and what was lost.
+
+It is added to the log's report where the log is. As JSON it travels there from a task on another host; numbers of
+samples are then a bit for each sample from the first to the last one, compressed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
+from ..transport.wire.samples import I64
+from .decoding_report import DecodingReport, LostPart, MalformedSamples
+
+_VERSION: Final = 1
+_WRITER_MAX: Final = 80
+_CAUSE_MAX: Final = 80
+_NUMBER_MAX: Final = 1 << 62
+#: More samples than a range of the longest partition has.
+_SAMPLES_MAX: Final = 1 << 26
+_LOST_MAX: Final = 4096
+NONE: Final[I64] = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedNumbers:
+    """Samples of one writer that are malformed for one reason: their numbers; times as in :class:`MalformedSamples`."""
+
+    writer: str
+    reason: str
+    numbers: I64
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTally:
+    """Numbers ascend and are distinct; the number of a sample is how many lie before it in the log."""
+
+    malformed: tuple[MalformedNumbers, ...] = ()
+    #: Malformed samples of further writers and reasons.
+    overflow: I64 = field(default_factory=lambda: NONE)
+    filtered: I64 = field(default_factory=lambda: NONE)
+    #: The samples first..last were looked at; None: none were.
+    seen: tuple[int, int] | None = None
+    #: The sample that ended the task; -1: none did.
+    failed: int = -1
+    lost: tuple[LostPart, ...] = ()
+
+    def add_to(self, report: DecodingReport) -> None:
+        """Count what was not counted before."""
+        for part in self.lost:
+            report.lose(part)
+        if self.seen is None:
+            return
+        for each in self.malformed:
+            if count := self._uncounted(report, each.numbers):
+                report.add(MalformedSamples(each.writer, each.reason, count, each.first_ns, each.last_ns))
+        report.overflow += self._uncounted(report, self.overflow)
+        report.filtered += self._uncounted(report, self.filtered)
+        report.see(*self.seen)
+        if self.failed >= 0:
+            report.see(self.failed, self.failed)
+
+    def _uncounted(self, report: DecodingReport, numbers: I64) -> int:
+        assert self.seen is not None
+        return report.uncounted(numbers[(numbers <= self.seen[1]) | (numbers == self.failed)])
+
+    def to_json(self) -> bytes:
+        """The tally as JSON, of at most a bit for each sample of the range and reason."""
+        return json.dumps(
+            {
+                "v": _VERSION,
+                "malformed": [
+                    [m.writer, m.reason, _packed(m.numbers), m.first_ns, m.last_ns] for m in self.malformed
+                ],
+                "overflow": _packed(self.overflow),
+                "filtered": _packed(self.filtered),
+                "seen": self.seen,
+                "failed": self.failed,
+                "lost": [[p.cause, p.position, p.at_ns, p.nbytes, p.samples, p.writer] for p in self.lost],
+            }
+        ).encode()
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> RangeTally:
+        """Raises ValueError for what is not of the form, or is too much."""
+        try:
+            found = json.loads(raw)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        match found:
+            case {
+                "v": 1,
+                "malformed": list(malformed),
+                "overflow": overflow,
+                "filtered": filtered,
+                "seen": seen,
+                "failed": failed,
+                "lost": list(lost),
+            }:
+                pass
+            case _:
+                raise ValueError("it is not of version 1 of its form")
+        if len(malformed) > MALFORMED_REASONS_MAX or len(lost) > _LOST_MAX:
+            raise ValueError("it has too many entries")
+        return cls(
+            tuple(map(_malformed, malformed)),
+            _unpacked(overflow),
+            _unpacked(filtered),
+            _seen(seen),
+            _number(failed, least=-1),
+            tuple(map(_lost, lost)),
+        )
+
+
+def distinct(some: list[I64]) -> I64:
+    """The numbers of all parts, in order and each once."""
+    return np.unique(np.concatenate(some)) if some else NONE
+
+
+def _packed(numbers: I64) -> list[object]:
+    """The first number, and a bit for each from there on."""
+    if not len(numbers):
+        return [0, ""]
+    first = int(numbers[0])
+    bits = np.zeros(int(numbers[-1]) - first + 1, np.bool_)
+    bits[numbers - first] = True
+    return [first, base64.b64encode(zlib.compress(np.packbits(bits).tobytes(), 1)).decode()]
+
+
+def _unpacked(packed: object) -> I64:
+    match packed:
+        case [first, str(text)]:
+            start = _number(first)
+        case _:
+            raise ValueError("numbers are not of their form")
+    if not text:
+        return NONE
+    decompress = zlib.decompressobj()
+    try:
+        raw = decompress.decompress(base64.b64decode(text, validate=True), _SAMPLES_MAX // 8 + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(raw) > _SAMPLES_MAX // 8 or not decompress.eof:
+        raise ValueError("numbers of too many samples, or cut off")
+    return np.flatnonzero(np.unpackbits(np.frombuffer(raw, np.uint8))).astype(np.int64) + start
+
+
+def _malformed(entry: object) -> MalformedNumbers:
+    match entry:
+        case [str(writer), str(reason), packed, first_ns, last_ns]:
+            writer = _text(writer, _WRITER_MAX)
+            reason = _text(reason, MALFORMED_REASON_MAX)
+            return MalformedNumbers(
+                writer, reason, _unpacked(packed), _number(first_ns, most=1 << 63), _number(last_ns)
+            )
+    raise ValueError("an entry of the malformed is not of its form")
+
+
+def _lost(entry: object) -> LostPart:
+    match entry:
+        case [str(cause), position, at_ns, nbytes, samples, str(writer)]:
+            count = None if samples is None else _number(samples)
+            return LostPart(
+                _text(cause, _CAUSE_MAX),
+                _number(position),
+                _number(at_ns),
+                _number(nbytes),
+                count,
+                _text(writer, _WRITER_MAX),
+            )
+    raise ValueError("an entry of what was lost is not of its form")
+
+
+def _seen(seen: object) -> tuple[int, int] | None:
+    match seen:
+        case None:
+            return None
+        case [first, last]:
+            # the last one lies before the first where nothing of the range counts
+            return _number(first), _number(last, least=-1)
+    raise ValueError("what was seen is not of its form")
+
+
+def _number(value: object, *, least: int = 0, most: int = _NUMBER_MAX) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} where a number from {least} to {most} has to be")
+    return value
+
+
+def _text(text: str, most: int) -> str:
+    if len(text) > most:
+        raise ValueError(f"a text of {len(text)} characters")
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -1,0 +1,215 @@
+"""One connection to a range server: requests come in, answers go out, until either side has enough.
+
+HTTP/1.1 is taken apart by `h11`, which knows no sockets. Bodies that lie in files go out by ``sendfile`` in the clear
+and from a mapping of the file over TLS, so that no sample passes through Python.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import ssl
+import struct
+import time
+from typing import Final
+
+import h11
+
+from .served_logs import Answer, FileRange, Refusal, ServedLogs
+from .server_config import Bounds
+
+_RECEIVED_BYTES: Final = 64 << 10
+#: Sent by one call: so long is nothing else looked at.
+_SENT_BYTES: Final = 1 << 20
+#: A reader that is slower, over the time it needs for one answer, is given up.
+_RATE_MIN: Final = 32 << 10
+_SERVER: Final = (("Server", "spark-rtps"),)
+
+
+class _Gone(Exception):
+    """The connection has ended, or is given up."""
+
+
+class _Sized:
+    """Stands for a body that h11 only has to count."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+class Exchange:
+    """Serves one connection in the thread that calls :meth:`run`; ``end`` may be called by another one."""
+
+    def __init__(
+        self, sock: socket.socket, logs: ServedLogs, bounds: Bounds, tls: ssl.SSLContext | None
+    ) -> None:
+        self._sock = sock
+        self._logs = logs
+        self._bounds = bounds
+        self._tls = tls
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=bounds.header_bytes)
+        #: Whether a request has shown the token: others are ended first.
+        self.is_admitted = False
+
+    def run(self) -> None:
+        """Answer requests until the connection ends. Raises nothing that a peer can cause."""
+        try:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                self._sock.settimeout(self._bounds.request_seconds)
+                self._sock = self._tls.wrap_socket(self._sock, server_side=True)
+            while self._serve_one():
+                self._http.start_next_cycle()
+        except (_Gone, OSError, h11.LocalProtocolError):
+            pass
+        finally:
+            self._sock.close()
+
+    def end(self) -> None:
+        """Wake the thread that serves the connection, which then ends."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _serve_one(self) -> bool:
+        """Take and answer one request; whether another one may follow."""
+        is_head = False
+        try:
+            request, deadline = self._request()
+            if request is None:
+                return False
+            is_head = request.method == b"HEAD"
+            answer = self._answer(request, deadline)
+        except Refusal as refusal:
+            answer = refusal.answer
+        except h11.RemoteProtocolError as error:
+            answer = Refusal(error.error_status_hint, "the request is malformed").answer
+        self._send(answer, is_head=is_head)
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    def _request(self) -> tuple[h11.Request | None, float]:
+        """The next request, and until when all of it has to be here; None: the peer is done."""
+        bounds = self._bounds
+        begun = bool(self._http.trailing_data[0])
+        # who has shown no token has no right to wait
+        idle = bounds.idle_seconds if self.is_admitted else bounds.request_seconds
+        deadline = time.monotonic() + (bounds.request_seconds if begun else idle)
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Request):
+                return event, deadline
+            if event is h11.NEED_DATA:
+                self._receive(deadline)
+                if not begun:
+                    begun, deadline = True, time.monotonic() + bounds.request_seconds
+            else:
+                return None, deadline
+
+    def _receive(self, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise _Gone
+        self._sock.settimeout(left)
+        self._http.receive_data(self._sock.recv(_RECEIVED_BYTES))
+
+    def _answer(self, request: h11.Request, deadline: float) -> Answer:
+        try:
+            method, target = request.method.decode("ascii"), request.target.decode("ascii")
+        except UnicodeDecodeError:
+            raise Refusal(400, "the request is malformed") from None
+        headers = dict(request.headers)
+        if not self._logs.admit(method, target, headers):
+            self.is_admitted = True
+        body = self._body(headers, deadline)
+        return self._logs.answer(method, target, body)
+
+    def _body(self, headers: dict[bytes, bytes], deadline: float) -> bytes:
+        most = self._bounds.body_bytes
+        if int(headers.get(b"content-length", b"0")) > most:
+            raise Refusal(413, f"a body has at most {most} bytes")
+        body = bytearray()
+        while True:
+            if self._http.they_are_waiting_for_100_continue:
+                go_on = self._http.send(h11.InformationalResponse(status_code=100, headers=[]))
+                self._write(memoryview(go_on or b""))
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                self._receive(deadline)
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > most:
+                    raise Refusal(413, f"a body has at most {most} bytes")
+            elif isinstance(event, h11.EndOfMessage):
+                return bytes(body)
+            else:
+                raise _Gone
+
+    def _send(self, answer: Answer, *, is_head: bool) -> None:
+        http = self._http
+        try:
+            if http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                raise _Gone
+            headers = [*_SERVER, *answer.headers, ("Content-Length", str(answer.length))]
+            if answer.length:
+                headers.append(("Content-Type", answer.kind))
+            if http.their_state is not h11.DONE:  # what is left of the request is not waited for
+                headers.append(("Connection", "close"))
+            response = h11.Response(status_code=answer.status, headers=headers)
+            head = http.send(response) or b""
+            if is_head or not answer.length:
+                self._write(memoryview(head))
+            elif isinstance(answer.body, bytes):
+                self._write(memoryview(head + (http.send(h11.Data(data=answer.body)) or b"")))
+            else:
+                self._write(memoryview(head))
+                http.send_with_data_passthrough(h11.Data(data=_Sized(answer.length)))  # type: ignore[arg-type]
+                self._send_file(answer.body)
+            http.send(h11.EndOfMessage())
+        finally:
+            if isinstance(answer.body, FileRange):
+                os.close(answer.body.fd)
+
+    def _write(self, data: memoryview) -> None:
+        self._sock.settimeout(self._bounds.stalled_seconds)
+        begun, sent = time.monotonic(), 0
+        while sent < len(data):
+            sent += self._sock.send(data[sent : sent + _SENT_BYTES])
+            self._check_pace(begun, sent)
+
+    def _send_file(self, part: FileRange) -> None:
+        if self._tls is None:
+            self._send_by_kernel(part)
+            return
+        at = part.offset % mmap.ALLOCATIONGRANULARITY
+        try:
+            mapped = mmap.mmap(part.fd, at + part.nbytes, access=mmap.ACCESS_READ, offset=part.offset - at)
+        except ValueError:
+            raise _Gone from None  # the file was cut
+        with mapped, memoryview(mapped) as view, view[at:] as data:
+            self._write(data)
+
+    def _send_by_kernel(self, part: FileRange) -> None:
+        # A blocking socket lets the kernel go on by itself; a reader that takes nothing ends the call.
+        self._sock.settimeout(None)
+        stalled = struct.pack(
+            "ll", int(self._bounds.stalled_seconds), int(self._bounds.stalled_seconds % 1 * 1e6)
+        )
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, stalled)
+        to, begun, sent = self._sock.fileno(), time.monotonic(), 0
+        while sent < part.nbytes:
+            count = os.sendfile(to, part.fd, part.offset + sent, min(_SENT_BYTES, part.nbytes - sent))
+            if not count:
+                raise _Gone  # the file was cut
+            sent += count
+            self._check_pace(begun, sent)
+
+    def _check_pace(self, begun: float, sent: int) -> None:
+        if time.monotonic() - begun > self._bounds.stalled_seconds + sent / _RATE_MIN:
+            raise _Gone

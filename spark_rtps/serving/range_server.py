@@ -1,0 +1,144 @@
+"""The range server: hands out parts of stream logs to those who know its token.
+
+A thread for each connection, so that none waits for another: sending and encrypting leave Python to the others. There
+are only so many. When one more comes, one that has shown no token makes room, the oldest first; where all have, the new
+one is told to come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+from typing import Final
+
+from ..transport.errors import TransportError
+from .exchange import Exchange
+from .served_logs import ServedLogs
+from .server_config import RangeServerConfig
+
+_log = logging.getLogger("spark_rtps.serving")
+
+_BACKLOG: Final = 256
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+class RangeServer:
+    """Listens from its making on; :meth:`run` serves until :meth:`close` is called by another thread."""
+
+    def __init__(self, config: RangeServerConfig) -> None:
+        """Raises TransportError if it cannot listen there, or if certificate or key cannot be used."""
+        self.logs = ServedLogs(config.log_dir, config.token)
+        self._bounds = config.bounds
+        self._tls = _tls(config)
+        self._lock = threading.Lock()
+        self._exchanges: dict[Exchange, None] = {}  # the oldest first
+        self._closing = False
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._sock.bind((config.address, config.port))
+            self._sock.listen(_BACKLOG)
+        except OSError as error:
+            self._sock.close()
+            where = f"{config.address}:{config.port}"
+            raise TransportError(f"the range server cannot listen at {where}: {error.strerror}") from error
+
+    @property
+    def port(self) -> int:
+        port: int = self._sock.getsockname()[1]
+        return port
+
+    def allow(self, log: str) -> None:
+        """Serve one more log."""
+        self.logs.allowed.add(log)
+
+    def run(self) -> None:
+        """Serve; returns when the server is closed."""
+        while not self._closing:
+            try:
+                sock, _ = self._sock.accept()
+            except OSError as error:
+                if not self._closing:  # no descriptors are left, or the peer has gone already
+                    _log.warning("the range server could not take a connection: %s", error.strerror)
+                    self._make_room()
+                continue
+            self._take(sock)
+
+    def close(self) -> None:
+        """End all connections and stop listening."""
+        self._closing = True
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
+        except OSError:
+            pass  # it was closed before
+        self._sock.close()
+        with self._lock:
+            exchanges = list(self._exchanges)
+        for exchange in exchanges:
+            exchange.end()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _take(self, sock: socket.socket) -> None:
+        with self._lock:
+            is_full = len(self._exchanges) >= self._bounds.connections
+        if is_full and not self._make_room():
+            try:
+                if self._tls is None:
+                    sock.send(_FULL, socket.MSG_DONTWAIT)
+            except OSError:
+                pass  # told or not, it is closed
+            sock.close()
+            return
+        exchange = Exchange(sock, self.logs, self._bounds, self._tls)
+        with self._lock:
+            self._exchanges[exchange] = None
+        try:
+            threading.Thread(target=self._serve, args=(exchange,), name="range", daemon=True).start()
+        except RuntimeError:  # no threads are left
+            with self._lock:
+                self._exchanges.pop(exchange, None)
+            sock.close()
+
+    def _serve(self, exchange: Exchange) -> None:
+        try:
+            exchange.run()
+        except Exception:  # noqa: BLE001  (the others are served on)
+            _log.exception("a connection to the range server failed")
+        finally:
+            with self._lock:
+                self._exchanges.pop(exchange, None)
+
+    def _make_room(self) -> bool:
+        """End the oldest connection that has shown no token; False: all have."""
+        with self._lock:
+            stranger = next((each for each in self._exchanges if not each.is_admitted), None)
+            if stranger is not None:
+                del self._exchanges[stranger]
+        if stranger is None:
+            return False
+        stranger.end()
+        return True
+
+
+def _tls(config: RangeServerConfig) -> ssl.SSLContext | None:
+    if config.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_cert_chain(config.certificate, config.key, password=_no_password)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        files = f"{config.certificate} and {config.key}"
+        raise TransportError(f"{files} are no certificate and key for TLS: {reason}") from error
+    return context
+
+
+def _no_password() -> str:
+    """Instead of asking at a terminal."""
+    raise ValueError("the key has a passphrase")

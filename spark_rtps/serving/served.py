@@ -1,0 +1,17 @@
+"""Where ranges of a log are served, in the form that travels to the tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Served:
+    """A range server: where it may be reached, and what lets a task in.
+
+    ``addresses`` are ``host:port``, the likeliest first; ``ca`` is PEM text of what to trust, None: in the clear.
+    """
+
+    addresses: tuple[str, ...]
+    token: str = field(repr=False)
+    ca: str | None = field(default=None, repr=False)
