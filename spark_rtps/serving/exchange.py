@@ -1,12 +1,11 @@
 """One connection to a range server: requests come in, answers go out, until either side has enough.
 
-HTTP/1.1 is taken apart by `h11`, which knows no sockets. Bodies that lie in files go out by ``sendfile`` in the clear
-and from a mapping of the file over TLS, so that no sample passes through Python.
+HTTP/1.1 is taken apart by `h11`, which knows no sockets. Bodies that lie in files go out by ``sendfile``, or are read and
+encrypted in large parts, so that other connections are served meanwhile.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import socket
 import ssl
@@ -20,6 +19,7 @@ from .served_logs import Answer, FileRange, Refusal, ServedLogs
 from .server_config import Bounds
 
 _RECEIVED_BYTES: Final = 64 << 10
+_READ_BYTES: Final = 256 << 10
 #: Sent by one call: so long is nothing else looked at.
 _SENT_BYTES: Final = 1 << 20
 #: A reader that is slower, over the time it needs for one answer, is given up.
@@ -187,13 +187,16 @@ class Exchange:
         if self._tls is None:
             self._send_by_kernel(part)
             return
-        at = part.offset % mmap.ALLOCATIONGRANULARITY
-        try:
-            mapped = mmap.mmap(part.fd, at + part.nbytes, access=mmap.ACCESS_READ, offset=part.offset - at)
-        except ValueError:
-            raise _Gone from None  # the file was cut
-        with mapped, memoryview(mapped) as view, view[at:] as data:
-            self._write(data)
+        # read, not mapped: a mapping of a file that is cut meanwhile would end the process
+        buffer, sent = memoryview(bytearray(min(_READ_BYTES, part.nbytes))), 0
+        begun = time.monotonic()
+        while sent < part.nbytes:
+            count = os.preadv(part.fd, [buffer[: part.nbytes - sent]], part.offset + sent)
+            if not count:
+                raise _Gone  # the file was cut
+            self._write(buffer[:count])
+            sent += count
+            self._check_pace(begun, sent)
 
     def _send_by_kernel(self, part: FileRange) -> None:
         # A blocking socket lets the kernel go on by itself; a reader that takes nothing ends the call.

@@ -1,0 +1,95 @@
+"""What a task found travels as JSON, counts once, and is believed only as far as it is well formed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_rtps.monitoring.decoding_report import DAMAGED, DecodingReport, LostPart
+from spark_rtps.monitoring.range_tally import MalformedNumbers, RangeTally
+
+numbers = st.sets(st.integers(0, 5_000), max_size=60).map(lambda found: np.array(sorted(found), np.int64))
+
+
+def tally_of(malformed: np.ndarray, filtered: np.ndarray, seen: tuple[int, int], failed: int) -> RangeTally:
+    entry = MalformedNumbers("01.02:03", "a string without its end", malformed, 5, 9)
+    return RangeTally(
+        (entry,), filtered[::2], filtered, seen, failed, (LostPart(DAMAGED, 96, 7, 64, None, "ab"),)
+    )
+
+
+def counts(*tallies: RangeTally) -> tuple[object, ...]:
+    report = DecodingReport()
+    for tally in tallies:
+        tally.add_to(report)
+    return report.malformed, report.overflow, report.filtered, report.lost, list(report.counted)
+
+
+@given(numbers, numbers, st.integers(0, 2_000), st.integers(0, 5_000), st.booleans())
+def test_what_arrives_counts_as_what_was_sent(malformed, filtered, first, length, fails) -> None:
+    last = first + length
+    failed = last + 3 if fails else -1
+    malformed, filtered = (some[(some >= first) & (some <= last)] for some in (malformed, filtered))
+    malformed = np.append(malformed, failed) if fails else malformed
+    sent = tally_of(malformed, filtered, (first, last), failed)
+    arrived = RangeTally.from_json(sent.to_json())
+    assert counts(arrived) == counts(sent)
+    assert counts(arrived, sent) == counts(sent), "a repeated task counts once"
+
+
+def test_every_other_sample_of_a_long_range_is_short() -> None:
+    every_other = np.arange(0, 1_000_000, 2)
+    tally = RangeTally(filtered=every_other, seen=(0, 999_999))
+    assert len(tally.to_json()) < 20_000
+    assert (RangeTally.from_json(tally.to_json()).filtered == every_other).all()
+
+
+def altered(**changes: object) -> bytes:
+    some = np.arange(3)
+    return json.dumps({**json.loads(tally_of(some, some, (0, 9), -1).to_json()), **changes}).encode()
+
+
+BOMB = base64.b64encode(zlib.compress(bytes(64 << 20))).decode()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"[" * 100_000,
+        b"\xff",
+        altered(v=2),
+        altered(seen=[0]),
+        altered(seen=[0, "9"]),
+        altered(seen=[True, 9]),
+        altered(failed=-2),
+        altered(failed=1 << 70),
+        altered(filtered=[0, "%%%"]),
+        altered(filtered=[0, "AAAA"]),
+        altered(filtered=[-1, ""]),
+        altered(filtered=[0, BOMB]),
+        altered(filtered=[0, base64.b64encode(zlib.compress(bytes(100))[:-3]).decode()]),
+        altered(malformed=[["w", "r", [0, ""], 0]]),
+        altered(malformed=[["w", "r" * 10_000, [0, ""], 0, 0]]),
+        altered(malformed=[["w", "r", [0, ""], 0, 0]] * 1_000),
+        altered(lost=[["c", 0, 0, 0, -1, ""]]),
+        altered(lost=[["c", 0, 0, 0, None, ""]] * 5_000),
+        altered(lost={}),
+    ],
+)
+def test_what_is_not_of_the_form_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError):
+        RangeTally.from_json(raw)
+
+
+def test_what_cannot_be_shown_is_left_out_of_texts() -> None:
+    raw = altered(malformed=[["w\x1b[31m", "a\nb", [0, ""], 1, 2]])
+    (found,) = RangeTally.from_json(raw).malformed
+    assert (found.writer, found.reason) == ("w [31m", "a b")
