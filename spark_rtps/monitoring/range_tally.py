@@ -22,8 +22,10 @@ _VERSION: Final = 1
 _WRITER_MAX: Final = 80
 _CAUSE_MAX: Final = 80
 _NUMBER_MAX: Final = 1 << 62
-#: More samples than a range of the longest partition has.
+#: More samples than a range of the longest partition has; so many numbers has a tally altogether.
 _SAMPLES_MAX: Final = 1 << 26
+#: Of all its numbers together: a few kilobytes may unpack to very many.
+_BITS_MAX: Final = 8 * _SAMPLES_MAX
 _LOST_MAX: Final = 4096
 NONE: Final[I64] = np.empty(0, np.int64)
 
@@ -110,10 +112,11 @@ class RangeTally:
                 raise ValueError("it is not of version 1 of its form")
         if len(malformed) > MALFORMED_REASONS_MAX or len(lost) > _LOST_MAX:
             raise ValueError("it has too many entries")
+        numbers = _Unpacking()
         return cls(
-            tuple(map(_malformed, malformed)),
-            _unpacked(overflow),
-            _unpacked(filtered),
+            tuple(_malformed(entry, numbers) for entry in malformed),
+            numbers.unpack(overflow),
+            numbers.unpack(filtered),
             _seen(seen),
             _number(failed, least=-1),
             tuple(map(_lost, lost)),
@@ -135,31 +138,50 @@ def _packed(numbers: I64) -> list[object]:
     return [first, base64.b64encode(zlib.compress(np.packbits(bits).tobytes(), 1)).decode()]
 
 
-def _unpacked(packed: object) -> I64:
-    match packed:
-        case [first, str(text)]:
-            start = _number(first)
-        case _:
-            raise ValueError("numbers are not of their form")
-    if not text:
-        return NONE
-    decompress = zlib.decompressobj()
-    try:
-        raw = decompress.decompress(base64.b64decode(text, validate=True), _SAMPLES_MAX // 8 + 1)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
-    if len(raw) > _SAMPLES_MAX // 8 or not decompress.eof:
-        raise ValueError("numbers of too many samples, or cut off")
-    return np.flatnonzero(np.unpackbits(np.frombuffer(raw, np.uint8))).astype(np.int64) + start
+class _Unpacking:
+    """Unpacks the numbers of one tally, within the bounds of all of them together."""
+
+    def __init__(self) -> None:
+        self._bits_left = _BITS_MAX
+        self._numbers_left = _SAMPLES_MAX
+
+    def unpack(self, packed: object) -> I64:
+        """Raises ValueError for what is not of the form, or is too much."""
+        match packed:
+            case [first, str(text)]:
+                start = _number(first)
+            case _:
+                raise ValueError("numbers are not of their form")
+        if not text:
+            return NONE
+        bits = np.unpackbits(np.frombuffer(self._decompressed(text), np.uint8))
+        self._bits_left -= len(bits)
+        self._numbers_left -= int(np.count_nonzero(bits))
+        if self._numbers_left < 0:
+            raise ValueError("numbers of too many samples")
+        numbers: I64 = np.flatnonzero(bits).astype(np.int64, copy=False)
+        numbers += start
+        return numbers
+
+    def _decompressed(self, text: str) -> bytes:
+        most = min(_SAMPLES_MAX, self._bits_left) // 8
+        decompress = zlib.decompressobj()
+        try:
+            raw = decompress.decompress(base64.b64decode(text, validate=True), most + 1)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        if len(raw) > most or not decompress.eof:
+            raise ValueError("numbers of too many samples, or cut off")
+        return raw
 
 
-def _malformed(entry: object) -> MalformedNumbers:
+def _malformed(entry: object, numbers: _Unpacking) -> MalformedNumbers:
     match entry:
         case [str(writer), str(reason), packed, first_ns, last_ns]:
             writer = _text(writer, _WRITER_MAX)
             reason = _text(reason, MALFORMED_REASON_MAX)
             return MalformedNumbers(
-                writer, reason, _unpacked(packed), _number(first_ns, most=1 << 63), _number(last_ns)
+                writer, reason, numbers.unpack(packed), _number(first_ns, most=1 << 63), _number(last_ns)
             )
     raise ValueError("an entry of the malformed is not of its form")
 

@@ -1,7 +1,7 @@
 """One connection to a range server: requests come in, answers go out, until either side has enough.
 
-HTTP/1.1 is taken apart by `h11`, which knows no sockets. Bodies that lie in files go out by ``sendfile``, or are read and
-encrypted in large parts, so that other connections are served meanwhile.
+HTTP/1.1 is taken apart by `h11`, which knows no sockets. Bodies that lie in files go out by ``sendfile``, or are read
+and encrypted in large parts, so that other connections are served meanwhile.
 """
 
 from __future__ import annotations
@@ -44,13 +44,11 @@ class _Sized:
 class Exchange:
     """Serves one connection in the thread that calls :meth:`run`; ``end`` may be called by another one."""
 
-    def __init__(
-        self, sock: socket.socket, logs: ServedLogs, bounds: Bounds, tls: ssl.SSLContext | None
-    ) -> None:
+    def __init__(self, sock: socket.socket, logs: ServedLogs, bounds: Bounds) -> None:
+        """An SSLSocket has its handshake still before it."""
         self._sock = sock
         self._logs = logs
         self._bounds = bounds
-        self._tls = tls
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=bounds.header_bytes)
         #: Whether a request has shown the token: others are ended first.
         self.is_admitted = False
@@ -59,9 +57,9 @@ class Exchange:
         """Answer requests until the connection ends. Raises nothing that a peer can cause."""
         try:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
+            if isinstance(self._sock, ssl.SSLSocket):
                 self._sock.settimeout(self._bounds.request_seconds)
-                self._sock = self._tls.wrap_socket(self._sock, server_side=True)
+                self._sock.do_handshake()
             while self._serve_one():
                 self._http.start_next_cycle()
         except (_Gone, OSError, h11.LocalProtocolError):
@@ -72,7 +70,8 @@ class Exchange:
     def end(self) -> None:
         """Wake the thread that serves the connection, which then ends."""
         try:
-            self._sock.shutdown(socket.SHUT_RDWR)
+            # Not SSLSocket's own: it takes the encryption away first, and what the thread sends just then is in clear.
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
         except OSError:
             pass  # it has ended
 
@@ -131,7 +130,7 @@ class Exchange:
         return self._logs.answer(method, target, body)
 
     def _body(self, headers: dict[bytes, bytes], deadline: float) -> bytes:
-        most = self._bounds.body_bytes
+        most = self._bounds.body_bytes if self.is_admitted else 0
         if int(headers.get(b"content-length", b"0")) > most:
             raise Refusal(413, f"a body has at most {most} bytes")
         body = bytearray()
@@ -184,7 +183,7 @@ class Exchange:
             self._check_pace(begun, sent)
 
     def _send_file(self, part: FileRange) -> None:
-        if self._tls is None:
+        if not isinstance(self._sock, ssl.SSLSocket):
             self._send_by_kernel(part)
             return
         # read, not mapped: a mapping of a file that is cut meanwhile would end the process

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 import threading
+import time
 from typing import Final
 
 from ..transport.errors import TransportError
@@ -21,6 +22,8 @@ from .server_config import RangeServerConfig
 _log = logging.getLogger("spark_rtps.serving")
 
 _BACKLOG: Final = 256
+#: Between two tries to take a connection while there are no descriptors.
+_PAUSE_SECONDS: Final = 0.1
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -58,14 +61,19 @@ class RangeServer:
 
     def run(self) -> None:
         """Serve; returns when the server is closed."""
+        is_told = False
         while not self._closing:
             try:
                 sock, _ = self._sock.accept()
             except OSError as error:
                 if not self._closing:  # no descriptors are left, or the peer has gone already
-                    _log.warning("the range server could not take a connection: %s", error.strerror)
+                    if not is_told:
+                        _log.warning("the range server could not take a connection: %s", error.strerror)
+                    is_told = True
                     self._make_room()
+                    time.sleep(_PAUSE_SECONDS)  # the connection still waits: trying at once fails at once
                 continue
+            is_told = False
             self._take(sock)
 
     def close(self) -> None:
@@ -94,7 +102,13 @@ class RangeServer:
                 pass  # told or not, it is closed
             sock.close()
             return
-        exchange = Exchange(sock, self.logs, self._bounds, self._tls)
+        if self._tls is not None:
+            try:  # here, so that the exchange can be ended in its handshake, too
+                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            except OSError:  # the peer has gone already
+                sock.close()
+                return
+        exchange = Exchange(sock, self.logs, self._bounds)
         with self._lock:
             self._exchanges[exchange] = None
         try:

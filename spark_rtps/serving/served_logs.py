@@ -18,6 +18,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ class ServedLogs:
     log_dir: Path
     token: str = field(repr=False)
     allowed: set[str] = field(default_factory=set)
+    #: Reports are unpacked one at a time, so that many at once do not take the memory of many.
+    _reporting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def admit(self, method: str, target: str, headers: Mapping[bytes, bytes]) -> bool:
         """Whether the request needs no token; Refusal if it does and has a wrong one."""
@@ -141,7 +144,8 @@ class ServedLogs:
             case ["writer-types"]:
                 return Answer(200, _writer_types(directory), _TEXT)
             case ["report"]:
-                return _report(directory, body)
+                with self._reporting:
+                    return _report(directory, body)
         raise Refusal(404, "there is nothing at this path")
 
 
