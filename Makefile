@@ -71,9 +71,10 @@ define debian
     fi; }
 endef
 
-# Wireshark's dissector judges every packet we send; ip, tc and nft make links that are slow or lose datagrams.
+# Wireshark's dissector judges every packet we send; ip, tc and nft make links that are slow or lose datagrams; openssl
+# makes certificates.
 test-packages:
-	$(call debian,command -v tshark && command -v ip && command -v tc && command -v nft,tshark iproute2 nftables)
+	$(call debian,command -v tshark && command -v ip && command -v tc && command -v nft && command -v openssl,tshark iproute2 nftables openssl)
 
 # A compiler and the library of the peer in tests/fastdds.
 fastdds-packages:
