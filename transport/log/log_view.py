@@ -1,4 +1,4 @@
-"""Reads a stream log in place, from any process, while another process appends to it and trims it."""
+"""Reads a stream log, in place or from where its files can be had, while another process appends to it and trims it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ..errors import LogLostError, UsageError
 from ..wire.samples import Run
-from .checkpoint import Tail, read_checkpoint, read_tail
+from .checkpoint import Tail
 from .damage import Damage
 from .frame import Cursor, Frame, Pad
 from .frame_walk import Gap, Header, SegmentFrames
-from .segment import JSON, SegmentFile, StreamLogMetadata, list_segments, read_metadata, refusal, segment_path
+from .log_files import LogDirectory, LogFiles
+from .segment import JSON, SegmentFile, StreamLogMetadata, refusal, segment_path
 
 __all__ = ["Cursor", "Damage", "Frame", "Item", "LogView", "Pad"]
 
@@ -34,31 +35,37 @@ class LogView:
     (``advance``, ``split``) goes past damage without a word, since those who read the range come across it.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: LogFiles | None = None) -> None:
         self.directory = directory
+        self._files: LogFiles = LogDirectory(directory) if files is None else files
         self._mapped: dict[int, SegmentFrames] = {}
         self._settings: StreamLogMetadata | None = None
+
+    @classmethod
+    def over(cls, files: LogFiles) -> LogView:
+        """A view of a log whose files lie elsewhere."""
+        return cls(files.directory, files)
 
     @property
     def metadata(self) -> dict[str, JSON]:
         """The metadata that the log's creator gave; LogError if there is no log."""
-        return read_metadata(self.directory).given
+        return self._files.metadata().given
 
     # --- where it begins, ends and can be cut ------------------------------------------------------
 
     @property
     def base(self) -> int:
         """The lowest position that is not trimmed. Raises LogLostError if that is damaged."""
-        return read_checkpoint(self.directory, self._seed).base
+        return self._files.base(self._seed)
 
     @property
     def end(self) -> int:
         """The position behind the last frame that was appended."""
-        tail = read_tail(self.directory)
+        tail = self._files.tail()
         if tail is not None and tail.position == tail.most:
             return tail.position
         end = 0 if tail is None else tail.position
-        for file in list_segments(self.directory)[-_MAPPED_MAX:]:
+        for file in self._files.segments()[-_MAPPED_MAX:]:
             segment = self._map(file.base)
             for item in () if segment is None else segment.walk(segment.base, segment.end):
                 if isinstance(item, Header):
@@ -176,13 +183,14 @@ class LogView:
         self._check_range(start, end)
         if start == end:
             return iter(())
-        tail = read_tail(self.directory)
+        tail = self._files.tail()
         last = end.position if end.row else end.position - 1
         if tail is not None and last >= tail.most:
             raise self._lost(last, "not (yet)")
         for position in (start.position, last):
             if self._locate(position) is None:
                 self._check_trimmed(position)
+        self._files.expect(start.position, end.position + (end.row > 0))
         return self._walk_items(start, end, tail, bodies=bodies, exact=exact)
 
     def _walk_items(
@@ -291,7 +299,7 @@ class LogView:
             segment = self._map(position)
             if segment is None:
                 self._check_trimmed(position)
-                behind = (file.base for file in list_segments(self.directory) if file.base > position)
+                behind = (file.base for file in self._files.segments() if file.base > position)
                 after = min((stop, *behind))
                 yield Gap(position, after)
                 position = after
@@ -310,7 +318,7 @@ class LogView:
 
     def _skip_segments(self, position: int, tail: int, rows_end: int, bytes_end: int) -> int:
         """The start of the last segment within the limits, or ``position``: the frames before need no walk."""
-        for file in list_segments(self.directory):
+        for file in self._files.segments():
             if position < file.base < tail and file.base <= bytes_end:
                 first = self._first_header(Cursor(file.base), tail)
                 if first is None or first.rows_before > rows_end:
@@ -333,7 +341,7 @@ class LogView:
     @property
     def _seed(self) -> int:
         if self._settings is None:
-            self._settings = read_metadata(self.directory)
+            self._settings = self._files.metadata()
         return self._settings.seed
 
     def _map(self, position: int) -> SegmentFrames | None:
@@ -346,7 +354,7 @@ class LogView:
         if file is None:
             return None
         try:
-            mapped = SegmentFrames.map(self.directory, file, seed)
+            mapped = self._files.map(file, seed)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -359,14 +367,14 @@ class LogView:
         return mapped
 
     def _locate(self, position: int) -> SegmentFile | None:
-        for file in list_segments(self.directory):
+        for file in self._files.segments():
             if file.base <= position < file.end:
                 return file
         return None
 
     def _check_trimmed(self, position: int) -> None:
         """Raise LogLostError if ``position``, which no segment holds, was trimmed; else it is damaged."""
-        read_metadata(self.directory)  # raises an error of its own where there is no log at all
+        self._files.metadata()  # raises an error of its own where there is no log at all
         try:
             base = self.base
         except LogLostError:
@@ -375,8 +383,8 @@ class LogView:
             raise self._lost(position, "no longer")
 
     def _lost(self, position: int, when: str) -> LogLostError:
-        read_metadata(self.directory)
-        files = list_segments(self.directory)
+        self._files.metadata()
+        files = self._files.segments()
         held = f"which holds segments [{files[0].base}, {files[-1].end})" if files else "which holds nothing"
         return LogLostError(
             f"position {position} is {when} in the log in {self.directory}, {held}",

@@ -1,0 +1,62 @@
+"""What a view reads of a stream log: from the log's directory, or from wherever else its files can be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from .checkpoint import Tail, read_checkpoint, read_tail
+from .frame_walk import SegmentFrames
+from .segment import SegmentFile, StreamLogMetadata, list_segments, read_metadata
+
+
+class LogFiles(Protocol):
+    """The files of one stream log, to read."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the log lies on its host; errors name it."""
+
+    def metadata(self) -> StreamLogMetadata:
+        """Raises LogError if there is no log, and LogLostError if it cannot be read."""
+
+    def base(self, seed: int) -> int:
+        """The lowest position that is not trimmed; LogLostError if it is not known."""
+
+    def tail(self) -> Tail | None:
+        """How far the log was appended to; None: that is damaged."""
+
+    def segments(self) -> list[SegmentFile]:
+        """The segments that are there, by base."""
+
+    def expect(self, start: int, stop: int) -> None:
+        """The frames from position ``start`` on that begin before ``stop`` are about to be read, and their bodies."""
+
+    def map(self, file: SegmentFile, seed: int) -> SegmentFrames:
+        """The frames of a segment. FileNotFoundError if it is gone, OSError if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """The files of the log in ``directory``, read in place."""
+
+    directory: Path
+
+    def metadata(self) -> StreamLogMetadata:
+        return read_metadata(self.directory)
+
+    def base(self, seed: int) -> int:
+        return read_checkpoint(self.directory, seed).base
+
+    def tail(self) -> Tail | None:
+        return read_tail(self.directory)
+
+    def segments(self) -> list[SegmentFile]:
+        return list_segments(self.directory)
+
+    def expect(self, start: int, stop: int) -> None:
+        """What is mapped is read from the disk when it is looked at."""
+
+    def map(self, file: SegmentFile, seed: int) -> SegmentFrames:
+        return SegmentFrames.map(self.directory, file, seed)
