@@ -330,7 +330,9 @@ class LogView:
         """The cursor in bytes."""
         segment = self._map(cursor.position) if cursor.row else None
         header = None if segment is None else segment.header(cursor.position)
-        return cursor.position if header is None else _byte(header, min(cursor.row, header.count))
+        if header is None or not header.is_run:
+            return cursor.position
+        return _byte(header, min(cursor.row, header.count))
 
     def _check_range(self, start: Cursor, end: Cursor) -> None:
         if not (0, 0) <= start <= end or start.row < 0 or end.row < 0:
