@@ -17,6 +17,7 @@
     ├── EncodeError                a value does not fit its DDS type (column, row)
     ├── TransportError             sockets: no interface, port taken, name not resolved
     │   └── OutOfTokensError       a flow controller does not let samples go in time
+    ├── RangeServerError           what serves a log's ranges is not reached, or answers what cannot be (addresses)
     ├── NoReaderError              no reader to write to within the time given
     ├── AcknowledgmentError        a reliable reader did not acknowledge in time (limit, readers, positions)
     └── LogError                   a stream log or a publication log cannot be used (path, process)
@@ -174,6 +175,18 @@ class OutOfTokensError(TransportError):
     def __init__(self, message: str, *, admitted: bool = False) -> None:
         super().__init__(message)
         self.admitted = admitted
+
+
+class RangeServerError(RtpsError):
+    """A server of ranges of stream logs is not reached, or what it answers cannot be right.
+
+    ``addresses`` are those that were tried; ``is_reached`` says whether any answered.
+    """
+
+    def __init__(self, message: str, *, addresses: tuple[str, ...] = (), is_reached: bool = True) -> None:
+        self.addresses = addresses
+        self.is_reached = is_reached
+        super().__init__(message)
 
 
 class NoReaderError(RtpsError):

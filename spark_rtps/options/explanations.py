@@ -25,6 +25,7 @@ from ..transport.errors import (
     OutOfTokensError,
     Plugin,
     PluginError,
+    RangeServerError,
     RtpsError,
     TypeGap,
     UnknownTypeError,
@@ -149,6 +150,9 @@ _OTHER_FORMAT: Final = (
     "let the version that wrote the log finish the query (Trigger.AvailableNow), or go on without what it has not "
     "processed with failOnDataLoss=false, or start with a new checkpoint"
 )
+_SERVER_UNREACHED: Final = (
+    "let the executors reach one of these addresses, or set serve.address and serve.port to what they reach"
+)
 _OTHER_USER: Final = (
     "run all of a query as one user, or set log.mode=0750 where all are in one group, or log.mode=0755"
 )
@@ -188,6 +192,10 @@ def remedy_of(error: RtpsError) -> str:
             return _of_limit(limit)
         case LogFullError():
             return RECEIVER_REMEDIES[DISK_FULL if error.limit is None else LOG_FULL].format_map(vars(error))
+        case RangeServerError(is_reached=False):
+            return _SERVER_UNREACHED
+        case LogAccessError() if error.path is None:  # a server refuses a token, which nobody has set
+            return error.remedy
         case LogAccessError():
             return _OTHER_USER
         case LogDamagedError():

@@ -123,6 +123,12 @@ def read_writer_types(directory: Path) -> ToldTypes:
     return ToldTypes(writers, damage)
 
 
+def parse_writer_types(raw: bytes, directory: Path) -> ToldTypes:
+    """What writers told, in the bytes of the file of the log in ``directory``, which need not be on this host."""
+    _, writers, damage = _parsed(raw, directory / WRITER_TYPES)
+    return ToldTypes(writers, damage)
+
+
 def _line(entry: dict[str, object]) -> str:
     text = json.dumps(entry)
     return f"{zlib.crc32(text.encode()):08x} {text}\n"
@@ -141,18 +147,21 @@ def _contents(directory: Path) -> _Contents:
 def _read(path: Path, inode: int, size: int) -> _Contents:
     """The first ``size`` bytes: the file only grows."""
     with path.open("rb") as file:
-        lines = file.read(size).split(b"\n")
+        return _parsed(file.read(size), path)
+
+
+def _parsed(raw: bytes, path: Path) -> _Contents:
     types: dict[int, Struct] = {}
     found: dict[Guid, Struct | None] = {}
     damage = ""
-    for number, line in enumerate(lines[:-1], 1):  # the last one is empty, or not complete
+    for number, line in enumerate(raw.split(b"\n")[:-1], 1):  # the last one is empty, or not complete
         checksum, _, text = line.partition(b" ")
         try:
             if int(checksum, 16) != zlib.crc32(text):
                 raise ValueError("its checksum is wrong")
             entry = json.loads(text)
             if "idl" in entry:
-                types[entry["number"]] = _parse(entry["idl"], entry["type"])
+                types[entry["number"]] = _parse(str(entry["idl"]), str(entry["type"]))
             else:
                 place = entry["is"]
                 found[_guid(entry["writer"])] = None if place is None else types[place]
