@@ -1,4 +1,4 @@
-"""The part of the source that runs in tasks: the rows of one partition, from the stream log on this host."""
+"""The part of the source that runs in tasks: the rows of one partition, of the log on this host, or fetched."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from ..columns.beside import Beside, BesideDirectory
 from ..columns.decoding import decode_range
 from ..columns.topic_plan import TopicPlan
-from ..monitoring.decoding_report import DAMAGED, NOT_HELD, DecodingReport, LostPart, update_decoding_report
+from ..monitoring.decoding_report import DAMAGED, NOT_HELD, LostPart
+from ..monitoring.range_tally import RangeTally
 from ..options.explanations import explained
+from ..serving.fetched_log import FetchedLog
 from ..transport.errors import LogAccessError, LogLostError
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
+from ..transport.structure import Guid
+from .log_place import LogPlace
 from .range_calculator import LogPartition
 from .workers import settle
 
@@ -33,32 +39,56 @@ def read_log(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one partition. Reading it again gives the same rows."""
     settle()
-    directory = Path(partition.directory)
-    with explained():
-        _check_access(directory, partition.host)
-        yield from read_range(
-            directory, partition.start, partition.end, plan, fail_on_data_loss=fail_on_data_loss
-        )
+    with explained(), _opened(partition) as (view, beside):
+        yield from _rows(view, beside, partition.start, partition.end, plan, fail_on_data_loss)
 
 
 def read_range(
     directory: Path, start: Cursor, end: Cursor, plan: TopicPlan, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of [start, end) of a log. Damage raises LogDamagedError, or is left out, warned of and counted.
+    """The rows of [start, end) of a log on this host.
 
-    So is what the log no longer holds, or of which its metadata is gone since the range was planned.
+    Damage raises LogDamagedError, or is left out, warned of and counted. So is what the log no longer holds, or of
+    which its metadata is gone since the range was planned.
     """
-    view = LogView(directory)
+    yield from _rows(LogView(directory), BesideDirectory(directory), start, end, plan, fail_on_data_loss)
+
+
+def _rows(
+    view: LogView, beside: Beside, start: Cursor, end: Cursor, plan: TopicPlan, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
     if fail_on_data_loss:
-        yield from decode_range(view, start, end, plan)
+        yield from decode_range(view, start, end, plan, None, beside)
         return
-    damage = _LeftOut(directory, plan.topic)
+    damage = _LeftOut(view.directory, plan.topic)
     try:
-        yield from decode_range(view, start, end, plan, damage.add)
+        yield from decode_range(view, start, end, plan, damage.add, beside)
     except LogLostError as error:
         damage.rest(error, start, end)
     finally:
-        damage.close()
+        found = damage.close()
+        if found is not None:
+            beside.report(found)
+
+
+@contextmanager
+def _opened(partition: LogPartition) -> Iterator[tuple[LogView, Beside]]:
+    """The log of a partition: in its folder if that is here, else where it is served."""
+    directory, served = Path(partition.directory), partition.served
+    if served is None or _is_here(partition):
+        _check_access(directory, partition.host)
+        yield LogView(directory), BesideDirectory(directory)
+        return
+    with closing(FetchedLog(served, directory.name, directory)) as fetched:
+        yield LogView.over(fetched), fetched
+
+
+def _is_here(partition: LogPartition) -> bool:
+    """Whether the folder is the one that the range was planned by, and this task may read it."""
+    directory = Path(partition.directory)
+    if partition.place is None or LogPlace.of(directory) != partition.place:
+        return False
+    return os.access(directory, os.R_OK | os.X_OK)
 
 
 class _LeftOut:
@@ -81,21 +111,23 @@ class _LeftOut:
             _log.warning("topic %r: %s; left out because failOnDataLoss=false", self._topic, damage)
         self._found.append(damage)
 
-    def close(self) -> None:
-        """Count what was found in the log's report."""
+    def close(self) -> RangeTally | None:
+        """What is to be counted in the log's report, if there is anything."""
         if len(self._found) > _TOLD_MAX:
             more = len(self._found) - _TOLD_MAX
             _log.warning("topic %r: %d more damaged parts of the log %s", self._topic, more, self._directory)
-        if self._found or self._rest is not None:
-            update_decoding_report(self._directory, self._lose)
-
-    def _lose(self, report: DecodingReport) -> None:
         now = time.time_ns()
-        for each in self._found:
-            writer = "" if each.writer is None else each.writer.to_bytes().hex()
-            report.lose(LostPart(DAMAGED, each.position, now, each.nbytes, each.rows, writer))
+        lost = [
+            LostPart(DAMAGED, each.position, now, each.nbytes, each.rows, _hex(each.writer))
+            for each in self._found
+        ]
         if self._rest is not None:
-            report.lose(self._rest)
+            lost.append(self._rest)
+        return RangeTally(lost=tuple(lost)) if lost else None
+
+
+def _hex(writer: Guid | None) -> str:
+    return "" if writer is None else writer.to_bytes().hex()
 
 
 def _check_access(directory: Path, host: str) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
+from ..serving.served import Served
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
+from .log_place import LogPlace
 
 #: Longer ranges are divided, so that catching up uses all cores.
 PARTITION_BYTES: Final = 32 << 20
@@ -17,7 +19,10 @@ PARTITION_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True)
 class LogPartition(InputPartition):
-    """The samples of one log in [start, end)."""
+    """The samples of one log in [start, end).
+
+    The log is read in ``directory`` if that is its ``place``; else it is fetched from where it is ``served``.
+    """
 
     directory: str
     host: str
@@ -25,6 +30,8 @@ class LogPartition(InputPartition):
     start_row: int
     end_position: int
     end_row: int
+    served: Served | None = None
+    place: LogPlace | None = field(default=None, compare=False)
 
     @property
     def start(self) -> Cursor:
@@ -65,11 +72,21 @@ def plan_end(directory: Path, start: Cursor, tail: Cursor, limits: Limits, *, lo
 
 
 def plan_partitions(
-    directory: Path, start: Cursor, end: Cursor, *, min_partitions: int, host: str
+    directory: Path,
+    start: Cursor,
+    end: Cursor,
+    *,
+    min_partitions: int,
+    host: str,
+    served: Served | None = None,
 ) -> list[LogPartition]:
-    """[start, end) in at least ``min_partitions`` pieces, if it has as many frames."""
+    """[start, end) in at least ``min_partitions`` pieces, if it has as many frames.
+
+    Tasks on other hosts fetch them from where the log is ``served``; None: nowhere.
+    """
     if start >= end:
         return []
     pieces = max(min_partitions, -(-(end.position - start.position) // PARTITION_BYTES))
     ranges = LogView(directory).split(start, end, pieces) if pieces > 1 else [(start, end)]
-    return [LogPartition(str(directory), host, *a, *b) for a, b in ranges]
+    place = LogPlace.of(directory)
+    return [LogPartition(str(directory), host, *a, *b, served, place) for a, b in ranges]

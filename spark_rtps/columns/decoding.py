@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..monitoring.decoding_report import update_decoding_report
 from ..options import Mode, Payload
 from ..transport.errors import (
     FilterError,
@@ -28,13 +27,14 @@ from ..transport.limits import DECODE_LEAVES_MAX
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor, Frame
 from ..transport.log.log_view import LogView
-from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes, read_writer_types
+from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes
 from ..transport.structure import Guid
 from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
 from ..transport.types.cdr.decoding.decoder import in_parts
 from ..transport.types.model import Struct
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY
+from .beside import Beside, BesideDirectory
 from .chunks import ROWS, Chunk, chunks, halves
 from .ipc_batches import read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
@@ -62,15 +62,17 @@ def decode_range(
     end: Cursor,
     plan: TopicPlan,
     on_damage: Callable[[Damage], None] | None = None,
+    beside: Beside | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of [start, end) of a log, in batches.
+    """The rows of [start, end) of a log, in batches. What lies ``beside`` it is in the view's directory unless given.
 
     Raises MalformedSampleError with ``mode=failfast``, and LogDamagedError for what is damaged, unless ``on_damage``
     takes it.
     """
+    beside = beside or BesideDirectory(view.directory)
     frames, told = view.frames(start, end, on_damage), NO_TYPES
     if needs_writer_types(plan):
-        types = read_writer_types(view.directory)
+        types = beside.writer_types()
         told = types.by_writer
         if types.damage or (view.metadata.get(HAS_WRITER_TYPES) and not types.is_full):
             frames = _of_known_writers(frames, types, view.directory, on_damage)
@@ -80,7 +82,7 @@ def decode_range(
     finally:
         found = tally.close(view.directory)
         if found is not None:
-            update_decoding_report(view.directory, found.add_to)
+            beside.report(found)
 
 
 def _of_known_writers(

@@ -1,0 +1,37 @@
+"""Whether a folder on this host is the one that was meant on another one, or in another container of this one.
+
+A host's name proves nothing: containers of one host have different ones, and different hosts the same. What does is the
+kernel's boot id, with the device and the inode of the folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A log's folder, as the process that planned to read it saw it."""
+
+    boot_id: str
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, directory: Path) -> LogPlace | None:
+        """None: there is no such folder, or it cannot be told from others."""
+        try:
+            found = directory.stat()
+            return cls(_boot_id(), found.st_dev, found.st_ino)
+        except OSError:
+            return None
+
+
+@lru_cache(maxsize=1)
+def _boot_id() -> str:
+    return _BOOT_ID.read_text().strip()

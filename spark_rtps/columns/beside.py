@@ -1,0 +1,34 @@
+"""What lies beside the frames of a stream log: the types of its writers, and the report of what became no rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ..monitoring.decoding_report import update_decoding_report
+from ..monitoring.range_tally import RangeTally
+from ..transport.receiver.writer_types import ToldTypes, read_writer_types
+
+
+class Beside(Protocol):
+    """Beside a log on this host, or on another one."""
+
+    def writer_types(self) -> ToldTypes:
+        """What the log's writers told of their types."""
+
+    def report(self, found: RangeTally) -> None:
+        """Count what was found in a range; what cannot be counted fails no task."""
+
+
+@dataclass(frozen=True, slots=True)
+class BesideDirectory:
+    """The files beside the log in ``directory``."""
+
+    directory: Path
+
+    def writer_types(self) -> ToldTypes:
+        return read_writer_types(self.directory)
+
+    def report(self, found: RangeTally) -> None:
+        update_decoding_report(self.directory, found.add_to)
