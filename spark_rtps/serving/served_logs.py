@@ -29,7 +29,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ..monitoring.decoding_report import update_decoding_report
 from ..monitoring.range_tally import RangeTally
 from ..transport.errors import LogError, LogLostError
-from ..transport.log.checkpoint import read_checkpoint, read_tail
+from ..transport.log.checkpoint import Tail, read_checkpoint, read_tail
 from ..transport.log.frame import ALIGNMENT
 from ..transport.log.segment import list_segments, read_metadata, segment_path
 from ..transport.receiver.writer_types import WRITER_TYPES
@@ -117,6 +117,9 @@ class ServedLogs:
                     raise Refusal(404, str(error), lost=True) from error
                 except LogError as error:
                     raise Refusal(404, str(error)) from error
+                except OSError as error:  # such as no descriptors: it may pass
+                    why = f"the log cannot be read now: {error.strerror}"
+                    raise Refusal(503, why, (("Retry-After", "1"),)) from error
             case _:
                 raise Refusal(404, "there is nothing at this path")
         if method != expected:
@@ -185,10 +188,12 @@ def _frames(directory: Path, start: int, stop: int) -> FileRange:
         raise Refusal(400, f"a range begins and ends at multiples of {ALIGNMENT} and is not empty")
     if stop - start > RANGE_BYTES_MAX:
         raise Refusal(400, f"a range has at most {RANGE_BYTES_MAX} bytes", max_bytes=RANGE_BYTES_MAX)
-    metadata = read_metadata(directory)
+    metadata, tail = read_metadata(directory), read_tail(directory)
     for file in list_segments(directory):
         if not file.base <= start < file.end:
             continue
+        if tail is not None and file.base > tail.most:  # made and not yet used
+            raise _not_yet(start, tail)
         if stop > file.end:
             raise Refusal(400, f"the segment at {file.base} ends at {file.end}", segment_end=file.end)
         try:
@@ -199,10 +204,13 @@ def _frames(directory: Path, start: int, stop: int) -> FileRange:
     base = read_checkpoint(directory, metadata.seed).base
     if start < base:
         raise Refusal(410, f"position {start} is no longer in the log, which begins at {base}", base=base)
-    tail = read_tail(directory)
     if tail is not None and start >= tail.most:
-        raise Refusal(416, f"position {start} is not yet in the log", end=tail.position)
+        raise _not_yet(start, tail)
     raise Refusal(404, f"position {start} lies in no segment of the log", lost=True)
+
+
+def _not_yet(position: int, tail: Tail) -> Refusal:
+    return Refusal(416, f"position {position} is not yet in the log", end=tail.position)
 
 
 def _writer_types(directory: Path) -> bytes:

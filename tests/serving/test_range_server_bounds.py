@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -23,6 +24,7 @@ import pytest
 from spark_rtps.monitoring.decoding_report import read_decoding_report
 from spark_rtps.monitoring.range_tally import RangeTally
 from spark_rtps.serving.process import RangeServerConfig, RangeServerProcess
+from spark_rtps.transport.errors import RtpsError
 from spark_rtps.transport.log.stream_log import StreamLog
 from tests.serving.test_range_server import LOG, QUICK, TOKEN, Scene
 from tests.support.stream_logs import RECEPTION, encoded, points, run_of
@@ -234,7 +236,37 @@ def test_a_file_that_is_trimmed_while_it_is_sent_is_sent_whole(tmp_path: Path) -
     s.close()
 
 
+def test_a_segment_behind_the_tail_is_not_handed_out(scene: Scene) -> None:
+    tail, (last, size) = scene.about()["tail"], scene.about()["segments"][-1]
+    assert scene.frames(last, last + size).status == 200  # in the tail's own segment all may be asked for
+    suffix = min(scene.directory.glob("*.seg*")).suffix
+    behind = last + 4 * size
+    (scene.directory / f"{behind:020d}{suffix}").write_bytes(b"left over" * 1024)
+    found = scene.frames(behind, behind + 64)
+    assert (found.status, found.json["end"]) == (416, tail["position"])
+
+
+def test_files_that_cannot_be_read_are_said(scene: Scene) -> None:
+    segment = min(scene.directory.glob("*.seg*"))
+    segment.unlink()
+    segment.symlink_to(segment)  # a loop
+    for found in (scene.frames(0, 64), scene.get(f"/v1/logs/{LOG}")):
+        assert (found.status, found.headers.getheader("Retry-After")) == (503, "1")
+        assert "symbolic links" in found.json["error"] and str(scene.directory) not in found.json["error"]
+
+
 # --- the process ------------------------------------------------------------------------------------
+
+
+def test_it_ends_in_good_order_at_sigterm(tmp_path: Path) -> None:
+    server = RangeServerProcess.start(RangeServerConfig(tmp_path, "127.0.0.1", 0, TOKEN))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sock:
+        os.kill(server.pid, signal.SIGTERM)
+        assert everything(sock) == b""
+        assert server._child.wait(10) == 0
+    with pytest.raises(RtpsError, match="exit status 0"):
+        server.check()
+    server.stop()
 
 
 def test_it_knows_neither_spark_nor_what_decodes() -> None:
