@@ -45,6 +45,7 @@ from .log_reading import read_log
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
 from .range_calculator import Limits, LogPartition, plan_end, plan_partitions
+from .range_serving import RangeServing
 from .receiver_session import START, ReceiverSession, StartReceiver
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -68,6 +69,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._start = start
         self._session: ReceiverSession | None = None
         self._checks = OffsetChecks(settings.log_dir)
+        self._serving = RangeServing(settings)
         #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
         self._available_now = False
         self._attached_at = 0
@@ -200,6 +202,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session, self._session = self._session, None
         if session is not None:
             session.stop(goodbye=not self._is_orphaned())
+        self._serving.stop()
         self._stopping = True
 
     # --- inside ------------------------------------------------------------------------------------
@@ -256,8 +259,14 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._record_loss(session, LostPart(LOG_LOST, error.position or 0, time.time_ns()))
 
     def _plan_range(self, directory: Path, begin: Cursor, end: Cursor) -> list[LogPartition]:
-        host, min_partitions = os.uname().nodename, self._settings.min_partitions
-        return plan_partitions(directory, begin, end, min_partitions=min_partitions, host=host)
+        return plan_partitions(
+            directory,
+            begin,
+            end,
+            min_partitions=self._settings.min_partitions,
+            host=os.uname().nodename,
+            served=self._serving.served(directory.name),
+        )
 
     def _left_over(self, log: str, begin: Cursor, end: Cursor | None = None) -> list[LogPartition]:
         """What of [begin, end) a lost log still holds; without ``end`` all behind ``begin``.

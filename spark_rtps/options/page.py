@@ -49,7 +49,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Network, stream log, sink",
-        "More in [operations.md](operations.md) and [writing.md](writing.md).",
+        "More in [operations.md](operations.md), [cluster.md](cluster.md) and [writing.md](writing.md).",
         PROCESS_OPTIONS,
     ),
 )

@@ -59,6 +59,7 @@ def check_options(values: Values, role: AppliesTo) -> None:
     """OptionError for the first contradiction found."""
     _check_payload(values)
     _check_peers(values)
+    _check_serving(values)
     _check_partitions(values)
     _check_needed(values)
     for low, high in _ORDERED:
@@ -148,6 +149,17 @@ def _check_peers(values: Values) -> None:
         allowed_networks(values, name)
 
 
+def _check_serving(values: Values) -> None:
+    address = values.text("serve.address")
+    if address is None:
+        return
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        fix = "must be an IPv4 address of this host, or 0.0.0.0 for all of them"
+        raise OptionError("serve.address", address, fix) from None
+
+
 def allowed_networks(values: Values, name: str) -> list[ipaddress.IPv4Network]:
     """The networks that an option names. Raises OptionError."""
     return [_network(name, text) for text in values.names(name)]
@@ -200,6 +212,11 @@ def _check_needed(values: Values) -> None:
     _need(values, _OF_COMPRESSION, compressed, f"batch.compression={codecs}")
     _need(values, ("filter.parameters",), values.has("filter"), "filter")
     _need(values, ("columnNameOfCorruptRecord",), values.has("mode"), "mode=permissive")
+    _need(
+        values, ("serve.port", "serve.certificate", "serve.key"), values.has("serve.address"), "serve.address"
+    )
+    _need(values, ("serve.certificate",), values.has("serve.key"), "serve.key")
+    _need(values, ("serve.key",), values.has("serve.certificate"), "serve.certificate")
 
 
 def _need(values: Values, names: tuple[str, ...], there: bool, needed: str) -> None:

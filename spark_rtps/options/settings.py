@@ -113,6 +113,12 @@ class Settings:
     log_max_bytes: int
     log_segment_bytes: int
     log_retention: int
+    #: Where the log is served to tasks on other hosts; None: it is not.
+    serve_address: str | None
+    serve_port: int
+    #: PEM files; None: in the clear.
+    serve_certificate: str | None
+    serve_key: str | None
     reader_policy: ReaderPolicy
     #: When data counts as consumed: as soon as it is ``logged``, or when Spark has ``committed`` it.
     consumption: str
@@ -223,6 +229,10 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         log_max_bytes=values.integer("log.max_bytes"),
         log_segment_bytes=values.integer("log.segment_bytes"),
         log_retention=values.integer("log.retention"),
+        serve_address=values.text("serve.address"),
+        serve_port=values.integer("serve.port"),
+        serve_certificate=values.text("serve.certificate"),
+        serve_key=values.text("serve.key"),
         reader_policy=reader_policy(values),
         consumption=values.word("flow_control.consumption"),
         spy=values.boolean("spy"),

@@ -151,6 +151,40 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "uses.",
         _READ,
     ),
+    # --- tasks on other hosts -----------------------------------------------------------------------
+    OptionSpec(
+        "serve.address",
+        Kind.TEXT,
+        None,
+        "Address of this host at which tasks on other hosts fetch the samples they read; `0.0.0.0`: all addresses of "
+        "this host. Tasks on this host read the stream log where it lies. Default: the log is not served, and all "
+        "tasks have to run on the driver's host.",
+        _READ,
+    ),
+    OptionSpec(
+        "serve.port",
+        Kind.INTEGER,
+        "0",
+        "TCP port of `serve.address`; `0`: one that is free.",
+        _READ,
+        minimum=0,
+        maximum=65_535,
+    ),
+    OptionSpec(
+        "serve.certificate",
+        Kind.TEXT,
+        None,
+        "PEM file on the driver's host with the certificate for TLS at `serve.address`. Tasks trust this certificate, "
+        "and no other. Default: samples are served in the clear, to whoever knows the query's random token.",
+        _READ,
+    ),
+    OptionSpec(
+        "serve.key",
+        Kind.TEXT,
+        None,
+        "PEM file with the private key of `serve.certificate`, without a passphrase.",
+        _READ,
+    ),
     # --- sink -----------------------------------------------------------------------------------------
     OptionSpec(
         "on_no_reader",
