@@ -12,6 +12,7 @@ from .numbers import pair
 from .parameters import (
     PID_COHERENT_SET,
     PID_KEY_HASH,
+    PID_MUST_UNDERSTAND,
     PID_SENTINEL,
     PID_STATUS_INFO,
     decode_coherent_set,
@@ -20,6 +21,8 @@ from .samples import DISPOSED, FILTERED, HAS_KEY_HASH, U8, UNREGISTERED
 
 STATUS_MASK: Final = DISPOSED | UNREGISTERED | FILTERED
 _PARAMETER: Final = pair("HH")
+#: Any sender may set the must-understand bit, as in `ParameterList`.
+_ID: Final = 0xFFFF ^ PID_MUST_UNDERSTAND
 
 
 class InlineQos(NamedTuple):
@@ -44,6 +47,7 @@ def scan_inline_qos(data: U8, at: int, end: int, little: int) -> InlineQos:
             return InlineQos(at, status, key_hash_at, coherent_set)
         if length > end - at or length % 4:
             raise DecodeError(DropReason.BAD_PARAMETER_LIST, f"parameter {pid:#06x} of {length} bytes")
+        pid &= _ID
         if pid == PID_KEY_HASH and length >= 16:
             key_hash_at = at
         elif pid == PID_STATUS_INFO and length >= 4:
@@ -65,6 +69,7 @@ def walk_inline_qos(words: list[int], w: int, end: int, little: int) -> tuple[in
             return w, status | (HAS_KEY_HASH if key_hash >= 0 else 0), key_hash, coherent_set
         if length > 4 * (end - w) or length % 4:
             raise DecodeError(DropReason.BAD_PARAMETER_LIST, f"parameter {pid:#06x} of {length} bytes")
+        pid &= _ID
         if pid == PID_KEY_HASH and length >= 16:
             key_hash = w
         elif pid == PID_STATUS_INFO and length >= 4:

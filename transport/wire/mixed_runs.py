@@ -66,7 +66,9 @@ def scan_mixed(
             except DecodeError:
                 break
         carries = flags & _CARRIES
-        if carries == _CARRIES or (carries and at >= behind) or coherent_set != run.coherent_set:
+        if carries == _CARRIES or flags & Data.FLAG_N or (carries and at >= behind):
+            break
+        if coherent_set != run.coherent_set:
             break
         if carries == Data.FLAG_K:
             status |= KEY_ONLY

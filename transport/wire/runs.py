@@ -41,7 +41,7 @@ from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, Data
 
 DATA: Final = Data.KIND
 INFO_TS: Final = InfoTimestamp.KIND
-FLAG_Q, FLAG_D, FLAG_K = Data.FLAG_Q, Data.FLAG_D, Data.FLAG_K
+FLAG_Q, FLAG_D, FLAG_K, FLAG_N = Data.FLAG_Q, Data.FLAG_D, Data.FLAG_K, Data.FLAG_N
 #: The first four bytes of an INFO_TS with a time in it, read little-endian, by its E flag.
 INFO_TS_WORDS: Final = {
     FLAG_E: INFO_TS | FLAG_E << 8 | (INFO_TS_SIZE - SUBMESSAGE_HEADER_SIZE) << 16,
@@ -204,8 +204,8 @@ def _parse(data: U8, pos: int, stop: int) -> _First:
             key_hash_offset = key_hash_at - pos
             status |= HAS_KEY_HASH
     carries = flags & (FLAG_D | FLAG_K)
-    if carries == FLAG_D | FLAG_K:
-        raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA with both data and key")
+    if carries == FLAG_D | FLAG_K or flags & FLAG_N:  # as in Data.decode
+        raise DecodeError(DropReason.BAD_ENCAPSULATION, f"DATA with flags {flags:#04x}")
     if carries:
         if end - at < 4:
             raise DecodeError(DropReason.BAD_ENCAPSULATION, "payload without an encapsulation header")
