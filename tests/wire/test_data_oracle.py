@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.wire import parameters as p
+from spark_rtps.transport.wire import runs as wire_runs
 from spark_rtps.transport.wire.message import Header, submessage_at
 from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import NO_TIMESTAMP, Run
@@ -297,3 +298,40 @@ def test_a_status_is_understood_also_where_it_must_be(little: bool) -> None:
         message = b"".join(data(little, 1 + i, b"\0\1\0\0", qos=shapes[i % len(shapes)]) for i in range(12))
         check(message)
         assert (told_of(message)[0].flags & 1, told_of(message)[0].key_hash) == (1, b"k" * 16)
+
+
+@BOTH_ORDERS
+@STAMPED
+@pytest.mark.parametrize("high", [0, 1])
+@pytest.mark.parametrize("sizes", [(2,), (2, 3)], ids=["equal", "unequal"])
+def test_a_low_word_that_wraps_alone_is_not_the_next_number(
+    little: bool, stamped: bool, high: int, sizes: tuple[int, ...]
+) -> None:
+    """Where the high word does not go on by one, as only a hostile sender writes it."""
+    message = b"".join(
+        (info_ts(little, 9) if stamped else b"")
+        + data(
+            little,
+            high << 32 | (1 << 32) - 10 + i & 0xFFFF_FFFF,
+            b"\0\1\0\0" + bytes(4 * sizes[i % len(sizes)]),
+        )
+        for i in range(20)
+    )
+    check(message)
+
+
+@BOTH_ORDERS
+@STAMPED
+@pytest.mark.parametrize("sizes", [(2, 3), (99, *[2] * 11)], ids=["by turns", "a long one first"])
+def test_rows_that_are_not_equal_make_one_ragged_run(
+    little: bool, stamped: bool, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the walk through mixed shapes would not make up for it."""
+    monkeypatch.setattr(wire_runs, "_SHORT", 0)
+    message = b"".join(
+        (info_ts(little, 9) if stamped else b"")
+        + data(little, 1 + i, b"\0\1\0\0" + bytes(4 * sizes[i % len(sizes)]))
+        for i in range(12)
+    )
+    assert [run.count for run in runs_of(message)] == [12]
+    check(message)

@@ -439,6 +439,19 @@ def test_where_the_pitch_changes_another_stretch_begins() -> None:
     assert not rest
 
 
+@pytest.mark.parametrize("step", [-288, -304])
+def test_datagrams_that_lie_backwards_are_read_where_they_lie(step: int) -> None:
+    """A stretch goes forwards: memory before or behind the buffer is never looked at."""
+    datagrams, _ = train(1, 1, 8 * 8, 8, 256)
+    assert {len(each) for each in datagrams} == {288}
+    starts = np.arange(len(datagrams) - 1, -1, -1) * -step
+    data = np.zeros(int(starts[0]) + 288, np.uint8)
+    for start, each in zip(starts.tolist(), datagrams, strict=True):
+        data[start : start + 288] = np.frombuffer(each, np.uint8)
+    found, rest = scan_datagrams(data, starts, starts + 288)
+    assert not found and rest == list(range(len(datagrams)))
+
+
 def test_a_number_that_wraps_where_it_must_not_is_not_the_next() -> None:
     """Its high word has to go on by one."""
     sn = (2 << 32) - 2

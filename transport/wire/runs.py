@@ -307,11 +307,11 @@ def _until_wrap(sn: int) -> int:
 def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lead: int) -> Words:
     """The heads (count, words) of rows of ``stride`` bytes, which are equal where the rows make up a run.
 
-    A head is what lies before a row's payload, and the payload's encapsulation id. What may differ is cleared: time,
-    key hash, and options (they may hold a padding count). The number is counted from that of the row.
+    A head is what lies before a row's payload, which there must be, and the payload's encapsulation id. What may differ
+    is cleared: time, key hash, and options (they may hold a padding count). The number is counted from that of the row.
     """
     payload = (lead + first.payload_offset) // 4
-    size = payload + 1 if first.payload_offset < first.size else payload
+    size = payload + 1
     # as items of one size each they are copied several times as fast as word by word
     heads = (
         np.ndarray((count,), f"V{4 * size}", data, base, (stride,)).copy().view("<u4").reshape(count, size)
@@ -321,9 +321,8 @@ def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lea
     if first.key_hash_offset >= 0:
         k = (lead + first.key_hash_offset) // 4
         heads[:, k : k + 4] = 0
-    if size > payload:
-        options = heads[:, payload]
-        options &= 0xFFFF
+    options = heads[:, payload]
+    options &= 0xFFFF
     numbers = heads[:, lead // 4 + 5]
     numbers = numbers if first.flags & FLAG_E else numbers.view(">u4")
     numbers -= _counting(count)
@@ -368,6 +367,8 @@ def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix:
     other one lies ``pitch`` bytes behind the one before; ``stamps`` (n, 2) are the times of all. The runs have
     memory of their own. A datagram that turns out to be different is in no run.
     """
+    if pitch < size:  # they lie backwards: no stretch of memory
+        return []
     try:
         first = _parse(data, pos, pos + size)
     except DecodeError:
