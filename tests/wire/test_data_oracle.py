@@ -6,6 +6,7 @@ The roads: `scan` over the message, and the message receiver. The oracle: `tests
 from __future__ import annotations
 
 from random import Random
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from spark_rtps.transport.wire import parameters as p
 from spark_rtps.transport.wire import runs as wire_runs
 from spark_rtps.transport.wire.message import Header, submessage_at
 from spark_rtps.transport.wire.runs import scan
-from spark_rtps.transport.wire.samples import NO_TIMESTAMP, Run
+from spark_rtps.transport.wire.samples import HAS_KEY_HASH, NO_TIMESTAMP, Run
 from spark_rtps.transport.wire.submessages import Data, InfoTimestamp
 from tests.wire.plain_batches import BOTH_ORDERS
 from tests.wire.plain_data import (
@@ -82,8 +83,9 @@ def told_of(message: bytes) -> list[Row]:
     reader, _ = told([Header((2, 1), b"\x01\x7e", PREFIX).encode() + message], 8, together=False)
     rows = []
     for writer, all_told in reader.told.items():
-        for sn, payload, stamp, flags, key, coherent_set, reader_id in all_told:  # type: ignore[misc]
-            key_hash = key if flags & 0x200 else b""
+        for each in all_told:
+            sn, payload, stamp, flags, key, coherent_set, reader_id = cast(Any, each)
+            key_hash = key if flags & HAS_KEY_HASH else b""
             rows.append(Row(writer.entity, sn, payload, stamp, flags, key_hash, coherent_set, reader_id))
     return rows
 
