@@ -7,7 +7,6 @@ of the last part is kept for the next one, once nothing refers to it any more.
 from __future__ import annotations
 
 import mmap
-import threading
 import weakref
 from typing import Final
 
@@ -18,15 +17,13 @@ from ..transport.wire.samples import U8
 #: A segment has as much, unless one of its frames is longer.
 _KEPT_BYTES_MAX: Final = 64 << 20
 
-_lock = threading.Lock()
 _kept: list[mmap.mmap] = []
 
 
 def buffer(size: int) -> U8:
     """``size`` bytes of any content; memory is taken as they are stored to. Raises MemoryError."""
-    with _lock:
-        memory = _kept.pop() if _kept and len(_kept[-1]) >= size else None
-    if memory is None:
+    memory = _taken()
+    if memory is None or len(memory) < size:
         try:
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError) as error:
@@ -37,7 +34,14 @@ def buffer(size: int) -> U8:
     return array[:size]
 
 
+def _taken() -> mmap.mmap | None:
+    try:
+        return _kept.pop()
+    except IndexError:
+        return None
+
+
 def _keep(memory: mmap.mmap) -> None:
-    # no lock: this may be called while it is held
+    """Called whenever an array goes, in any thread, so that there may be one more for a moment."""
     if not _kept and len(memory) <= _KEPT_BYTES_MAX:
         _kept.append(memory)

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_rtps.columns import malformed
+from spark_rtps.columns import decoding, malformed
 from spark_rtps.columns.topic_plan import BINARY_SCHEMA, METADATA_SCHEMA, TopicPlan
 from spark_rtps.datasource import log_reading
 from spark_rtps.datasource.log_place import LogPlace
@@ -29,7 +29,7 @@ from spark_rtps.datasource.range_calculator import LogPartition, plan_partitions
 from spark_rtps.monitoring.decoding_report import DecodingReport, read_decoding_report
 from spark_rtps.monitoring.range_tally import RangeTally
 from spark_rtps.options import Mode, Payload
-from spark_rtps.serving import fetched_log
+from spark_rtps.serving import buffers, fetched_log
 from spark_rtps.serving.fetched_log import FetchedLog
 from spark_rtps.serving.served import Served
 from spark_rtps.transport.errors import (
@@ -42,7 +42,6 @@ from spark_rtps.transport.errors import (
 )
 from spark_rtps.transport.log.checksum import body_checksum, header_checksum
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor
-from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import read_metadata, segment_path
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver.writer_types import HAS_WRITER_TYPES, WriterTypes
@@ -261,24 +260,39 @@ def test_errors_say_what_to_set(scene: Scene, server: SceneServer, monkeypatch: 
     assert isinstance(pickle.loads(pickle.dumps(unreached.value)), RangeServerError)
 
 
-def test_a_task_that_ends_early_leaves_nothing(scene: Scene, server: SceneServer) -> None:
-    go = threading.Event()
-    sent: list[int] = []
-
-    def pause() -> None:
-        sent.append(1)
-        if len(sent) > 3:
-            go.wait(20)
-
-    server.pause = pause
-    started = FetchedLog(server.served, LOG, scene.directory, patience=20)
-    frames = LogView.over(started).frames(Cursor(0), scene.end)
-    next(frames)
-    assert [t for t in threading.enumerate() if t.name == "spark-rtps fetch"]
-    frames.close()  # type: ignore[attr-defined]
-    started.close()
-    assert not [t for t in threading.enumerate() if t.name == "spark-rtps fetch"]
+def test_a_task_that_ends_early_leaves_nothing(
+    scene: Scene, server: SceneServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with LIMIT, or when the task is killed."""
+    monkeypatch.setattr(decoding, "ROWS", 100)
+    go, sent = threading.Event(), iter(range(1000))
+    server.pause = lambda: None if next(sent) < 3 else (go.wait(20), None)[1]
+    batches = read_log(elsewhere(scene.parts(server.served, 1)[0]), BINARY)
+    assert next(batches).num_rows
+    assert fetching()
+    batches.close()  # type: ignore[attr-defined]
+    assert not fetching()
     go.set()
+
+
+def fetching() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "spark-rtps fetch"]
+
+
+def test_memory_is_used_again_only_when_nothing_refers_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "_kept", [])
+    first = buffers.buffer(1 << 20)
+    first[:] = 7
+    view = first[8:16].view(np.uint32)
+    del first
+    second = buffers.buffer(1 << 20)
+    second[:] = 9
+    assert view.tobytes() == b"\7" * 8
+    place = second.ctypes.data
+    del second
+    assert buffers.buffer(1 << 10).ctypes.data == place
+    with pytest.raises(MemoryError):
+        buffers.buffer(1 << 62)
 
 
 # --- frames that no receiver writes ---------------------------------------------------------------
