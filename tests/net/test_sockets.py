@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.net import interfaces, peers
 from spark_rtps.transport.net.interfaces import Interface
-from spark_rtps.transport.net.sockets import Sockets
+from spark_rtps.transport.net.sockets import DRAIN_BYTES, Sockets
+from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port
 from tests.support import domains
@@ -96,6 +98,41 @@ def test_datagrams_are_drained_into_one_buffer() -> None:
         assert [sockets.buffer[a:b].tobytes() for a, b, _ in spans] == sent
         assert all(start % 8 == 0 and source == "127.0.0.1" for start, _, source in spans)
         assert sockets.drain(sockets.user) == []
+    finally:
+        sockets.close()
+
+
+class Flood:
+    """A socket in which empty datagrams wait, as many as one looks for; more than ``most`` are too many."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def recvfrom_into(self, buffer: memoryview) -> tuple[int, tuple[str, int]]:
+        self.left -= 1
+        assert self.left
+        return 0, ("127.0.0.66", 9)
+
+    def recvmsg_into(
+        self, buffers: tuple[memoryview], size: int
+    ) -> tuple[int, list[Any], int, tuple[str, int]]:
+        return 0, [], 0, self.recvfrom_into(buffers[0])[1]
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_drain_of_empty_datagrams_ends(trains: bool) -> None:
+    """They come as fast as they are received, from several senders."""
+    sockets = open_sockets()
+    try:
+        flood = cast(Any, Flood(DRAIN_BYTES))
+        spans: list[Span] = []
+        if trains:
+            sockets.user, user = flood, sockets.user
+            sockets._drain_trains(spans)
+            sockets.user = user
+        else:
+            sockets._drain(flood, spans)
+        assert 0 < len(spans) <= DRAIN_BYTES // 8
     finally:
         sockets.close()
 

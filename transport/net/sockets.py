@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 
 #: What a drain may gather before the protocol sees it; small enough to stay in a core's cache.
 DRAIN_BYTES: Final = 1 << 20
+#: What an empty datagram takes up: a drain of nothing else must end, too.
+_EMPTY_TAKES: Final = 8
 #: Failures of which the destination and the cause are kept.
 _FAILURES_KEPT: Final = 1_024
 
@@ -138,14 +140,15 @@ class Sockets:
         while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
             size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
-            at += (size + 7) & ~7
+            at += (size + 7) & ~7 or _EMPTY_TAKES
 
     def _drain_trains(self, spans: list[Span]) -> None:
         view, at = self._view, 0
         receive = self.user.recvmsg_into
         while at + TRAIN_ROOM <= DRAIN_BYTES:
             size, control, _, address = receive((view[at:],), CONTROL_SIZE)
-            at = (take_apart(self.buffer, at, size, control, address[0], spans) + 7) & ~7
+            stop = take_apart(self.buffer, at, size, control, address[0], spans)
+            at = (stop + 7) & ~7 if size else at + _EMPTY_TAKES
 
     def send(self, datagrams: Iterable[OutgoingDatagrams]) -> int:
         """Send each datagram to its destinations, trains of them at once; returns how many left. Failures are
