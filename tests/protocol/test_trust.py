@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from spark_rtps.transport.limits import HELD_DATAGRAM_BYTES_MAX, HELD_DATAGRAMS_
 from spark_rtps.transport.protocol import events
 from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData, encode_endpoint
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData, encode_participant
+from spark_rtps.transport.protocol.discovery.remote_participant import RemoteParticipant
 from spark_rtps.transport.protocol.discovery.spdp import UNPROVEN_LEASE
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant
@@ -435,3 +438,14 @@ def test_one_that_announces_another_before_it_comes_speaks_for_it_no_longer_than
     assert one.drops[DropReason.FOREIGN_ADDRESS]
     writer.write(Samples.uniform(np.zeros(8, np.uint8), 1, 8), timestamp=0, now=network.now)
     assert network.run(SECOND, until=lambda: reader.has_runs)
+
+
+def test_a_datagram_held_has_memory_of_its_own() -> None:
+    """The buffer it lies in is drained into again before its participant is proven."""
+    held: list[tuple[bytes, str]] = []
+    buffer = bytearray(b"RTPS and more")
+    RemoteParticipant.hold(
+        cast(RemoteParticipant, SimpleNamespace(held=held)), memoryview(buffer), "10.0.0.1"
+    )
+    buffer[:] = bytes(len(buffer))
+    assert held == [(b"RTPS and more", "10.0.0.1")]
