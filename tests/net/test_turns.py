@@ -142,3 +142,20 @@ def test_what_is_left_of_a_drain_keeps_the_duty_cycle_awake(scene: tuple[Scene, 
     assert node._wait_ms(1.0) == 0
     node.close()
     assert not node._unfinished
+
+
+def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSockets, Node]) -> None:
+    attacked, sockets, node = scene
+    sockets.waiting[sockets.user] += [expensive(attacked)] * 30
+    node.do_work()
+    assert node._unfinished
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    receive, attacked.one._receiver.receive = attacked.one._receiver.receive, fail  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        node.do_work()
+    attacked.one._receiver.receive = receive  # type: ignore[method-assign]
+    assert not node._unfinished
+    node.do_work()

@@ -291,6 +291,7 @@ class Participant:
                     held, source_ip = self._discovery.held.popleft()
                     again = np.frombuffer(held, np.uint8)
                     receiver.receive(again, memoryview(held), 0, len(held), source_ip, now=now)
+                    receiver.announcements.clear()  # taken up when it came, and not the next datagram's
                 if receiver.builtin_touched:
                     receiver.builtin_touched = False
                     self._discovery.on_builtin_samples(now)
