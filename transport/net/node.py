@@ -383,6 +383,9 @@ class Node:
                 self._unfinished.pop(source, None)
                 self._recipients.deliver(end.value)
                 return received
+            except Exception:  # what raised has ended: nothing is left to go on with
+                self._unfinished.pop(source, None)
+                raise
             if fresh:  # others drain meanwhile
                 self.sockets.renew_buffer()
                 self._unfinished[source], fresh = reception, False
