@@ -232,7 +232,7 @@ def alike(little: bool, stamped: bool, shape: str, count: int, first_sn: int) ->
             "extended": None,
         }[shape]
         extension = b"more" if shape == "extended" else b""
-        payload = b"\0\1\0" + bytes((i % 4,)) + bytes((i,)) * 8
+        payload = b"\0\1" + bytes((i % 2, i % 4)) + bytes((i,)) * 8
         row = data(little, first_sn + i, payload, qos=qos, extension=extension)
         rows.append((info_ts(little, 1000 + i, i) if stamped else b"") + row)
     return rows
@@ -337,3 +337,16 @@ def test_rows_that_are_not_equal_make_one_ragged_run(
     )
     assert [run.count for run in runs_of(message)] == [12]
     check(message)
+
+
+@BOTH_ORDERS
+@STAMPED
+def test_a_sample_whose_payload_is_missing_is_no_sample_of_a_ragged_run(little: bool, stamped: bool) -> None:
+    """It has the flag of a payload, and not even an encapsulation header."""
+    message = b"".join(
+        (info_ts(little, 9) if stamped else b"")
+        + data(little, 1 + i, b"" if i == 5 else b"\0\1\0\0" + bytes(4 * (2 + i % 2)), flags=D)
+        for i in range(12)
+    )
+    check(message)
+    assert {row.sn for row in told_of(message)} == {1 + i for i in range(12) if i != 5}

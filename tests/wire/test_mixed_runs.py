@@ -151,3 +151,16 @@ def test_samples_of_a_writer_that_nobody_reads_are_passed_over() -> None:
         assert count == 50
         assert end == len(ours) + (len(stamp) if tail[:4] == stamp[:4] else 0)
         assert (ours + tail)[stamp_at : stamp_at + 12] == stamp
+
+
+@BOTH_ORDERS
+def test_each_end_of_a_coherent_set_stays_a_run_of_its_own(little: bool) -> None:
+    """It is nothing for the user, which only a run of one can say; also where several follow each other."""
+    ends = (p.PID_COHERENT_SET, b"\xff" * 4 + bytes(4))  # SEQUENCENUMBER_UNKNOWN
+    rows = [Data(ENTITYID_UNKNOWN, WRITER, 1 + i, None, qos(little, ends)).encode(little) for i in range(12)]
+    data = np.frombuffer(b"".join(rows), np.uint8)
+    pos, found = 0, []
+    while pos < len(data):
+        some, pos, _ = scan(data, pos, len(data), PREFIX, NO_TIMESTAMP)
+        found += some
+    assert [(run.count, run.ends_coherent_set) for run in found] == [(1, True)] * 12
