@@ -35,7 +35,7 @@ from tests.wire.plain_data import (
     rows_of,
     status,
 )
-from tests.wire.test_datagrams import told
+from tests.wire.test_datagrams import _Routes, told
 
 PREFIX = b"\1" * 12
 #: The reader that `told` has.
@@ -96,6 +96,17 @@ def check(message: bytes) -> None:
         assert [row for run in runs_of(message, lookahead) for row in rows_of(run)] == plain
     ours = [row for row in plain if row.reader_id in (ANYBODY, READER)]
     assert sorted(told_of(message)) == sorted(ours)
+
+
+def check_with_one_unread(message: bytes) -> None:
+    """Nobody reads the other writer: its samples are passed over, and the times between them hold all the same."""
+    ours = [row for row in read_plainly(message) if row.reader_id in (ANYBODY, READER)]
+    get = _Routes.get
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            _Routes, "get", lambda self, key: None if key.entity == OTHER_WRITER else get(self, key)
+        )
+        assert sorted(told_of(message)) == sorted(row for row in ours if row.writer_id == WRITER)
 
 
 # --- mixtures ------------------------------------------------------------------------------------
@@ -216,6 +227,7 @@ def test_whatever_a_message_holds(seed: int, counts: list[int], first_sn: int, e
     elif end == "cut":
         message = message[: random.randrange(len(message))]
     check(message)
+    check_with_one_unread(message)
 
 
 # --- one difference at a time --------------------------------------------------------------------

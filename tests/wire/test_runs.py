@@ -219,6 +219,18 @@ def test_a_short_lookahead_cuts_runs_and_nothing_else() -> None:
         assert lookahead < 1000 or len(runs) < 9
 
 
+@pytest.mark.parametrize("sizes", [(0,), (0, 4)], ids=["equal", "unequal"])
+def test_no_more_is_compared_than_is_looked_ahead(sizes: tuple[int, ...]) -> None:
+    """Else a message of many short runs would be compared over and over."""
+    rows = [
+        Data(bytes(4), WRITER, i + 1, ENCAPSULATION + bytes(sizes[i % len(sizes)])).encode()
+        for i in range(500)
+    ]
+    data = np.frombuffer(b"".join(rows), np.uint8)
+    (run,) = scan(data, 0, len(data), PREFIX, NO_TIMESTAMP, lookahead=2_000).runs
+    assert 60 < run.count <= 2_000 // 28
+
+
 def test_numbers_that_do_not_run_on_are_not_searched_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message of 1, 3, 5, … must not be compared with itself over and over."""
     for search in ("_uniform", "_ragged"):
