@@ -160,7 +160,9 @@ class Endpoints:
     def __init__(self, domain: int) -> None:
         from cyclonedds.domain import DomainParticipant
 
+        self._domain = domain
         self._participant = DomainParticipant(domain)
+        self._others: list[Any] = []
         self._topics: dict[str, Any] = {}
         self._writers: dict[str, Any] = {}
         self._readers: dict[str, Any] = {}
@@ -176,6 +178,18 @@ class Endpoints:
         self._writers[topic] = DataWriter(
             publisher, self._topic(topic, kind, policies.topic), policies.endpoint
         )
+
+    def writer_of_another(self, name: str, topic: str, kind: type) -> None:
+        """A writer of one more participant of this process, which is called as if ``name`` were its topic."""
+        from cyclonedds.domain import DomainParticipant
+        from cyclonedds.pub import DataWriter, Publisher
+        from cyclonedds.topic import Topic
+
+        policies = cyclone_qos()
+        self._others.append(participant := DomainParticipant(self._domain))
+        publisher = Publisher(participant, policies.group)
+        of_another = Topic(participant, topic, kind, qos=policies.topic)
+        self._writers[name] = DataWriter(publisher, of_another, policies.endpoint)
 
     def reader(self, topic: str, kind: type | str, **qos: Any) -> None:
         from cyclonedds.sub import DataReader, Subscriber

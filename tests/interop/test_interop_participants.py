@@ -122,3 +122,23 @@ def test_a_killed_cyclone_participant_is_forgotten_with_its_lease(
     receiver.wait_for_match()
     peer.kill()
     receiver.wait_for_match(0)
+
+
+def test_three_participants_of_one_process(
+    cyclone: Callable[..., CyclonePeer],
+    subscribe: Callable[..., Subscription],
+) -> None:
+    """Cyclone announces them in one datagram, from one address and port."""
+    peer = cyclone()
+    names = ["a", "b", "c"]
+    for name in names:
+        peer.call("writer_of_another", name, "t", Number)
+    receiver = subscribe("t", "Number")
+    for name in names:
+        peer.wait_for_match(name)
+        peer.call("write_numbers", name, 0, COUNT)
+    received = receiver.wait_for(3 * COUNT)
+    writers = {sample.writer for sample in received}
+    assert len(writers) == 3
+    for each in writers:
+        assert [sample.row for sample in received if sample.writer == each] == ROWS

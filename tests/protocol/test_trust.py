@@ -115,23 +115,45 @@ def test_nothing_but_answers_goes_where_nobody_has_spoken() -> None:
     assert not one.remote_endpoints
 
 
-def test_a_datagram_in_many_names_is_answered_once() -> None:
-    network = VirtualNetwork()
-    one = network.add()
-    network.run(SECOND)
+def in_one_datagram(count: int, locator: Locator) -> bytes:
+    """The announcements of several participants, as Cyclone DDS sends those of one process."""
     many = []
-    for i in range(8):
+    for i in range(count):
         prefix = bytes((0x77, i)) * 6
-        payload = encode_participant(ParticipantData(prefix, metatraffic_unicast=(VICTIM,)))
+        data = ParticipantData(
+            prefix, metatraffic_unicast=(locator,), default_unicast=(locator,), user_data=bytes(200)
+        )
+        payload = encode_participant(data)
         many += [
             InfoSource(prefix=prefix).encode(),
             Data(ENTITYID_UNKNOWN, ENTITYID_SPDP_WRITER, 1, payload).encode(),
         ]
+    return message(*many)
+
+
+def test_a_datagram_in_many_names_is_answered_with_no_more_than_it_had() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.run(SECOND)
+    datagram = in_one_datagram(8, VICTIM)
+    for _ in range(20):
+        before = network.sent_bytes[(VICTIM.address, VICTIM.port)]
+        network.deliver(one, datagram, EVIL_IP)
+        network.run(MILLISECOND)
+        assert network.sent_bytes[(VICTIM.address, VICTIM.port)] - before <= len(datagram)
+    assert network.sent_bytes[(VICTIM.address, VICTIM.port)] > 0
+
+
+def test_participants_that_are_announced_together_are_all_known_and_answered() -> None:
+    network = VirtualNetwork()
+    one = network.add()
+    network.run(SECOND)
     sent = network.sent
-    network.deliver(one, message(*many), EVIL_IP)
+    network.deliver(one, in_one_datagram(8, Locator(EVIL_IP, 7411)), EVIL_IP)
     network.run(MILLISECOND)
-    assert network.sent - sent == 1
-    assert one.drops[DropReason.OVER_LIMIT] == 7
+    assert len(one._spdp.remotes) == 8
+    assert network.sent - sent == 8
+    assert DropReason.OVER_LIMIT not in one.drops
 
 
 # --- proof -----------------------------------------------------------------------------------------

@@ -109,15 +109,16 @@ class ParticipantDiscovery:
     # --- participants -----------------------------------------------------------------------------
 
     def on_announcements(self, runs: list[Run], source_ip: str, size: int, now: int) -> None:
-        """Take the SPDP samples of one datagram: they are one participant's, or else it would be answered more often
-        than it came."""
+        """Take the SPDP samples of one datagram of ``size`` bytes.
+
+        Cyclone DDS announces all participants of a process in one. They share its size, so that what answers them is
+        together no longer.
+        """
+        share = size // len({run.writer for run in runs})
         for run in runs:
-            if run.writer != runs[0].writer:
-                self._drops[DropReason.OVER_LIMIT] += run.count
-                continue
             for i in range(run.count):
                 try:
-                    self._on_announcement(run.take(i, i + 1), source_ip, size, now)
+                    self._on_announcement(run.take(i, i + 1), source_ip, share, now)
                 except DecodeError as error:
                     self._drops[error.reason] += 1
 

@@ -11,9 +11,10 @@ Invariants
 * An address is *proven* to be a participant's once that sent something addressed to us from there and had named it. It
   then is an address which the participant itself uses, and not one of somebody else at whom it points us. Nothing but
   answers to announcements goes to addresses that are not proven, and only a participant with a proven one is matched.
-* An announcement of a participant that cannot be reached yet is answered by at most one datagram, to one address, which
-  is no longer than the one that was received: nothing is amplified. It holds our announcement, for one that does not
-  know us, and a HEARTBEAT, which one that does has to acknowledge. Unproven ones are forgotten after UNPROVEN_LEASE.
+* An announcement of a participant that cannot be reached yet is answered by at most one datagram, to one address. What
+  answers one datagram's announcements is together no longer than that was: nothing is amplified. An answer holds our
+  announcement, for one that does not know us, and a HEARTBEAT, which one that does has to acknowledge. Unproven ones are
+  forgotten after UNPROVEN_LEASE.
 * With :attr:`~..trust.Trust.ANY`, all addresses that a participant names are taken for proven; answers are as bounded.
 """
 
