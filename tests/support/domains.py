@@ -64,3 +64,6 @@ PACKAGING = 99
 
 #: An honest pair and those who mean ill.
 HOSTILE = 40
+
+#: In a network of its own.
+CLUSTER = 102
