@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 _ANY: Final = "0.0.0.0"
 _TOKEN_BYTES: Final = 32
+_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class Server(Protocol):
@@ -55,7 +57,9 @@ class RangeServing:
             self._logs[log] = None
             server.serve(log)
         hosts = _addresses() if settings.serve_address == _ANY else [settings.serve_address]
-        certificate = None if settings.serve_certificate is None else _read(settings.serve_certificate)
+        certificate = (
+            None if settings.serve_certificate is None else _certificates(settings.serve_certificate)
+        )
         return Served(tuple(f"{host}:{server.port}" for host in hosts), self._token, certificate)
 
     def stop(self) -> None:
@@ -95,13 +99,15 @@ class RangeServing:
 
 
 def _addresses() -> list[str]:
-    """Of this host: those that others can reach first."""
+    """Of this host, as others reach it: loopback, where they have other servers, only if there is nothing else."""
     found = interfaces()
-    return [i.address for i in sorted(found, key=lambda each: each.is_loopback)]
+    return [i.address for i in found if not i.is_loopback] or [i.address for i in found]
 
 
-def _read(path: str) -> str:
+def _certificates(path: str) -> str:
+    """The certificates in a PEM file, which may hold the key as well."""
     try:
-        return Path(path).read_text(encoding="ascii")
+        text = Path(path).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError("serve.certificate", path, f"cannot be read: {error}") from error
+    return "\n".join(_CERTIFICATE.findall(text))

@@ -28,7 +28,9 @@ class Numbered(IdlStruct, typename="Numbered"):
 def main(name: str, domain: str, count: str, *flags: str) -> None:
     participants = [DomainParticipant(int(domain)) for _ in range(3)]
     reliable = Qos(Policy.Reliability.Reliable(duration(seconds=30)), Policy.History.KeepAll)
-    writers = [DataWriter(each, Topic(each, name, Numbered, qos=reliable), qos=reliable) for each in participants]
+    writers = [
+        DataWriter(each, Topic(each, name, Numbered, qos=reliable), qos=reliable) for each in participants
+    ]
     number = 0
     for flag in flags:
         while not Path(flag).exists() or not all(writer.get_matched_subscriptions() for writer in writers):

@@ -1,7 +1,7 @@
 """A Spark standalone cluster on one machine, whose hosts are namespaces.
 
-The driver's host has the DDS network, the master, and the log. Each worker has a network, a name and mounts of its own: it
-reaches the driver's host by a bridge, and does not see the log's folder. Nothing of the machine's own network is touched.
+The driver's host has the DDS network, the master, and the log. Each worker has a network, a name and mounts of its own:
+it reaches the driver's host by a bridge, and does not see the log's folder. The machine's own network is not touched.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Cluster:
         self._host = f"{self._name}-d"
         self._names = [self._host]
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._logs: dict[subprocess.Popen[bytes], Path] = {}
         if shutil.which("ip", path=_PATH) is None:
             raise RuntimeError("ip is needed for a cluster of namespaces: apt-get install iproute2")
         try:
@@ -65,11 +66,11 @@ class Cluster:
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         """Start a program on the driver's host; it ends with the cluster."""
-        return self._start("driver", ["ip", "netns", "exec", self._host, *command])
+        return self._start(f"program-{len(self._processes)}", ["ip", "netns", "exec", self._host, *command])
 
     def output_of(self, process: subprocess.Popen[bytes]) -> str:
-        """What a program that was started last has written so far."""
-        return (self._folder / f"{process.pid}.log").read_text(errors="replace")
+        """What a program has written so far."""
+        return self._logs[process].read_text(errors="replace")
 
     def close(self) -> None:
         """End everything, by PID, and remove the namespaces."""
@@ -103,7 +104,7 @@ class Cluster:
             _run(f"ip -n {name} addr add 10.98.0.{10 + number}/24 dev v0")
             _run(f"ip -n {name} link set v0 up")
             _run(f"ip -n {host} link set {worker} master br0 up")
-        # what a worker has besides: mounts and a name of its own
+        # what a worker has besides
         _run(f"ip netns exec {host} unshare --mount --uts true")
 
     def _start_spark(self) -> None:
@@ -115,8 +116,10 @@ class Cluster:
         kind = "org.apache.spark.deploy"
         master = self._start(
             "master",
-            ["ip", "netns", "exec", self._host, str(_SPARK_CLASS), f"{kind}.master.Master"]
-            + shlex.split(f"--host {DRIVER_ADDRESS} --port {_PORT} --webui-port 0"),
+            shlex.split(
+                f"ip netns exec {self._host} {_SPARK_CLASS} {kind}.master.Master --host {DRIVER_ADDRESS} "
+                f"--port {_PORT} --webui-port 0"
+            ),
             SPARK_LOCAL_IP=DRIVER_ADDRESS,
         )
         self._await(master, "I have been elected leader")
@@ -131,8 +134,7 @@ class Cluster:
             )
             process = self._start(
                 worker,
-                ["ip", "netns", "exec", f"{self._name}-{worker}"]
-                + ["unshare", "--mount", "--uts", "sh", "-c", inside],
+                [*shlex.split(f"ip netns exec {self._name}-{worker} unshare --mount --uts sh -c"), inside],
                 SPARK_LOCAL_IP=address,
                 SPARK_LOCAL_DIRS=str(work),
             )
@@ -158,7 +160,7 @@ class Cluster:
                 env=given,
                 start_new_session=True,
             )
-        (self._folder / f"{process.pid}.log").symlink_to(log)
+        self._logs[process] = log
         self._processes.append(process)
         return process
 

@@ -10,6 +10,7 @@ from spark_rtps.datasource.range_serving import RangeServing
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.serving.process import RangeServerConfig
 from spark_rtps.transport.errors import OptionError, RtpsError
+from spark_rtps.transport.net.interfaces import Interface
 
 LOGS = ["0b5ac1b4-8d0c-4a0c-9a3e-2f8ad77ef5b1", "7d5e4c5f-93a5-4d86-8c5c-0a8f8b0d6a11"]
 
@@ -79,13 +80,27 @@ def test_it_ends_with_the_query_and_two_queries_have_two_tokens() -> None:
     assert one.started[0].stopped
 
 
-def test_all_addresses_are_told_and_loopback_last() -> None:
-    s = Scene(serve_address="0.0.0.0", serve_port="7420")
-    served = s.serving.served(LOGS[0])
-    assert served is not None and served.addresses
-    assert all(address.endswith(":7420") for address in served.addresses)
-    loopback = [address.startswith("127.") for address in served.addresses]
-    assert loopback == sorted(loopback)
+LO, ETH, WLAN = Interface("lo", "127.0.0.1"), Interface("eth0", "10.1.0.5"), Interface("wlan0", "10.2.0.5")
+
+
+@pytest.mark.parametrize(
+    ("there", "told"), [([LO, ETH, WLAN], ("10.1.0.5:7420", "10.2.0.5:7420")), ([LO], ("127.0.0.1:7420",))]
+)
+def test_all_addresses_that_others_reach_are_told(there, told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_rtps.datasource.range_serving.interfaces", lambda: there)
+    served = Scene(serve_address="0.0.0.0", serve_port="7420").serving.served(LOGS[0])
+    assert served is not None and served.addresses == told
+
+
+def test_of_a_file_with_the_key_only_the_certificates_travel(tmp_path) -> None:
+    block = "-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n"
+    one, other = block.format("CERTIFICATE"), block.format("CERTIFICATE").replace("AAAA", "BBBB")
+    file = tmp_path / "serve.pem"
+    file.write_text(one + block.format("PRIVATE KEY") + other)
+    served = Scene(
+        serve_address="127.0.0.1", serve_certificate=str(file), serve_key=str(file)
+    ).serving.served(LOGS[0])
+    assert served is not None and served.ca == one + other.rstrip()
 
 
 def test_in_the_clear_across_hosts_it_warns_once(caplog: pytest.LogCaptureFixture) -> None:

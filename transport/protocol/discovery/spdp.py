@@ -13,8 +13,8 @@ Invariants
   answers to announcements goes to addresses that are not proven, and only a participant with a proven one is matched.
 * An announcement of a participant that cannot be reached yet is answered by at most one datagram, to one address. What
   answers one datagram's announcements is together no longer than that was: nothing is amplified. An answer holds our
-  announcement, for one that does not know us, and a HEARTBEAT, which one that does has to acknowledge. Unproven ones are
-  forgotten after UNPROVEN_LEASE.
+  announcement, for one that does not know us, and a HEARTBEAT, which one that does has to acknowledge. Unproven
+  participants are forgotten after UNPROVEN_LEASE.
 * With :attr:`~..trust.Trust.ANY`, all addresses that a participant names are taken for proven; answers are as bounded.
 """
 
