@@ -24,11 +24,14 @@ def host(_number):
     return os.uname().nodename
 
 
-def rows_in(output: Path) -> int:
-    committed = set()
-    for log in (output / "_spark_metadata").glob("[0-9]*"):
-        committed |= {json.loads(line)["path"] for line in log.read_text().splitlines()[1:]}
-    return sum(pq.read_metadata(path.removeprefix("file://")).num_rows for path in committed)
+def batches_in(checkpoint: Path, output: Path) -> list[int]:
+    """Rows of each batch that is committed, at the source and at the sink."""
+    rows = []
+    for number in range(len(list((checkpoint / "commits").glob("[0-9]*")))):
+        lines = (output / "_spark_metadata" / str(number)).read_text().splitlines()[1:]
+        files = (json.loads(line)["path"].removeprefix("file://") for line in lines)
+        rows.append(sum(pq.read_metadata(file).num_rows for file in files))
+    return rows
 
 
 def main(text: str) -> None:
@@ -60,11 +63,12 @@ def main(text: str) -> None:
         .start(given["output"])
     )
     Path(given["flag"]).touch()
-    while rows_in(Path(given["output"])) < given["rows"]:
+    checkpoint, output = Path(given["checkpoint"]), Path(given["output"])
+    while sum(batches_in(checkpoint, output)) < given["rows"]:
         if query.exception() is not None:
             raise query.exception()
         time.sleep(0.2)
-    print("batches", json.loads(query.lastProgress.json)["batchId"] + 1, flush=True)
+    print("batches:", batches_in(checkpoint, output), flush=True)
     query.stop()
     spark.stop()
 

@@ -42,6 +42,7 @@ class Copying:
             "type": "Numbered",
             "log.dir": str(cluster.log_dir),
             "minPartitions": "2",
+            "maxRowsPerTrigger": str(COUNT),
             **options,
         }
 
@@ -63,9 +64,9 @@ class Copying:
         }
         driver = self.cluster.start(sys.executable, str(HERE / "copying_driver.py"), json.dumps(given))
         try:
-            status = driver.wait(150)
+            status = driver.wait(240)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"no end after 150 s: {self.cluster.output_of(driver)[-4000:]}")
+            pytest.fail(f"no end after 240 s: {self.cluster.output_of(driver)[-4000:]}")
         return status, self.cluster.output_of(driver)
 
     def rows(self) -> tuple[list[tuple[int, int]], set[str]]:
@@ -104,4 +105,6 @@ def copied(copying: Copying, times: int) -> str:
     rows, hosts = copying.rows()
     assert rows == [(writer, number) for writer in range(3) for number in range(COUNT * times)]
     assert hosts == set(WORKERS)
+    batches = json.loads(printed.rpartition("batches: ")[2].splitlines()[0])
+    assert max(batches) <= COUNT and sum(rows > 0 for rows in batches) >= 3 * times, batches
     return printed
