@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,30 +20,15 @@ def errors(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show the distinct errors and warnings of sources and sinks on this host: how often, first and last time."""
+    from ..monitoring.report_json import errors_as_json
     from ..monitoring.reports import read_error_reports
 
     where = directories(log_dir)
     reports = read_error_reports(where)
     if as_json:
-        typer.echo(json.dumps(_as_json(where, reports), indent=2))
+        typer.echo(json.dumps(errors_as_json(reports, where), indent=2))
     else:
         _print_table(where, reports)
-
-
-def _as_json(where: list[Path], reports: list[ErrorReport]) -> dict[str, object]:
-    return {
-        "looked_in": [str(directory) for directory in where],
-        "logs": [
-            {
-                "path": str(report.path),
-                "topic": report.topic or None,
-                "pid": report.pid,
-                "errors": [asdict(error) for error in report.errors],
-                "overflow": report.overflow,
-            }
-            for report in reports
-        ],
-    }
 
 
 def _print_table(where: list[Path], reports: list[ErrorReport]) -> None:

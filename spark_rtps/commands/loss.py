@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,35 +21,15 @@ def loss(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show the samples that sources on this host lost: by writer and cause, how often, how many, and when."""
+    from ..monitoring.report_json import losses_as_json
     from ..monitoring.reports import read_losses
 
     where = directories(log_dir)
     reports = read_losses(where)
     if as_json:
-        typer.echo(json.dumps(_as_json(where, reports), indent=2))
+        typer.echo(json.dumps(losses_as_json(reports, where), indent=2))
     else:
         _print_table(where, reports)
-
-
-def _as_json(where: list[Path], reports: list[LossesOfLog]) -> dict[str, object]:
-    return {
-        "looked_in": [str(directory) for directory in where],
-        "reports": [
-            {
-                "path": str(report.path),
-                "topic": report.topic,
-                "losses": [_loss_as_json(loss) for loss in report.losses],
-                "overflow": report.overflow,
-            }
-            for report in reports
-        ],
-    }
-
-
-def _loss_as_json(loss: Loss) -> dict[str, object]:
-    found = {**asdict(loss), "writer": None if loss.writer is None else str(loss.writer)}
-    found["bytes"] = found.pop("nbytes")
-    return found
 
 
 def _samples(loss: Loss) -> str:

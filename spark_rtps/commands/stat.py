@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,50 +119,12 @@ def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) 
 
 
 def _as_json(look: Look, wall: int, *, everything: bool) -> dict[str, Any]:
-    from ..monitoring.stream_counters import system_counters
+    from ..monitoring.report_json import streams_as_json
 
-    streams = look.shown(everything=everything)
-    return {
-        "time_ns": wall,
-        "looked_in": [str(directory) for directory in look.directories],
-        "system": system_counters(streams),
-        "streams": [_stream_as_json(stream, look) for stream in streams],
-    }
-
-
-def _stream_as_json(stream: Stream, look: Look) -> dict[str, Any]:
-    sender = stream.positions
-    return {
-        "kind": stream.kind.value,
-        "topic": stream.topic,
-        "type": stream.type,
-        "domain": stream.domain,
-        "guid_prefix": stream.guid_prefix,
-        "pid": stream.pid,
-        "state": stream.state.value,
-        "path": str(stream.path),
-        "samples": stream.samples,
-        "samples_per_second": _rounded(look.rates.get(stream.path)),
-        "bytes": stream.nbytes,
-        "bytes_per_second": _rounded(look.byte_rates.get(stream.path)),
-        "behind_samples": stream.behind_samples,
-        "behind_bytes": stream.behind_bytes,
-        "peers": stream.peers,
-        "lost": stream.lost,
-        "rejected": stream.rejected,
-        "malformed": stream.malformed,
-        "repairs": stream.repairs,
-        "back_pressure": stream.back_pressure,
-        "statuses": stream.statuses,
-        "drops": stream.drops,
-        "positions": None
-        if sender is None
-        else asdict(sender) | {"window": sender.window, "lag": sender.lag},
-        "readers": [{**asdict(reader), "guid": str(reader.guid)} for reader in stream.readers],
-        "writers": [{**asdict(w), "guid": str(w.guid), "lag": w.lag} for w in stream.writers],
-        "counters": stream.counters,
-    }
-
-
-def _rounded(rate: float | None) -> float | None:
-    return None if rate is None else round(rate, 3)
+    return streams_as_json(
+        look.shown(everything=everything),
+        look.directories,
+        wall,
+        rates=look.rates,
+        byte_rates=look.byte_rates,
+    )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 NOTHING: Final = "-"
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -35,7 +36,7 @@ def table(
         else:
             made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*map(escape, row))
+        made.add_row(*(escape(visible(cell)) for cell in row))
     return made
 
 
@@ -43,7 +44,17 @@ def sentence(text: str) -> RenderableType:
     """A line of text that is not wrapped."""
     from rich.text import Text
 
-    return Text(text, overflow="ignore", no_wrap=True)
+    return Text(visible(text), overflow="ignore", no_wrap=True)
+
+
+def visible(text: str) -> str:
+    """The text without what would control the terminal, or change how its neighbours are shown; lines stay lines.
+
+    Names of topics and types, and what other hosts say, may hold any characters.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _REPLACED for c in text)
 
 
 def show(console: Console, parts: Sequence[RenderableType]) -> None:

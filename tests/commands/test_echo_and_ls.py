@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from spark_rtps.cli import app
 from spark_rtps.commands.echo import Unannotated, _lines, _structs
-from spark_rtps.commands.ls import _print_tables, name_of
+from spark_rtps.commands.ls import _print_tables
+from spark_rtps.monitoring.seen_topics import SeenTopics, name_of
 from spark_rtps.transport.net.topic_types import ToldType
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
 from spark_rtps.transport.protocol.participant import RemoteEndpoint
@@ -47,7 +48,7 @@ def test_ls_shows_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     prefix = WRITER.prefix
     listener = ParticipantData(prefix, name="listener [/usr/bin/x]")
     endpoint = RemoteEndpoint(WRITER, "writer", "[/bold]", "[red]T", Qos(), "", b"\1\x10")
-    _print_tables(0, 1.0, [listener], [endpoint])
+    _print_tables(SeenTopics.of(0, [listener], [endpoint]), 1.0)
     shown = capsys.readouterr().out
     assert "[/usr/bin/x]" in shown
     assert "[/bold]" in shown
@@ -112,3 +113,13 @@ def test_a_type_that_cannot_is_exit_code_1(
     assert status == 1
     assert "the writer's struct T is @final, the reader's struct T is @appendable" in shown
     assert as_json or "-- T cannot read this topic" in shown
+
+
+def test_names_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = ParticipantData(WRITER.prefix, name="listener\x1b[2J\x9b2J\u202e")
+    endpoint = RemoteEndpoint(WRITER, "writer", "a\rb\ud800", "T\a", Qos(), "", b"\1\x10")
+    _print_tables(SeenTopics.of(0, [listener], [endpoint]), 1.0)
+    shown = capsys.readouterr().out
+    assert "listener\ufffd[2J\ufffd2J\ufffd" in shown
+    assert "a\ufffdb\ufffd" in shown
+    assert all(character.isprintable() for character in shown if character != "\n")
