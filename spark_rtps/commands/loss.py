@@ -7,29 +7,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .logs import LogDirs, directories
+from .logs import LogDirs
+from .receivers import Ca, Receivers, TokenFile, Told, Where
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..monitoring.reports import LossesOfLog
     from ..transport.log.loss_report import Loss
 
 
 def loss(
     log_dir: LogDirs = None,
+    receiver: Receivers = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show the samples that sources on this host lost: by writer and cause, how often, how many, and when."""
+    """Show the samples that sources lost: by writer and cause, how often, how many, and when."""
     from ..monitoring.report_json import losses_as_json
     from ..monitoring.reports import read_losses
 
-    where = directories(log_dir)
-    reports = read_losses(where)
+    told = Where(log_dir, receiver, token_file, ca).look(read_losses, lambda asked: asked.losses())()
+    told.check()
     if as_json:
-        typer.echo(json.dumps(losses_as_json(reports, where), indent=2))
+        typer.echo(json.dumps(told.extended(losses_as_json(told.entries, told.places)), indent=2))
     else:
-        _print_table(where, reports)
+        _print_table(told)
+    told.end()
 
 
 def _samples(loss: Loss) -> str:
@@ -39,29 +42,29 @@ def _samples(loss: Loss) -> str:
     return str(loss.samples)
 
 
-def _print_table(where: list[Path], reports: list[LossesOfLog]) -> None:
+def _print_table(told: Told[LossesOfLog]) -> None:
     from rich.console import Console
 
     from .tables import moment, sentence, show, size, table
 
-    found = sorted((loss for report in reports for loss in report.losses), key=lambda loss: -loss.last_ns)
+    found = [(loss, told.at(report.path)) for report in told.entries for loss in report.losses]
     if not found:
-        looked = ", ".join(map(str, where))
-        show(Console(), [sentence(f"no loss; searched {looked} (--log-dir adds directories)")])
+        show(Console(), [sentence(told.nothing("no loss"))])
         return
+    found.sort(key=lambda pair: -pair[0].last_ns)
     columns = ("topic\nwriter", "cause", "times", "samples\n~bytes", "first\nlast")
     rows = [
         (
-            f"{loss.topic}\n{loss.writer or 'unknown'}",
+            f"{loss.topic}{where}\n{loss.writer or 'unknown'}",
             loss.cause,
             str(loss.observations),
             f"{_samples(loss)}\n{size(loss.nbytes)}",
             f"{moment(loss.first_ns)}\n{moment(loss.last_ns)}",
         )
-        for loss in found
+        for loss, where in found
     ]
     parts = [table("lost", columns, rows, numbers=columns[2:])]
-    for report in reports:
+    for report in told.entries:
         if report.overflow:
             parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
     show(Console(), parts)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .network import Domain, Interface, Peers, joined, seconds
+from .receivers import PATIENCE_SECONDS, Ca, Receiver, TokenFile, asking, only_here, served_at
 
 if TYPE_CHECKING:
     from ..monitoring.seen_topics import SeenTopics
+    from ..serving.served import Served
 
 
 def ls(
@@ -19,19 +21,38 @@ def ls(
     interface: Interface = None,
     peers: Peers = "",
     wait: Annotated[str, typer.Option("--wait", "-w", help="How long to listen: 500ms, 3s, 5min.")] = "3s",
+    receiver: Receiver = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """List the participants, topics, types and QoS seen on a domain."""
+    """List the participants, topics, types and QoS seen on a domain, or on the domain of a receiver."""
     from ..monitoring.seen_topics import SeenTopics
 
     patience = seconds(wait, "--wait")
-    with joined(domain, interface, peers, name="spark-rtps ls") as participant:
-        time.sleep(patience)
-        seen = SeenTopics.of(domain, participant.participants(), participant.endpoints())
+    if receiver is not None:
+        for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
+            only_here(given, option)
+        seen = _seen_by(served_at([receiver], token_file, ca)[0], patience)
+    else:
+        with joined(domain, interface, peers, name="spark-rtps ls") as participant:
+            time.sleep(patience)
+            seen = SeenTopics.of(domain, participant.participants(), participant.endpoints())
     if as_json:
         typer.echo(json.dumps(seen.as_json(), indent=2))
     else:
         _print_tables(seen, patience)
+
+
+def _seen_by(served: Served, patience: float) -> SeenTopics:
+    """What a receiver sees when it listens for so many seconds."""
+    from ..serving.receiver_reports import LISTEN_SECONDS_MAX, ReceiverReports
+
+    if patience > LISTEN_SECONDS_MAX:
+        said = f"a receiver listens for {LISTEN_SECONDS_MAX:g} s at most"
+        raise typer.BadParameter(said, param_hint="--wait")
+    with asking(served.addresses[0]):
+        return ReceiverReports(served, patience=PATIENCE_SECONDS).topics(patience)
 
 
 def _print_tables(seen: SeenTopics, patience: float) -> None:

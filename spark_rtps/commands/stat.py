@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .logs import LogDirs, directories
+from .logs import LogDirs
 from .look import Look
 from .network import seconds
+from .receivers import Ca, Receivers, TokenFile, Told, Where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ..monitoring.stream_counters import Stream
 
 
 def stat(
     log_dir: LogDirs = None,
+    receiver: Receivers = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     watch: Annotated[
         str | None,
         typer.Option(
@@ -40,12 +44,13 @@ def stat(
         typer.Option("--json", help="Print JSON instead of tables; with --watch one line each time."),
     ] = False,
 ) -> None:
-    """Show the sources and sinks on this host: samples, rates, backlog, positions, losses, repairs, statuses."""
+    """Show sources and sinks: samples, rates, backlog, positions, losses, repairs, statuses."""
     period = None if watch is None else seconds(watch, "--watch")
     if period == 0:
         raise typer.BadParameter("the interval must be longer than zero, such as 2s", param_hint="--watch")
     with contextlib.suppress(KeyboardInterrupt):
-        looks = _looks(directories(log_dir), period)
+        see = Where(log_dir, receiver, token_file, ca).look(streams_here, lambda asked: asked.streams())
+        looks = _looks(see, period)
         if as_json:
             for look in looks:
                 found = _as_json(look, time.time_ns(), everything=everything)
@@ -54,39 +59,28 @@ def stat(
             _show(looks, everything=everything, system=system, live=period is not None)
 
 
-def look_around(directories: list[Path], now: int, before: Look | None = None) -> Look:
-    """The streams in the directories at ``now`` (CLOCK_MONOTONIC, ns); files of dead sinks are removed."""
+def streams_here(directories: list[Path]) -> list[Stream]:
+    """The streams in the directories; files of dead sinks are removed."""
     from ..monitoring.publisher_counters import FOLDER, remove_stale
     from ..monitoring.stream_counters import read_streams
 
     for directory in directories:
         remove_stale(directory / FOLDER)
-    streams = read_streams(directories, now=now)
-    if before is None or now <= before.at:
-        return Look(directories, now, streams)
-    samples = _rates(before, streams, now, lambda stream: stream.samples)
-    nbytes = _rates(before, streams, now, lambda stream: stream.nbytes)
-    return Look(directories, now, streams, samples, nbytes)
+    return read_streams(directories, now=time.monotonic_ns())
 
 
-def _looks(directories: list[Path], period: float | None) -> Iterator[Look]:
-    """A single look, or one after each ``period`` without end."""
-    look = look_around(directories, time.monotonic_ns())
+def _looks(see: Callable[[], Told[Stream]], period: float | None) -> Iterator[Look]:
+    """A single look, or one after each ``period`` without end, also while receivers do not answer."""
+    told = see()
+    told.check()
+    look = Look.after(None, told, time.monotonic_ns())
     yield look
     while period is not None:
         time.sleep(period)
-        look = look_around(directories, time.monotonic_ns(), look)
+        look = Look.after(look, see(), time.monotonic_ns())
         yield look
-
-
-def _rates(
-    before: Look, streams: Sequence[Stream], now: int, count: Callable[[Stream], int]
-) -> dict[Path, float]:
-    """The increase per second, without streams that are new or whose count began anew."""
-    elapsed = (now - before.at) / 1e9
-    then = {stream.path: count(stream) for stream in before.streams}
-    more = {s.path: count(s) - then[s.path] for s in streams if s.path in then}
-    return {path: n / elapsed for path, n in more.items() if n >= 0}
+    if told.unreached:
+        raise typer.Exit(1)
 
 
 # --- for people -------------------------------------------------------------------------------------
@@ -121,10 +115,6 @@ def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) 
 def _as_json(look: Look, wall: int, *, everything: bool) -> dict[str, Any]:
     from ..monitoring.report_json import streams_as_json
 
-    return streams_as_json(
-        look.shown(everything=everything),
-        look.directories,
-        wall,
-        rates=look.rates,
-        byte_rates=look.byte_rates,
-    )
+    streams, places = look.shown(everything=everything), look.told.places
+    found = streams_as_json(streams, places, wall, rates=look.rates, byte_rates=look.byte_rates)
+    return look.told.extended(found)

@@ -40,9 +40,8 @@ def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType
         rows = [_stream_row(s, look) for s in streams]
         parts.append(table("streams", columns, rows, numbers=columns[1:]))
     else:
-        where = ", ".join(str(directory) for directory in look.directories)
-        said = f"no source or sink runs on this host; searched {where} (--log-dir adds directories)"
-        parts.append(sentence(said))
+        parts.append(sentence(look.told.nothing("no source or sink runs")))
+    parts += map(sentence, look.told.unreached.values())
     if hidden:
         parts.append(sentence(f"{hidden} more that have ended: --all shows them"))
     parts += _details(streams)
@@ -79,7 +78,7 @@ def _stream_row(stream: Stream, look: Look) -> tuple[str, ...]:
         samples = NOTHING if rate is None else f"{rate:.0f}"
         rates = (f"{samples}\n{NOTHING if byte_rate is None else size(byte_rate)}",)
     return (
-        f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {stream.pid}",
+        f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {stream.pid}{look.told.at(stream.path)}",
         f"{stream.samples}\n{size(stream.nbytes)}",
         *rates,
         behind if stream.behind_samples is None else f"{stream.behind_samples}\n{behind}",

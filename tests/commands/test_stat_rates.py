@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from spark_rtps.cli import app
 from spark_rtps.commands import stat
-from spark_rtps.commands.stat import look_around
+from spark_rtps.commands.look import Look
+from spark_rtps.commands.receivers import Told
+from spark_rtps.commands.stat import streams_here
 from tests.commands.stat_scene import SECOND, FakeTime, run, sink, source
+
+
+def look_around(directories: list[Path], now: int, before: Look | None = None) -> Look:
+    told = Told([str(path) for path in directories], streams_here(directories))
+    return Look.after(before, told, now)
+
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -71,7 +80,7 @@ class TestRates:
             raise KeyboardInterrupt
 
         monkeypatch.setenv("FORCE_COLOR", "1")
-        monkeypatch.setattr(stat, "look_around", interrupted)
+        monkeypatch.setattr(stat, "streams_here", interrupted)
         assert "Square" not in run("--watch", "1").stdout
 
     def test_watch_as_json_is_a_line_a_look(self, root, monkeypatch):

@@ -1,0 +1,222 @@
+"""Asking standing receivers on other hosts, instead of looking at this one."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+import typer
+
+from ..transport.errors import LogAccessError, LogLostError, RangeServerError, RtpsError, reason
+from . import logs
+
+if TYPE_CHECKING:
+    from ..monitoring.reports import ErrorReport, LossesOfLog
+    from ..monitoring.stream_counters import Stream
+    from ..serving.receiver_reports import ReceiverReports
+    from ..serving.served import Served
+
+TOKEN: Final = "SPARK_RTPS_TOKEN"
+#: A receiver that does not answer is waited for so long.
+PATIENCE_SECONDS: Final = 5.0
+_TOKEN_BYTES_MAX: Final = 4_096
+_CA_BYTES_MAX: Final = 4 << 20
+
+_ASKED: Final = "Ask the standing receiver there, not this host"
+
+Receivers = Annotated[
+    list[str] | None, typer.Option("--receiver", "-r", metavar="HOST:PORT", help=f"{_ASKED}. Repeatable.")
+]
+Receiver = Annotated[str | None, typer.Option("--receiver", "-r", metavar="HOST:PORT", help=f"{_ASKED}.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", help=f"File with the receiver's token. Default: ${TOKEN}, the token itself."
+    ),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca", help="PEM file with the receiver's certificate, or with that of its CA. It needs TLS."
+    ),
+]
+
+_T = TypeVar("_T", "Stream", "ErrorReport", "LossesOfLog")
+
+
+class ReceiverError(RtpsError):
+    """A standing receiver does not answer as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[_T]):
+    """What was found in directories of this host, or at several receivers.
+
+    ``places`` are those. The path of what a receiver told begins with its address.
+    """
+
+    places: list[str]
+    entries: list[_T]
+    #: Whether receivers were asked: which one told what has this path, and why some did not answer.
+    is_remote: bool = False
+    receivers: dict[Path, str] = field(default_factory=dict)
+    unreached: dict[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise ReceiverError if none has answered."""
+        if self.places and len(self.unreached) == len(self.places):
+            raise ReceiverError("; ".join(self.unreached.values()))
+
+    def at(self, path: Path) -> str:
+        """`` at HOST:PORT``, to be put behind a name, where several receivers were asked."""
+        return f" at {self.receivers[path]}" if self.is_remote and len(self.places) > 1 else ""
+
+    def nothing(self, what: str) -> str:
+        """The sentence that says that there is no such thing."""
+        where = ", ".join(self.places)
+        if self.is_remote:
+            return f"{what} at {where}"
+        return f"{what} on this host; searched {where} (--log-dir adds directories)"
+
+    def extended(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The JSON of what was found, with the receivers that did not answer."""
+        return {**found, "unreached": self.unreached} if self.is_remote else found
+
+    def end(self) -> None:
+        """Say on stderr which receivers did not answer: then the exit code is 1."""
+        from .tables import visible
+
+        for why in self.unreached.values():
+            typer.echo(visible(why), err=True)
+        if self.unreached:
+            raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the options of a command say about where to look."""
+
+    log_dir: list[Path] | None
+    receivers: list[str] | None
+    token_file: Path | None
+    ca: Path | None
+
+    def look(
+        self, here: Callable[[list[Path]], list[_T]], there: Callable[[ReceiverReports], list[_T]]
+    ) -> Callable[[], Told[_T]]:
+        """What finds things, again and again: in directories of this host, or at receivers."""
+        if not self.receivers:
+            directories = logs.directories(self.log_dir)
+            return lambda: Told([str(path) for path in directories], here(directories))
+        only_here(self.log_dir, "--log-dir")
+        served = served_at(self.receivers, self.token_file, self.ca)
+        return lambda: told_by(served, there)
+
+
+def served_at(receivers: list[str], token_file: Path | None, ca: Path | None) -> list[Served]:
+    """How to ask each of the receivers. What was given wrong is a usage error."""
+    from ..serving.connections import host_and_port
+    from ..serving.served import Served
+
+    token, pem = _token(token_file), None if ca is None else _text(ca, "--ca", _CA_BYTES_MAX)
+    if pem is not None and "-----BEGIN CERTIFICATE-----" not in pem:
+        raise typer.BadParameter(f"{ca} holds no certificate in PEM", param_hint="--ca")
+    for address in receivers:
+        try:
+            host, _ = host_and_port(address)
+        except RangeServerError as error:
+            raise typer.BadParameter(str(error), param_hint="--receiver") from None
+        if pem is None and not _is_loopback(host):
+            fix = "without TLS anybody on the way could read the token: give the receiver's certificate with --ca"
+            raise typer.BadParameter(f"{address} is another host, and {fix}", param_hint="--receiver")
+    return [Served((address,), token, pem) for address in dict.fromkeys(receivers)]
+
+
+def told_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) -> Told[_T]:
+    """What all receivers tell. Some that do not answer do not keep the others from it."""
+    from ..serving.receiver_reports import ReceiverReports
+
+    told: Told[_T] = Told([each.addresses[0] for each in served], [], is_remote=True)
+    for each in served:
+        (address,) = each.addresses
+        try:
+            with asking(address):
+                found = ask(ReceiverReports(each, patience=PATIENCE_SECONDS))
+        except ReceiverError as error:
+            told.unreached[address] = str(error)
+            continue
+        for entry in found:
+            path = Path(f"{address}:{entry.path}")
+            told.entries.append(replace(entry, path=path))
+            told.receivers[path] = address
+    return told
+
+
+@contextmanager
+def asking(address: str) -> Iterator[None]:
+    """Errors that leave it are about the receiver at ``address``, and say what to do."""
+    try:
+        yield
+    except LogAccessError:
+        fix = f"give another one with --token-file or ${TOKEN}"
+        raise ReceiverError(f"the receiver at {address} refuses the token: {fix}") from None
+    except LogLostError as error:
+        raise ReceiverError(f"the receiver at {address} does not have it: {error}") from error
+    except RangeServerError as error:
+        if error.is_reached:
+            raise ReceiverError(f"the receiver at {address}: {error}") from error
+        raise ReceiverError(f"the receiver at {address} is not reached: {_why(error)}") from error
+
+
+def only_here(given: object, option: str) -> None:
+    """Refuse an option that says where on this host, or on which network, to look."""
+    if given:
+        raise typer.BadParameter(
+            "a receiver looks where it is: leave it out with --receiver", param_hint=option
+        )
+
+
+# --- inside -----------------------------------------------------------------------------------------
+
+
+def _token(token_file: Path | None) -> str:
+    if token_file is not None:
+        token, hint = _text(token_file, "--token-file", _TOKEN_BYTES_MAX).strip(), "--token-file"
+    else:
+        token, hint = os.environ.get(TOKEN, "").strip(), f"${TOKEN}"
+    if not token:
+        said = f"a receiver wants a token: give its file with --token-file, or itself in ${TOKEN}"
+        raise typer.BadParameter(said, param_hint=hint)
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise typer.BadParameter("a token is one word of ASCII", param_hint=hint)
+    return token
+
+
+def _text(path: Path, option: str, most: int) -> str:
+    """The text of a small file."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {path}: {reason(error)}", param_hint=option) from None
+    if len(raw) > most:
+        raise typer.BadParameter(f"{path} has more than {most} bytes", param_hint=option)
+    return raw.decode("ascii", "replace")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _why(error: RangeServerError) -> str:
+    """What was tried, without the words of a task that reads a log."""
+    _, _, tried = str(error).partition(" is not reached (")
+    return tried.removesuffix(")") or str(error)

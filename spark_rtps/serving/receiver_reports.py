@@ -1,0 +1,59 @@
+"""What a standing receiver tells of itself: its streams, errors, losses, and the topics on its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ..monitoring.report_json import ANSWER_BYTES_MAX, told_errors, told_losses, told_streams
+from ..monitoring.reports import ErrorReport, LossesOfLog
+from ..monitoring.seen_topics import SeenTopics
+from ..monitoring.stream_counters import Stream
+from ..transport.errors import RangeServerError
+from .client import RangeClient
+from .served import Served
+
+#: A receiver listens for no longer than so many seconds before it tells which topics there are.
+LISTEN_SECONDS_MAX: Final = 10.0
+
+_T = TypeVar("_T")
+
+
+class ReceiverReports:
+    """Asks one receiver, and waits ``patience`` seconds for it.
+
+    RangeServerError says that it is not reached, or tells what cannot be; LogAccessError that it refuses the token;
+    LogLostError that what answers there is no standing receiver.
+    """
+
+    def __init__(self, served: Served, *, patience: float) -> None:
+        self._served = served
+        self._patience = patience
+
+    def streams(self) -> list[Stream]:
+        """Its sources, and the sinks that have their counters in its directory; those that have ended, too."""
+        return self._told("/v1/streams", "its streams", told_streams)
+
+    def errors(self) -> list[ErrorReport]:
+        """The distinct warnings and errors of its processes."""
+        return self._told("/v1/errors", "its errors", told_errors)
+
+    def losses(self) -> list[LossesOfLog]:
+        """What its subscriptions lost."""
+        return self._told("/v1/losses", "its losses", told_losses)
+
+    def topics(self, seconds: float) -> SeenTopics:
+        """What it sees on its domain when it listens for so long."""
+        target = f"/v1/topics?seconds={seconds:g}"
+        return self._told(target, "the topics of its domain", SeenTopics.told, extra=seconds)
+
+    def _told(self, target: str, what: str, read: Callable[[bytes], _T], *, extra: float = 0.0) -> _T:
+        address = ", ".join(self._served.addresses)
+        client = RangeClient(self._served, Path(address), patience=self._patience + extra)
+        raw = client.get(target, what, max_bytes=ANSWER_BYTES_MAX)
+        try:
+            return read(raw)
+        except ValueError as error:
+            said = f"what {address} tells of {what} cannot be: {error}"
+            raise RangeServerError(said, addresses=self._served.addresses) from error
