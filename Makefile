@@ -72,9 +72,10 @@ define debian
 endef
 
 # Wireshark's dissector judges every packet we send; ip, tc and nft make links that are slow or lose datagrams; openssl
-# makes certificates.
+# makes certificates; systemd-analyze judges the service unit, and kubectl renders conf/kubernetes.
 test-packages:
 	$(call debian,command -v tshark && command -v ip && command -v tc && command -v nft && command -v openssl,tshark iproute2 nftables openssl)
+	$(call debian,command -v systemd-analyze && command -v kubectl,systemd kubernetes-client)
 
 # A compiler and the library of the peer in tests/fastdds.
 fastdds-packages:

@@ -107,7 +107,8 @@ def test_the_wheel_holds_every_module_once_and_nothing_else_on_top(wheel: Path) 
 def test_the_wheel_holds_the_data_files(wheel: Path) -> None:
     names = set(names_in(wheel))
     assert "spark_rtps/py.typed" in names
-    assert {f"spark_rtps/conf/{path.name}" for path in (ROOT / "conf").iterdir()} <= names
+    settings = {path for path in (ROOT / "conf").rglob("*") if path.is_file()}
+    assert {f"spark_rtps/{path.relative_to(ROOT)}" for path in settings} <= names
     grammars = {f"spark_rtps/{path.relative_to(ROOT)}" for path in (ROOT / "transport").rglob("*.lark")}
     assert grammars <= names
 
