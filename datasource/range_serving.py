@@ -1,107 +1,118 @@
-"""The range server of a query: it hands the samples of the query's log to tasks on other hosts."""
+"""Where tasks on other hosts fetch the samples of a query's log: what listens, and what tasks are told of it."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from ..options import Settings
-from ..serving.process import RangeServerConfig, RangeServerProcess
+from ..serving.listening import reached_at
+from ..serving.on_demand import OnDemandServer
+from ..serving.process import RangeServerConfig
 from ..serving.served import Served
-from ..transport.errors import OptionError, RtpsError
-from ..transport.net.interfaces import interfaces
+from ..transport.errors import OptionError
+from ..transport.net.interfaces import interfaces, select
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 _ANY: Final = "0.0.0.0"
+_LOOPBACK: Final = "127.0.0.1"
+_NONE: Final = "none"
+#: The address that the user has chosen for Spark on this host.
+_SPARK_ADDRESS: Final = "SPARK_LOCAL_IP"
 _TOKEN_BYTES: Final = 32
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class Server(Protocol):
-    """The part of :class:`RangeServerProcess` that is used here."""
+    """The part of :class:`OnDemandServer` that is used here."""
 
     @property
     def port(self) -> int: ...
     def serve(self, log: str) -> None: ...
-    def check(self) -> None: ...
+    def start(self) -> None: ...
     def stop(self) -> None: ...
 
 
-StartServer: TypeAlias = Callable[[RangeServerConfig], Server]
+class Listen(Protocol):
+    """Makes a server, which listens from then on."""
+
+    def __call__(self, config: RangeServerConfig, *, crossed: Callable[[str], None]) -> Server: ...
 
 
 class RangeServing:
-    """The server is started when a range is planned first. One that has died is started again at the same port, so that
-    tasks which know it find it again."""
+    """Listens from when a range is planned first. A server runs when a task has connected.
 
-    def __init__(self, settings: Settings, *, start: StartServer = RangeServerProcess.start) -> None:
+    Where the user has set an address or a certificate, it runs at once, so that what is wrong with them is said early.
+    """
+
+    def __init__(self, settings: Settings, *, listen: Listen = OnDemandServer) -> None:
         self._settings = settings
-        self._start = start
+        self._listen = listen
         self._token = secrets.token_hex(_TOKEN_BYTES)
         self._server: Server | None = None
-        self._port = settings.serve_port
-        self._logs: dict[str, None] = {}
+        self._certificate: str | None = None
+        self._address = ""
 
     def served(self, log: str) -> Served | None:
         """Where tasks fetch ``log`` from; None: it is not served. Raises RtpsError if the server cannot start."""
-        settings = self._settings
-        if settings.serve_address is None:
+        if self._settings.serve_address == _NONE:
             return None
-        server = self._running(settings.serve_address)
-        if log not in self._logs:
-            self._logs[log] = None
-            server.serve(log)
-        hosts = _addresses() if settings.serve_address == _ANY else [settings.serve_address]
-        certificate = (
-            None if settings.serve_certificate is None else _certificates(settings.serve_certificate)
-        )
-        return Served(tuple(f"{host}:{server.port}" for host in hosts), self._token, certificate)
+        server = self._server or self._begin()
+        server.serve(log)
+        hosts = reached_at(os.environ.get(_SPARK_ADDRESS)) if self._address == _ANY else [self._address]
+        return Served(tuple(f"{host}:{server.port}" for host in hosts), self._token, self._certificate)
 
     def stop(self) -> None:
         server, self._server = self._server, None
         if server is not None:
             server.stop()
 
-    def _running(self, address: str) -> Server:
-        if self._server is not None:
-            try:
-                self._server.check()
-            except RtpsError as error:
-                _log.warning("%s; starting it again", error)
-                self.stop()
-        if self._server is None:
-            settings = self._settings
-            if not self._logs and settings.serve_certificate is None and not address.startswith("127."):
-                _log.warning(
-                    "topic %r: samples are served at %s in the clear; set serve.certificate and serve.key for TLS",
-                    settings.topic,
-                    address,
-                )
-            self._server = self._start(
-                RangeServerConfig(
-                    log_dir=settings.log_dir,
-                    address=address,
-                    port=self._port,
-                    token=self._token,
-                    certificate=settings.serve_certificate,
-                    key=settings.serve_key,
-                )
+    def _begin(self) -> Server:
+        settings = self._settings
+        if settings.serve_certificate is not None:
+            self._certificate = _certificates(settings.serve_certificate)
+        self._address = settings.serve_address or _own_address(settings.interface)
+        server = self._listen(
+            RangeServerConfig(
+                log_dir=settings.log_dir,
+                address=self._address,
+                port=settings.serve_port,
+                token=self._token,
+                certificate=settings.serve_certificate,
+                key=settings.serve_key,
+            ),
+            crossed=self._crossed,
+        )
+        try:
+            if settings.serve_address is not None or settings.serve_certificate is not None:
+                server.start()
+        except BaseException:
+            server.stop()
+            raise
+        self._server = server
+        return server
+
+    def _crossed(self, peer: str) -> None:
+        """Somebody on another host has been let in."""
+        if self._settings.serve_certificate is None:
+            _log.warning(
+                "topic %r: tasks on other hosts, the first at %s, fetch samples in the clear; set serve.certificate "
+                "and serve.key for TLS",
+                self._settings.topic,
+                peer,
             )
-            self._port = self._server.port
-            for log in self._logs:
-                self._server.serve(log)
-        return self._server
 
 
-def _addresses() -> list[str]:
-    """Of this host, as others reach it: loopback, where they have other servers, only if there is nothing else."""
-    found = interfaces()
-    return [i.address for i in found if not i.is_loopback] or [i.address for i in found]
+def _own_address(interface: str | None) -> str:
+    """All addresses; loopback alone where the query is to stay there, or where there is nothing else."""
+    chosen = interfaces() if interface is None else select(interface)
+    return _LOOPBACK if all(each.is_loopback for each in chosen) else _ANY
 
 
 def _certificates(path: str) -> str:

@@ -45,8 +45,8 @@ class RtpsDataSource(DataSource):
     One query is one DDS reader, in a process of its own beside the driver. What it receives goes to a log on disk under
     ``log.dir`` and stays there until Spark has committed it: a query that restarts from its checkpoint reads exactly
     the ranges that it had planned. A reliable reader acknowledges samples once they are in the log; while the log is
-    full (``log.max_bytes``), reliable writers are held back. Tasks read the log where it lies: use local mode, or
-    executors on the driver's host.
+    full (``log.max_bytes``), reliable writers are held back. Tasks on the driver's host read the log where it
+    lies; tasks on other hosts fetch their samples from it (``serve.address``).
 
     - ``startingOffsets=earliest`` (or ``durability=transient_local``) also takes the history that TRANSIENT_LOCAL
       writers keep.

@@ -151,12 +151,17 @@ def _check_peers(values: Values) -> None:
 
 def _check_serving(values: Values) -> None:
     address = values.text("serve.address")
-    if address is None:
+    if address == "none":
+        for name in ("serve.port", "serve.certificate", "serve.key"):
+            if values.has(name):
+                fix = "has no effect with serve.address=none; remove one of them"
+                raise OptionError(name, values.given(name), fix)
+    if address is None or address == "none":
         return
     try:
         ipaddress.IPv4Address(address)
     except ValueError:
-        fix = "must be an IPv4 address of this host, or 0.0.0.0 for all of them"
+        fix = "must be auto, none, an IPv4 address of the driver's host, or 0.0.0.0 for all of them"
         raise OptionError("serve.address", address, fix) from None
 
 
@@ -212,9 +217,6 @@ def _check_needed(values: Values) -> None:
     _need(values, _OF_COMPRESSION, compressed, f"batch.compression={codecs}")
     _need(values, ("filter.parameters",), values.has("filter"), "filter")
     _need(values, ("columnNameOfCorruptRecord",), values.has("mode"), "mode=permissive")
-    _need(
-        values, ("serve.port", "serve.certificate", "serve.key"), values.has("serve.address"), "serve.address"
-    )
     _need(values, ("serve.certificate",), values.has("serve.key"), "serve.key")
     _need(values, ("serve.key",), values.has("serve.certificate"), "serve.certificate")
 

@@ -113,7 +113,7 @@ class Settings:
     log_max_bytes: int
     log_segment_bytes: int
     log_retention: int
-    #: Where the log is served to tasks on other hosts; None: it is not.
+    #: Where the log is served to tasks on other hosts; None: where it suits this host, "none": nowhere.
     serve_address: str | None
     serve_port: int
     #: PEM files; None: in the clear.

@@ -155,17 +155,18 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     OptionSpec(
         "serve.address",
         Kind.TEXT,
-        None,
-        "Address of this host at which tasks on other hosts fetch the samples they read; `0.0.0.0`: all addresses of "
-        "this host. Tasks on this host read the stream log where it lies. Default: the log is not served, and all "
-        "tasks have to run on the driver's host.",
+        "auto",
+        "IPv4 address of the driver's host at which tasks on other hosts fetch the samples they read; `0.0.0.0`: all "
+        "addresses of that host. Tasks on the driver's host read the stream log where it lies. `auto`: all addresses, "
+        "or only 127.0.0.1 where `interface` names a loopback interface; the server starts when a task first connects. "
+        "`none`: the log is not served, and all tasks have to run on the driver's host.",
         _READ,
     ),
     OptionSpec(
         "serve.port",
         Kind.INTEGER,
         "0",
-        "TCP port of `serve.address`; `0`: one that is free.",
+        "TCP port at which the driver's host serves the stream log (`serve.address`); `0`: one that is free.",
         _READ,
         minimum=0,
         maximum=65_535,
@@ -175,7 +176,8 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.TEXT,
         None,
         "PEM file on the driver's host with the certificate for TLS at `serve.address`. Tasks trust this certificate, "
-        "and no other. Default: samples are served in the clear, to whoever knows the query's random token.",
+        "and no other. Default: samples go to tasks on other hosts in the clear, to whoever knows the query's random "
+        "token.",
         _READ,
     ),
     OptionSpec(

@@ -1,7 +1,8 @@
 """The process of a range server: ``python -m spark_rtps.serving``, started by :mod:`.process`.
 
 Its configuration is the first line of its standard input; each further line names a log to serve. It ends when its
-standard input does, however its parent ended.
+standard input does, or its parent: a process which that forked may hold the pipe. What it says unasked is
+``{"crossed": ADDRESS}``, when the first peer on another host was let in.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ import os
 import signal
 import sys
 import threading
+import time
+from typing import TYPE_CHECKING, Final
 
 from ..transport.errors import RtpsError
 from .server_config import RangeServerConfig
 
+if TYPE_CHECKING:
+    from .range_server import RangeServer
+
+_LOOK_SECONDS: Final = 2.0
+#: Lines of two threads do not mix.
+_telling: Final = threading.Lock()
+
 
 def main() -> int:
+    parent = os.getppid()
     config = RangeServerConfig.from_json(sys.stdin.readline())
     try:
         from .range_server import RangeServer
@@ -31,8 +42,11 @@ def main() -> int:
     # The parent ends it: a signal to the whole group, as from a terminal, does not.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    threading.Thread(target=server.run, name="serve", daemon=True).start()
+    server.crossed = lambda peer: _tell({"crossed": peer})
     _tell({"ready": True, "port": server.port})
+    threading.Thread(target=server.run, name="serve", daemon=True).start()
+    unused = None if config.descriptor is None else config.bounds.unused_seconds
+    threading.Thread(target=_watch, args=(server, parent, unused), name="watch", daemon=True).start()
     for line in sys.stdin:
         server.allow(line.strip())
         _tell({"allowed": line.strip()})
@@ -40,9 +54,17 @@ def main() -> int:
     return 0
 
 
+def _watch(server: RangeServer, parent: int, unused: float | None) -> None:
+    """End the process with its parent, or when nobody has used it for ``unused`` seconds."""
+    while os.getppid() == parent and (unused is None or server.unused_seconds < unused):
+        time.sleep(_LOOK_SECONDS if unused is None else min(_LOOK_SECONDS, unused))
+    os._exit(0)
+
+
 def _tell(answer: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    with _telling:
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

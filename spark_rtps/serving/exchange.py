@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Callable
 from typing import Final
 
 import h11
@@ -44,14 +45,22 @@ class _Sized:
 class Exchange:
     """Serves one connection in the thread that calls :meth:`run`; ``end`` may be called by another one."""
 
-    def __init__(self, sock: socket.socket, logs: ServedLogs, bounds: Bounds) -> None:
-        """An SSLSocket has its handshake still before it."""
+    def __init__(
+        self,
+        sock: socket.socket,
+        logs: ServedLogs,
+        bounds: Bounds,
+        *,
+        admitted: Callable[[socket.socket], None] = lambda _: None,
+    ) -> None:
+        """An SSLSocket has its handshake still before it. ``admitted`` is called when the peer shows the token."""
         self._sock = sock
         self._logs = logs
         self._bounds = bounds
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=bounds.header_bytes)
         #: Whether a request has shown the token: others are ended first.
         self.is_admitted = False
+        self._admitted = admitted
 
     def run(self) -> None:
         """Answer requests until the connection ends. Raises nothing that a peer can cause."""
@@ -124,8 +133,9 @@ class Exchange:
         except UnicodeDecodeError:
             raise Refusal(400, "the request is malformed") from None
         headers = dict(request.headers)
-        if not self._logs.admit(method, target, headers):
+        if not self._logs.admit(method, target, headers) and not self.is_admitted:
             self.is_admitted = True
+            self._admitted(self._sock)
         body = self._body(headers, deadline)
         return self._logs.answer(method, target, body)
 

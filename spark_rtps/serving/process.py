@@ -7,7 +7,9 @@ import os
 import select
 import subprocess
 import sys
-from typing import Final
+import time
+import weakref
+from typing import IO, Final
 
 from ..transport.errors import RtpsError, TransportError
 from .server_config import RangeServerConfig
@@ -16,36 +18,48 @@ __all__ = ["RangeServerConfig", "RangeServerProcess"]
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0
+_LINE_BYTES: Final = 64 << 10
 
 
 class RangeServerProcess:
     """A range server that lives no longer than this process: it ends when the pipe between them closes."""
 
-    def __init__(self, child: subprocess.Popen[bytes], port: int) -> None:
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        assert child.stdin is not None and child.stdout is not None
+        self._owner = os.getpid()
         self._child = child
-        self._port = port
+        self._stdin: IO[bytes] = child.stdin
+        self._lines = _Lines(child.stdout)
+        self._notes: list[dict[str, object]] = []
+        self._port = 0
+        _living.add(self)
 
     @classmethod
     def start(cls, config: RangeServerConfig) -> RangeServerProcess:
         """Start a server. Raises TransportError if it cannot listen, or cannot use its certificate."""
+        handed = () if config.descriptor is None else (config.descriptor,)
         child = subprocess.Popen(
             [sys.executable, "-m", f"{__package__}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,  # so that pipes can be closed in a process that was forked, whatever other threads did then
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             # Ctrl-C at a terminal goes to the whole group: the driver ends us, not the terminal.
             start_new_session=True,
+            pass_fds=handed,
         )
+        server = cls(child)
         try:
-            answer = _ask(child, config.to_json())
+            answer = server._ask(config.to_json(), "ready")
             port = answer.get("port")
             if not isinstance(port, int):
                 why = answer.get("error", "it ended without saying why")
                 raise TransportError(f"the range server could not start: {why}")
         except BaseException:
-            _discard(child)
+            server._discard()
             raise
-        return cls(child, port)
+        server._port = port
+        return server
 
     @property
     def pid(self) -> int:
@@ -55,52 +69,137 @@ class RangeServerProcess:
     def port(self) -> int:
         return self._port
 
+    def fileno(self) -> int:
+        """Can be read when there are notes, and when the server has ended."""
+        return self._lines.fileno()
+
     def serve(self, log: str) -> None:
         """Serve one more log, from now on. Raises RtpsError if the server has ended."""
-        if _ask(self._child, log).get("allowed") != log:
+        if self._ask(log, "allowed").get("allowed") != log:
             self.check()
             raise RtpsError(f"the range server process {self.pid} does not answer")
 
+    def notes(self) -> list[dict[str, object]]:
+        """What the server has said unasked since the last call."""
+        while line := self._lines.next(0.0):
+            self._notes.append(_parsed(line))
+        notes, self._notes = self._notes, []
+        return notes
+
+    def ended(self) -> int | None:
+        """The exit status of a server that has ended."""
+        if not self._lines.is_at_end:
+            return self._child.poll()
+        try:
+            return self._child.wait(_STOP_SECONDS)  # it said its last a moment ago
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            return self._child.wait()
+
     def check(self) -> None:
         """Raise RtpsError if the server has ended."""
-        status = self._child.poll()
+        status = self.ended()
         if status is not None:
             raise RtpsError(f"the range server process {self.pid} ended with exit status {status}")
 
     def stop(self) -> None:
-        """End the server. May be called twice."""
+        """End the server. May be called twice; in a process that was forked it does nothing."""
+        if os.getpid() != self._owner:
+            return
         if self._child.poll() is None:
-            assert self._child.stdin is not None
             try:
-                self._child.stdin.close()
+                self._stdin.close()
                 self._child.wait(_STOP_SECONDS)
             except (OSError, subprocess.TimeoutExpired):
                 pass
-        _discard(self._child)
+        self._discard()
 
+    def disown(self) -> None:
+        """In a process that was forked: close the pipes, which would keep the server when its parent is gone."""
+        self._stdin.close()
+        self._lines.close()
+        self._child.returncode = 0  # nobody here waits for it
 
-def _ask(child: subprocess.Popen[bytes], line: str) -> dict[str, object]:
-    """Hand the child a line, and return its answer; an empty one if it has ended."""
-    assert child.stdin is not None and child.stdout is not None
-    try:
-        child.stdin.write(line.encode() + b"\n")
-        child.stdin.flush()
-    except OSError:
-        return {}
-    if not select.select([child.stdout], [], [], _START_SECONDS)[0]:
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _ask(self, line: str, key: str) -> dict[str, object]:
+        """Hand the server a line, and return the answer that has ``key`` or an error; {} if the server has ended."""
+        try:
+            _write(self._stdin, line.encode() + b"\n")
+        except (OSError, ValueError):
+            return {}
+        until = time.monotonic() + _START_SECONDS
+        while (said := self._lines.next(until - time.monotonic())) is not None:
+            if not said:
+                return {}
+            answer = _parsed(said)
+            if key in answer or "error" in answer:
+                return answer
+            self._notes.append(answer)
         raise TransportError(f"the range server did not answer within {_START_SECONDS:g} s")
-    answer = child.stdout.readline()
-    found: dict[str, object] = json.loads(answer) if answer else {}
-    return found
+
+    def _discard(self) -> None:
+        """Make sure that the server has ended, and close our ends of its pipes."""
+        _living.discard(self)
+        self._child.kill()
+        self._child.wait()
+        self._stdin.close()
+        self._lines.close()
 
 
-def _discard(child: subprocess.Popen[bytes]) -> None:
-    """Make sure that the child has ended, and close our ends of its pipes."""
-    child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except OSError:
-                pass  # what was not flushed has nobody to read it
+class _Lines:
+    """The lines of a pipe, each waited for no longer than one likes."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._rest = b""
+        self.is_at_end = False
+
+    def fileno(self) -> int:
+        return self._pipe.fileno()
+
+    def next(self, seconds: float) -> bytes | None:
+        """A line; b"" at the end; None: there is none within so many seconds."""
+        until = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            if self.is_at_end:
+                return b""
+            poll = select.poll()
+            poll.register(self._pipe, select.POLLIN)
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                return None
+            part = os.read(self.fileno(), _LINE_BYTES)
+            self._rest += part
+            self.is_at_end = not part
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def close(self) -> None:
+        self.is_at_end = True
+        self._pipe.close()
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[pipe.write(left) :]
+
+
+def _parsed(line: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}  # what a module prints that was imported is not for us
+
+
+_living: weakref.WeakSet[RangeServerProcess] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for each in list(_living):
+        each.disown()
+    _living.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)

@@ -7,21 +7,23 @@ one is told to come back.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from ..transport.errors import TransportError
 from .exchange import Exchange
+from .listening import listen
 from .served_logs import ServedLogs
 from .server_config import RangeServerConfig
 
 _log = logging.getLogger("spark_rtps.serving")
 
-_BACKLOG: Final = 256
 #: Between two tries to take a connection while there are no descriptors.
 _PAUSE_SECONDS: Final = 0.1
 _FULL: Final = (
@@ -40,15 +42,18 @@ class RangeServer:
         self._lock = threading.Lock()
         self._exchanges: dict[Exchange, None] = {}  # the oldest first
         self._closing = False
-        self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._sock.bind((config.address, config.port))
-            self._sock.listen(_BACKLOG)
-        except OSError as error:
-            self._sock.close()
-            where = f"{config.address}:{config.port}"
-            raise TransportError(f"the range server cannot listen at {where}: {error.strerror}") from error
+        for log in config.logs:
+            self.allow(log)
+        #: A socket that was handed over goes on listening when this server ends.
+        self._is_handed = config.descriptor is not None
+        if config.descriptor is None:
+            self._sock = listen(config.address, config.port)
+        else:
+            self._sock = socket.socket(fileno=config.descriptor)
+        #: When somebody who knows the token was let in last, in monotonic seconds.
+        self._admitted_at = time.monotonic()
+        #: Called, once, with the address of the first peer on another host that was let in.
+        self.crossed: Callable[[str], None] | None = None
 
     @property
     def port(self) -> int:
@@ -58,6 +63,14 @@ class RangeServer:
     def allow(self, log: str) -> None:
         """Serve one more log."""
         self.logs.allowed.add(log)
+
+    @property
+    def unused_seconds(self) -> float:
+        """How long nobody who knows the token has been here."""
+        with self._lock:
+            if any(each.is_admitted for each in self._exchanges):
+                self._admitted_at = time.monotonic()
+        return time.monotonic() - self._admitted_at
 
     def run(self) -> None:
         """Serve; returns when the server is closed."""
@@ -79,10 +92,11 @@ class RangeServer:
     def close(self) -> None:
         """End all connections and stop listening."""
         self._closing = True
-        try:
-            self._sock.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
-        except OSError:
-            pass  # it was closed before
+        if not self._is_handed:
+            try:
+                self._sock.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
+            except OSError:
+                pass  # it was closed before
         self._sock.close()
         with self._lock:
             exchanges = list(self._exchanges)
@@ -108,7 +122,7 @@ class RangeServer:
             except OSError:  # the peer has gone already
                 sock.close()
                 return
-        exchange = Exchange(sock, self.logs, self._bounds)
+        exchange = Exchange(sock, self.logs, self._bounds, admitted=self._admitted)
         with self._lock:
             self._exchanges[exchange] = None
         try:
@@ -127,6 +141,13 @@ class RangeServer:
             with self._lock:
                 self._exchanges.pop(exchange, None)
 
+    def _admitted(self, sock: socket.socket) -> None:
+        self._admitted_at = time.monotonic()
+        crossed = self.crossed
+        if crossed is not None and (peer := _elsewhere(sock)) is not None:
+            self.crossed = None
+            crossed(peer)
+
     def _make_room(self) -> bool:
         """End the oldest connection that has shown no token; False: all have."""
         with self._lock:
@@ -137,6 +158,16 @@ class RangeServer:
             return False
         stranger.end()
         return True
+
+
+def _elsewhere(sock: socket.socket) -> str | None:
+    """The peer's address, unless it is one of this host."""
+    try:
+        peer, here = sock.getpeername()[0], sock.getsockname()[0]
+    except OSError:  # it has gone
+        return None
+    is_here = peer == here or ipaddress.ip_address(peer).is_loopback
+    return None if is_here else str(peer)
 
 
 def _tls(config: RangeServerConfig) -> ssl.SSLContext | None:

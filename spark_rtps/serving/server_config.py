@@ -22,11 +22,17 @@ class Bounds:
     idle_seconds: float = 120.0
     #: Until a reader that takes nothing is given up.
     stalled_seconds: float = 60.0
+    #: A server that was started for a connection ends when it was of no use for so long.
+    unused_seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class RangeServerConfig:
-    """Where the logs lie, and at which address they are served to whom; ``certificate`` and ``key`` are PEM files."""
+    """Where the logs lie, and at which address they are served to whom; ``certificate`` and ``key`` are PEM files.
+
+    ``descriptor`` is that of a socket which listens there already, and which the server is handed; ``logs`` are those
+    that it serves from the beginning on.
+    """
 
     log_dir: Path
     address: str
@@ -35,6 +41,8 @@ class RangeServerConfig:
     certificate: str | None = None
     key: str | None = None
     bounds: Bounds = Bounds()
+    descriptor: int | None = None
+    logs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The configuration as one line of JSON."""
@@ -43,4 +51,9 @@ class RangeServerConfig:
     @classmethod
     def from_json(cls, text: str) -> RangeServerConfig:
         raw = json.loads(text)
-        return cls(**{**raw, "log_dir": Path(raw["log_dir"]), "bounds": Bounds(**raw["bounds"])})
+        read = {
+            "log_dir": Path(raw["log_dir"]),
+            "bounds": Bounds(**raw["bounds"]),
+            "logs": tuple(raw["logs"]),
+        }
+        return cls(**{**raw, **read})

@@ -8,6 +8,7 @@ import pytest
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
 from spark_rtps.datasource import stream_reader
+from spark_rtps.serving import connections
 from tests.datasource.stream_reader_scene import Source
 
 
@@ -31,3 +32,4 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     yield source
     for one in made:
         one.reader.stop()
+    connections.close_all()

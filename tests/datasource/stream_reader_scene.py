@@ -75,7 +75,12 @@ class Source:
     """A reader and the receivers it started."""
 
     def __init__(self, log_dir: Path, **options: object) -> None:
-        given = {"topic": "T", "log.dir": str(log_dir), **{k: str(v) for k, v in options.items()}}
+        given = {
+            "topic": "T",
+            "interface": "lo",
+            "log.dir": str(log_dir),
+            **{k: str(v) for k, v in options.items()},
+        }
         settings = parse_options(given, AppliesTo.READ)
         self.receivers: list[FakeReceiver] = []
         self.reader = RtpsStreamReader(settings, plan_source(settings, COLUMNS), start=self._start)

@@ -3,116 +3,185 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from spark_rtps.datasource.range_serving import RangeServing
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.serving.process import RangeServerConfig
-from spark_rtps.transport.errors import OptionError, RtpsError
+from spark_rtps.transport.errors import OptionError, TransportError
 from spark_rtps.transport.net.interfaces import Interface
 
 LOGS = ["0b5ac1b4-8d0c-4a0c-9a3e-2f8ad77ef5b1", "7d5e4c5f-93a5-4d86-8c5c-0a8f8b0d6a11"]
 
 
 class FakeServer:
-    def __init__(self, config: RangeServerConfig) -> None:
+    def __init__(self, config: RangeServerConfig, *, crossed: Callable[[str], None]) -> None:
         self.config = config
+        self.crossed = crossed
         self.port = config.port or 40_001
         self.logs: list[str] = []
-        self.dead = self.stopped = False
+        self.started = self.stopped = False
 
     def serve(self, log: str) -> None:
         self.logs.append(log)
 
-    def check(self) -> None:
-        if self.dead:
-            raise RtpsError("the range server ended: killed")
+    def start(self) -> None:
+        self.started = True
 
     def stop(self) -> None:
         self.stopped = True
 
 
 class Scene:
-    def __init__(self, **options: str) -> None:
+    def __init__(self, fails: str = "", **options: str) -> None:
         given = {key.replace("_", "."): value for key, value in options.items()}
-        self.started: list[FakeServer] = []
-        self.serving = RangeServing(parse_options({"topic": "T", **given}, AppliesTo.READ), start=self._start)
+        self.fails = fails
+        self.servers: list[FakeServer] = []
+        self.serving = RangeServing(
+            parse_options({"topic": "T", **given}, AppliesTo.READ), listen=self._listen
+        )
 
-    def _start(self, config: RangeServerConfig) -> FakeServer:
-        self.started.append(FakeServer(config))
-        return self.started[-1]
+    def _listen(self, config: RangeServerConfig, *, crossed: Callable[[str], None]) -> FakeServer:
+        server = FakeServer(config, crossed=crossed)
+        if self.fails:
 
+            def start() -> None:
+                raise TransportError(self.fails)
 
-def test_without_an_address_nothing_is_served() -> None:
-    s = Scene()
-    assert s.serving.served(LOGS[0]) is None
-    assert not s.started
-
-
-def test_one_server_serves_the_logs_of_a_query_and_each_is_told_once() -> None:
-    s = Scene(serve_address="127.0.0.1")
-    first, again, other = (s.serving.served(log) for log in (LOGS[0], LOGS[0], LOGS[1]))
-    (server,) = s.started
-    assert first == again == other
-    assert first is not None and first.addresses == ("127.0.0.1:40001",) and first.ca is None
-    assert len(bytes.fromhex(first.token)) == 32 and first.token == server.config.token
-    assert server.logs == LOGS
-
-
-def test_one_that_died_is_started_again_at_its_port_with_its_token() -> None:
-    s = Scene(serve_address="127.0.0.1")
-    before = s.serving.served(LOGS[0])
-    s.started[0].dead = True
-    assert s.serving.served(LOGS[1]) == before
-    old, new = s.started
-    assert old.stopped
-    assert (new.config.port, new.config.token) == (40_001, old.config.token)
-    assert new.logs == LOGS
-
-
-def test_it_ends_with_the_query_and_two_queries_have_two_tokens() -> None:
-    one, two = Scene(serve_address="127.0.0.1"), Scene(serve_address="127.0.0.1")
-    tokens = {served.token for s in (one, two) if (served := s.serving.served(LOGS[0])) is not None}
-    assert len(tokens) == 2
-    one.serving.stop()
-    one.serving.stop()
-    assert one.started[0].stopped
+            server.start = start  # type: ignore[method-assign]
+        self.servers.append(server)
+        return server
 
 
 LO, ETH, WLAN = Interface("lo", "127.0.0.1"), Interface("eth0", "10.1.0.5"), Interface("wlan0", "10.2.0.5")
 
 
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the interfaces of this host."""
+
+    def there(*up: Interface) -> None:
+        monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+        for module in ("spark_rtps.datasource.range_serving", "spark_rtps.serving.listening"):
+            monkeypatch.setattr(f"{module}.interfaces", lambda: list(up))
+        monkeypatch.setattr("spark_rtps.transport.net.interfaces.interfaces", lambda: list(up))
+        monkeypatch.setattr("spark_rtps.serving.listening._routed", lambda: None)
+
+    return there
+
+
+def test_with_none_nothing_listens() -> None:
+    s = Scene(serve_address="none")
+    assert s.serving.served(LOGS[0]) is None
+    assert not s.servers
+
+
 @pytest.mark.parametrize(
-    ("there", "told"), [([LO, ETH, WLAN], ("10.1.0.5:7420", "10.2.0.5:7420")), ([LO], ("127.0.0.1:7420",))]
+    ("up", "options", "bound", "told"),
+    [
+        ((LO, ETH, WLAN), {}, "0.0.0.0", ("10.1.0.5", "10.2.0.5")),
+        ((LO, ETH), {"interface": "eth0"}, "0.0.0.0", ("10.1.0.5",)),
+        ((LO, ETH), {"interface": "lo"}, "127.0.0.1", ("127.0.0.1",)),
+        ((LO, ETH), {"interface": "127.0.0.1"}, "127.0.0.1", ("127.0.0.1",)),
+        ((LO, ETH), {"interface": "127.7.0.1"}, "127.0.0.1", ("127.0.0.1",)),
+        ((LO,), {}, "127.0.0.1", ("127.0.0.1",)),
+        ((), {}, "127.0.0.1", ("127.0.0.1",)),
+        ((LO, ETH), {"serve_address": "auto"}, "0.0.0.0", ("10.1.0.5",)),
+        ((LO, ETH), {"serve_address": "0.0.0.0", "interface": "lo"}, "0.0.0.0", ("10.1.0.5",)),
+        ((LO, ETH), {"serve_address": "10.9.9.9"}, "10.9.9.9", ("10.9.9.9",)),
+        ((LO,), {"serve_address": "0.0.0.0"}, "0.0.0.0", ("127.0.0.1",)),
+    ],
 )
-def test_all_addresses_that_others_reach_are_told(there, told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_rtps.datasource.range_serving.interfaces", lambda: there)
-    served = Scene(serve_address="0.0.0.0", serve_port="7420").serving.served(LOGS[0])
-    assert served is not None and served.addresses == told
+def test_where_it_listens_and_what_tasks_are_told(there, up, options, bound, told) -> None:
+    there(*up)
+    s = Scene(serve_port="7420", **options)
+    served = s.serving.served(LOGS[0])
+    (server,) = s.servers
+    assert (server.config.address, server.config.port) == (bound, 7420)
+    assert served is not None and served.addresses == tuple(f"{host}:7420" for host in told)
 
 
-def test_of_a_file_with_the_key_only_the_certificates_travel(tmp_path) -> None:
+def test_spark_s_own_address_comes_first(there, monkeypatch: pytest.MonkeyPatch) -> None:
+    there(LO, ETH, WLAN)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.2.0.5")
+    served = Scene().serving.served(LOGS[0])
+    assert served is not None and served.addresses == ("10.2.0.5:40001", "10.1.0.5:40001")
+
+
+def test_one_server_serves_the_logs_of_a_query(there) -> None:
+    there(LO)
+    s = Scene()
+    first, again, other = (s.serving.served(log) for log in (LOGS[0], LOGS[0], LOGS[1]))
+    (server,) = s.servers
+    assert first == again == other
+    assert first is not None and first.addresses == ("127.0.0.1:40001",) and first.ca is None
+    assert len(bytes.fromhex(first.token)) == 32 and first.token == server.config.token
+    assert list(dict.fromkeys(server.logs)) == LOGS
+
+
+def test_it_ends_with_the_query_and_two_queries_have_two_tokens(there) -> None:
+    there(LO)
+    one, two = Scene(), Scene()
+    tokens = {served.token for s in (one, two) if (served := s.serving.served(LOGS[0])) is not None}
+    assert len(tokens) == 2
+    one.serving.stop()
+    one.serving.stop()
+    assert one.servers[0].stopped
+
+
+def test_it_runs_at_once_only_where_something_was_set_that_may_be_wrong(there, pem: str) -> None:
+    there(LO, ETH)
+    for options, at_once in (
+        ({}, False),
+        ({"serve_port": "7420"}, False),
+        ({"serve_address": "10.1.0.5"}, True),
+        ({"serve_certificate": pem, "serve_key": pem}, True),
+    ):
+        s = Scene(**options)
+        s.serving.served(LOGS[0])
+        assert s.servers[0].started is at_once
+
+
+def test_one_that_cannot_start_is_stopped_and_tried_anew(there) -> None:
+    there(LO, ETH)
+    s = Scene(fails="no room", serve_address="10.1.0.5")
+    for number in range(2):
+        with pytest.raises(TransportError, match="no room"):
+            s.serving.served(LOGS[0])
+        assert s.servers[number].stopped
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> str:
+    """A file with two certificates, and a key between them."""
     block = "-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n"
     one, other = block.format("CERTIFICATE"), block.format("CERTIFICATE").replace("AAAA", "BBBB")
     file = tmp_path / "serve.pem"
     file.write_text(one + block.format("PRIVATE KEY") + other)
-    served = Scene(
-        serve_address="127.0.0.1", serve_certificate=str(file), serve_key=str(file)
-    ).serving.served(LOGS[0])
-    assert served is not None and served.ca == one + other.rstrip()
+    return str(file)
 
 
-def test_in_the_clear_across_hosts_it_warns_once(caplog: pytest.LogCaptureFixture) -> None:
-    s = Scene(serve_address="0.0.0.0")
+def test_of_a_file_with_the_key_only_the_certificates_travel(pem: str) -> None:
+    served = Scene(serve_certificate=pem, serve_key=pem).serving.served(LOGS[0])
+    assert served is not None and served.ca is not None
+    assert served.ca.count("BEGIN CERTIFICATE") == 2 and "PRIVATE" not in served.ca
+
+
+def test_it_warns_only_of_what_another_host_fetches_in_the_clear(
+    there, pem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    there(LO, ETH)
     with caplog.at_level(logging.WARNING):
-        for log in LOGS:
-            s.serving.served(log)
+        for options in ({"serve_certificate": pem, "serve_key": pem}, {}):
+            s = Scene(**options)
+            s.serving.served(LOGS[0])
+            assert not caplog.records
+            s.servers[0].crossed("10.1.0.11")
     (record,) = caplog.records
-    assert "serve.certificate" in record.getMessage()
-    caplog.clear()
-    Scene(serve_address="127.0.0.1").serving.served(LOGS[0])
-    assert not caplog.records
+    assert "10.1.0.11" in record.getMessage() and "serve.certificate" in record.getMessage()
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path) -> None:
@@ -126,7 +195,8 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"serve.port": "7420"}, "serve.port"),
+        ({"serve.port": "7420", "serve.address": "none"}, "serve.port"),
+        ({"serve.certificate": "c", "serve.key": "k", "serve.address": "none"}, "serve.certificate"),
         ({"serve.address": "edge1"}, "serve.address"),
         ({"serve.address": "127.0.0.1", "serve.key": "k.pem"}, "serve.key"),
         ({"serve.address": "127.0.0.1", "serve.certificate": "c.pem"}, "serve.certificate"),

@@ -132,13 +132,20 @@ class TestFirstStart:
         assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
 
     def test_a_task_of_another_user(self, make, monkeypatch):
-        source = make()
-        zero = source.reader.initialOffset()
-        source.receiver.receive(0, 10)
-        end = source.reader.latestOffset(zero, ALL)
-        monkeypatch.setattr(os, "access", lambda *_: False)
-        with pytest.raises(LogAccessError, match=r"this task runs as user \d+, who may not.*log\.mode=0750"):
-            source.ids(zero, end)
+        for address in ("auto", "none"):
+            source = make(**{"serve.address": address})
+            zero = source.reader.initialOffset()
+            source.receiver.receive(0, 10)
+            end = source.reader.latestOffset(zero, ALL)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "access", lambda *_: False)
+                if address == "auto":
+                    assert source.ids(zero, end) == list(range(10))  # fetched
+                    continue
+                with pytest.raises(
+                    LogAccessError, match=r"this task runs as user \d+, who may not.*log\.mode=0750"
+                ):
+                    source.ids(zero, end)
 
     def test_log_mode(self, make, tmp_path):
         source = make(**{"log.mode": "0750"})
