@@ -11,19 +11,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
+from ..columns.receiving import receiver_config
 from ..columns.topic_plan import TopicPlan
-from ..options import Payload, Settings
-from ..options.explanations import RECEIVER_REMEDIES
+from ..options import Settings
 from ..options.log_dir import make_log_dir
-from ..options.participants import node_config
 from ..transport.errors import LogLostError, RtpsError
 from ..transport.log.frame import Cursor
 from ..transport.log.stream_log import StreamLog
-from ..transport.qos import Qos
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import NANOSECONDS
-from ..transport.types.idl.printer import print_idl
 from .stale_logs import is_appended_to, remove_stale_logs
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -52,11 +49,6 @@ class Receiver(Protocol):
 StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
 
 
-def _keyed(qos: Qos, plan: TopicPlan) -> bool | None:
-    """Whether the reader has a key; None: as the first writer. Keeping instances apart needs an answer."""
-    return plan.keyed if plan.named or plan.keyed or qos.tells_instances else None
-
-
 class ReceiverSession:
     """One log and the receiver that appends to it. A receiver that dies is started again on the same log."""
 
@@ -76,28 +68,7 @@ class ReceiverSession:
         self.directory = settings.log_dir / log
         self._start = start
         self._stopping = stopping
-        self._config = ReceiverConfig(
-            log_directory=str(self.directory),
-            topic=plan.topic,
-            type_name=plan.type_name if plan.named else None,
-            keyed=_keyed(settings.qos, plan),
-            qos=settings.qos,
-            policy=settings.reader_policy,
-            type=None if plan.struct is None else (print_idl(plan.struct), plan.struct.name),
-            announces_type=plan.announced and plan.struct is not None,
-            records_writer_types=plan.payload is Payload.CDR and not plan.announced,
-            tells_instances=plan.struct is not None and plan.keyed and settings.qos.tells_instances,
-            filter=None if plan.filter is None else (plan.filter.expression, plan.filter.parameters),
-            accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
-            node=node_config(settings),
-            log_max_bytes=settings.log_max_bytes,
-            log_segment_bytes=settings.log_segment_bytes,
-            log_mode=settings.log_mode,
-            consumption=settings.consumption,
-            spy=settings.spy,
-            ephemeral=ephemeral,
-            remedies=RECEIVER_REMEDIES,
-        )
+        self._config = receiver_config(settings, plan, self.directory, ephemeral=ephemeral)
         if not ephemeral:  # an ephemeral receiver runs in a task, and the driver has logged the warnings
             for warning in settings.warnings:
                 _log.warning("topic %r: %s", settings.topic, warning)
