@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,11 +16,14 @@ import typer
 from ..transport.errors import TransportError, TypeDefinitionError, UnknownTypeError, UsageError
 from .key_hashes import key_hashes
 from .network import Domain, Interface, Peers, joined, seconds
+from .receivers import Ca, Receiver, TokenFile, only_here, served_at
+from .recorded_runs import LATEST, checked_start, recorded_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..api.participant import Participant
+    from ..serving.receiver_reports import Recorded
     from ..transport.protocol.participant import RemoteEndpoint
     from ..transport.types.cdr.codec import Codec
     from ..transport.types.model import Struct
@@ -40,7 +43,9 @@ class Unannotated(enum.Enum):
 
 
 def echo(
-    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    topic: Annotated[
+        str, typer.Argument(help="Name of the topic; with --receiver of the subscription or of its topic.")
+    ],
     type_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="IDL file with the type of the topic.")
     ] = None,
@@ -62,10 +67,22 @@ def echo(
     domain: Domain = 0,
     interface: Interface = None,
     peers: Peers = "",
+    receiver: Receiver = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="With --receiver: earliest, latest (the default), or a position of the log. Then on as it grows.",
+        ),
+    ] = None,
 ) -> None:
     """Print the samples of a topic as JSON lines, or in hexadecimal if neither a file nor the writer gives the type.
 
     The reader requests what the first writer that is found offers: reliability, history for late joiners, partition.
+    With --receiver nothing is subscribed: the samples are those in the log of a subscription there.
     """
     deadline = None if timeout is None else time.monotonic() + seconds(timeout, "--timeout")
     if type_name is not None and type_file is None:
@@ -73,25 +90,65 @@ def echo(
     types = None if type_file is None else _structs(type_file, extensibility)
     if types is not None and type_name is not None:
         _find(types, type_name, type_file)  # a wrong name is reported before anything else happens
-    printed = 0
+    wanted = _Wanted(types, type_name, type_file, as_hex)
+    if receiver is not None:
+        for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
+            only_here(given, option)
+        place = checked_start(LATEST if start is None else start)
+        (served,) = served_at([receiver], token_file, ca)
+        _print(_recorded_lines(recorded_runs(served, topic, place, deadline), wanted), count)
+        return
+    if start is not None:
+        said = "without --receiver there is no log: the writers say what late joiners get"
+        raise typer.BadParameter(said, param_hint="--from")
     with joined(domain, interface, peers, name="spark-rtps echo") as participant:
         writer = _await_writer(participant, topic, deadline)
-        struct = None
-        if types is not None:
-            struct = _find(types, type_name or writer.type_name, type_file)
-        elif not as_hex:
-            struct = _told(participant, writer)
-        codec = None
-        if struct is not None and not as_hex:
-            from ..transport.types.cdr.codec import Codec
+        told = None if types is not None or as_hex else _told(participant, writer)
+        codec = wanted.codec(writer.type_name, told)
+        runs = _runs(participant, writer, deadline)
+        _print((line for run in runs for line in _lines(run, codec)), count)
 
-            codec = Codec(struct)
-        for run in _runs(participant, writer, deadline):
-            for line in _lines(run, codec):
-                typer.echo(line)
-                printed += 1
-                if printed == count:
-                    return
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """How samples are to be read, as the options say."""
+
+    types: dict[str, Struct] | None
+    type_name: str | None
+    type_file: Path | None
+    as_hex: bool
+
+    def codec(self, announced: str, told: Struct | None) -> Codec | None:
+        """Reads samples of a writer that announces a type of this name, and tells this one. None: hexadecimal."""
+        from ..transport.types.cdr.codec import Codec
+
+        if self.as_hex:
+            return None
+        if self.types is not None:
+            told = _find(self.types, self.type_name or announced, self.type_file)
+        return None if told is None else Codec(told)
+
+
+def _recorded_lines(runs: Iterator[tuple[Run, Recorded, Struct | None]], wanted: _Wanted) -> Iterator[str]:
+    """The lines of what a receiver has; its writers may have several types."""
+    codecs: dict[Struct | None, Codec | None] = {}
+    for run, one, told in runs:
+        if told not in codecs:
+            codecs[told] = wanted.codec(one.type or "", told)
+        yield from _lines(run, codecs[told])
+
+
+def _print(lines: Iterable[str], count: int | None) -> None:
+    """Print so many lines. What samples hold does not control the terminal."""
+    for printed, line in enumerate(lines, 1):
+        typer.echo(line if line.isprintable() else "".join(map(_escaped, line)))
+        if printed == count:
+            return
+
+
+def _escaped(character: str) -> str:
+    """The character as JSON may write it."""
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def _structs(type_file: Path, extensibility: Unannotated) -> dict[str, Struct]:

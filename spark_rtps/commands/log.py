@@ -1,4 +1,4 @@
-"""``spark-rtps log``: the stream logs on this host themselves."""
+"""``spark-rtps log``: stream logs themselves, of this host or of receivers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import typer
 
 from . import log_dump, log_frames, log_show, log_verify
 
-app = typer.Typer(help="Look into the stream logs on this host.", no_args_is_help=True)
+app = typer.Typer(help="Look into stream logs.", no_args_is_help=True)
 
 
 @app.callback()
 def log() -> None:
-    """Look into the stream logs on this host. Receivers may go on meanwhile; nothing is changed."""
+    """Look into stream logs of this host or of a receiver, which may go on meanwhile; nothing is changed."""
 
 
 app.command("show")(log_show.show)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from .key_hashes import key_hashes
-from .log_reading import AsJsonLines, Directory, From, To, items, one_log, reading
+from .log_reading import AsJsonLines, From, Log, To, items, opened
+from .receivers import Ca, Receiver, TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,12 +37,15 @@ class _Sample:
 
 
 def dump(
-    directory: Directory,
+    log: Log,
     start: From = None,
     stop: To = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="End after this number of samples.")
     ] = None,
+    receiver: Receiver = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Print one line for each sample, with its payload in hexadecimal as it was received.
@@ -52,8 +56,8 @@ def dump(
     from ..transport.log.frame import Frame
 
     left, is_damaged = limit, False
-    with reading(directory):
-        found = items(one_log(directory), start, stop, bodies=True)
+    with opened(log, receiver, token_file, ca) as view:
+        found = items(view, start, stop, bodies=True)
         if not as_json:
             typer.echo(_LINE.format(*_TITLES))
         for item in found:

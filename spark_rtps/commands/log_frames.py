@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from .log_reading import AsJsonLines, Directory, From, To, Verify, items, one_log, reading
+from .log_reading import AsJsonLines, From, Log, To, Verify, items, opened
+from .receivers import Ca, Receiver, TokenFile
 
 if TYPE_CHECKING:
     from ..transport.log.log_view import Item
@@ -43,7 +44,7 @@ class _Line:
 
 
 def frames(
-    directory: Directory,
+    log: Log,
     start: From = None,
     stop: To = None,
     writer: Annotated[
@@ -56,6 +57,9 @@ def frames(
         int | None, typer.Option("--limit", "-n", min=1, help="End after this number of lines.")
     ] = None,
     verify: Verify = False,
+    receiver: Receiver = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Print one line for each frame and for each damaged place. The exit code is 1 if there is such a place among them.
@@ -64,8 +68,8 @@ def frames(
     """
     wanted = None if writer is None else _guid(writer)
     printed, is_damaged = 0, False
-    with reading(directory):
-        found = items(one_log(directory), start, stop, bodies=verify)
+    with opened(log, receiver, token_file, ca) as view:
+        found = items(view, start, stop, bodies=verify)
         if not as_json:
             typer.echo(_LINE.format(*_TITLES))
         for item in found:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import LogError, LogFormatError, LogLostError, reason
+from .receivers import recorded, served_at
 
 if TYPE_CHECKING:
     from ..transport.log.log_view import Item, LogView
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 _NAMED_MAX: Final = 3
 _PATHS: Final = "`spark-rtps stat --all --json` has the paths of those that there are"
 
-Directory = Annotated[
-    Path, typer.Argument(help="A stream log.", exists=True, file_okay=False, readable=False)
+Log = Annotated[
+    str,
+    typer.Argument(
+        metavar="LOG",
+        help="The directory of a stream log; with --receiver a subscription's name or topic, or the id of its log.",
+    ),
 ]
 From = Annotated[
     int | None,
@@ -55,6 +60,28 @@ def reading(directory: Path) -> Iterator[None]:
             raise
         told = LogError(f"cannot read {error.filename}: {reason(error)}")
         raise _with_fix(told, directory, _fix_of(error)) from error
+
+
+@contextmanager
+def opened(log: str, receiver: str | None, token_file: Path | None, ca: Path | None) -> Iterator[LogView]:
+    """The log in a directory of this host, or of a subscription of a receiver. Errors say what can be done."""
+    if receiver is not None:
+        from ..transport.log.log_view import LogView
+
+        with recorded(served_at([receiver], token_file, ca)[0], log) as (_, fetched):
+            yield LogView.over(fetched)
+        return
+    directory = existing(log)
+    with reading(directory):
+        yield one_log(directory)
+
+
+def existing(log: str) -> Path:
+    """The directory of this name. Raises a usage error."""
+    directory = Path(log)
+    if not directory.is_dir():
+        raise typer.BadParameter(f"Directory {log!r} does not exist.", param_hint="LOG")
+    return directory
 
 
 def one_log(directory: Path) -> LogView:
@@ -94,10 +121,9 @@ def items(view: LogView, start: int | None, stop: int | None, *, bodies: bool) -
 
 def _start_of(view: LogView, position: int, base: int, end: int) -> int:
     """Where the frame or the damage starts in which the position lies; the segments before it are not walked."""
-    from ..transport.log.segment import list_segments
     from ..transport.log.verification import walk
 
-    bases = [file.base for file in list_segments(view.directory) if base <= file.base <= position]
+    bases = [file.base for file in view.segments if base <= file.base <= position]
     headers = walk(view, max(bases, default=base), end, bodies=False)
     return next((item.position for item in headers if item.stop > position), position)
 

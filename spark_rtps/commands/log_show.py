@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .log_reading import Directory, Verify, one_log, reading
+from .log_reading import Log, Verify, opened
 from .log_verify import damage_tables, verified_as_json
+from .receivers import PATIENCE_SECONDS, Ca, Receiver, TokenFile, recorded, served_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
     from ..monitoring.stream_counters import Stream
     from ..transport.log.inventory import Inventory
-    from ..transport.log.segment import StreamLogMetadata
+    from ..transport.log.log_view import LogView
+    from ..transport.log.segment import JSON
     from ..transport.log.verification import Verified
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    metadata: StreamLogMetadata
+    given: dict[str, JSON]
     verified: Verified
     inventory: Inventory
     #: The source whose receiver appends to it, or appended last; None: it is not known.
@@ -36,16 +38,29 @@ class _Log:
 
 
 def show(
-    directory: Directory,
+    log: Log,
     verify: Verify = False,
+    receiver: Receiver = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Show what a stream log is and holds: its topic, positions, segments, writers and damage, and its receiver.
 
-    The exit code is 1 if anything is damaged.
+    The exit code is 1 if anything is damaged. All of a receiver's log is fetched for this.
     """
-    with reading(directory):
-        found = _look(one_log(directory).directory, bodies=verify)
+    if receiver is None:
+        with opened(log, None, None, None) as view:
+            found = _look(view.directory, bodies=verify)
+    else:
+        from ..serving.receiver_reports import ReceiverReports
+        from ..transport.log.log_view import LogView
+
+        (served,) = served_at([receiver], token_file, ca)
+        with recorded(served, log) as (one, fetched):
+            streams = ReceiverReports(served, patience=PATIENCE_SECONDS).streams()
+            source = next((stream for stream in streams if stream.path == one.directory), None)
+            found = _look_there(LogView.over(fetched), source, bodies=verify)
     if as_json:
         typer.echo(json.dumps(_as_json(found), indent=2))
     else:
@@ -57,17 +72,27 @@ def show(
 def _look(directory: Path, *, bodies: bool) -> _Log:
     from ..monitoring.stream_counters import read_source
     from ..transport.log.inventory import Inventory
-    from ..transport.log.segment import read_metadata
+    from ..transport.log.log_view import LogView
     from ..transport.log.verification import verify
 
-    inventory = Inventory(directory)
+    view, inventory = LogView(directory), Inventory.of(directory)
     return _Log(
-        read_metadata(directory),
-        verify(directory, bodies=bodies, on_frame=inventory.count),
+        view.metadata,
+        verify(view, bodies=bodies, on_frame=inventory.count),
         inventory,
         read_source(directory, now=time.monotonic_ns()),
         _disk_bytes(directory),
     )
+
+
+def _look_there(view: LogView, source: Stream | None, *, bodies: bool) -> _Log:
+    """A log of another host, as far as its frames tell: without writers whose samples are all trimmed."""
+    from ..transport.log.inventory import Inventory
+    from ..transport.log.verification import verify
+
+    inventory = Inventory(view)
+    verified = verify(view, bodies=bodies, on_frame=inventory.count)
+    return _Log(view.metadata, verified, inventory, source, sum(file.size for file in view.segments))
 
 
 def _disk_bytes(directory: Path) -> int:
@@ -83,7 +108,7 @@ def _disk_bytes(directory: Path) -> int:
 def _as_json(log: _Log) -> dict[str, object]:
     from ..transport.log.segment import VERSION
 
-    given, inventory, source = log.metadata.given, log.inventory, log.source
+    given, inventory, source = log.given, log.inventory, log.source
     segments = [asdict(segment) for segment in inventory.segments]
     for segment in segments:
         segment["first_reception_ns"] = segment.pop("first_reception")
@@ -115,7 +140,7 @@ def _print(log: _Log) -> None:
     from ..transport.log.segment import VERSION
     from .tables import NOTHING, sentence, show, size, table
 
-    given, verified, source = log.metadata.given, log.verified, log.source
+    given, verified, source = log.given, log.verified, log.source
     about = {
         "topic": str(given.get("topic") or NOTHING),
         "type": str(given.get("type") or NOTHING),

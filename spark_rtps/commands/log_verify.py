@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .log_reading import reading
+from .log_reading import existing, opened, reading
+from .receivers import Ca, Receiver, TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,27 +21,34 @@ if TYPE_CHECKING:
 
 
 def verify(
-    directory: Annotated[
-        Path,
+    log: Annotated[
+        str,
         typer.Argument(
-            help="A stream log, or a directory of them such as log.dir.",
-            exists=True,
-            file_okay=False,
-            readable=False,
+            metavar="LOG",
+            help="The directory of a stream log, or of several such as log.dir; with --receiver as of `log show`.",
         ),
     ],
+    receiver: Receiver = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Verify the checksums of all frames; the exit code is 1 if anything is damaged. Receivers may go on meanwhile."""
+    from ..transport.log.log_view import LogView
     from ..transport.log.verification import find_logs, verify
 
-    with reading(directory):
-        found = [verify(path) for path in find_logs(directory.absolute())]
-    if as_json:
-        typer.echo(json.dumps([verified_as_json(log) for log in found], indent=2))
+    if receiver is not None:
+        with opened(log, receiver, token_file, ca) as view:
+            found = [verify(view)]
     else:
-        _print(directory, found)
-    if not all(log.is_sound for log in found):
+        directory = existing(log)
+        with reading(directory):
+            found = [verify(LogView(path)) for path in find_logs(directory.absolute())]
+    if as_json:
+        typer.echo(json.dumps([verified_as_json(one) for one in found], indent=2))
+    else:
+        _print(log, found)
+    if not all(one.is_sound for one in found):
         raise typer.Exit(1)
 
 
@@ -90,13 +97,13 @@ def lost_samples(damage: Damage) -> str:
     return "?" if damage.rows is None else str(damage.rows)
 
 
-def _print(directory: Path, logs: list[Verified]) -> None:
+def _print(where: str, logs: list[Verified]) -> None:
     from rich.console import Console
 
     from .tables import sentence, show, size, table
 
     if not logs:
-        show(Console(), [sentence(f"there is no stream log in {directory}")])
+        show(Console(), [sentence(f"there is no stream log in {where}")])
         return
     columns = ("frames", "samples", "size", "damaged\nplaces", "log")
     rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
@@ -18,12 +18,15 @@ from . import logs
 if TYPE_CHECKING:
     from ..monitoring.reports import ErrorReport, LossesOfLog
     from ..monitoring.stream_counters import Stream
-    from ..serving.receiver_reports import ReceiverReports
+    from ..serving.fetched_log import FetchedLog
+    from ..serving.receiver_reports import ReceiverReports, Recorded
     from ..serving.served import Served
 
 TOKEN: Final = "SPARK_RTPS_TOKEN"
 #: A receiver that does not answer is waited for so long.
 PATIENCE_SECONDS: Final = 5.0
+#: Subscriptions that an error names.
+_NAMED_MAX: Final = 8
 _TOKEN_BYTES_MAX: Final = 4_096
 _CA_BYTES_MAX: Final = 4 << 20
 
@@ -158,6 +161,21 @@ def told_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) ->
 
 
 @contextmanager
+def recorded(served: Served, name: str) -> Iterator[tuple[Recorded, FetchedLog]]:
+    """The subscription of a receiver that has this name, log or topic, and its log."""
+    from ..serving.fetched_log import FetchedLog
+    from ..serving.receiver_reports import ReceiverReports
+
+    (address,) = served.addresses
+    with asking(address):
+        found = ReceiverReports(served, patience=PATIENCE_SECONDS).subscriptions()
+        one = _named(found, name, address)
+        log = FetchedLog(served, one.log, one.directory, patience=PATIENCE_SECONDS)
+        with closing(log):
+            yield one, log
+
+
+@contextmanager
 def asking(address: str) -> Iterator[None]:
     """Errors that leave it are about the receiver at ``address``, and say what to do."""
     try:
@@ -179,6 +197,20 @@ def only_here(given: object, option: str) -> None:
         raise typer.BadParameter(
             "a receiver looks where it is: leave it out with --receiver", param_hint=option
         )
+
+
+def _named(found: list[Recorded], name: str, address: str) -> Recorded:
+    fitting = [one for one in found if name in (one.name, one.log)]
+    fitting = fitting or [one for one in found if one.topic == name]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(sorted(one.name for one in fitting or found)[:_NAMED_MAX])
+    if fitting:
+        raise ReceiverError(
+            f"several subscriptions of the receiver at {address} have the topic {name}: {names}"
+        )
+    others = f"; it has {names}" if names else ""
+    raise ReceiverError(f"the receiver at {address} has no subscription {name}{others}")
 
 
 # --- inside -----------------------------------------------------------------------------------------

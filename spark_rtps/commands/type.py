@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,10 +12,12 @@ import typer
 
 from ..transport.errors import UnknownTypeError
 from .network import Domain, Interface, Peers, joined, seconds
+from .receivers import Ca, Receiver, TokenFile, only_here, recorded, served_at
+from .tables import visible
 
 if TYPE_CHECKING:
     from ..columns.type_sources import TopicType
-    from ..transport.net.topic_types import ToldType
+    from ..serving.served import Served
     from ..transport.types.model import Struct
 
 #: Keys that list why the user's type cannot read or write the topic, and the verb of each.
@@ -21,7 +25,9 @@ _ABILITIES: Final = (("cannot_read_it", "read"), ("cannot_write_it", "write"))
 
 
 def show_type(
-    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    topic: Annotated[
+        str, typer.Argument(help="Name of the topic; with --receiver of the subscription or of its topic.")
+    ],
     against: Annotated[
         Path | None,
         typer.Option(
@@ -44,6 +50,9 @@ def show_type(
     domain: Domain = 0,
     interface: Interface = None,
     peers: Peers = "",
+    receiver: Receiver = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
 ) -> None:
     """Print the type of a topic as IDL and as a Spark schema, and whether a type of yours can read or write it.
 
@@ -55,34 +64,70 @@ def show_type(
     mine = None
     if against is not None:
         mine = type_of_file(str(against), type_name, include_path=map(str, include_path or ()))
-    with joined(domain, interface, peers, name="spark-rtps type") as participant:
-        found = participant.discover_type(topic, timeout=patience)
-    if found.struct is None:
-        raise UnknownTypeError(f"topic {topic!r}: {found.failure}")
-    said = _said(found, found.struct, mine)
-    typer.echo(json.dumps(said, indent=2) if as_json else _text(said))
+    if receiver is not None:
+        for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
+            only_here(given, option)
+        found = _recorded(served_at([receiver], token_file, ca)[0], topic)
+    else:
+        with joined(domain, interface, peers, name="spark-rtps type") as participant:
+            told = participant.discover_type(topic, timeout=patience)
+        if told.struct is None:
+            raise UnknownTypeError(f"topic {topic!r}: {told.failure}")
+        endpoint = told.endpoint
+        told_by = f"{endpoint.kind} {endpoint.participant_name or endpoint.guid}"
+        found = _Found(endpoint.topic, told_by, told.type_name, told.keyed, told.struct)
+    said = _said(found, mine)
+    typer.echo(json.dumps(said, indent=2) if as_json else visible(_text(said)))
     if any(said.get(key) for key, _ in _ABILITIES):
         raise typer.Exit(1)
 
 
-def _said(found: ToldType, struct: Struct, mine: TopicType | None) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The type of a topic, and who announces it."""
+
+    topic: str
+    told_by: str
+    type_name: str
+    keyed: bool
+    struct: Struct
+
+
+def _recorded(served: Served, name: str) -> _Found:
+    """The type that most writers in the log of a receiver's subscription have told."""
+    from ..transport.structure import is_keyed
+
+    with recorded(served, name) as (one, log):
+        told = {
+            writer: struct for writer, struct in log.writer_types().by_writer.items() if struct is not None
+        }
+    if not told:
+        raise UnknownTypeError(f"subscription {one.name!r}: no writer in its log has told a type")
+    ((struct, _), *others) = Counter(told.values()).most_common()
+    if others:
+        typer.echo(f"{len(others)} more types are told by other writers", err=True)
+    writer = next(each for each, its in told.items() if its == struct)
+    type_name, keyed = one.type or struct.name, is_keyed(writer.entity)
+    return _Found(one.topic, f"writer {writer}", type_name, keyed, struct)
+
+
+def _said(found: _Found, mine: TopicType | None) -> dict[str, object]:
     from ..columns.compatibility import cannot_read, cannot_write
     from ..columns.type_sources import TopicType
     from ..datasource.schema import to_spark
     from ..transport.types.arrow import arrow_schema
     from ..transport.types.idl.printer import print_idl
 
-    endpoint = found.endpoint
-    columns = to_spark(arrow_schema(struct))
+    columns = to_spark(arrow_schema(found.struct))
     said: dict[str, object] = {
-        "topic": endpoint.topic,
+        "topic": found.topic,
         "type": found.type_name,
-        "told_by": f"{endpoint.kind} {endpoint.participant_name or endpoint.guid}",
-        "idl": print_idl(struct),
+        "told_by": found.told_by,
+        "idl": print_idl(found.struct),
         "schema": ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns),
     }
     if mine is not None:
-        topic = TopicType(found.type_name, found.keyed, struct)
+        topic = TopicType(found.type_name, found.keyed, found.struct)
         said["against"] = mine.type_name
         said["cannot_read_it"] = list(cannot_read(topic, mine))
         said["cannot_write_it"] = list(cannot_write(topic, mine))

@@ -3,15 +3,59 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from spark_rtps.serving.served_logs import Answer, FileRange, Refusal, ServedLogs
+from spark_rtps.transport.log.log_view import LogView
 
 TOKEN = "t0ken-of-the-receiver"
 
-#: What is answered at a target: JSON, or a status and the reason for it.
-Answers = Callable[[str], dict[str, Any] | tuple[int, str]]
+#: What is answered at a target: JSON, a status and the reason for it, or what a range server answers.
+Answers = Callable[[str], dict[str, Any] | tuple[int, str] | Answer]
+
+
+def recording(directory: Path, /, **changed: object) -> Answers:
+    """A receiver with one subscription, `squares`, whose log lies in ``directory``, and streams of nothing else."""
+    logs = ServedLogs(directory.parent, TOKEN, {directory.name})
+    about = {
+        "name": "squares",
+        "topic": "Square",
+        "type": "ShapeType",
+        "log": directory.name,
+        "directory": str(directory),
+        "state": "running",
+    }
+
+    def answers(target: str) -> dict[str, Any] | Answer:
+        parts = urlsplit(target)
+        if parts.path == "/v1/subscriptions":
+            return {"v": 1, "subscriptions": [about | changed]}
+        if parts.path == "/v1/streams":
+            return {"streams": []}
+        if parts.path.endswith("/tail"):
+            return _tail(
+                LogView(directory), {name: float(value[0]) for name, value in parse_qs(parts.query).items()}
+            )
+        try:
+            return logs.answer("GET", target, b"")
+        except Refusal as refusal:
+            return refusal.answer
+
+    return answers
+
+
+def _tail(view: LogView, asked: dict[str, float]) -> dict[str, Any]:
+    until = time.monotonic() + asked["wait"]
+    while view.end <= asked["after"] and time.monotonic() < until:
+        time.sleep(0.01)
+    return {"base": view.base, "position": view.end, "rows": 0, "counters": {}}
 
 
 class FakeReceiver(ThreadingHTTPServer):
@@ -39,6 +83,7 @@ class FakeReceiver(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: FakeReceiver
 
     def log_message(self, *_: object) -> None: ...
@@ -46,12 +91,25 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
         if self.headers["Authorization"] != f"Bearer {TOKEN}":
-            found: dict[str, Any] | tuple[int, str] = (401, "wrong token")
+            found: dict[str, Any] | tuple[int, str] | Answer = (401, "wrong token")
         else:
             found = self.server.answers(self.path)
-        status, body = (found[0], {"error": found[1]}) if isinstance(found, tuple) else (200, found)
-        raw = json.dumps(body).encode()
+        if isinstance(found, Answer):
+            status, raw = found.status, _bytes(found.body)
+        elif isinstance(found, tuple):
+            status, raw = found[0], json.dumps({"error": found[1]}).encode()
+        else:
+            status, raw = 200, json.dumps(found).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)
+
+
+def _bytes(body: bytes | FileRange) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    try:
+        return os.pread(body.fd, body.nbytes, body.offset)
+    finally:
+        os.close(body.fd)

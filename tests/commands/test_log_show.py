@@ -15,6 +15,7 @@ from spark_rtps.transport.log.checkpoint import WRITERS
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import align, frame_length
 from spark_rtps.transport.log.inventory import Inventory
+from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import PAGE, segment_path
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.log.verification import verify
@@ -146,10 +147,10 @@ def test_what_is_trimmed_and_appended_meanwhile(log: StreamLog, monkeypatch: Any
 
 
 def test_a_segment_that_is_begun_while_frames_are_counted(log: StreamLog) -> None:
-    inventory = Inventory(log.directory)
+    inventory = Inventory.of(log.directory)
     while log.position < 6 * PAGE:
         log.append(single(OTHER, log.rows, 1000), reception=0)
-    assert verify(log.directory, on_frame=inventory.count).is_sound
+    assert verify(LogView(log.directory), on_frame=inventory.count).is_sound
     bases = [int(path.stem) for path in sorted(log.directory.glob("*.segment"))]
     assert [segment.base for segment in inventory.segments] == bases and bases[-1] > 4 * PAGE
     assert sum(segment.rows for segment in inventory.segments) == log.rows

@@ -114,6 +114,6 @@ def test_what_is_trimmed_meanwhile_is_no_damage(log, monkeypatch):
         log.append(single(WRITER, 1000), reception=0)
 
     meanwhile(monkeypatch, 2, trim)
-    found = verify(log.directory)
+    found = verify(LogView(log.directory))
     assert found.is_sound
     assert 0 < found.rows < log.rows - 1

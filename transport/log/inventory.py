@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from ..limits import WRITERS_MAX
 from ..structure import Guid
 from .checkpoint import read_checkpoint
 from .frame import Frame
-from .segment import list_segments, read_metadata
+from .log_view import LogView
+from .segment import read_metadata
 
 
 @dataclass(slots=True)
@@ -37,22 +39,31 @@ class HeldWriter:
 
 
 class Inventory:
-    """Counts the frames of a log, which are handed to it in the order of their positions."""
+    """Counts the frames of a log, which are handed to it in the order of their positions.
 
-    def __init__(self, directory: Path) -> None:
+    ``known`` are writers with their highest sequence numbers, whose samples may all be trimmed.
+    """
+
+    def __init__(self, view: LogView, known: Iterable[tuple[Guid, int]] = ()) -> None:
         """Raises LogError if there is no log."""
-        self._directory = directory
+        self._view = view
         self._at = 0
         self.segments: list[HeldSegment] = []
         self.writers: dict[Guid, HeldWriter] = {}
         #: Frames of writers beyond those that are counted one by one.
         self.overflow = 0
-        try:
-            for writer, sn in read_checkpoint(directory, read_metadata(directory).seed).writers:
-                self.writers[writer] = HeldWriter(writer, sn)
-        except LogLostError:
-            pass  # the frames may be sound all the same
+        for writer, sn in known:
+            self.writers[writer] = HeldWriter(writer, sn)
         self._look()
+
+    @classmethod
+    def of(cls, directory: Path) -> Inventory:
+        """That of a log on this host, which also knows the writers whose samples are trimmed."""
+        try:
+            known = read_checkpoint(directory, read_metadata(directory).seed).writers
+        except LogLostError:
+            known = ()  # the frames may be sound all the same
+        return cls(LogView(directory), known)
 
     def count(self, frame: Frame) -> None:
         if not self.segments or self.segments[-1].end <= frame.position:
@@ -82,6 +93,6 @@ class Inventory:
     def _look(self) -> None:
         """Take in the segments behind those that are known."""
         end = self.segments[-1].end if self.segments else 0
-        for file in list_segments(self._directory):
+        for file in self._view.segments:
             if file.base >= end:
                 self.segments.append(HeldSegment(file.base, file.end))

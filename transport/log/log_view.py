@@ -51,6 +51,11 @@ class LogView:
         """The metadata that the log's creator gave; LogError if there is no log."""
         return self._files.metadata().given
 
+    @property
+    def segments(self) -> list[SegmentFile]:
+        """The segments that are there, by base."""
+        return self._files.segments()
+
     # --- where it begins, ends and can be cut ------------------------------------------------------
 
     @property

@@ -60,7 +60,7 @@ def extent(view: LogView) -> Extent:
     try:
         return Extent(view.base, view.end)
     except LogLostError as error:  # the frames may be sound all the same
-        base = min((file.base for file in list_segments(view.directory)), default=0)
+        base = min((file.base for file in view.segments), default=0)
         return Extent(base, view.end, str(error))
 
 
@@ -80,13 +80,13 @@ def walk(view: LogView, position: int, end: int, *, bodies: bool = True) -> Iter
 
 
 def verify(
-    directory: Path, *, bodies: bool = True, on_frame: Callable[[Frame], None] | None = None
+    view: LogView, *, bodies: bool = True, on_frame: Callable[[Frame], None] | None = None
 ) -> Verified:
     """Verify the frames of one log, up to where it ends now; without ``bodies`` only their headers.
 
     The sound ones are handed to ``on_frame``.
     """
-    view, found = LogView(directory), Verified(directory)
+    found = Verified(view.directory)
     try:
         found.base, found.end, error = extent(view)
         if error is not None:

@@ -1,0 +1,302 @@
+"""Commands that look into the logs of standing receivers: they show what they show of a log on this host."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from spark_rtps.cli import app
+from spark_rtps.commands import receivers
+from spark_rtps.monitoring.report_json import streams_as_json
+from spark_rtps.monitoring.stream_counters import Kind, State, Stream
+from spark_rtps.serving import connections
+from spark_rtps.transport.log.segment import PAGE
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.receiver.writer_types import WriterTypes
+from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_struct
+from spark_rtps.transport.wire.samples import Run
+from tests.commands.log_scene import OTHER, WRITER, filled, flip, held
+from tests.commands.receiver_scene import TOKEN, FakeReceiver, recording
+from tests.log.make_runs import single
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("root")
+
+POINT = parse_struct("@final struct Point { @key long x; string<20> note; };", "Point", "here")
+KEYED = Guid(bytes(range(12)), b"\0\0\1\2")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for module in ("receivers", "log_show", "recorded_runs"):
+        monkeypatch.setattr(f"spark_rtps.commands.{module}.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setenv("SPARK_RTPS_TOKEN", TOKEN)
+    yield
+    connections.close_all()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> StreamLog:
+    return filled(tmp_path / "logs" / str(uuid.uuid4()))
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> StreamLog:
+    """A log of a writer that told its type."""
+    directory = tmp_path / "logs" / str(uuid.uuid4())
+    metadata: dict[str, Any] = {"topic": "Square", "type": "Point", "guid_prefix": "01" * 12}
+    log = StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=PAGE, metadata=metadata)
+    WriterTypes(directory, lambda _: POINT).note(KEYED)
+    return log
+
+
+def point(number: int, note: str = "") -> Run:
+    batch = pa.record_batch({"x": pa.array([number], pa.int32()), "note": [note]})
+    return Run.single(KEYED, number, np.frombuffer(Codec(POINT).encode(batch).payload(0), np.uint8))
+
+
+def run(*arguments: object, exit_code: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == exit_code, (result.output, result.exception)
+    return result
+
+
+class TestLog:
+    @pytest.mark.parametrize("command", ["frames", "dump"])
+    @pytest.mark.parametrize("options", [(), ("--json",), ("--from", PAGE, "--limit", 3)])
+    def test_lines_are_those_of_the_host_itself(
+        self, log: StreamLog, command: str, options: tuple[object, ...]
+    ) -> None:
+        here = run("log", command, log.directory, *options).stdout
+        with FakeReceiver(recording(log.directory)) as receiver:
+            for name in ("squares", "Square", log.directory.name):
+                there = run("log", command, name, "-r", receiver.address, *options).stdout
+                assert there == here
+
+    def test_show(self, log: StreamLog) -> None:
+        here = json.loads(run("log", "show", log.directory, "--json").stdout)
+        stream = Stream(Kind.SOURCE, log.directory, "Square", None, 0, "", 77, State.ALIVE, {})
+        answers = recording(log.directory)
+
+        def with_stream(target: str) -> Any:
+            return streams_as_json([stream], [], 1) if target == "/v1/streams" else answers(target)
+
+        with FakeReceiver(with_stream) as receiver:
+            there = json.loads(run("log", "show", "squares", "-r", receiver.address, "--json").stdout)
+            shown = run("log", "show", "squares", "-r", receiver.address, "--verify").stdout
+        assert there.pop("receiver") == {"pid": 77, "state": "alive"}
+        assert here.pop("receiver") is None
+        assert here.pop("disk_bytes") > there.pop("disk_bytes") == 4 * PAGE
+        assert there == here
+        assert "process 77, alive" in shown and str(OTHER) in shown
+
+    def test_damage_there(self, log: StreamLog) -> None:
+        flip(log, held(log)[3].position + 150)
+        here = run("log", "verify", log.directory, "--json", exit_code=1).stdout
+        with FakeReceiver(recording(log.directory)) as receiver:
+            at = ("squares", "-r", receiver.address)
+            assert run("log", "verify", *at, "--json", exit_code=1).stdout == here
+            assert "damaged" in run("log", "verify", *at, exit_code=1).stdout
+            assert "is damaged at position" in run("log", "dump", *at, exit_code=1).stderr
+            run("log", "frames", *at)
+            run("log", "frames", *at, "--verify", exit_code=1)
+            run("log", "show", *at, "--verify", exit_code=1)
+
+    def test_writers_are_those_that_its_frames_have(self, log: StreamLog) -> None:
+        while log.position < 6 * PAGE:
+            log.append(single(OTHER, log.rows, 1000), reception=0)
+        log.trim(5 * PAGE)
+        with FakeReceiver(recording(log.directory)) as receiver:
+            found = json.loads(run("log", "show", "squares", "-r", receiver.address, "--json").stdout)
+        assert [writer["writer"] for writer in found["writers"]] == [str(OTHER)]
+        assert found["base"] == log.base > 0
+
+    def test_trimmed_meanwhile(self, log: StreamLog) -> None:
+        while log.position < 6 * PAGE:
+            log.append(single(OTHER, log.rows, 1000), reception=0)
+        answers, asked = recording(log.directory), []
+
+        def trimming(target: str) -> Any:
+            asked.append(target)
+            if "/frames" in target and sum("/frames" in each for each in asked) == 2:
+                log.trim(5 * PAGE)
+            return answers(target)
+
+        with FakeReceiver(trimming) as receiver:
+            found = run("log", "frames", "squares", "-r", receiver.address, "--json").stdout.splitlines()
+        assert json.loads(found[0])["position"] == 0
+        assert json.loads(found[-1])["position"] >= 5 * PAGE
+
+    def test_no_such_subscription(self, log: StreamLog) -> None:
+        with FakeReceiver(recording(log.directory)) as receiver:
+            error = run("log", "show", "circles", "-r", receiver.address, exit_code=1).exception
+        assert str(error).endswith("has no subscription circles; it has squares")
+
+    def test_a_topic_of_several(self, log: StreamLog) -> None:
+        answers = recording(log.directory)
+
+        def twice(target: str) -> Any:
+            found = answers(target)
+            if target == "/v1/subscriptions":
+                (one,) = found["subscriptions"]  # type: ignore[index]
+                return {"subscriptions": [one, one | {"name": "others"}]}
+            return found
+
+        with FakeReceiver(twice) as receiver:
+            error = run("log", "show", "Square", "-r", receiver.address, exit_code=1).exception
+            run("log", "show", "others", "-r", receiver.address)
+        assert str(error).endswith("have the topic Square: others, squares")
+
+    @pytest.mark.parametrize(
+        "changed", [{"log": "../../etc"}, {"log": "A" * 32}, {"name": 3}, {"directory": None}]
+    )
+    def test_a_subscription_that_cannot_be(self, log: StreamLog, changed: dict[str, object]) -> None:
+        with FakeReceiver(recording(log.directory, **changed)) as receiver:
+            error = run("log", "show", "squares", "-r", receiver.address, exit_code=1).exception
+        assert "cannot be" in str(error)
+
+    def test_a_log_that_the_server_does_not_have(self, log: StreamLog) -> None:
+        with FakeReceiver(recording(log.directory, log=str(uuid.UUID(int=7)))) as receiver:
+            error = run("log", "show", "squares", "-r", receiver.address, exit_code=1).exception
+        assert "does not have it" in str(error)
+
+
+class TestEcho:
+    def test_what_is_recorded(self, points: StreamLog) -> None:
+        for number in (1, 2, 3):
+            points.append(point(number, "\x1b[2J\x9b"), reception=0)
+        with FakeReceiver(recording(points.directory)) as receiver:
+            at = ("-r", receiver.address, "--timeout", "0s")
+            shown = run("echo", "squares", *at, "--from", "earliest").stdout
+            second = run("echo", "Square", *at, "--from", points.position // 3 // 32 * 32).stdout
+            limited = run("echo", "squares", "-r", receiver.address, "--from", "earliest", "-n", 2).stdout
+            raw = run("echo", "squares", *at, "--from", "earliest", "--hex", "-n", 1).stdout
+        assert [json.loads(line)["x"] for line in shown.splitlines()] == [1, 2, 3]
+        assert json.loads(shown.splitlines()[0]) == {"x": 1, "note": "\x1b[2J\x9b"}
+        assert "\x1b" not in shown and "\x9b" not in shown
+        assert [json.loads(line)["x"] for line in second.splitlines()] == [2, 3]
+        assert len(limited.splitlines()) == 2
+        assert set(json.loads(raw)) == {"_hex"}
+
+    def test_what_comes(self, points: StreamLog) -> None:
+        points.append(point(1), reception=0)
+        with FakeReceiver(recording(points.directory)) as receiver:
+
+            def go_on() -> None:
+                wait_until(lambda: any("/tail" in target for target in receiver.asked))
+                points.append(point(2), reception=0)
+
+            thread = threading.Thread(target=go_on)
+            thread.start()
+            shown = run("echo", "squares", "-r", receiver.address, "-n", 1, "--timeout", "60s").stdout
+            thread.join()
+        assert [json.loads(line)["x"] for line in shown.splitlines()] == [2]
+
+    def test_nothing_comes(self, points: StreamLog) -> None:
+        with FakeReceiver(recording(points.directory)) as receiver:
+            assert run("echo", "squares", "-r", receiver.address, "--timeout", "50ms").stdout == ""
+
+    def test_a_type_of_a_file(self, points: StreamLog, tmp_path: Path) -> None:
+        points.append(point(1, "a"), reception=0)
+        file = tmp_path / "t.idl"
+        file.write_text("@final struct Mine { long y; string<20> other; };")
+        with FakeReceiver(recording(points.directory)) as receiver:
+            at = ("-r", receiver.address, "--from", "earliest", "-n", 1, "--type-file", file)
+            shown = run("echo", "squares", *at, "--type", "Mine").stdout
+            error = run("echo", "squares", *at, exit_code=1).exception
+        assert json.loads(shown) == {"y": 1, "other": "a"}
+        assert "defines no struct 'ShapeType'" in str(error)
+
+    def test_writers_that_told_no_type(self, log: StreamLog) -> None:
+        with FakeReceiver(recording(log.directory)) as receiver:
+            at = ("-r", receiver.address, "--from", "earliest", "-n", 3)
+            shown = run("echo", "squares", *at).stdout.splitlines()
+        assert ["_hex" in json.loads(line) for line in shown] == [True] * 3
+
+    @pytest.mark.parametrize("place", ["soon", "-1", "9" * 19])
+    def test_places_that_are_none(self, place: str) -> None:
+        assert (
+            "no place in a log"
+            in run("echo", "s", "-r", "127.0.0.1:1", f"--from={place}", exit_code=2).output
+        )
+
+    def test_a_place_needs_a_receiver(self) -> None:
+        assert "there is no log" in run("echo", "Square", "--from", "earliest", exit_code=2).output
+
+    def test_a_position_that_was_trimmed(self, log: StreamLog) -> None:
+        while log.position < 6 * PAGE:
+            log.append(single(WRITER, log.rows, 1000), reception=0)
+        log.trim(5 * PAGE)
+        with FakeReceiver(recording(log.directory)) as receiver:
+            error = run(
+                "echo", "squares", "-r", receiver.address, "--from", "0", "-t", "1s", exit_code=1
+            ).exception
+        assert "does not have it" in str(error)
+
+    @pytest.mark.parametrize("told", [{}, {"position": -1}, {"position": 1 << 63}, []])
+    def test_an_end_that_cannot_be(self, points: StreamLog, told: Any) -> None:
+        answers = recording(points.directory)
+        with FakeReceiver(lambda target: told if "/tail" in target else answers(target)) as receiver:
+            error = run("echo", "squares", "-r", receiver.address, "-t", "1s", exit_code=1).exception
+        assert "cannot be" in str(error)
+
+
+class TestType:
+    def test_what_the_writers_told(self, points: StreamLog, tmp_path: Path) -> None:
+        with FakeReceiver(recording(points.directory, type=None)) as receiver:
+            found = json.loads(run("type", "squares", "-r", receiver.address, "--json").stdout)
+            file = tmp_path / "t.idl"
+            file.write_text("@final struct Point { @key long x; string<20> note; };")
+            at = ("type", "Square", "-r", receiver.address, "--against", file)
+            assert "-- Point can read this topic" in run(*at).stdout
+            file.write_text("@final struct Point { @key long long x; };")
+            run(*at, exit_code=1)
+        assert (found["topic"], found["type"], found["told_by"]) == ("Square", "Point", f"writer {KEYED}")
+        assert "@key int32 x;" in found["idl"]
+        assert found["schema"] == "`x` int, `note` string"
+
+    def test_none_told_one(self, log: StreamLog) -> None:
+        with FakeReceiver(recording(log.directory)) as receiver:
+            error = run("type", "squares", "-r", receiver.address, exit_code=1).exception
+        assert "no writer in its log has told a type" in str(error)
+
+    def test_several(self, points: StreamLog) -> None:
+        other = parse_struct("struct Other { long y; };", "Other", "here")
+        types = WriterTypes(points.directory, lambda _: other)
+        types.note(WRITER)
+        types = WriterTypes(points.directory, lambda _: POINT)
+        types.note(OTHER)
+        with FakeReceiver(recording(points.directory)) as receiver:
+            result = run("type", "squares", "-r", receiver.address)
+        assert "struct Point" in result.stdout and "struct Other" not in result.stdout
+        assert "1 more types are told" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["echo", "type"])
+@pytest.mark.parametrize("option", ["--domain=3", "--interface=lo", "--peers=h"])
+def test_nothing_is_joined(command: str, option: str) -> None:
+    assert "looks where it is" in run(command, "s", "-r", "127.0.0.1:1", option, exit_code=2).output
+
+
+def test_named_subscriptions_are_few_in_an_error(monkeypatch: pytest.MonkeyPatch, log: StreamLog) -> None:
+    monkeypatch.setattr(receivers, "_NAMED_MAX", 2)
+    answers = recording(log.directory)
+
+    def many(target: str) -> Any:
+        (one,) = answers(target)["subscriptions"]  # type: ignore[index]
+        return {"subscriptions": [one | {"name": f"n{number}"} for number in range(9)]}
+
+    with FakeReceiver(many) as receiver:
+        error = run("log", "show", "circles", "-r", receiver.address, exit_code=1).exception
+    assert str(error).endswith("it has n0, n1")
