@@ -125,6 +125,7 @@ def _as_json(log: _Log) -> dict[str, object]:
             {
                 "writer": str(writer.writer),
                 "highest_sn": writer.highest_sn,
+                "missing": writer.missing,
                 "rows": writer.rows,
                 "bytes": writer.nbytes,
             }
@@ -176,9 +177,15 @@ def _segments(inventory: Inventory) -> RenderableType:
 def _writers(inventory: Inventory) -> RenderableType:
     from .tables import size, table
 
-    columns = ("highest\nnumber", "samples", "size", "writer")
+    columns = ("highest\nnumber", "samples", "numbers\nmissing", "size", "writer")
     rows = [
-        (str(writer.highest_sn), str(writer.rows), size(writer.nbytes), str(writer.writer))
+        (
+            str(writer.highest_sn),
+            str(writer.rows),
+            str(writer.missing),
+            size(writer.nbytes),
+            str(writer.writer),
+        )
         for writer in inventory.writers.values()
     ]
-    return table("writers", columns, rows, numbers=columns[:3])
+    return table("writers", columns, rows, numbers=columns[:4])

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spark_rtps.commands.tables import moment
@@ -21,7 +22,7 @@ from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.log.verification import verify
 from tests.commands.log_scene import OTHER, WRITER, filled, flip, held, meanwhile, run
 from tests.commands.stat_scene import DEAD, SECOND, fill
-from tests.log.make_runs import RECEPTION, guid, single
+from tests.log.make_runs import RECEPTION, guid, indexed, single, uniform
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -70,12 +71,32 @@ def test_all_of_a_log_that_is_appended_to(log: StreamLog) -> None:
     }
     assert (last["base"], last["last_reception_ns"]) == (3 * PAGE, RECEPTION + log.rows - 7)
     of_other = frames[-1].length
-    assert other == {"writer": str(OTHER), "highest_sn": 7, "rows": 7, "bytes": of_other}
-    rest = {"highest_sn": log.rows - 7, "rows": log.rows - 7, "bytes": found["bytes"] - of_other}
+    assert other == {"writer": str(OTHER), "highest_sn": 7, "missing": 0, "rows": 7, "bytes": of_other}
+    rest = {
+        "highest_sn": log.rows - 7,
+        "missing": 0,
+        "rows": log.rows - 7,
+        "bytes": found["bytes"] - of_other,
+    }
     assert writer == {"writer": str(WRITER), **rest}
     said = run("show", log.directory).stdout
     told = ("Square", "ShapeType", str(log.directory), f"0 to {log.position}", str(OTHER), moment(RECEPTION))
     assert all(text in said for text in told)
+
+
+def test_numbers_that_are_missing(log: StreamLog) -> None:
+    next_sn = log.rows - 7 + 1  # of the first writer
+    log.append(uniform(WRITER, next_sn + 3, 5), reception=0)
+    some = indexed(WRITER, next_sn + 8, 6).select(np.array([True, False, True, False, False, True]))
+    assert some is not None
+    log.append(some, reception=0)
+    log.append(single(OTHER, 8), reception=0)
+    writer, other = shown(log)["writers"]
+    assert (writer["missing"], other["missing"]) == (3 + 3, 0)
+    assert writer["highest_sn"] - writer["missing"] == writer["rows"]
+    assert " 6 " in next(
+        line for line in run("show", log.directory).stdout.splitlines() if str(WRITER) in line
+    )
 
 
 def test_writers_whose_samples_are_trimmed_are_still_known(log: StreamLog) -> None:

@@ -36,6 +36,22 @@ class HeldWriter:
     rows: int = 0
     #: Bytes of its frames, headers included.
     nbytes: int = 0
+    #: Sequence numbers between those in the log: of samples that were lost, filtered, or not meant for the reader.
+    missing: int = 0
+    #: The last number in the log, as far as it was gone through.
+    last_sn: int | None = None
+
+    def count(self, frame: Frame) -> None:
+        """One more frame of this writer, behind the others."""
+        run = frame.run
+        between = run.last_sn - run.first_sn + 1 - run.count
+        if self.last_sn is not None:
+            between += max(0, run.first_sn - self.last_sn - 1)
+        self.missing += between
+        self.last_sn = run.last_sn
+        self.highest_sn = max(self.highest_sn, run.last_sn)
+        self.rows += run.count
+        self.nbytes += frame.length
 
 
 class Inventory:
@@ -79,9 +95,7 @@ class Inventory:
                 self.overflow += 1
                 return
             writer = self.writers[frame.run.writer] = HeldWriter(frame.run.writer, 0)
-        writer.highest_sn = max(writer.highest_sn, frame.run.last_sn)
-        writer.rows += frame.run.count
-        writer.nbytes += frame.length
+        writer.count(frame)
 
     def _count_segment(self, segment: HeldSegment, frame: Frame) -> None:
         segment.frames += 1
