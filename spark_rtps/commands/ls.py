@@ -46,7 +46,8 @@ def ls(
 
 def _seen_by(served: Served, patience: float) -> SeenTopics:
     """What a receiver sees when it listens for so many seconds."""
-    from ..serving.receiver_reports import LISTEN_SECONDS_MAX, ReceiverReports
+    from ..serving.receiver_reports import ReceiverReports
+    from ..serving.report_answers import LISTEN_SECONDS_MAX
 
     if patience > LISTEN_SECONDS_MAX:
         said = f"a receiver listens for {LISTEN_SECONDS_MAX:g} s at most"

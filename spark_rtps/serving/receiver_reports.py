@@ -25,9 +25,6 @@ from ..transport.errors import RangeServerError
 from .client import RangeClient
 from .served import Served
 
-#: A receiver listens for no longer than so many seconds before it tells which topics there are.
-LISTEN_SECONDS_MAX: Final = 10.0
-
 #: A tail is waited for so long by one request.
 POLL_SECONDS_MAX: Final = 5.0
 _POSITION_MAX: Final = 1 << 62

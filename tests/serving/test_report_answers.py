@@ -1,0 +1,108 @@
+"""What a receiver answers about itself, read again as the commands read it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import spark_rtps as rtps
+from spark_rtps.monitoring.report_json import told_errors, told_losses, told_streams
+from spark_rtps.monitoring.reports import read_error_reports, read_losses
+from spark_rtps.monitoring.seen_topics import SeenTopics
+from spark_rtps.monitoring.stream_counters import State, read_streams
+from spark_rtps.serving import report_answers
+from spark_rtps.serving.report_answers import TopicListener
+from spark_rtps.transport.errors import UsageError
+from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog
+from spark_rtps.transport.log.loss_report import LOSS_REPORT, LossReport
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.structure import Guid
+from tests.commands.stat_scene import DEAD, source
+from tests.support import domains
+from tests.support.waiting import wait_until
+
+ON_LOOPBACK = NodeConfig(domain=domains.COMMANDS, interface="lo", participant_name="another")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The logs of a subscription that runs, and of one that has ended."""
+    source(tmp_path, "Old", receiver__pid=DEAD)
+    folder = source(tmp_path, "Square", log__rows=5).path.parent
+    ErrorLog(folder / ERROR_LOG).record("WARNING", "spark_rtps", "soon", now=1)
+    LossReport(folder / LOSS_REPORT).observe(Guid(bytes(12), b"\0\0\1\2"), "Square", 3, now=1)
+    return tmp_path
+
+
+def test_streams_with_those_that_ended(directory: Path) -> None:
+    told = told_streams(report_answers.streams(directory))
+    assert [(stream.topic, stream.state) for stream in told] == [
+        ("Square", State.ALIVE),
+        ("Old", State.ENDED),
+    ]
+    assert told == read_streams([directory], now=time.monotonic_ns())
+
+
+def test_errors_and_losses(directory: Path) -> None:
+    errors, losses = read_error_reports([directory]), read_losses([directory])
+    assert errors and losses
+    assert told_errors(report_answers.errors(directory)) == errors
+    assert told_losses(report_answers.losses(directory)) == losses
+
+
+def test_metrics(directory: Path) -> None:
+    text = report_answers.metrics(directory).decode()
+    (samples,) = [line for line in text.splitlines() if line.startswith("spark_rtps_samples_total")]
+    assert 'topic="Square"' in samples and samples.endswith(" 5.0")
+    assert report_answers.metrics(directory)  # a scrape leaves nothing behind that the next one meets
+
+
+def test_metrics_without_their_package(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(UsageError, match="pip install"):
+        report_answers.metrics(directory)
+
+
+def test_topics() -> None:
+    listener = TopicListener(ON_LOOPBACK)
+    with rtps.Participant(domains.COMMANDS, interface="lo", options={"participant.name": "robot"}) as robot:
+        robot.subscribe("Square", type="ShapeType", payload="binary")
+
+        def seen() -> SeenTopics:
+            told = listener.topics(0.3)
+            assert told is not None
+            return SeenTopics.told(told)
+
+        wait_until(lambda: [each.topic for each in seen().endpoints] == ["Square"])
+        (participant,) = seen().participants
+    assert participant.name == "robot"
+    assert seen().domain == domains.COMMANDS
+
+
+def test_one_listens_at_a_time() -> None:
+    listener = TopicListener(ON_LOOPBACK)
+    thread = threading.Thread(target=listener.topics, args=(0.5,))
+    thread.start()
+    wait_until(listener._lock.locked)
+    assert listener.topics(0.0) is None
+    thread.join()
+    assert listener.topics(0.0) is not None
+
+
+@pytest.mark.parametrize(("asked", "slept"), [(1e9, 10.0), (-1.0, 0.0), (2.5, 2.5)])
+def test_it_listens_for_a_while_only(asked: float, slept: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[float] = []
+    monkeypatch.setattr(report_answers.time, "sleep", times.append)
+    assert TopicListener(ON_LOOPBACK).topics(asked) is not None
+    assert slept in times
+
+
+def test_a_listener_is_gone_when_it_cannot_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = TopicListener(NodeConfig(interface="none-such"))
+    for _ in range(2):
+        with pytest.raises(rtps.RtpsError):
+            listener.topics(0.0)
