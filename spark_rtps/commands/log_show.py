@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from ..monitoring.consumer_groups import ConsumerGroup
     from ..monitoring.stream_counters import Stream
     from ..transport.log.inventory import Inventory
     from ..transport.log.log_view import LogView
@@ -35,6 +36,7 @@ class _Log:
     #: The source whose receiver appends to it, or appended last; None: it is not known.
     source: Stream | None
     disk_bytes: int
+    groups: list[ConsumerGroup]
 
 
 def show(
@@ -58,9 +60,10 @@ def show(
 
         (served,) = served_at([receiver], token_file, ca)
         with recorded(served, log) as (one, fetched):
-            streams = ReceiverReports(served, patience=PATIENCE_SECONDS).streams()
-            source = next((stream for stream in streams if stream.path == one.directory), None)
-            found = _look_there(LogView.over(fetched), source, bodies=verify)
+            asked = ReceiverReports(served, patience=PATIENCE_SECONDS)
+            source = next((stream for stream in asked.streams() if stream.path == one.directory), None)
+            groups = asked.groups(one.log)
+            found = _look_there(LogView.over(fetched), source, groups, bodies=verify)
     if as_json:
         typer.echo(json.dumps(_as_json(found), indent=2))
     else:
@@ -70,6 +73,7 @@ def show(
 
 
 def _look(directory: Path, *, bodies: bool) -> _Log:
+    from ..monitoring.consumer_groups import read_groups
     from ..monitoring.stream_counters import read_source
     from ..transport.log.inventory import Inventory
     from ..transport.log.log_view import LogView
@@ -82,17 +86,18 @@ def _look(directory: Path, *, bodies: bool) -> _Log:
         inventory,
         read_source(directory, now=time.monotonic_ns()),
         _disk_bytes(directory),
+        read_groups(directory),
     )
 
 
-def _look_there(view: LogView, source: Stream | None, *, bodies: bool) -> _Log:
+def _look_there(view: LogView, source: Stream | None, groups: list[ConsumerGroup], *, bodies: bool) -> _Log:
     """A log of another host, as far as its frames tell: without writers whose samples are all trimmed."""
     from ..transport.log.inventory import Inventory
     from ..transport.log.verification import verify
 
     inventory = Inventory(view)
     verified = verify(view, bodies=bodies, on_frame=inventory.count)
-    return _Log(view.metadata, verified, inventory, source, sum(file.size for file in view.segments))
+    return _Log(view.metadata, verified, inventory, source, sum(file.size for file in view.segments), groups)
 
 
 def _disk_bytes(directory: Path) -> int:
@@ -132,6 +137,10 @@ def _as_json(log: _Log) -> dict[str, object]:
             for writer in inventory.writers.values()
         ],
         "writers_overflow": inventory.overflow,
+        "groups": [
+            {**asdict(group), "behind_bytes": max(0, log.verified.end - group.position)}
+            for group in log.groups
+        ],
     }
 
 
@@ -157,6 +166,8 @@ def _print(log: _Log) -> None:
         _segments(log.inventory),
         _writers(log.inventory),
     ]
+    if log.groups:
+        parts.append(_groups(log.groups, verified.end))
     if log.inventory.overflow:
         parts.append(sentence(f"{log.inventory.overflow} more frames are of writers that are not listed"))
     show(Console(), [*parts, *damage_tables([verified])])
@@ -172,6 +183,17 @@ def _segments(inventory: Inventory) -> RenderableType:
         numbers = map(str, (segment.base, segment.end, segment.frames, segment.rows))
         rows.append((*numbers, *(NOTHING if ns is None else moment(ns) for ns in times)))
     return table("segments", columns, rows, numbers=columns)
+
+
+def _groups(groups: list[ConsumerGroup], end: int) -> RenderableType:
+    from .tables import moment, size, table
+
+    columns = ("position", "behind", "committed", "group")
+    rows = [
+        (str(group.position), size(max(0, end - group.position)), moment(group.at_ns), group.name)
+        for group in groups
+    ]
+    return table("consumer groups", columns, rows, numbers=columns[:3])
 
 
 def _writers(inventory: Inventory) -> RenderableType:

@@ -46,8 +46,7 @@ def ls(
 
 def _seen_by(served: Served, patience: float) -> SeenTopics:
     """What a receiver sees when it listens for so many seconds."""
-    from ..serving.receiver_reports import ReceiverReports
-    from ..serving.report_answers import LISTEN_SECONDS_MAX
+    from ..serving.receiver_reports import LISTEN_SECONDS_MAX, ReceiverReports
 
     if patience > LISTEN_SECONDS_MAX:
         said = f"a receiver listens for {LISTEN_SECONDS_MAX:g} s at most"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from ..monitoring.consumer_groups import ConsumerGroup, told_groups
 from ..monitoring.report_json import (
     ANSWER_BYTES_MAX,
     told_errors,
@@ -25,6 +26,8 @@ from ..transport.errors import RangeServerError
 from .client import RangeClient
 from .served import Served
 
+#: A receiver listens for so long, and longer if it is asked so; but a connection that is silent for 10 s is given up.
+LISTEN_SECONDS_MAX: Final = 8.0
 #: A tail is waited for so long by one request.
 POLL_SECONDS_MAX: Final = 5.0
 _POSITION_MAX: Final = 1 << 62
@@ -92,6 +95,10 @@ class ReceiverReports:
         wait = min(wait, POLL_SECONDS_MAX)
         target = f"/v1/logs/{log}/tail?after={after}&wait={wait:g}"
         return self._told(target, "the end of the log", read, extra=wait)
+
+    def groups(self, log: str) -> list[ConsumerGroup]:
+        """The consumer groups of a log, the one that is furthest behind first."""
+        return self._told(f"/v1/logs/{log}/groups", "the groups of the log", told_groups)
 
     def _told(self, target: str, what: str, read: Callable[[bytes], _T], *, extra: float = 0.0) -> _T:
         address = ", ".join(self._served.addresses)

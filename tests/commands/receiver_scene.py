@@ -39,6 +39,8 @@ def recording(directory: Path, /, **changed: object) -> Answers:
             return {"v": 1, "subscriptions": [about | changed]}
         if parts.path == "/v1/streams":
             return {"streams": []}
+        if parts.path.endswith("/groups"):
+            return {"v": 1, "groups": {"spark": {"position": 64, "row": 1, "at_ns": 5}}}
         if parts.path.endswith("/tail"):
             return _tail(
                 LogView(directory), {name: float(value[0]) for name, value in parse_qs(parts.query).items()}

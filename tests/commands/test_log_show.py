@@ -60,6 +60,7 @@ def test_all_of_a_log_that_is_appended_to(log: StreamLog) -> None:
         "errors": [],
         "receiver": None,
         "writers_overflow": 0,
+        "groups": [],
     }
     assert segment == {
         "base": 0,
@@ -195,3 +196,21 @@ def test_an_empty_log(tmp_path: Path) -> None:
     log.append(first, reception=7)
     found = shown(log)
     assert (found["segments"][0]["first_reception_ns"], found["bytes"]) == (7, align(frame_length(first)))
+
+
+def test_consumer_groups(log: StreamLog) -> None:
+    told = {"late": {"position": 64, "row": 0, "at_ns": RECEPTION}, "done": {"position": log.position}}
+    told["done"] |= {"row": 0, "at_ns": RECEPTION}
+    groups = log.directory / "groups.json"
+    groups.write_text(json.dumps({"v": 1, "groups": {"done": told["done"], "late": told["late"]}}))
+    late, done = shown(log)["groups"]
+    assert late == {"name": "late", **told["late"], "behind_bytes": log.position - 64}
+    assert (done["name"], done["behind_bytes"]) == ("done", 0)
+    said = run("show", log.directory).stdout
+    assert "consumer groups" in said and "late" in said
+    for text in ("{", "[]", '{"groups": {"a": 1}}', '{"groups": {"a": {"position": -1}}}', '{"groups": 1}'):
+        groups.write_text(text)
+        assert shown(log)["groups"] == []
+    assert "consumer groups" not in run("show", log.directory).stdout
+    groups.write_text(json.dumps({"groups": {str(number): told["late"] for number in range(4_097)}}))
+    assert shown(log)["groups"] == []

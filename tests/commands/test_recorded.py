@@ -97,6 +97,9 @@ class TestLog:
             shown = run("log", "show", "squares", "-r", receiver.address, "--verify").stdout
         assert there.pop("receiver") == {"pid": 77, "state": "alive"}
         assert here.pop("receiver") is None
+        (group,) = there.pop("groups")
+        assert (group["name"], group["behind_bytes"]) == ("spark", log.position - 64)
+        assert here.pop("groups") == []
         assert here.pop("disk_bytes") > there.pop("disk_bytes") == 4 * PAGE
         assert there == here
         assert "process 77, alive" in shown and str(OTHER) in shown

@@ -1,0 +1,51 @@
+"""The consumer groups of a standing receiver's log, as its server keeps and tells them.
+
+``groups.json`` beside the log, and the answer about it: ``{"v":1,"groups":{NAME:{"position":P,"row":R,"at_ns":T}}}``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .report_json import told_json, told_number, told_text
+
+GROUPS: Final = "groups.json"
+_GROUPS_MAX: Final = 4_096
+_BYTES_MAX: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    """A group: all before ``row`` of the frame at ``position`` is committed, since ``at_ns``, in ns since 1970."""
+
+    name: str
+    position: int
+    row: int
+    at_ns: int
+
+
+def read_groups(directory: Path) -> list[ConsumerGroup]:
+    """The groups of the log in ``directory``, the one that is furthest behind first; none if that cannot be read."""
+    try:
+        with open(directory / GROUPS, "rb") as file:
+            return told_groups(file.read(_BYTES_MAX))
+    except (OSError, ValueError):
+        return []
+
+
+def told_groups(raw: bytes) -> list[ConsumerGroup]:
+    """The groups in the file or in an answer. Raises ValueError."""
+    found = told_json(raw).get("groups")
+    if not isinstance(found, dict) or len(found) > _GROUPS_MAX:
+        raise ValueError(f"at most {_GROUPS_MAX} groups have to be where {found!r:.40} is")
+    groups = [_group(name, each) for name, each in found.items()]
+    return sorted(groups, key=lambda group: (group.position, group.row, group.name))
+
+
+def _group(name: str, told: object) -> ConsumerGroup:
+    if not isinstance(told, dict):
+        raise ValueError(f"{told!r:.40} is no group")
+    numbers = [told_number(told.get(key)) for key in ("position", "row", "at_ns")]
+    return ConsumerGroup(told_text(name), *numbers)
