@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -65,14 +66,19 @@ class FakeReceiver(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: Answers, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.answers = answers
         self.asked: list[str] = []
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients go when they like."""
 
     def __enter__(self) -> FakeReceiver:
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

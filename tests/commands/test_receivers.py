@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -242,6 +244,29 @@ class TestHowToAsk:
     def test_directories_are_those_of_this_host(self, tmp_path: Path) -> None:
         said = run("stat", "-r", "127.0.0.1:1", "-l", str(tmp_path), exit_code=2).output
         assert "looks where it is" in said
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """A certificate and its key in one file."""
+    path = folder / name
+    make = f"openssl req -x509 -newkey ed25519 -nodes -days 2 -subj /CN=edge -keyout {path} -out {path}.crt"
+    subprocess.run(make.split(), check=True, capture_output=True)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+def test_with_tls_the_token_is_shown_to_its_certificate_only(tmp_path: Path) -> None:
+    own, other = certificate(tmp_path, "own.pem"), certificate(tmp_path, "other.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own)
+    with FakeReceiver(telling(STREAM), context) as receiver:
+        at = ("stat", "-r", receiver.address, "--ca")
+        assert "source" in run(*at, f"{own}.crt").stdout
+        asked = list(receiver.asked)
+        assert "cannot be trusted" in str(run(*at, f"{other}.crt", exit_code=1).exception)
+        error = run("stat", "-r", receiver.address, exit_code=1).exception
+    assert receiver.asked == asked == ["/v1/streams"]
+    assert "is not reached" in str(error)
 
 
 def test_one_that_is_silent_is_not_waited_for_long() -> None:
