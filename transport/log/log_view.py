@@ -102,11 +102,12 @@ class LogView:
         """The frames from ``start`` to ``end``, the first and last one sliced; their runs view the log.
 
         LogLostError is raised here for what is trimmed already, or not appended yet, and while iterating for what is
-        trimmed meanwhile. Damage by which samples are lost raises LogDamagedError while iterating. With ``on_damage``
-        all damage is handed over instead, and the frames behind it follow.
+        trimmed meanwhile, at the end at the latest: until then what a frame holds is not sure. Damage by which samples
+        are lost raises LogDamagedError while iterating. With ``on_damage`` all damage is handed over instead, and the
+        frames behind it follow.
         """
         items = self._items(start, end, bodies=True, exact=on_damage is None)
-        return self._frames(items, on_damage)
+        return self._frames(start, items, on_damage)
 
     def items(self, start: Cursor, end: Cursor, *, bodies: bool = True) -> Iterator[Item]:
         """What lies from ``start`` to ``end``: frames, PADs and damage, in the order of their positions.
@@ -173,7 +174,8 @@ class LogView:
 
     # --- inside: frames ----------------------------------------------------------------------------
 
-    def _frames(self, items: Iterator[Item], on_damage: OnDamage | None) -> Iterator[Frame]:
+    def _frames(self, start: Cursor, items: Iterator[Item], on_damage: OnDamage | None) -> Iterator[Frame]:
+        is_empty = True
         for item in items:
             if isinstance(item, Frame):
                 yield item
@@ -182,6 +184,10 @@ class LogView:
                     on_damage(item)
                 elif item.rows != 0:
                     raise item.error()
+            is_empty = False
+        # What is trimmed may be overwritten, and what was handed out views it.
+        if not is_empty:
+            self._check_trimmed(start.position)
 
     def _items(self, start: Cursor, end: Cursor, *, bodies: bool, exact: bool) -> Iterator[Item]:
         """``exact``: the range has to end where a frame does, or at a row that it has."""
@@ -226,6 +232,7 @@ class LogView:
             if first >= last:
                 continue
             if not is_whole:
+                self._check_trimmed(item.position)
                 number = run.first_sn + first
                 yield Damage(self.directory, item.position, item.stop, last - first, run.writer, number)
                 continue
@@ -311,6 +318,8 @@ class LogView:
                 continue
             for item in segment.walk(position, stop):
                 is_hole = isinstance(item, Header) and item.is_hole
+                if isinstance(item, Gap):
+                    self._check_trimmed(item.position)
                 yield Gap(item.position, item.stop, is_hole) if is_hole else item
                 position = item.stop
 

@@ -5,6 +5,7 @@
     metadata.json             the log's sizes and what its creator gave; written last: with it, there is a log
     lock                      flock'ed by the one appender; holds its process id
     writers                   checkpoints, and the log's end: see checkpoint.py
+    <20 digits>.spare         a trimmed segment that will become a new one: see spare_segments.py
     <20 digits>.segment       frames from that base position on; as long as the file is
 
 A segment gets its name only after all its bytes are allocated, so that a process which sees it may map all of it and
@@ -232,10 +233,12 @@ def extend_segment(directory: Path, base: int, size: int) -> None:
 class Segment:
     """A segment mapped for appending."""
 
-    __slots__ = ("_mmap", "_populated", "base", "data", "end", "lengths", "size")
+    __slots__ = ("_mmap", "_populated", "base", "data", "end", "holds_old", "lengths", "size")
 
-    def __init__(self, base: int, fd: int) -> None:
+    def __init__(self, base: int, fd: int, *, holds_old: bool = False) -> None:
+        """``holds_old``: behind what is appended there may be frames of an earlier segment, and not zeros."""
         self.base = base
+        self.holds_old = holds_old
         self.size = os.fstat(fd).st_size // ALIGNMENT * ALIGNMENT  # a file that was cut may end anywhere
         self.end = base + self.size
         self._mmap = mmap.mmap(fd, self.size)
@@ -267,6 +270,18 @@ class Segment:
         return segment
 
     @classmethod
+    def reuse(cls, directory: Path, base: int, spare: Path) -> Segment:
+        """A segment in the file of a trimmed one. Raises OSError."""
+        fd = os.open(spare, os.O_RDWR)
+        try:
+            segment = cls(base, fd, holds_old=True)
+            segment.end_before(0)
+            os.replace(spare, segment_path(directory, base))
+        finally:
+            os.close(fd)
+        return segment
+
+    @classmethod
     def open(cls, directory: Path, base: int) -> Segment:
         fd = os.open(segment_path(directory, base), os.O_RDWR)
         try:
@@ -284,6 +299,11 @@ class Segment:
             self._mmap.madvise(_MADV_POPULATE_WRITE, start, self._populated - start)
         except OSError:
             self._populated = self.size  # an older kernel: pages come one by one
+
+    def end_before(self, at: int) -> None:
+        """Have no frame begin at ``data[at:]``, whatever lay there before."""
+        if self.holds_old and at < self.size:
+            self.lengths[at >> 2] = 0
 
     def fill(self, start: int, stop: int, kind: int, rows_before: int, seed: int) -> None:
         """Fill [start, stop) with a PAD or a HOLE."""

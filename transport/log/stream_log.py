@@ -1,7 +1,7 @@
 """The stream log: what a subscription has received, appended to mapped segments (the appender's side).
 
 A **position** is a count of bytes since the log's birth and never falls. The log holds ``[base, position)``:
-``base`` is where its oldest segment starts, since trimming deletes whole segments only.
+``base`` is where its oldest segment starts, since trimming takes whole segments only.
 
 Invariants
 
@@ -9,7 +9,8 @@ Invariants
   made when a frame needs it. A frame longer than ``segment_bytes`` gets a segment of its own.
 - ``max_bytes`` bounds the bytes allocated on disk for segments, their unused ends included. It is no less
   than four segments (``segment_bytes`` is cut down), so that the next frame finds room once all is trimmed.
-- The checkpoint in the file ``writers`` is written before segments are deleted and whenever one is begun; the tail
+- A trimmed segment becomes a spare, and a spare the next segment (spare_segments.py). Spares count in ``max_bytes``.
+- The checkpoint in the file ``writers`` is written before segments are trimmed and whenever one is begun; the tail
   beside it after each append. What recovery makes of them is in recovery.py.
 - Where a recovery found that samples are gone, segments may be missing, or hold a HOLE instead of frames. No position
   is ever given to other samples than before.
@@ -59,6 +60,7 @@ from .segment import (
     write_metadata,
 )
 from .small_file import UNFINISHED
+from .spare_segments import SPARE, SpareSegments
 
 SEGMENT_BYTES: Final = 64 << 20
 _SEGMENTS_MIN: Final = 4
@@ -94,6 +96,7 @@ class StreamLog:
         self._writers = dict(checkpoint.writers)
         self._segments: list[SegmentFile] = []
         self._held = 0  # bytes of all segments
+        self._spares = SpareSegments(directory, metadata.segment_bytes)
         self._tail: Segment | None = None  # the last segment while it has room
 
     # --- life ------------------------------------------------------------------------------------
@@ -174,6 +177,7 @@ class StreamLog:
             return
         try:
             self._checkpoint(base=self.base)
+            self._spares.shrink(0)
         finally:
             os.close(self._lock)
             self._lock = None
@@ -255,6 +259,7 @@ class StreamLog:
         position = self._position
         at = position - tail.base
         tail.populate(at + aligned)
+        tail.end_before(at + aligned)
         write_run(
             tail.data,
             tail.lengths,
@@ -275,7 +280,7 @@ class StreamLog:
         return True
 
     def trim(self, position: int) -> None:
-        """Delete the segments that end at or before ``position``. A process that has mapped one can still read it.
+        """Give up the segments that end at or before ``position``. Who reads one finds out at the end (LogView.frames).
 
         Raises LogError if one cannot be deleted: the next call goes on with it.
         """
@@ -293,7 +298,8 @@ class StreamLog:
             gone = self._segments[0]
             path = segment_path(self.directory, gone.base)
             try:
-                path.unlink(missing_ok=True)
+                if not self._spares.keep(gone):
+                    path.unlink(missing_ok=True)
             except OSError as error:
                 raise refusal(error, f"delete {path}", path=path) from error
             del self._segments[0]
@@ -318,7 +324,7 @@ class StreamLog:
         if self._held + size > self.max_bytes:
             return None
         old = self._tail
-        segment = Segment.create(self.directory, old.end if old else self._position, size)
+        segment = self._new_segment(old.end if old else self._position, size)
         if old is not None:
             self._seal(old)
         self._tail = segment
@@ -326,6 +332,16 @@ class StreamLog:
         self._held += size
         self._checkpoint(base=self.base)
         return segment
+
+    def _new_segment(self, base: int, size: int) -> Segment:
+        try:
+            spare = self._spares.become(base, size)
+            if spare is not None:
+                return spare
+            self._spares.shrink(self.max_bytes - self._held - size)
+        except OSError as error:
+            raise refusal(error, f"begin a segment in {self.directory}", path=self.directory) from error
+        return Segment.create(self.directory, base, size)
 
     def _seal(self, segment: Segment) -> None:
         """End the segment with a PAD, so that it can be trimmed once all of it is consumed."""
@@ -347,8 +363,9 @@ class StreamLog:
 
     def _recover(self, checkpoint: Checkpoint) -> None:
         """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
-        for unfinished in self.directory.glob(f"*{UNFINISHED}"):
-            unfinished.unlink()
+        for suffix in (UNFINISHED, SPARE):
+            for left in self.directory.glob(f"*{suffix}"):
+                left.unlink()
         for file in list_segments(self.directory):
             if (
                 file.end <= checkpoint.base

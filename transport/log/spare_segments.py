@@ -1,0 +1,67 @@
+"""Trimmed segments of a stream log, kept to become its next ones.
+
+The kernel zeroes the pages of a new file before anything can be stored there, which takes a busy receiver longer than
+all that it does with the samples. The pages of a trimmed segment are there already. Its old frames are none where the
+file lies next: each header says its position, under its checksum.
+
+A spare is a file ``<20 digits>.spare``. Those that a killed appender left are removed when the log is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from .segment import Segment, SegmentFile, segment_path
+
+SPARE: Final = ".spare"
+#: They take room on the disk although nothing is in them.
+_SPARES_MAX: Final = 4
+
+
+class SpareSegments:
+    """The spares of the log in ``directory``, each of ``size`` bytes."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self._directory = directory
+        self._size = size
+        self._paths: list[Path] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all spares."""
+        return len(self._paths) * self._size
+
+    def keep(self, file: SegmentFile) -> bool:
+        """Make a trimmed segment a spare; False: it is none, or there are enough. Raises OSError."""
+        if file.size != self._size or len(self._paths) >= _SPARES_MAX:
+            return False
+        path = segment_path(self._directory, file.base)
+        spare = path.with_suffix(SPARE)
+        try:
+            os.replace(path, spare)
+        except FileNotFoundError:
+            return True  # it is gone, as a trimmed segment may be
+        self._paths.append(spare)
+        return True
+
+    def become(self, base: int, size: int) -> Segment | None:
+        """A spare as the segment at ``base``; None: there is none of that size. Raises OSError."""
+        while self._paths and size == self._size:
+            path = (
+                self._paths.pop()
+            )  # the one that was trimmed last: its pages are the likeliest to be in memory
+            try:
+                if path.stat().st_size == size:
+                    return Segment.reuse(self._directory, base, path)
+                path.unlink()
+            except FileNotFoundError:
+                pass
+        return None
+
+    def shrink(self, nbytes: int) -> None:
+        """Remove spares until they have no more than ``nbytes``. Raises OSError."""
+        while self._paths and self.nbytes > max(0, nbytes):
+            self._paths[0].unlink(missing_ok=True)
+            del self._paths[0]
