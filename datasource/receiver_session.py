@@ -16,12 +16,13 @@ from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..options.log_dir import make_log_dir
 from ..transport.errors import LogLostError, RtpsError
+from ..transport.log.appending import is_appended_to
 from ..transport.log.frame import Cursor
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import NANOSECONDS
-from .stale_logs import is_appended_to, remove_stale_logs
+from .stale_logs import remove_stale_logs
 
 _log = logging.getLogger("spark_rtps.datasource")
 

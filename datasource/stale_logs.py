@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import uuid
 from pathlib import Path
 
-from ..transport.log.permissions import LOCK
-
-
-def is_appended_to(directory: Path) -> bool:
-    """Whether a process appends to the log in ``directory``."""
-    try:
-        lock = os.open(directory / LOCK, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+from ..transport.log.appending import is_appended_to
 
 
 def remove_stale_logs(root: Path, retention: int, *, now: int) -> list[Path]:

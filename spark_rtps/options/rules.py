@@ -73,6 +73,24 @@ def check_options(values: Values, role: AppliesTo) -> None:
     _check_end(values)
 
 
+def check_retention(values: Values, *, standing: bool) -> None:
+    """``retention`` is for standing receivers alone: a query finds one by ``receivers``, or has a receiver of its own.
+
+    Raises OptionError.
+    """
+    kept, period, consumption = "retention", "retention.time", "flow_control.consumption"
+    for name in (kept, period):
+        if values.has(name) and not standing and not values.has("receivers"):
+            fix = "applies to standing receivers (spark-rtps receive); remove it, or name some by receivers"
+            raise OptionError(name, values.given(name), fix)
+    _need(values, (period,), values.word(kept) == "time", f"{kept}=time")
+    if values.word(kept) == "time" and not values.has(period):
+        raise OptionError(kept, "time", f"needs {period}; set it too, such as {period}=24h")
+    if standing and values.word(consumption) == "committed" and values.word(kept) != "committed":
+        fix = f"needs {kept}=committed: with {kept}={values.word(kept)} writers do not wait for commits"
+        raise OptionError(consumption, "committed", fix)
+
+
 def durability(values: Values) -> DurabilityKind:
     """DURABILITY, as ``durability`` or ``startingOffsets`` sets it."""
     kind = DurabilityKind[values.word("durability").upper()]

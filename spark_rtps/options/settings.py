@@ -32,7 +32,7 @@ from .policies import (
     writer_policy,
 )
 from .qos_profiles import NO_PROFILE, Profile, find_profile
-from .rules import check_options
+from .rules import check_options, check_retention
 from .spec import AppliesTo
 from .table import BY_KEY
 from .values import Values, given_options, parse_value
@@ -113,6 +113,9 @@ class Settings:
     log_max_bytes: int
     log_segment_bytes: int
     log_retention: int
+    #: What a standing receiver keeps: ``bytes``, ``time`` (as long as ``retention_time`` ns) or ``committed``.
+    retention: str
+    retention_time: int
     #: Where the log is served to tasks on other hosts; None: where it suits this host, "none": nowhere.
     serve_address: str | None
     serve_port: int
@@ -150,11 +153,11 @@ class Settings:
     warnings: tuple[str, ...]
 
 
-def parse_options(options: Mapping[str, str], role: AppliesTo) -> Settings:
+def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool = False) -> Settings:
     """Settings for reading (``AppliesTo.READ``) or writing (``AppliesTo.WRITE``).
 
     With ``AppliesTo.BOTH`` keys and values are checked, but not whether they suit a reader or a writer, and no
-    file is read.
+    file is read. ``standing``: for a receiver that no query has started.
 
     Raises:
         OptionError: an unknown key, an invalid value, or two options that contradict each other.
@@ -168,6 +171,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo) -> Settings:
         raise OptionError("topic", None, 'name the topic: .option("topic", "Square") or .load("Square")')
     if not unread:  # an option may contradict a default, but suit the value in the file
         check_options(values, role)
+        check_retention(values, standing=standing)
     return _settings(topic, values, role, (*profile.warnings, *values.warnings, *advice(values, role)))
 
 
@@ -229,6 +233,8 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         log_max_bytes=values.integer("log.max_bytes"),
         log_segment_bytes=values.integer("log.segment_bytes"),
         log_retention=values.integer("log.retention"),
+        retention=values.word("retention"),
+        retention_time=values.integer_or_none("retention.time") or 0,
         serve_address=values.text("serve.address"),
         serve_port=values.integer("serve.port"),
         serve_certificate=values.text("serve.certificate"),

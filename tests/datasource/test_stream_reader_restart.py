@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.datasource.stale_logs import is_appended_to, remove_stale_logs
+from spark_rtps.datasource.stale_logs import remove_stale_logs
 from spark_rtps.transport.errors import LogLostError, RtpsError
+from spark_rtps.transport.log.appending import is_appended_to
 from tests.datasource.stream_reader_scene import ALL, Source, beyond, log_of, planned
 
 

@@ -246,3 +246,47 @@ def test_batches_without_a_bound_of_their_own_are_bounded_by_the_mtu() -> None:
     unbounded = {"batch.max_data_bytes": "unlimited", "batch.max_samples": "5", "history": "keep_all"}
     (warning,) = parse(WRITE, {**BATCH, **unbounded, "mtu": "1400"}).warnings
     assert "batch.max_data_bytes=unlimited is more than mtu=1400" in warning
+
+
+class TestRetention:
+    """What a standing receiver keeps."""
+
+    def standing(self, **given: str) -> Settings:
+        return parse_options(
+            {"topic": "t"} | {k.replace("__", "."): v for k, v in given.items()},
+            AppliesTo.READ,
+            standing=True,
+        )
+
+    def test_defaults(self) -> None:
+        assert (self.standing().retention, self.standing().retention_time) == ("bytes", 0)
+
+    def test_time(self) -> None:
+        assert self.standing(retention="time", retention__time="2s").retention_time == 2_000_000_000
+
+    @pytest.mark.parametrize(
+        ("given", "named", "fix"),
+        [
+            ({"retention": "time"}, "retention", "needs retention.time"),
+            ({"retention.time": "1h"}, "retention.time", "no effect without retention=time"),
+            (
+                {"flow_control.consumption": "committed"},
+                "flow_control.consumption",
+                "needs retention=committed",
+            ),
+        ],
+    )
+    def test_contradictions(self, given: dict[str, str], named: str, fix: str) -> None:
+        with pytest.raises(OptionError, match=fix) as error:
+            parse_options({"topic": "t"} | given, AppliesTo.READ, standing=True)
+        assert error.value.option == named
+
+    def test_writers_may_wait_for_commits(self) -> None:
+        given = {"flow_control__consumption": "committed", "retention": "committed"}
+        assert self.standing(**given).consumption == "committed"
+
+    def test_a_query_has_none(self) -> None:
+        with pytest.raises(OptionError, match="standing receivers"):
+            parse_options({"topic": "t", "retention": "bytes"}, AppliesTo.READ)
+        committed = parse_options({"topic": "t", "flow_control.consumption": "committed"}, AppliesTo.READ)
+        assert committed.consumption == "committed"

@@ -55,7 +55,10 @@ RECEIVER_SPY = 74
 RECEIVER_SPY_ELSEWHERE = 75
 
 #: One or more for each figure of ``tests/bench``.
-BENCH = range(76, 92)
+BENCH = range(76, 91)
+
+#: In a network of their own.
+STANDING = 91
 
 #: The public Python API.
 PYTHON_API = range(93, 99)

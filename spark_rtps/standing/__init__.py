@@ -1,0 +1,1 @@
+"""Standing receivers: subscriptions that outlive the queries which read them (``spark-rtps receive``)."""

@@ -1,0 +1,268 @@
+"""One subscription that stands: its receiver is started, watched, and started again on the same log.
+
+=========  =========================  =======================================
+phase      event                      next
+=========  =========================  =======================================
+WAITING    its time has come          STARTING
+STARTING   the receiver is ready      RUNNING
+STARTING   its log is lost            WAITING, with a new log
+STARTING   it cannot start            WAITING, for longer each time
+RUNNING    it has ended, or hangs     WAITING, at first for no time
+RUNNING    another configuration      STOPPING, then WAITING
+any        ``end``                    STOPPING, then ENDED
+=========  =========================  =======================================
+
+Starting and stopping take seconds, so that they happen in a pool of threads; everything else in the supervisor's.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+from ..options.explanations import remedy_of
+from ..transport.errors import LogLostError, RtpsError
+from ..transport.log.appending import is_appended_to
+from ..transport.log.stream_log import StreamLog
+from ..transport.receiver.config import ReceiverConfig
+from ..transport.structure import NANOSECONDS
+from .backlog import read_groups
+from .restarts import Restarts
+from .subscribing import Wanted
+
+_log = logging.getLogger("spark_rtps.standing")
+
+#: After the supervisor was killed, its receivers need a moment to notice that and to close their logs.
+_LOCK_SECONDS: Final = 10.0
+#: A receiver that shows no sign of life for so long is killed.
+_HANGS_NS: Final = 60 * NANOSECONDS
+_LOOK_NS: Final = NANOSECONDS
+
+
+class Receiver(Protocol):
+    """The part of ReceiverProcess that is needed here."""
+
+    @property
+    def pid(self) -> int: ...
+    def counters(self) -> dict[str, int]: ...
+    def check(self) -> None: ...
+    def stop(self, *, goodbye: bool = True) -> None: ...
+
+
+StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
+
+
+class Phase(enum.Enum):
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+class Keeper:
+    """Keeps one receiver running on one log."""
+
+    def __init__(
+        self, wanted: Wanted, log: str, root: Path, *, is_new: bool, start: StartReceiver, pool: Executor
+    ) -> None:
+        """``log`` is the folder's name below ``root``; ``is_new``: nothing has been received there."""
+        self.wanted = wanted
+        self.log = log
+        self.phase = Phase.WAITING
+        #: Why it does not run; None: it does, or starts.
+        self.error: str | None = None
+        self._root = root
+        self._is_new = is_new
+        self._start = start
+        self._pool = pool
+        self._due = 0
+        self._restarts = Restarts()
+        self._receiver: Receiver | None = None
+        self._starting: Future[Receiver] | None = None
+        self._stopping: Future[None] | None = None
+        self._replacement: Wanted | None = None
+        self._ends = False
+        self._goodbye = True
+        self._look_at = 0
+
+    @property
+    def directory(self) -> Path:
+        return self._root / self.log
+
+    @property
+    def state(self) -> str:
+        """``starting``, ``running`` or ``failed``."""
+        if self._restarts.has_failed and self.phase is Phase.WAITING:
+            return "failed"
+        return "running" if self.phase is Phase.RUNNING else "starting"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its first start is over, well or badly."""
+        return self.phase in (Phase.RUNNING, Phase.ENDED) or self.error is not None
+
+    def counters(self) -> dict[str, int]:
+        """What its receiver counts; nothing while there is none."""
+        return self._receiver.counters() if self._receiver is not None else {}
+
+    def told(self) -> dict[str, Any]:
+        """The subscription as the server is told of it."""
+        settings = self.wanted.settings
+        return {
+            "name": self.wanted.name,
+            "topic": settings.topic,
+            "type": self.wanted.plan.type_name if self.wanted.plan.named else None,
+            "domain": settings.domain,
+            "log": self.log,
+            "state": self.state,
+            "error": self.error,
+            "dynamic": self.wanted.dynamic,
+            "options": dict(self.wanted.options),
+            "retention": settings.retention,
+        }
+
+    # --- what others ask ---------------------------------------------------------------------------
+
+    def replace(self, wanted: Wanted) -> None:
+        """Go on with another configuration; with a new log where the old one cannot hold what it receives."""
+        self._replacement = wanted
+
+    def end(self, *, goodbye: bool) -> None:
+        """Stop for good; without a ``goodbye`` writers wait for a successor on the log, for as long as the lease."""
+        self._ends, self._goodbye = True, goodbye
+
+    def step(self, now: int) -> None:
+        """Do what is due."""
+        match self.phase:
+            case Phase.WAITING:
+                self._wait(now)
+            case Phase.STARTING:
+                self._see_start(now)
+            case Phase.RUNNING:
+                self._watch(now)
+            case Phase.STOPPING:
+                self._see_stop(now)
+            case Phase.ENDED:
+                pass
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _wait(self, now: int) -> None:
+        if self._ends:
+            self.phase = Phase.ENDED
+            return
+        if self._replacement is not None:
+            self._take_replacement(now)
+            return
+        if now < self._due:
+            return
+        if StreamLog.exists(self.directory):
+            self._is_new = False
+        elif not self._is_new:
+            self._begin_anew("it is gone")
+            return  # the new log is written down before anything is received into it
+        reached = max(read_groups(self.directory).values(), default=0)
+        config = self.wanted.receiver(self.directory, reached=reached)
+        self._starting = self._pool.submit(self._start_patiently, config)
+        self.phase = Phase.STARTING
+
+    def _start_patiently(self, config: ReceiverConfig) -> Receiver:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        directory = Path(config.log_directory)
+        while is_appended_to(directory) and time.monotonic() < deadline and not self._ends:
+            time.sleep(0.05)
+        return self._start(config)
+
+    def _see_start(self, now: int) -> None:
+        assert self._starting is not None
+        if not self._starting.done():
+            return
+        future, self._starting = self._starting, None
+        try:
+            self._receiver = future.result()
+        except LogLostError as error:
+            self.phase = Phase.WAITING
+            self._begin_anew(str(error))
+            self._due = self._restarts.died(now)
+            return
+        except (RtpsError, OSError) as error:
+            if isinstance(error, RtpsError):
+                error.remedy = remedy_of(error)
+            self._died(now, str(error))
+            return
+        self.phase = Phase.RUNNING
+        self.error = None
+        self._look_at = now + _HANGS_NS
+        self._restarts.runs()
+        _log.info("subscription %s: its receiver runs, process %d", self.wanted.name, self._receiver.pid)
+
+    def _watch(self, now: int) -> None:
+        assert self._receiver is not None
+        if self._ends or self._replacement is not None:
+            self._stop(goodbye=self._ends and self._goodbye)
+            return
+        try:
+            self._receiver.check()
+        except RtpsError as error:
+            self._receiver.stop(goodbye=False)  # it has ended: this takes no time
+            self._receiver = None
+            self._died(now, str(error))
+            return
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_NS
+            heartbeat = self._receiver.counters().get("receiver.heartbeat_ns", now)
+            if now - heartbeat > _HANGS_NS:
+                _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
+                with suppress(ProcessLookupError):
+                    os.kill(self._receiver.pid, signal.SIGKILL)
+
+    def _stop(self, *, goodbye: bool) -> None:
+        receiver, self._receiver = self._receiver, None
+        assert receiver is not None
+        self._stopping = self._pool.submit(receiver.stop, goodbye=goodbye)
+        self.phase = Phase.STOPPING
+
+    def _see_stop(self, now: int) -> None:
+        assert self._stopping is not None
+        if self._stopping.done():
+            self._stopping = None
+            self.phase = Phase.ENDED if self._ends else Phase.WAITING
+            self._due = now
+
+    def _take_replacement(self, now: int) -> None:
+        old, self.wanted, self._replacement = self.wanted, self._replacement or self.wanted, None
+        self._due, self.error, self._restarts = now, None, Restarts()
+        if self.wanted.needs_new_log(old):
+            self._begin_anew("it receives another topic or type now")
+
+    def _died(self, now: int, why: str) -> None:
+        self.phase = Phase.WAITING
+        self.error = why
+        self._due = self._restarts.died(now)
+        name = self.wanted.name
+        if self._restarts.has_failed:
+            _log.error("subscription %s: %s; it failed too often, the next try is in a minute", name, why)
+        else:
+            _log.warning("subscription %s: %s; starting it again", name, why)
+
+    def _begin_anew(self, why: str) -> None:
+        lost, self.log = self.directory, str(uuid.uuid4())
+        self._is_new = True
+        _log.error(
+            "subscription %s: its log %s cannot be gone on with: %s. What is received from now on goes into a NEW log, "
+            "%s; queries that read the old one have to begin anew",
+            self.wanted.name,
+            lost,
+            why,
+            self.directory,
+        )

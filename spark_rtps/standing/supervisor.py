@@ -1,0 +1,349 @@
+"""The supervisor: all subscriptions of a standing receiver, their server, and what is written down of them.
+
+The processes themselves are started by what it is given, and the time is handed in, so that tests need neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+from ..transport.errors import LogError, OptionError, RtpsError
+from .backlog import groups_behind, read_counters
+from .config import SUBSCRIPTIONS_MAX, ReceiverFileError, StandingConfig
+from .keeper import Keeper, Phase, StartReceiver
+from .records import Record, read_records, write_records
+from .server_keeper import Request, ServerKeeper, StartServer
+from .subscribing import Wanted, matches, name_for, network_of, wanted, wanted_by_client
+from .topic_watch import JoinDomain, TopicWatch
+
+_log = logging.getLogger("spark_rtps.standing")
+
+#: Topics that one pattern may become.
+PATTERN_TOPICS_MAX: Final = 256
+#: Subscriptions that clients may make.
+DYNAMIC_MAX: Final = 256
+_OF_SERVER: Final = (
+    "address", "port", "certificate", "key", "client_ca", "client_role", "groups_retention", "tokens", "pem_digest",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """How processes are started, and where what takes time is done."""
+
+    start_receiver: StartReceiver
+    start_server: StartServer
+    join_domain: JoinDomain
+    pool: Executor
+
+
+class Supervisor:
+    """What ``spark-rtps receive`` runs; :meth:`step` is called again and again, :meth:`drain` at the end."""
+
+    def __init__(self, config: StandingConfig, processes: Processes) -> None:
+        """Takes up what was written down in the directory. Raises LogError if that cannot be read."""
+        self.config = config
+        self._processes = processes
+        self._server = ServerKeeper(config, start=processes.start_server, pool=processes.pool)
+        self._watch = TopicWatch(processes.join_domain)
+        self._keepers: dict[str, Keeper] = {}
+        #: Removed by the file or a client, until their receivers have ended.
+        self._leaving: list[Keeper] = []
+        self._records = read_records(config.directory)
+        self._written = dict(self._records)
+        self._is_unwritten = False
+        self._full: set[str] = set()
+        for each in config.subscriptions:
+            self._keep(each)
+        self._take_up_records()
+        self._write_records()
+
+    @property
+    def keepers(self) -> list[Keeper]:
+        return list(self._keepers.values())
+
+    @property
+    def port(self) -> int | None:
+        """Where the server listens; None while there is none."""
+        return None if self._server.server is None else self._server.server.port
+
+    def fileno(self) -> int | None:
+        """Becomes readable when a client asks for something; None while there is no server."""
+        return None if self._server.server is None else self._server.server.fileno()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the server listens and each subscription has been started once, well or badly."""
+        return self._server.server is not None and all(each.is_settled for each in self.keepers)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether what should run does, or will soon: some subscription does not count if it cannot."""
+        return self._server.is_alive
+
+    def step(self, now: int) -> None:
+        """Do what is due. Raises RtpsError if the server never could start."""
+        self._server.step(now)
+        self._find_topics(now)
+        self._write_records_or_say()  # before anything is received into a new log
+        for each in (*self._keepers.values(), *self._leaving):
+            each.step(now)
+        self._leaving = [each for each in self._leaving if each.phase is not Phase.ENDED]
+        self._tell()
+        for request in self._server.requests():
+            self._take_request(request)
+
+    def reload(self, config: StandingConfig) -> list[str]:
+        """Take another configuration; subscriptions that did not change go on. Returns what has changed, in words.
+
+        Raises ReceiverFileError for what cannot change while it runs; then nothing has changed.
+        """
+        if config.directory != self.config.directory:
+            fix = f"cannot change while it runs (it is {self.config.directory}); restart the receiver"
+            raise ReceiverFileError(config.file, "", "directory", fix)
+        old, self.config = self.config, config
+        said = []
+        if any(getattr(old, name) != getattr(config, name) for name in _OF_SERVER):
+            self._server.replace(config)
+            said.append("the server starts again")
+        said += self._reload_subscriptions(config)
+        self._full.clear()
+        return said
+
+    def drain(self, *, goodbye: bool, patience: float, pause: Callable[[], None]) -> list[str]:
+        """End everything in order; returns what is left, a sentence for each group that is behind.
+
+        ``goodbye``: writers forget the readers at once; without, they wait for as long as the lease. ``pause`` is
+        called between two looks, for ``patience`` seconds at most.
+        """
+        self._watch.close()
+        for each in self.keepers:
+            each.end(goodbye=goodbye)
+        deadline = time.monotonic() + patience
+        ending = [*self.keepers, *self._leaving]
+        while any(each.phase is not Phase.ENDED for each in ending) and time.monotonic() < deadline:
+            for each in ending:
+                each.step(time.monotonic_ns())
+            pause()
+        self._write_records_or_say()
+        left = [
+            f"{each.wanted.name}: its receiver has not ended"
+            for each in ending
+            if each.phase is not Phase.ENDED
+        ]
+        left += [sentence for each in self.keepers for sentence in what_is_left(each)]
+        self._server.stop()
+        return left
+
+    # --- subscriptions -----------------------------------------------------------------------------
+
+    def _keep(self, subscription: Wanted) -> Keeper:
+        """Keep a subscription running, on the log that it had if there is one."""
+        name, record = subscription.name, self._records.get(subscription.name)
+        log = str(uuid.uuid4()) if record is None else record.log
+        if record is not None and self._needs_new_log(subscription, record):
+            _log.error(
+                "subscription %s receives another topic or type than before: its old log %s stays as it is, and a NEW "
+                "log begins, %s",
+                name,
+                record.log,
+                log := str(uuid.uuid4()),
+            )
+            record = None
+        keeper = Keeper(
+            subscription,
+            log,
+            self.config.directory,
+            is_new=record is None,
+            start=self._processes.start_receiver,
+            pool=self._processes.pool,
+        )
+        self._keepers[name] = keeper
+        return keeper
+
+    def _needs_new_log(self, subscription: Wanted, record: Record) -> bool:
+        try:
+            return subscription.needs_new_log(wanted(subscription.name, record.options))
+        except RtpsError:
+            return False  # it cannot be said; a log of another topic is refused when the receiver starts
+
+    def _take_up_records(self) -> None:
+        """Clients' subscriptions, and topics that patterns found earlier, go on before anybody asks again."""
+        patterns = {each.name: each for each in self.config.patterns}
+        for name, record in self._records.items():
+            if name in self._keepers or not (record.dynamic or record.pattern in patterns):
+                continue
+            try:
+                if record.dynamic:
+                    self._keep(wanted(name, record.options, dynamic=True))
+                else:
+                    self._take_up_topic(patterns[str(record.pattern)], name, record.options.get("topic", ""))
+            except RtpsError as error:
+                _log.error("subscription %s cannot be taken up again: %s", name, error)
+
+    def _take_up_topic(self, pattern: Wanted, name: str, topic: str) -> None:
+        if matches(pattern.settings.topic, topic):
+            options = {**pattern.options, "topic": topic}
+            self._keep(wanted(name, options, pattern=pattern.name))
+
+    def _reload_subscriptions(self, config: StandingConfig) -> list[str]:
+        said = []
+        files = {each.name: each for each in config.subscriptions}
+        patterns = {each.name: each for each in config.patterns}
+        for name, keeper in list(self._keepers.items()):
+            next_one = self._wanted_now(keeper.wanted, files, patterns)
+            if next_one is None:
+                self._leave(name, goodbye=True)
+                said.append(f"{name} ends; its log {keeper.directory} stays, for when it is wanted again")
+            elif not next_one.is_like(keeper.wanted):
+                keeper.replace(next_one)
+                said.append(f"{name} has changed and starts again")
+            elif next_one is not keeper.wanted:
+                keeper.wanted = next_one
+        for name, each in files.items():
+            if name not in self._keepers:
+                self._keep(each)
+                said.append(f"{name} is new")
+        return said
+
+    def _wanted_now(
+        self, old: Wanted, files: dict[str, Wanted], patterns: dict[str, Wanted]
+    ) -> Wanted | None:
+        if old.name in files:
+            return files[old.name]
+        if old.dynamic:
+            return old
+        pattern = patterns.get(old.pattern or "")
+        if pattern is None or not matches(pattern.settings.topic, old.settings.topic):
+            return None
+        return wanted(old.name, {**pattern.options, "topic": old.settings.topic}, pattern=pattern.name)
+
+    def _leave(self, name: str, *, goodbye: bool) -> Keeper:
+        keeper = self._keepers.pop(name)
+        keeper.end(goodbye=goodbye)
+        self._leaving.append(keeper)
+        return keeper
+
+    # --- patterns ----------------------------------------------------------------------------------
+
+    def _find_topics(self, now: int) -> None:
+        networks = {each.name: network_of(each.settings) for each in self.config.patterns}
+        topics = self._watch.look(networks.values(), now)
+        for pattern in self.config.patterns:
+            found = topics.get(networks[pattern.name], set())
+            self._add_topics(pattern, {each for each in found if matches(pattern.settings.topic, each)})
+
+    def _add_topics(self, pattern: Wanted, found: set[str]) -> None:
+        mine = {each.wanted.settings.topic for each in self.keepers if each.wanted.pattern == pattern.name}
+        for topic in sorted(found - mine):
+            too_many = len(mine) >= PATTERN_TOPICS_MAX or len(self._keepers) >= SUBSCRIPTIONS_MAX
+            if too_many or not topic.strip():
+                if pattern.name not in self._full:
+                    self._full.add(pattern.name)
+                    _log.error(
+                        "pattern %s (%s) has %d topics; others, such as %r, are not received",
+                        pattern.name,
+                        pattern.settings.topic,
+                        len(mine),
+                        topic[:80],
+                    )
+                return
+            self._add_topic(pattern, topic)
+            mine.add(topic)
+
+    def _add_topic(self, pattern: Wanted, topic: str) -> None:
+        options = {**pattern.options, "topic": topic}
+        earlier = (
+            n
+            for n, r in self._records.items()
+            if r.pattern == pattern.name and r.options.get("topic") == topic
+        )
+        name = next(earlier, None) or name_for(topic, {**self._records, **self._keepers}, under=pattern.name)
+        try:
+            self._keep(wanted(name, options, pattern=pattern.name))
+        except RtpsError as error:  # a name on the wire that no option can hold
+            _log.warning("pattern %s: topic %r is not received: %s", pattern.name, topic[:80], error)
+            return
+        _log.info("pattern %s: found %r, subscription %s", pattern.name, topic, name)
+
+    # --- clients -----------------------------------------------------------------------------------
+
+    def _take_request(self, request: Request) -> None:
+        try:
+            if request.op == "subscribe":
+                name = self._subscribe(dict(request.options))
+            else:
+                name = self._unsubscribe(request.name)
+        except RtpsError as error:
+            self._server.answer(request, error=str(error))
+            return
+        self._write_records()  # nothing is promised that a restart forgets
+        self._tell()
+        self._server.answer(request, name=name)
+
+    def _subscribe(self, options: dict[str, str]) -> str:
+        asked = wanted_by_client("asked", options, self.config.defaults)
+        for each in self.keepers:
+            if each.wanted.receives_for(asked):
+                return each.wanted.name
+        if sum(each.wanted.dynamic for each in self.keepers) >= DYNAMIC_MAX:
+            fix = f"{DYNAMIC_MAX} subscriptions of clients are there already; remove some that nobody reads"
+            raise OptionError("topic", asked.settings.topic, fix)
+        if len(self._keepers) >= SUBSCRIPTIONS_MAX:
+            fix = f"{SUBSCRIPTIONS_MAX} subscriptions are there already; remove some"
+            raise OptionError("topic", asked.settings.topic, fix)
+        taken = {**self._records, **self._keepers}
+        name = name_for(asked.settings.topic, taken)
+        self._keep(dataclasses.replace(asked, name=name))
+        _log.info("subscription %s: a client asked for topic %r", name, asked.settings.topic)
+        return name
+
+    def _unsubscribe(self, name: str) -> str:
+        keeper = self._keepers.get(name)
+        if keeper is None:
+            raise OptionError("receiver.subscription", name, "there is no such subscription")
+        if not keeper.wanted.dynamic:
+            fix = "is a subscription of the receiver's file; remove it there, and send SIGHUP"
+            raise OptionError("receiver.subscription", name, fix)
+        self._leave(name, goodbye=True)
+        del self._records[name]
+        _log.info("subscription %s: a client removed it; its log %s stays", name, keeper.directory)
+        return name
+
+    # --- what is written down and told -------------------------------------------------------------
+
+    def _write_records(self) -> None:
+        for name, keeper in self._keepers.items():
+            w = keeper.wanted
+            self._records[name] = Record(keeper.log, w.options, w.dynamic, w.pattern)
+        if self._records != self._written:
+            write_records(self.config.directory, self._records)
+            self._written = dict(self._records)
+
+    def _write_records_or_say(self) -> None:
+        try:
+            self._write_records()
+        except LogError as error:
+            if not self._is_unwritten:
+                _log.error("%s; a restart would not find the logs that are new", error)
+            self._is_unwritten = True
+        else:
+            self._is_unwritten = False
+
+    def _tell(self) -> None:
+        self._server.tell([each.told() for each in self.keepers])
+
+
+def what_is_left(keeper: Keeper) -> Iterator[str]:
+    """Sentences about the groups that have not read all of a log."""
+    position = read_counters(keeper.directory).get("log.position", 0)
+    for behind in groups_behind(keeper.directory, position):
+        group = f"group {behind.group} is {behind.nbytes:,} bytes behind"
+        yield f"{keeper.wanted.name} (topic {keeper.wanted.settings.topic!r}): {group}"

@@ -1,0 +1,90 @@
+"""The topics of a domain, for subscriptions whose topic is a pattern."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeAlias
+
+from ..transport.errors import RtpsError
+from ..transport.net.node_config import NodeConfig
+from ..transport.structure import NANOSECONDS
+from .restarts import Restarts
+
+_log = logging.getLogger("spark_rtps.standing")
+
+_LOOK_NS: Final = NANOSECONDS // 2
+
+
+class Domain(Protocol):
+    """The part of Node that is needed here."""
+
+    @property
+    def is_closed(self) -> bool: ...
+    def written_topics(self) -> set[str]: ...
+    def close(self) -> None: ...
+
+
+JoinDomain: TypeAlias = Callable[[NodeConfig], Domain]
+
+
+def join_domain(config: NodeConfig) -> Domain:
+    """A participant that only looks. Raises TransportError."""
+    from ..transport.net.node import Node
+
+    return Node.open(config).start()
+
+
+class TopicWatch:
+    """One participant for each network in which patterns look for topics."""
+
+    def __init__(self, join: JoinDomain) -> None:
+        self._join = join
+        self._domains: dict[NodeConfig, Domain] = {}
+        self._due: dict[NodeConfig, int] = {}
+        self._restarts: dict[NodeConfig, Restarts] = {}
+        self._look_at = 0
+
+    def look(self, wanted: Iterable[NodeConfig], now: int) -> dict[NodeConfig, set[str]]:
+        """The topics that are written in these networks, as far as known; nothing between two looks.
+
+        Networks which nobody wants any more are left.
+        """
+        if now < self._look_at:
+            return {}
+        self._look_at = now + _LOOK_NS
+        wanted = set(wanted)
+        for config in [each for each in self._domains if each not in wanted]:
+            self._domains.pop(config).close()
+        found = {}
+        for config in wanted:
+            domain = self._domain(config, now)
+            if domain is not None:
+                found[config] = domain.written_topics()
+        return found
+
+    def close(self) -> None:
+        """Leave all networks."""
+        for domain in self._domains.values():
+            domain.close()
+        self._domains.clear()
+
+    def _domain(self, config: NodeConfig, now: int) -> Domain | None:
+        domain = self._domains.get(config)
+        if domain is not None and domain.is_closed:
+            self._failed(config, "the participant has ended", now)
+            del self._domains[config]
+            domain.close()
+            return None
+        if domain is not None or now < self._due.get(config, 0):
+            return domain
+        try:
+            self._domains[config] = joined = self._join(config)
+        except (RtpsError, OSError) as error:
+            self._failed(config, str(error), now)
+            return None
+        return joined
+
+    def _failed(self, config: NodeConfig, why: str, now: int) -> None:
+        self._due[config] = self._restarts.setdefault(config, Restarts()).died(now)
+        _log.warning("no topics of domain %d are found: %s; trying again", config.domain, why)

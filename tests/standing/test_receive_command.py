@@ -1,0 +1,101 @@
+"""The command itself: it checks a file, shows a table, and needs no Spark."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from rich.console import Console
+from typer.testing import CliRunner
+
+from spark_rtps.cli import app
+from spark_rtps.commands.receive import _table
+from spark_rtps.standing.config import ReceiverFileError
+from spark_rtps.standing.rates import Rates
+from tests.standing.supervisor_scene import HEAD, Scene
+from tests.support.child_environment import child_environment
+
+A = '[subscriptions.a]\ntopic = "A"\n'
+
+
+def test_check_says_what_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "receiver.toml"
+    file.write_text(HEAD + A + 'retention = "committed"\n[subscriptions.robot]\ntopic = "rt/*"\n')
+    result = CliRunner().invoke(app, ["receive", "--check", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "a: topic A, domain 0, keeps by committed" in result.output
+    assert "robot: topic rt/*" in result.output and "2 subscriptions, served at 127.0.0.1:0" in result.output
+    assert not (tmp_path / "state").exists()  # it is only a check
+
+
+def test_check_shows_doubts(tmp_path: Path) -> None:
+    file = tmp_path / "receiver.toml"
+    file.write_text(HEAD + A + 'reliability = "best_effort"\nreliable_reader.nack_period = "1s"\n')
+    result = CliRunner().invoke(app, ["receive", "--check", str(file)])
+    assert "a: reliable_reader.nack_period: no effect with reliability=best_effort" in result.output
+
+
+def test_check_of_a_bad_file(tmp_path: Path) -> None:
+    file = tmp_path / "receiver.toml"
+    file.write_text(HEAD + A + "histori = 1\n")
+    result = CliRunner().invoke(app, ["receive", "--check", str(file)])
+    assert result.exit_code and isinstance(result.exception, ReceiverFileError)
+    assert "[subscriptions.a] histori: is unknown; did you mean 'history'?" in str(result.exception)
+
+
+def test_the_table(scene: Scene) -> None:
+    supervisor = scene.begin(A)
+    scene.committed(scene.keeper("a").log, slow=100)
+    rates = Rates()
+    rates.rows(supervisor.keepers, 0)
+    (row,) = rates.rows(supervisor.keepers, 10**9)
+    assert (row.writers, row.rate, row.nbytes) == (2, 0.0, 200)
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(_table(supervisor, rates))
+    text = console.export_text()
+    assert "receiving at 127.0.0.1:7777" in text and "slow 200 B" in text and "running" in text
+
+
+def test_samples_a_second(scene: Scene, monkeypatch) -> None:
+    supervisor = scene.begin(A)
+    rates = Rates()
+    rates.rows(supervisor.keepers, 10**9)
+    monkeypatch.setattr(scene.receivers[0], "counters", lambda: {"log.rows": 103})
+    (row,) = rates.rows(supervisor.keepers, 3 * 10**9)
+    assert row.rate == 50
+    monkeypatch.setattr(scene.receivers[0], "counters", lambda: {"log.rows": 3})  # a new log
+    (row,) = rates.rows(supervisor.keepers, 4 * 10**9)
+    assert row.rate == 0
+
+
+WITHOUT_SPARK = """
+import sys
+
+class NoSpark:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j"):
+            raise ModuleNotFoundError(f"no {name} here", name=name)
+
+sys.meta_path.insert(0, NoSpark())
+from spark_rtps.cli import main
+import spark_rtps.standing.service
+sys.argv = ["spark-rtps", "receive", "--check", sys.argv[1]]
+main()
+"""
+
+
+def test_it_runs_where_spark_is_not_installed(tmp_path: Path) -> None:
+    file = tmp_path / "receiver.toml"
+    file.write_text(HEAD + A)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(WITHOUT_SPARK), str(file)],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0 and "1 subscriptions, served at" in run.stdout, run.stderr

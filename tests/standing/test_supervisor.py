@@ -1,0 +1,422 @@
+"""What a supervisor does when processes die, files change and clients ask; without a process."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+import uuid
+
+import pytest
+
+from spark_rtps.standing import supervisor as supervisor_module
+from spark_rtps.standing.config import ReceiverFileError
+from spark_rtps.transport.errors import LogError, LogLostError, TransportError
+from tests.standing.supervisor_scene import Scene
+
+A = '[subscriptions.a]\ntopic = "A"\n'
+B = '[subscriptions.b]\ntopic = "B"\n'
+
+
+class TestStart:
+    def test_receivers_and_server(self, scene: Scene) -> None:
+        supervisor = scene.begin(A + B)
+        assert supervisor.is_ready and supervisor.port == 7777
+        assert [each.config.topic for each in scene.receivers] == ["A", "B"]
+        assert all(each.config.records_writer_types for each in scene.receivers)
+        told = scene.servers[0].told[-1]
+        assert [(each["name"], each["state"], each["error"]) for each in told] == [
+            ("a", "running", None),
+            ("b", "running", None),
+        ]
+        assert told[0]["log"] == scene.recorded()["a"]["log"]
+
+    def test_the_log_is_written_down_before_anything_is_received(self, scene: Scene, monkeypatch) -> None:
+        there: list[bool] = []
+        start = Scene._receiver
+
+        def looking(self, config):
+            there.append(config.log_directory.rpartition("/")[2] in str(scene.recorded()))
+            return start(self, config)
+
+        monkeypatch.setattr(Scene, "_receiver", looking)
+        scene.begin(A)
+        assert there == [True]
+
+    def test_another_supervisor_goes_on_with_the_same_logs(self, scene: Scene) -> None:
+        scene.begin(A + B)
+        before = scene.recorded()
+        scene.begin(A + B)
+        assert scene.recorded() == before
+        assert scene.receivers[2].config.log_directory == scene.receivers[0].config.log_directory
+
+    def test_what_groups_committed_must_be_in_the_log(self, scene: Scene) -> None:
+        scene.begin(A)
+        scene.committed(scene.keeper("a").log, one=64, two=192)
+        scene.begin(A)
+        assert scene.receivers[-1].config.log_reached == 192
+
+    def test_a_server_that_never_can_listen(self, scene: Scene) -> None:
+        scene.server_refused = True
+        scene.begin(A)
+        with pytest.raises(TransportError, match="in use"):
+            scene.steps(40)
+
+    def test_one_that_can_a_moment_later(self, scene: Scene) -> None:
+        scene.server_refused = True
+        scene.begin(A)
+        scene.server_refused = False
+        scene.steps(10)
+        assert scene.supervisor.is_ready
+
+    def test_records_that_cannot_be_read(self, scene: Scene) -> None:
+        (scene.root / "subscriptions.json").write_text('{"a": {"log": "../../etc", "options": {}}}')
+        with pytest.raises(LogError, match="which log belongs to which subscription"):
+            scene.begin(A)
+
+
+class TestDeaths:
+    def test_a_receiver_is_started_again_on_its_log_at_once(self, scene: Scene) -> None:
+        scene.begin(A)
+        scene.receivers[0].died = "killed"
+        scene.steps(3, seconds=0.1)
+        assert len(scene.receivers) == 2 and scene.states() == {"a": "running"}
+        assert scene.receivers[1].config.log_directory == scene.receivers[0].config.log_directory
+
+    def test_too_many_deaths(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+        scene.begin(A + B)
+        while scene.states()["a"] != "failed":
+            scene.receivers[-1 if scene.receivers[-1].config.topic == "A" else 0].died = "killed again"
+            scene.steps(1)
+        assert scene.states() == {"a": "failed", "b": "running"}
+        assert scene.servers[0].told[-1][0]["error"] == "killed again"
+        assert "the next try is in a minute" in caplog.text
+        count = len(scene.receivers)
+        scene.steps(50)
+        assert len(scene.receivers) == count
+        scene.steps(15)
+        assert scene.states()["a"] == "running" and scene.servers[0].told[-1][0]["error"] is None
+
+    def test_a_receiver_that_cannot_start(self, scene: Scene) -> None:
+        scene.refused["A"] = TransportError("no such interface")
+        supervisor = scene.begin(A + B)
+        assert supervisor.is_ready and scene.keeper("a").error == "no such interface"
+        del scene.refused["A"]
+        scene.steps(10)
+        assert scene.states() == {"a": "running", "b": "running"}
+
+    def test_back_off(self, scene: Scene) -> None:
+        tries: list[float] = []
+
+        class Refusing(dict):  # type: ignore[type-arg]
+            def __contains__(self, _topic: object) -> bool:
+                tries.append(scene.now / 1e9)
+                return True
+
+            def __getitem__(self, _topic: object) -> Exception:
+                return TransportError("no")
+
+        scene.refused = Refusing()
+        scene.begin(A)
+        scene.steps(300, seconds=0.1)
+        pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
+        assert pauses[1:] == sorted(pauses[1:]) and pauses[-1] >= 4 and len(tries) == 6
+
+    def test_the_server_is_started_again_at_its_port(self, scene: Scene) -> None:
+        scene.begin(A)
+        scene.servers[0].died = True
+        scene.steps()
+        assert [each.asked_port for each in scene.servers] == [0, 7777]
+        assert scene.servers[1].told[-1][0]["name"] == "a"
+        assert len(scene.receivers) == 1
+
+    def test_a_server_that_dies_all_the_time_is_not_alive(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        for _ in range(60):
+            if not supervisor.is_alive:
+                break
+            scene.servers[-1].died = True
+            scene.steps(1)
+        assert not supervisor.is_alive
+        scene.steps(70)
+        assert supervisor.is_alive
+
+
+class TestLostLogs:
+    def test_a_log_that_is_gone(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+        scene.begin(A)
+        old = scene.keeper("a").log
+        shutil.rmtree(scene.root / old)
+        scene.begin(A)
+        new = scene.keeper("a").log
+        assert new != old and scene.states() == {"a": "running"}
+        assert scene.recorded()["a"]["log"] == new
+        assert "NEW log" in caplog.text and old in caplog.text
+
+    def test_a_log_that_cannot_be_resumed(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+        scene.begin(A)
+        old = scene.keeper("a").log
+        scene.refused["A"] = LogLostError("its end is lost")
+        scene.receivers[0].died = "killed"
+        scene.steps(2, seconds=0.1)
+        del scene.refused["A"]
+        scene.steps(20)
+        assert scene.states() == {"a": "running"} and scene.keeper("a").log != old
+        assert "its end is lost" in caplog.text
+        assert scene.receivers[-1].config.log_directory.endswith(scene.recorded()["a"]["log"])
+        assert (scene.root / old).exists()
+
+    def test_another_topic_under_the_name(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+        scene.begin(A)
+        old = scene.keeper("a").log
+        scene.begin(A.replace('"A"', '"C"'))
+        assert scene.keeper("a").log != old and "NEW" in caplog.text
+
+    def test_a_type_that_is_named_later(self, scene: Scene) -> None:
+        (scene.path / "p.idl").write_text("struct P { long x; };")
+        scene.begin(A)
+        old = scene.keeper("a").log
+        scene.begin(A + 'type.file = "p.idl"\n')
+        assert scene.keeper("a").log == old
+
+
+class TestReload:
+    def test_what_did_not_change_goes_on(self, scene: Scene) -> None:
+        supervisor = scene.begin(A + B)
+        said = supervisor.reload(scene.config(B + A))
+        scene.steps()
+        assert said == [] and len(scene.receivers) == 2 and len(scene.servers) == 1
+
+    def test_what_changed_starts_again_on_its_log(self, scene: Scene) -> None:
+        supervisor = scene.begin(A + B)
+        said = supervisor.reload(scene.config(A + 'reliability = "best_effort"\n' + B))
+        scene.steps(5)
+        assert said == ["a has changed and starts again"]
+        old, _, new = scene.receivers
+        assert old.goodbye is False and new.config.log_directory == old.config.log_directory
+        assert new.config.qos != old.config.qos
+
+    def test_retention_is_a_change(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        supervisor.reload(scene.config(A + 'retention = "committed"\n'))
+        scene.steps(5)
+        assert len(scene.receivers) == 2 and scene.servers[0].told[-1][0]["retention"] == "committed"
+
+    def test_another_topic_takes_a_new_log(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        supervisor.reload(scene.config('[subscriptions.a]\ntopic = "C"\n'))
+        scene.steps(5)
+        old, new = scene.receivers
+        assert new.config.topic == "C" and new.config.log_directory != old.config.log_directory
+
+    def test_added_and_removed(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        log = scene.keeper("a").log
+        said = supervisor.reload(scene.config(B))
+        scene.steps()
+        assert scene.states() == {"b": "running"} and scene.receivers[0].goodbye is True
+        assert len(said) == 2 and log in said[0]
+        supervisor.reload(scene.config(A + B))
+        scene.steps()
+        assert scene.keeper("a").log == log  # it was kept
+
+    def test_the_server_changes(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        supervisor = scene.begin(A)
+        monkeypatch.setenv("T", "x" * 20)
+        text = A + '[tokens]\nadmin = "env:T"\n'
+        assert supervisor.reload(scene.config(text)) == ["the server starts again"]
+        scene.steps()
+        assert scene.servers[0].stopped and scene.servers[1].config.tokens == {"admin": "x" * 20}
+        assert len(scene.receivers) == 1 and scene.servers[1].told
+
+    def test_the_directory_stays(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        before = supervisor.config
+        scene.file.write_text('directory = "elsewhere"\n')
+        from spark_rtps.standing.config import read_config
+
+        with pytest.raises(ReceiverFileError, match="restart the receiver"):
+            supervisor.reload(read_config(scene.file))
+        assert supervisor.config is before and scene.states() == {"a": "running"}
+
+    def test_clients_subscriptions_stay(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        scene.ask("subscribe", options={"topic": "C"})
+        supervisor.reload(scene.config(A))
+        scene.steps()
+        assert set(scene.states()) == {"a", "C"}
+
+
+class TestClients:
+    def test_a_subscription_is_made_and_found_again(self, scene: Scene) -> None:
+        scene.begin(A)
+        assert scene.ask("subscribe", options={"topic": "C", "reliability": "best_effort"}) == ("C", None)
+        assert scene.receivers[-1].config.topic == "C" and scene.recorded()["C"]["dynamic"] is True
+        count = len(scene.receivers)
+        again = {"topic": "C", "reliability": "best_effort", "payload": "binary", "columns": "x"}
+        assert scene.ask("subscribe", options=again) == ("C", None)
+        assert len(scene.receivers) == count
+
+    def test_the_files_subscriptions_are_found_too(self, scene: Scene) -> None:
+        scene.begin(A)
+        assert scene.ask("subscribe", options={"topic": "A", "log.max_bytes": "1GiB"}) == ("a", None)
+        assert len(scene.receivers) == 1
+
+    @pytest.mark.parametrize(
+        "other",
+        [{"reliability": "best_effort"}, {"partition": "p"}, {"domain": "3"}, {"ownership": "exclusive"}],
+    )
+    def test_other_qos_or_another_place_is_another_subscription(
+        self, scene: Scene, other: dict[str, str]
+    ) -> None:
+        scene.begin(A)
+        assert scene.ask("subscribe", options={"topic": "A", **other}) == ("A", None)
+        assert scene.ask("subscribe", options={"topic": "A", **other}) == ("A", None)
+        assert len(scene.receivers) == 2
+
+    def test_the_files_defaults_hold(self, scene: Scene) -> None:
+        scene.begin("domain = 9\n" + A)
+        scene.ask("subscribe", options={"topic": "C"})
+        assert scene.receivers[-1].config.node.domain == 9
+
+    def test_it_survives_the_supervisor(self, scene: Scene) -> None:
+        scene.begin(A)
+        scene.ask("subscribe", options={"topic": "C", "history.depth": "7"})
+        log = scene.keeper("C").log
+        scene.begin(A)
+        assert scene.keeper("C").log == log and scene.keeper("C").wanted.dynamic
+        assert scene.receivers[-1].config.qos.history_depth == 7
+
+    def test_it_is_told_before_it_is_answered(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        scene.begin(A)
+        seen: list[list[str]] = []
+        server = scene.servers[0]
+        monkeypatch.setattr(
+            server, "answer", lambda *_, **__: seen.append([each["name"] for each in server.told[-1]])
+        )
+        from tests.standing.supervisor_scene import Asked
+
+        server.waiting.append(Asked("subscribe", 1, {"topic": "C"}))
+        scene.steps()
+        assert seen == [["a", "C"]]
+
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [
+            ({"topic": "C", "reliabilty": "x"}, "did you mean 'reliability'"),
+            ({"topic": "C", "reliability": "x"}, "must be one of"),
+            ({"reliability": "reliable"}, "name the topic"),
+            ({"topic": "C*"}, "is a pattern"),
+            ({"topic": "C", "qos.file": "/etc/passwd"}, "file of the client's host"),
+            ({"topic": "C", "congestion_control": "os:system"}, "cannot load code"),
+        ],
+    )
+    def test_what_is_refused(self, scene: Scene, options: dict[str, str], why: str) -> None:
+        scene.begin(A)
+        name, error = scene.ask("subscribe", options=options)
+        assert name is None and error is not None and why in error
+        assert len(scene.receivers) == 1
+
+    def test_a_file_of_the_clients_host_is_not_opened(self, scene: Scene) -> None:
+        scene.begin(A)
+        assert scene.ask("subscribe", options={"topic": "C", "type.file": "/etc/passwd"}) == ("C", None)
+        assert "type.file" not in scene.recorded()["C"]["options"]
+
+    def test_their_number_is_bounded(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(supervisor_module, "DYNAMIC_MAX", 1)
+        scene.begin(A)
+        scene.ask("subscribe", options={"topic": "C"})
+        name, error = scene.ask("subscribe", options={"topic": "D"})
+        assert name is None and "1 subscriptions of clients" in str(error)
+
+    def test_removed_on_request(self, scene: Scene) -> None:
+        scene.begin(A)
+        scene.ask("subscribe", options={"topic": "C"})
+        assert scene.ask("unsubscribe", name="C") == ("C", None)
+        assert set(scene.states()) == {"a"} and scene.receivers[-1].goodbye is True
+        assert "C" not in scene.recorded()
+
+    @pytest.mark.parametrize(("name", "why"), [("a", "of the receiver's file"), ("x", "no such")])
+    def test_what_is_not_removed(self, scene: Scene, name: str, why: str) -> None:
+        scene.begin(A)
+        found, error = scene.ask("unsubscribe", name=name)
+        assert found is None and why in str(error) and set(scene.states()) == {"a"}
+
+
+class TestPatterns:
+    ROBOT = '[subscriptions.robot]\ntopic = "rt/*"\nreliability = "best_effort"\n'
+
+    def test_one_subscription_for_each_topic_also_later(self, scene: Scene) -> None:
+        scene.topics |= {"rt/imu", "Square"}
+        scene.begin(self.ROBOT)
+        assert scene.states() == {"robot/rt/imu": "running"}
+        scene.topics.add("rt/odom")
+        scene.steps()
+        assert set(scene.states()) == {"robot/rt/imu", "robot/rt/odom"}
+        assert {each.config.topic for each in scene.receivers} == {"rt/imu", "rt/odom"}
+        assert scene.servers[0].told[-1][0]["topic"] == "rt/imu"
+
+    def test_found_topics_go_on_before_they_are_seen_again(self, scene: Scene) -> None:
+        scene.topics.add("rt/imu")
+        scene.begin(self.ROBOT)
+        log = scene.keeper("robot/rt/imu").log
+        scene.topics.clear()
+        scene.begin(self.ROBOT)
+        assert scene.states() == {"robot/rt/imu": "running"} and scene.keeper("robot/rt/imu").log == log
+
+    def test_their_number_is_bounded(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(supervisor_module, "PATTERN_TOPICS_MAX", 3)
+        scene.topics |= {f"rt/{i}" for i in range(9)}
+        scene.begin(self.ROBOT)
+        scene.steps(10)
+        assert len(scene.states()) == 3
+        assert caplog.text.count("are not received") == 1
+
+    def test_names_on_the_wire_become_names(self, scene: Scene) -> None:
+        scene.topics |= {"rt/a b", "rt/a_b", "rt/../../etc", "rt/" + "x" * 200, "rt/\x1b[2J"}
+        scene.begin(self.ROBOT)
+        names = set(scene.states())
+        assert len(names) == 5 and {"robot/rt/a_b", "robot/rt/a_b-2"} < names
+        assert all(len(name) <= 128 and ".." not in name for name in names)
+
+    def test_reload_without_it(self, scene: Scene) -> None:
+        scene.topics.add("rt/imu")
+        supervisor = scene.begin(self.ROBOT)
+        supervisor.reload(scene.config(self.ROBOT))
+        scene.steps()
+        assert len(scene.receivers) == 1
+        supervisor.reload(scene.config(self.ROBOT.replace("best_effort", "reliable")))
+        scene.steps(5)
+        assert len(scene.receivers) == 2
+        supervisor.reload(scene.config(A))
+        scene.steps()
+        assert scene.states() == {"a": "running"}
+
+
+class TestDrain:
+    def test_receivers_then_server_and_what_is_left(self, scene: Scene) -> None:
+        from spark_rtps.transport.log.counters import Counters
+
+        supervisor = scene.begin(A + B)
+        log = scene.keeper("a").log
+        counters = Counters.create(scene.root / log / "counters")
+        counters.counter("log.position").set(1000)
+        scene.committed(log, slow=100, quick=1000)
+        left = supervisor.drain(goodbye=False, patience=10, pause=lambda: None)
+        assert left == ["a (topic 'A'): group slow is 900 bytes behind"]
+        assert [each.goodbye for each in scene.receivers] == [False, False] and scene.servers[0].stopped
+
+    def test_a_receiver_that_does_not_end(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        supervisor = scene.begin(A)
+        monkeypatch.setattr(scene.keeper("a"), "step", lambda now: None)
+        assert supervisor.drain(goodbye=True, patience=0.05, pause=lambda: None) == [
+            "a: its receiver has not ended"
+        ]
+
+
+def test_logs_are_uuids(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    scene.begin(A)
+    assert str(uuid.UUID(scene.recorded()["a"]["log"])) == scene.recorded()["a"]["log"]

@@ -1,0 +1,24 @@
+"""Whether a process appends to a stream log: its one appender holds the log's lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from .permissions import LOCK
+
+
+def is_appended_to(directory: Path) -> bool:
+    """Whether a process appends to the log in ``directory``."""
+    try:
+        lock = os.open(directory / LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
