@@ -5,20 +5,34 @@ from __future__ import annotations
 import configparser
 import ctypes
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pyarrow
 import pytest
 
+import spark_rtps as rtps
+from spark_rtps.monitoring.stream_counters import read_streams
+from tests.conf.confined import allowed_calls, lines_of
 from tests.support import domains
+from tests.support.child_environment import child_environment
+from tests.support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "conf" / "spark-rtps-receiver.service"
+CONFINED = Path(__file__).with_name("confined.py")
+SCHEMA = pyarrow.schema([pyarrow.field("x", pyarrow.int32(), nullable=False)])
+PR_GET_MDWE = 66
 #: What costs 0.2 or more and stays: it is there to receive, from addresses that nobody but its operator knows.
 OPEN = {"PrivateNetwork=", "IPAddressDeny=", "RestrictAddressFamilies=~AF_(INET|INET6)"}
-PR_SET_MDWE = 65
-REFUSE_EXEC_GAIN = 1
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up capabilities")
 
 
 def analyzed(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -84,62 +98,93 @@ def test_dds_and_notifications_still_work() -> None:
     assert service["ProtectSystem"] == ["strict"] and service["StateDirectory"] == ["spark-rtps"]
 
 
-def test_the_calls_that_it_needs_are_allowed(unit: Path) -> None:
-    """Of the groups that are left: what receives many datagrams, waits, maps files, starts processes, and serves."""
-    allowed: set[str] = set()
-    for line in settings()["Service"]["SystemCallFilter"]:
-        calls = set().union(*(_expanded(name, unit.parent) for name in line.removeprefix("~").split()))
-        allowed = allowed - calls if line.startswith("~") else allowed | calls
-    needed = {
-        "recvmmsg",
-        "sendmsg",
-        "setsockopt",
-        "epoll_wait",
-        "poll",
-        "mmap",
-        "madvise",
-        "fallocate",
-        "flock",
-    }
-    assert (
-        needed | {"clone3", "execve", "sendfile", "preadv", "futex", "fdatasync", "ioctl", "pidfd_open"}
-        <= allowed
-    )
-    assert not {"mount", "ptrace", "bpf", "init_module", "setrlimit"} & allowed
+def test_no_calls_are_left_that_only_a_system_has() -> None:
+    calls = allowed_calls(lines_of(UNIT))
+    assert {"recvmmsg", "sendfile", "execve"} <= calls
+    assert not {"mount", "ptrace", "bpf", "init_module", "setrlimit", "settimeofday"} & calls
 
 
-def _expanded(name: str, cwd: Path) -> set[str]:
-    if not name.startswith("@"):
-        return {name}
-    found: set[str] = set()
-    for line in analyzed("syscall-filter", name, cwd=cwd).stdout.splitlines()[1:]:
-        entry = line.strip()
-        if entry and not entry.startswith("#"):
-            found |= _expanded(entry, cwd)
-    return found
+def confined(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, str(CONFINED), str(UNIT), sys.executable, "-c", script, *arguments]
 
 
-def test_it_works_without_memory_that_is_writable_and_executable() -> None:
-    """As under MemoryDenyWriteExecute: what receives many datagrams calls the system by way of ctypes."""
-    script = f"""
-import ctypes
-assert ctypes.CDLL(None).prctl({PR_SET_MDWE}, {REFUSE_EXEC_GAIN}, 0, 0, 0) == 0
-import mmap
-try:
-    mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    raise SystemExit("it is not denied")
-except PermissionError:
-    pass
-import pyarrow
-import spark_rtps as rtps
-with rtps.Participant({domains.COMMANDS_EMPTY}, interface="lo") as participant:
-    schema = pyarrow.schema([("x", pyarrow.int32())])
-    participant.subscribe("t", schema=schema).take(max_rows=1, timeout=0.1)
-"""
-    if ctypes.CDLL(None).prctl(PR_SET_MDWE + 1, 0, 0, 0, 0) < 0:
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        "import mmap; mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)",
+        "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+        "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)",
+        "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+        "import os; os.setpriority(os.PRIO_PROCESS, 0, 5)",
+        "import os; os.chroot('/')",
+    ],
+    ids=["writable and executable", "packets", "IPv6", "raw", "priority", "chroot"],
+)
+@needs_root
+def test_the_confinement_of_the_tests_confines(forbidden: str) -> None:
+    if "mmap" in forbidden and ctypes.CDLL(None).prctl(PR_GET_MDWE, 0, 0, 0, 0) < 0:
         pytest.skip("the kernel is older than 6.3")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert subprocess.run([sys.executable, "-c", forbidden], capture_output=True).returncode == 0
+    done = subprocess.run(confined(forbidden), capture_output=True, text=True)
+    assert "PermissionError" in done.stderr, done
+
+
+@needs_root
+def test_a_receiver_works_in_what_the_unit_leaves_it(tmp_path: Path) -> None:
+    """A sample comes from the network into its log, its server answers, it reads its file again, and ends."""
+    file = tmp_path / "receiver.toml"
+    file.write_text(
+        f"""
+        directory = "state"
+        listen = "127.0.0.1:0"
+        [defaults]
+        domain = {domains.STANDING}
+        interface = "lo"
+        [subscriptions.squares]
+        topic = "Confined"
+        type.name = "T"
+        keyed = false
+        """
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(PATIENCE)
+        environment = {
+            **child_environment(),
+            "NOTIFY_SOCKET": str(tmp_path / "notify"),
+            "WATCHDOG_USEC": "3000000",
+        }
+        command = [sys.executable, str(CONFINED), str(UNIT), sys.executable]
+        with (tmp_path / "output").open("wb") as output:
+            service = subprocess.Popen(
+                [*command, "-m", "spark_rtps", "receive", str(file)],
+                stdout=output, stderr=output, cwd=ROOT, env=environment,
+            )  # fmt: skip
+
+        def told(field: str) -> None:
+            while field not in manager.recv(4096).decode().split("\n"):
+                pass
+
+        try:
+            told("READY=1")
+            told("WATCHDOG=1")
+            with rtps.Participant(domains.STANDING, interface="lo") as participant:
+                publication = participant.publish("Confined", type="T", schema=SCHEMA)
+                publication.write([{"x": 1}])
+                wait_until(lambda: _rows(tmp_path / "state") == 1, lambda: (tmp_path / "output").read_text())
+            service.send_signal(signal.SIGHUP)
+            told("RELOADING=1")
+            service.send_signal(signal.SIGTERM)
+            told("STOPPING=1")
+            assert service.wait(PATIENCE) == 0
+        finally:
+            service.kill()
+            service.wait()
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "state").rglob("*")} == {0}
+
+
+def _rows(directory: Path) -> int:
+    return sum(stream.samples for stream in read_streams([directory], now=time.monotonic_ns()))
 
 
 def test_the_example_finds_the_credentials() -> None:
