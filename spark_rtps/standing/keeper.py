@@ -30,8 +30,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..options.explanations import remedy_of
-from ..transport.errors import LogLostError, RtpsError
+from ..transport.errors import LogError, LogLostError, RtpsError
 from ..transport.log.appending import is_appended_to
+from ..transport.log.log_view import LogView
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.structure import NANOSECONDS
@@ -94,6 +95,8 @@ class Keeper:
         self._ends = False
         self._goodbye = True
         self._look_at = 0
+        #: As the first writer named it.
+        self._type: str | None = None
 
     @property
     def directory(self) -> Path:
@@ -121,7 +124,7 @@ class Keeper:
         return {
             "name": self.wanted.name,
             "topic": settings.topic,
-            "type": self.wanted.plan.type_name if self.wanted.plan.named else None,
+            "type": self.wanted.plan.type_name if self.wanted.plan.named else self._type,
             "domain": settings.domain,
             "log": self.log,
             "state": self.state,
@@ -202,7 +205,7 @@ class Keeper:
             return
         self.phase = Phase.RUNNING
         self.error = None
-        self._look_at = now + _HANGS_NS
+        self._look_at = now
         self._restarts.runs()
         _log.info("subscription %s: its receiver runs, process %d", self.wanted.name, self._receiver.pid)
 
@@ -220,11 +223,18 @@ class Keeper:
             return
         if now >= self._look_at:
             self._look_at = now + _LOOK_NS
-            heartbeat = self._receiver.counters().get("receiver.heartbeat_ns", now)
+            self._see_type()
+            heartbeat = self._receiver.counters().get("receiver.heartbeat_ns") or now
             if now - heartbeat > _HANGS_NS:
                 _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
                 with suppress(ProcessLookupError):
                     os.kill(self._receiver.pid, signal.SIGKILL)
+
+    def _see_type(self) -> None:
+        if self._type is None and not self.wanted.plan.named:
+            with suppress(LogError, OSError, KeyError):
+                found = LogView(self.directory).metadata["type"]
+                self._type = None if found is None else str(found)
 
     def _stop(self, *, goodbye: bool) -> None:
         receiver, self._receiver = self._receiver, None
@@ -257,7 +267,7 @@ class Keeper:
 
     def _begin_anew(self, why: str) -> None:
         lost, self.log = self.directory, str(uuid.uuid4())
-        self._is_new = True
+        self._is_new, self._type = True, None
         _log.error(
             "subscription %s: its log %s cannot be gone on with: %s. What is received from now on goes into a NEW log, "
             "%s; queries that read the old one have to begin anew",

@@ -63,7 +63,10 @@ class Wanted:
     def receiver(self, directory: Path, *, reached: int = 0) -> ReceiverConfig:
         """The receiver that fills the log in ``directory``, which was read up to the position ``reached``."""
         config = receiver_config(self.settings, self.plan, directory, records_writer_types=True)
-        return replace(config, log_reached=reached)
+        kept = {"retention": self.settings.retention, "retention_ns": self.settings.retention_time}
+        # a receiver that keeps by commits alone has no such fields
+        known: dict[str, Any] = {name: value for name, value in kept.items() if hasattr(config, name)}
+        return replace(config, log_reached=reached, **known)
 
     def is_like(self, other: Wanted) -> bool:
         """Whether a receiver of one is a receiver of the other, to the last option."""
@@ -130,7 +133,17 @@ def wanted_by_client(name: str, options: Mapping[str, str], defaults: Mapping[st
     }
     if is_pattern(asked.get("topic", "")):
         raise OptionError("topic", asked["topic"], "is a pattern, which only the receiver's file may have")
-    return wanted(name, {**defaults, **asked}, dynamic=True)
+    merged = {**defaults, **asked}
+    if "filter" in merged and not _has_type(merged):
+        # Nobody here can check it, and the query filters in any case: its log has more than it needs.
+        merged = {key: text for key, text in merged.items() if key not in ("filter", "filter.parameters")}
+    return wanted(name, merged, dynamic=True)
+
+
+def _has_type(options: Mapping[str, str]) -> bool:
+    of_type = {key: text for key, text in options.items() if key == "topic" or key.startswith("type")}
+    found = given_type(parse_options(of_type, AppliesTo.READ, standing=True))
+    return found is not None and found.struct is not None
 
 
 def network_of(settings: Settings) -> NodeConfig:

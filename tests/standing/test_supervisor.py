@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import shutil
+import signal
 import uuid
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from spark_rtps.standing import supervisor as supervisor_module
 from spark_rtps.standing.config import ReceiverFileError
 from spark_rtps.transport.errors import LogError, LogLostError, TransportError
-from tests.standing.supervisor_scene import Scene
+from spark_rtps.transport.log.stream_log import StreamLog
+from tests.standing.supervisor_scene import Asked, FakeReceiver, Scene
 
 A = '[subscriptions.a]\ntopic = "A"\n'
 B = '[subscriptions.b]\ntopic = "B"\n'
@@ -68,6 +70,15 @@ class TestStart:
         scene.server_refused = False
         scene.steps(10)
         assert scene.supervisor.is_ready
+
+    def test_a_type_that_the_first_writer_named_is_told(self, scene: Scene) -> None:
+        scene.begin(A)
+        assert scene.servers[0].told[-1][0]["type"] is None
+        log = StreamLog.open(scene.root / scene.keeper("a").log, max_bytes=1 << 20)
+        log.amend(type="First")
+        log.close()
+        scene.steps()
+        assert scene.servers[0].told[-1][0]["type"] == "First"
 
     def test_records_that_cannot_be_read(self, scene: Scene) -> None:
         (scene.root / "subscriptions.json").write_text('{"a": {"log": "../../etc", "options": {}}}')
@@ -140,6 +151,27 @@ class TestDeaths:
         assert not supervisor.is_alive
         scene.steps(70)
         assert supervisor.is_alive
+
+
+class TestHanging:
+    """A receiver that shows no sign of life is killed, and started again as any that died."""
+
+    def test_it_is_killed(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        scene.begin(A)
+        killed: list[tuple[int, int]] = []
+        monkeypatch.setattr("os.kill", lambda *told: killed.append(told))
+        heartbeat = scene.now
+        monkeypatch.setattr(scene.receivers[0], "counters", lambda: {"receiver.heartbeat_ns": heartbeat})
+        scene.steps(59)
+        assert not killed
+        scene.steps(3)
+        assert killed and set(killed) == {(scene.receivers[0].pid, signal.SIGKILL)}
+
+    def test_one_that_has_just_begun_is_not(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(FakeReceiver, "counters", lambda _: {"receiver.heartbeat_ns": 0})
+        monkeypatch.setattr("os.kill", lambda *_: pytest.fail("killed"))
+        scene.begin(A)
+        scene.steps(5)
 
 
 class TestLostLogs:
@@ -294,8 +326,6 @@ class TestClients:
         monkeypatch.setattr(
             server, "answer", lambda *_, **__: seen.append([each["name"] for each in server.told[-1]])
         )
-        from tests.standing.supervisor_scene import Asked
-
         server.waiting.append(Asked("subscribe", 1, {"topic": "C"}))
         scene.steps()
         assert seen == [["a", "C"]]
@@ -321,6 +351,22 @@ class TestClients:
         scene.begin(A)
         assert scene.ask("subscribe", options={"topic": "C", "type.file": "/etc/passwd"}) == ("C", None)
         assert "type.file" not in scene.recorded()["C"]["options"]
+
+    def test_a_filter_that_nobody_here_can_check_is_left_to_the_query(self, scene: Scene) -> None:
+        scene.begin(A)
+        options = {"topic": "C", "filter": "x > %0", "filter.parameters": "1", "type": "Point"}
+        assert scene.ask("subscribe", options=options) == ("C", None)
+        assert scene.receivers[-1].config.filter is None
+
+    def test_a_filter_over_a_type_that_is_known(self, scene: Scene) -> None:
+        scene.begin(A)
+        options = {"topic": "C", "filter": "x > 1", "type": "geometry_msgs/msg/Point"}
+        assert scene.ask("subscribe", options=options) == ("C", None)
+        assert scene.receivers[-1].config.filter == ("x > 1", ())
+        assert scene.ask("subscribe", options={**options, "filter": "x > 2"}) == ("C-2", None)
+        assert scene.ask("subscribe", options={**options, "filter": "z > 2"}) == ("C-3", None)
+        name, error = scene.ask("subscribe", options={**options, "filter": "w > 2"})
+        assert name is None and "option 'filter'" in str(error)
 
     def test_their_number_is_bounded(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(supervisor_module, "DYNAMIC_MAX", 1)
