@@ -52,8 +52,9 @@ def main() -> None:
     try:
         app()
     except RtpsError as error:
+        from .commands.tables import visible
         from .options.explanations import remedy_of
 
         error.remedy = remedy_of(error)
-        typer.secho(f"error: {error}", fg="red", err=True)
+        typer.secho(visible(f"error: {error}"), fg="red", err=True)
         sys.exit(1)

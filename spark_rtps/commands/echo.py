@@ -18,6 +18,7 @@ from .key_hashes import key_hashes
 from .network import Domain, Interface, Peers, joined, seconds
 from .receivers import Ca, Receiver, TokenFile, only_here, served_at
 from .recorded_runs import LATEST, checked_start, recorded_runs
+from .tables import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -194,7 +195,7 @@ def _told(participant: Participant, writer: RemoteEndpoint) -> Struct | None:
             writer.topic, timeout=_TYPE_SECONDS, type_name=writer.type_name
         ).struct
     except UnknownTypeError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(visible(str(error)), err=True)
         return None
 
 

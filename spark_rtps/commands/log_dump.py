@@ -11,6 +11,7 @@ import typer
 from .key_hashes import key_hashes
 from .log_reading import AsJsonLines, From, Log, To, items, opened
 from .receivers import Ca, Receiver, TokenFile
+from .tables import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ def dump(
             typer.echo(_LINE.format(*_TITLES))
         for item in found:
             if isinstance(item, Damage):
-                typer.echo(str(item), err=True)
+                typer.echo(visible(str(item)), err=True)
                 is_damaged = True
             elif isinstance(item, Frame):
                 for sample in _samples(item, left):

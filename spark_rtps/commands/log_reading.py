@@ -11,6 +11,7 @@ import typer
 
 from ..transport.errors import LogError, LogFormatError, LogLostError, reason
 from .receivers import recorded, served_at
+from .tables import visible
 
 if TYPE_CHECKING:
     from ..transport.log.log_view import Item, LogView
@@ -106,7 +107,7 @@ def items(view: LogView, start: int | None, stop: int | None, *, bodies: bool) -
 
     base, end, error = extent(view)
     if error is not None:
-        typer.echo(error, err=True)
+        typer.echo(visible(error), err=True)
     for option, position in (("--from", start), ("--to", stop)):
         if position is not None and not base <= position <= end:
             held = f"position {position} is not in the log, which holds positions {base} to {end}"

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from spark_rtps.cli import app
-from spark_rtps.commands.echo import Unannotated, _lines, _structs
+from spark_rtps.cli import app, main
+from spark_rtps.commands.echo import Unannotated, _lines, _structs, _told
 from spark_rtps.commands.ls import _print_tables
 from spark_rtps.monitoring.seen_topics import SeenTopics, name_of
+from spark_rtps.transport.errors import UnknownTypeError
 from spark_rtps.transport.net.topic_types import ToldType
 from spark_rtps.transport.protocol.discovery.participant_data import ParticipantData
 from spark_rtps.transport.protocol.participant import RemoteEndpoint
@@ -123,3 +124,21 @@ def test_names_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -
     assert "listener\ufffd[2J\ufffd2J\ufffd" in shown
     assert "a\ufffdb\ufffd" in shown
     assert all(character.isprintable() for character in shown if character != "\n")
+
+
+def test_errors_do_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They quote what peers call their topics and types."""
+
+    def unknown(*_: object, **__: object) -> None:
+        raise UnknownTypeError("type 'T\x1b[2J\x9b' is not told")
+
+    writer = RemoteEndpoint(WRITER, "writer", "t", "T", Qos(), "", b"\1\x10")
+    assert _told(SimpleNamespace(discover_type=unknown), writer) is None
+    monkeypatch.setattr("spark_rtps.cli.app", unknown)
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err == (
+        "type 'T\ufffd[2J\ufffd' is not told\nerror: type 'T\ufffd[2J\ufffd' is not told\n"
+    )

@@ -19,6 +19,7 @@ from spark_rtps.commands import receivers
 from spark_rtps.monitoring.report_json import streams_as_json
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream
 from spark_rtps.serving import connections
+from spark_rtps.serving.served_logs import Answer
 from spark_rtps.transport.log.segment import PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver.writer_types import WriterTypes
@@ -115,6 +116,24 @@ class TestLog:
             run("log", "frames", *at)
             run("log", "frames", *at, "--verify", exit_code=1)
             run("log", "show", *at, "--verify", exit_code=1)
+
+    def test_a_path_there_does_not_control_the_terminal(self, log: StreamLog) -> None:
+        flip(log, held(log)[3].position + 150)
+        answers = recording(log.directory, directory="/var/\x1b[2J\x9b")
+
+        def forgetful(target: str) -> Any:
+            found = answers(target)
+            if isinstance(found, Answer) and target.endswith(log.directory.name):
+                assert isinstance(found.body, bytes)
+                return {**json.loads(found.body), "base": None}  # which is said, too
+            return found
+
+        with FakeReceiver(forgetful) as receiver:
+            result = run("log", "dump", "squares", "-r", receiver.address, exit_code=1)
+            frames = run("log", "frames", "squares", "-r", receiver.address)
+        for said in (result.stderr, frames.stderr):
+            assert "/var/\ufffd[2J\ufffd" in said and not {"\x1b", "\x9b"} & set(said)
+        assert "is damaged at position" in result.stderr
 
     def test_writers_are_those_that_its_frames_have(self, log: StreamLog) -> None:
         while log.position < 6 * PAGE:
