@@ -212,12 +212,20 @@ class TestKills:
 
         all_once(receive, writer.stop())
 
-    def test_a_log_that_was_removed(self, receive: Receive, writer: Writer) -> None:
+    @pytest.mark.parametrize("fate", ["removed", "damaged", "cut short"])
+    def test_a_log_that_is_lost(self, receive: Receive, writer: Writer, fate: str) -> None:
         receive.start(NUMBERS)
         grows(receive)
         receive.kill(signal.SIGTERM)
         lost = receive.log("numbers")
-        shutil.rmtree(lost)
+        if fate == "removed":
+            shutil.rmtree(lost)
+        elif fate == "damaged":
+            (lost / "metadata.json").write_text("{")
+        else:  # before what a group has committed
+            end = receive.position("numbers")
+            groups = {"g": {"position": end + (1 << 20), "row": 0, "at_ns": 0}}
+            (lost / "groups.json").write_text(json.dumps({"v": 1, "groups": groups}))
         receive.silent()
         receive.start(NUMBERS)
         grows(receive)

@@ -1,0 +1,147 @@
+"""The loop around a supervisor: signals, and what the service manager hears."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_rtps.standing import service as service_module
+from spark_rtps.standing.config import StandingConfig
+from spark_rtps.standing.service import Service
+from spark_rtps.transport.errors import TransportError
+
+
+class Script:
+    """What happens in each step, what the manager was told, and how it ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.file = tmp_path / "receiver.toml"
+        self.file.write_text('directory = "state"\nlisten = "127.0.0.1:0"\n')
+        self.steps: list[Callable[[], None]] = []
+        self.told: list[str] = []
+        self.reloaded: list[StandingConfig] = []
+        self.drained: list[bool] = []
+        self.is_ready = True
+        self.is_alive = True
+        self.now = 10**12
+        script = self
+
+        class Supervisor:
+            keepers: tuple[()] = ()
+            port = 7
+
+            def __init__(self, config: StandingConfig, _processes: object) -> None:
+                script.config = config
+
+            is_ready = property(lambda _: script.is_ready)
+            is_alive = property(lambda _: script.is_alive)
+
+            def step(self, now: int) -> None:
+                script.now += 10**9
+                if not script.steps:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                else:
+                    script.steps.pop(0)()
+
+            def fileno(self) -> None:
+                return None
+
+            def reload(self, config: StandingConfig) -> list[str]:
+                script.reloaded.append(config)
+                return []
+
+            def drain(self, *, goodbye: bool, **_: Any) -> list[str]:
+                script.drained.append(goodbye)
+                return ["something"]
+
+        self.config: StandingConfig
+        monkeypatch.setattr(service_module, "Supervisor", Supervisor)
+        monkeypatch.setattr(service_module, "notify", lambda *fields: self.told.extend(fields))
+        monkeypatch.setattr(service_module, "watchdog_period", lambda: 3 * 10**9)
+        monkeypatch.setattr(service_module, "_STEP_SECONDS", 0.0)
+        monkeypatch.setattr(service_module.time, "monotonic_ns", lambda: self.now)
+
+    def run(self) -> list[str]:
+        return Service(self.file).run()
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Script:
+    return Script(monkeypatch, tmp_path)
+
+
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(("number", "goodbye"), [(signal.SIGTERM, False), (signal.SIGINT, True)])
+def test_the_end(script: Script, number: int, goodbye: bool) -> None:
+    before = signal.getsignal(number)
+    script.steps = [send(number)]
+    assert script.run() == ["something"]
+    assert script.drained == [goodbye]
+    assert script.told[0] == "READY=1" and "STOPPING=1" in script.told
+    assert signal.getsignal(number) is before
+
+
+def test_hup_reads_the_file_again(script: Script) -> None:
+    script.steps = [send(signal.SIGHUP), lambda: None]
+    script.run()
+    (config,) = script.reloaded
+    assert config.tokens == script.config.tokens and set(config.tokens or ()) == {"admin"}
+    at = script.told.index("RELOADING=1")
+    assert script.told[at + 1].startswith("MONOTONIC_USEC=") and "READY=1" in script.told[at:]
+
+
+def test_a_bad_file_is_not_taken(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    script.steps = [lambda: script.file.unlink() or send(signal.SIGHUP)(), lambda: None]  # type: ignore[func-returns-value]
+    script.run()
+    assert not script.reloaded and "everything goes on as before" in caplog.text
+    assert script.told.count("READY=1") == 2
+
+
+def test_ready_only_when_it_is(script: Script) -> None:
+    def now_ready() -> None:
+        assert "READY=1" not in script.told
+        script.is_ready = True
+
+    script.is_ready = False
+    script.steps = [lambda: None, now_ready]
+    script.run()
+    assert "READY=1" in script.told
+
+
+def test_a_subscription_that_does_not_start_holds_nobody_up(script: Script) -> None:
+    script.is_ready = False
+    script.steps = [lambda: None] * 30
+    script.run()
+    assert "READY=1" in script.told
+
+
+def test_the_watchdog_is_fed_while_it_lives(script: Script) -> None:
+    script.steps = [lambda: None] * 10
+    script.run()
+    assert script.told.count("WATCHDOG=1") >= 8
+
+
+def test_and_not_when_it_does_not(script: Script) -> None:
+    script.is_alive = False
+    script.steps = [lambda: None] * 10
+    script.run()
+    before_the_end = script.told[: script.told.index("STOPPING=1")]
+    assert "WATCHDOG=1" not in before_the_end
+
+
+def test_what_fails_ends_in_order(script: Script) -> None:
+    def fail() -> None:
+        raise TransportError("the address is in use")
+
+    script.steps = [fail]
+    with pytest.raises(TransportError):
+        script.run()
+    assert script.drained == [False] and "STOPPING=1" in script.told
