@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from ..options.quantities import duration
 from ..options.spec import YEAR
-from ..options.table import BY_KEY
+from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
 from ..transport.errors import OptionError, RtpsError, UsageError
+from ..transport.net.node_config import NodeConfig
 from ..transport.structure import INFINITE
-from .subscribing import Wanted, is_name, is_pattern, wanted
+from .subscribing import Wanted, is_name, is_pattern, network_of, wanted
 
 ROLES: Final = ("read", "commit", "admin")
 #: At once, from the file and from clients.
@@ -71,6 +72,8 @@ class StandingConfig:
     #: Options of clients' subscriptions that they do not set themselves.
     defaults: Mapping[str, str] = field(default_factory=dict)
     subscriptions: tuple[Wanted, ...] = ()
+    #: The participant that looks around on request: where subscriptions without options of their own would be.
+    network: NodeConfig = field(default_factory=NodeConfig)
     #: Those whose topic is a pattern; each found topic becomes a subscription.
     patterns: tuple[Wanted, ...] = ()
 
@@ -140,6 +143,7 @@ class _Reader:
             tokens=tokens,
             pem_digest=_digest(certificate, key, client_ca),
             defaults=defaults,
+            network=self._network(defaults),
             subscriptions=tuple(each for each in found if not is_pattern(each.settings.topic)),
             patterns=tuple(each for each in found if is_pattern(each.settings.topic)),
         )
@@ -240,6 +244,13 @@ class _Reader:
         if len(table) > SUBSCRIPTIONS_MAX:
             raise self._error("subscriptions", "", f"has more than {SUBSCRIPTIONS_MAX} subscriptions")
         return [self._subscription(name, raw, defaults) for name, raw in table.items()]
+
+    def _network(self, defaults: Mapping[str, str]) -> NodeConfig:
+        given = {name: defaults[name] for name in PARTICIPANT_OPTIONS if name in defaults}
+        try:
+            return network_of(wanted("defaults", {**given, "topic": "defaults"}).settings)
+        except OptionError as error:
+            raise self._error("defaults", error.option, f"{error.value!r} {error.fix}") from None
 
     def _subscription(self, name: str, raw: object, defaults: Mapping[str, str]) -> Wanted:
         table = f"subscriptions.{name}"

@@ -31,6 +31,7 @@ PATTERN_TOPICS_MAX: Final = 256
 DYNAMIC_MAX: Final = 256
 _OF_SERVER: Final = (
     "address", "port", "certificate", "key", "client_ca", "client_role", "groups_retention", "tokens", "pem_digest",
+    "network",
 )  # fmt: skip
 
 

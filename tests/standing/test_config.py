@@ -65,6 +65,10 @@ class TestWhatItSays:
         assert subscription.settings.type_file == str(tmp_path / "point.idl")
         assert subscription.plan.type_name == "Point" and subscription.plan.keyed
 
+    def test_who_looks_around_is_where_the_defaults_say(self, read):
+        network = read('[defaults]\ndomain = 7\ninterface = "lo"\nretention.time = "1h"\n').network
+        assert (network.domain, network.interface) == (7, "lo")
+
     def test_patterns_are_apart(self, read):
         config = read('[subscriptions.a]\ntopic = "rt/*"\n[subscriptions.b]\ntopic = "rt/b"\n')
         assert [each.name for each in config.patterns] == ["a"]
@@ -128,6 +132,7 @@ WRONG = [
     ('[tokens]\nread = "short"', "tokens", "read", "16 or more"),
     ('[defaults]\nreliabilty = "x"', "defaults", "reliabilty", "did you mean 'reliability'"),
     ('[defaults]\nreliability = "x"\n[subscriptions.a]\ntopic = "t"', "defaults", "reliability", "'x' must be one of"),
+    ('[defaults]\ndomain = 300', "defaults", "domain", "'300' must be between 0 and 232"),
     ('[subscriptions.a]\ntopic = "t"\nreliability = "x"', "subscriptions.a", "reliability", "must be one of"),
     ('[subscriptions.a]\ntopic = "t"\nhistory.dept = 5', "subscriptions.a", "history.dept", "'history.depth'"),
     ('[subscriptions.a]\ntopic = "t"\ndepth = 5', "subscriptions.a", "depth", "did you mean 'history.depth'"),
