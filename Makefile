@@ -2,6 +2,7 @@
 #
 #   make demo    a foreign DDS publisher -> Spark -> a foreign DDS subscriber
 #   make test    all tests            (ARGS="-k idl -x" is handed to pytest)
+#   make test-cluster  the tests of Spark on a cluster of network namespaces; needs root
 #   make test-fastdds  against a live Fast DDS (Debian's); the tests above need none
 #   make lint    ruff, mypy --strict, import rules, links of the documents
 #   make bench   the speed table      (ARGS="--json bench.json")
@@ -15,7 +16,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fastdds lint bench simulate plots docs clean test-packages fastdds-packages
+.PHONY: demo test test-cluster test-fastdds lint bench simulate plots docs clean test-packages fastdds-packages
 .DEFAULT_GOAL := test
 
 # One rule builds the environment; it runs again when the dependencies may have changed.
@@ -36,6 +37,9 @@ demo: $(STAMP)
 
 test: $(STAMP) test-packages
 	@$(WITH_SPARK) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-cluster: $(STAMP) test-packages
+	@$(BIN)/python -m tests.cluster $(ARGS)
 
 test-fastdds: $(STAMP) fastdds-packages
 	@$(BIN)/python -m pytest -p no:xdist tests/fastdds $(ARGS)

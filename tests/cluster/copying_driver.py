@@ -10,18 +10,8 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import udf
-from pyspark.sql.types import StringType
 
-from spark_rtps.session import spark_defaults
-
-
-@udf(StringType())
-def host(_number):
-    import os
-
-    return os.uname().nodename
+from tests.cluster.session import numbered, session_on
 
 
 def batches_in(checkpoint: Path, output: Path) -> list[int]:
@@ -36,26 +26,8 @@ def batches_in(checkpoint: Path, output: Path) -> list[int]:
 
 def main(text: str) -> None:
     given = json.loads(text)
-    builder = SparkSession.builder.master(given["master"]).appName("cluster")
-    settings = {
-        **spark_defaults(),
-        "spark.driver.host": given["address"],
-        "spark.driver.bindAddress": given["address"],
-        "spark.ui.enabled": "false",
-        "spark.executor.memory": "500m",
-        "spark.cores.max": "2",
-        "spark.task.maxFailures": "1",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
-    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:  # the driver counts as well
-        time.sleep(0.1)
-    source = spark.readStream.format("rtps").schema("writer INT, number INT, value DOUBLE")
-    for key, value in given["options"].items():
-        source = source.option(key, value)
-    rows = source.load(given["topic"]).withColumn("host", host("number"))
+    spark = session_on(given)
+    rows = numbered(spark, given)
     query = (
         rows.writeStream.format("parquet")
         .option("checkpointLocation", given["checkpoint"])

@@ -24,6 +24,8 @@ from spark_rtps.java import find_java_home
 from tests.support.child_environment import child_environment
 
 DRIVER_ADDRESS: Final = "10.98.0.1"
+#: Of the network that all hosts share.
+INTERFACE: Final = "br0"
 WORKERS: Final = ("w1", "w2")
 _PATH: Final = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
 _SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -36,10 +38,13 @@ class NoNamespaces(Exception):
 
 
 class Cluster:
-    """A master and two workers of one core; ``log_dir`` is a folder that only the driver's host sees."""
+    """A master and two workers; ``log_dir`` is a folder that only the driver's host sees."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, cores: int = 1, mtu: int = 1500) -> None:
+        """``cores``: of each worker, as many executors fit there; ``mtu``: of the network of all hosts."""
         self._folder = folder
+        self._cores = cores
+        self._mtu = mtu
         self.log_dir = folder / "logs"
         self.log_dir.mkdir()
         self._name = f"rtps-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
@@ -68,9 +73,20 @@ class Cluster:
         """Start a program on the driver's host; it ends with the cluster."""
         return self._start(f"program-{len(self._processes)}", ["ip", "netns", "exec", self._host, *command])
 
+    def run(self, *command: str, **environment: str) -> int:
+        """Run a program on the driver's host, with this one's output; its exit status."""
+        return subprocess.run(
+            ["ip", "netns", "exec", self._host, *command], env={**self._environment(), **environment}
+        ).returncode
+
     def output_of(self, process: subprocess.Popen[bytes]) -> str:
         """What a program has written so far."""
         return self._logs[process].read_text(errors="replace")
+
+    def running(self, module: str) -> list[int]:
+        """The processes on the driver's host that run ``python -m module``."""
+        pids = map(int, _run(f"ip netns pids {self._host}").stdout.split())
+        return [pid for pid in pids if f"-m\0{module}\0" in _command_line(pid)]
 
     def close(self) -> None:
         """End everything, by PID, and remove the namespaces."""
@@ -92,18 +108,20 @@ class Cluster:
         host = self._host
         _run(f"ip netns add {host}")
         _run(f"ip -n {host} link set lo up multicast on")
-        _run(f"ip -n {host} link add br0 type bridge")
-        _run(f"ip -n {host} addr add {DRIVER_ADDRESS}/24 dev br0")
-        _run(f"ip -n {host} link set br0 up")
+        _run(f"ip -n {host} link add {INTERFACE} mtu {self._mtu} type bridge")
+        _run(f"ip -n {host} addr add {DRIVER_ADDRESS}/24 dev {INTERFACE}")
+        _run(f"ip -n {host} link set {INTERFACE} up")
         for number, worker in enumerate(WORKERS, 1):
             name = f"{self._name}-{worker}"
             _run(f"ip netns add {name}")
             self._names.append(name)
             _run(f"ip -n {name} link set lo up")
-            _run(f"ip -n {name} link add v0 type veth peer name {worker} netns {host}")
-            _run(f"ip -n {name} addr add 10.98.0.{10 + number}/24 dev v0")
-            _run(f"ip -n {name} link set v0 up")
-            _run(f"ip -n {host} link set {worker} master br0 up")
+            _run(f"ip -n {name} link add {INTERFACE} type veth peer name {worker} netns {host}")
+            _run(f"ip -n {name} link set {INTERFACE} mtu {self._mtu}")
+            _run(f"ip -n {host} link set {worker} mtu {self._mtu}")
+            _run(f"ip -n {name} addr add 10.98.0.{10 + number}/24 dev {INTERFACE}")
+            _run(f"ip -n {name} link set {INTERFACE} up")
+            _run(f"ip -n {host} link set {worker} master {INTERFACE} up")
         # what a worker has besides
         _run(f"ip netns exec {host} unshare --mount --uts true")
 
@@ -129,8 +147,8 @@ class Cluster:
             work.mkdir()
             inside = (
                 f"hostname {worker} && mount --bind {hosts} /etc/hosts && mount -t tmpfs none {self.log_dir} && "
-                f"exec {_SPARK_CLASS} {kind}.worker.Worker --cores 1 --memory 700m --host {address} --webui-port 0 "
-                f"--work-dir {work} {self.master}"
+                f"exec {_SPARK_CLASS} {kind}.worker.Worker --cores {self._cores} --memory {700 * self._cores}m "
+                f"--host {address} --webui-port 0 --work-dir {work} {self.master}"
             )
             process = self._start(
                 worker,
@@ -141,15 +159,7 @@ class Cluster:
             self._await(process, "Successfully registered with master")
 
     def _start(self, what: str, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
-        given = {
-            **child_environment(),
-            "PATH": _PATH,
-            "JAVA_HOME": str(find_java_home()),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_NO_DAEMONIZE": "1",
-            "SPARK_DAEMON_MEMORY": "192m",
-            **environment,
-        }
+        given = {**self._environment(), **environment}
         log = self._folder / f"{what}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -164,6 +174,16 @@ class Cluster:
         self._processes.append(process)
         return process
 
+    def _environment(self) -> dict[str, str]:
+        return {
+            **child_environment(),
+            "PATH": _PATH,
+            "JAVA_HOME": str(find_java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_MEMORY": "192m",
+        }
+
     def _await(self, process: subprocess.Popen[bytes], words: str) -> None:
         until = time.monotonic() + _START_SECONDS
         while words not in self.output_of(process):
@@ -173,13 +193,20 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder: Path, *, cores: int = 1, mtu: int = 1500) -> Iterator[Cluster]:
     """A cluster that ends with the block. Raises NoNamespaces where there can be none."""
-    made = Cluster(folder)
+    made = Cluster(folder, cores=cores, mtu=mtu)
     try:
         yield made
     finally:
         made.close()
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _run(command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.cluster.copying_driver import batches_in
 from tests.cluster.standalone import DRIVER_ADDRESS, WORKERS, Cluster, NoNamespaces, cluster
 from tests.support import domains
+from tests.support.waiting import wait_until
 
 HERE = Path(__file__).parent
 COUNT = 4_000
@@ -36,6 +41,7 @@ class Copying:
         self.folder = folder
         self.flags = [folder / "go-1", folder / "go-2"]
         self.output = folder / "output"
+        self.checkpoint = folder / "checkpoint"
         self.options = {
             "domain": str(domains.CLUSTER),
             "interface": "br0",
@@ -50,24 +56,35 @@ class Copying:
         script, domain = str(HERE / "numbered_writers.py"), str(domains.CLUSTER)
         self.cluster.start(sys.executable, script, self.topic, domain, str(COUNT), *map(str, self.flags))
 
-    def run(self, times: int) -> tuple[int, str]:
-        """Run the query until it has the samples of so many parts: its exit status and what it printed."""
+    def start(self, script: str, **more: object) -> subprocess.Popen[bytes]:
+        """Start a driver with a query on the topic."""
         given = {
             "master": self.cluster.master,
             "address": DRIVER_ADDRESS,
             "topic": self.topic,
             "options": self.options,
-            "checkpoint": str(self.folder / "checkpoint"),
-            "output": str(self.output),
-            "flag": str(self.flags[times - 1]),
-            "rows": 3 * COUNT * times,
+            "checkpoint": str(self.checkpoint),
+            "flag": str(self.flags[0]),
+            **more,
         }
-        driver = self.cluster.start(sys.executable, str(HERE / "copying_driver.py"), json.dumps(given))
+        return self.cluster.start(sys.executable, str(HERE / script), json.dumps(given))
+
+    def copy(self, times: int, **more: object) -> subprocess.Popen[bytes]:
+        """Start the query, which ends when it has the samples of so many parts."""
+        given = {"output": str(self.output), "rows": 3 * COUNT * times, **more}
+        return self.start("copying_driver.py", **given)
+
+    def wait(self, driver: subprocess.Popen[bytes]) -> tuple[int, str]:
+        """The exit status of a driver and what it printed."""
         try:
             status = driver.wait(240)
         except subprocess.TimeoutExpired:
             pytest.fail(f"no end after 240 s: {self.cluster.output_of(driver)[-4000:]}")
         return status, self.cluster.output_of(driver)
+
+    def run(self, times: int) -> tuple[int, str]:
+        """Run the query until it has the samples of so many parts: its exit status and what it printed."""
+        return self.wait(self.copy(times, flag=str(self.flags[times - 1])))
 
     def rows(self) -> tuple[list[tuple[int, int]], set[str]]:
         found = pq.read_table(self.output)
@@ -108,3 +125,67 @@ def copied(copying: Copying, times: int) -> str:
     batches = json.loads(printed.rpartition("batches: ")[2].splitlines()[0])
     assert max(batches) <= COUNT and sum(rows > 0 for rows in batches) >= 3 * times, batches
     return printed
+
+
+def test_a_range_server_that_is_killed_costs_seconds_and_no_task(standalone: Cluster, tmp_path: Path) -> None:
+    copying = Copying(standalone, "killed", tmp_path, maxRowsPerTrigger=str(6 * COUNT))
+    copying.write()
+    driver = copying.copy(2)
+
+    def is_over() -> bool:
+        """Every batch that is planned is done; a driver that has ended fails the test."""
+        assert driver.poll() is None, standalone.output_of(driver)[-4000:]
+        planned, done = (
+            len(list((copying.checkpoint / name).glob("[0-9]*"))) for name in ("offsets", "commits")
+        )
+        return planned == done
+
+    def server() -> int | None:
+        return next(iter(standalone.running("spark_rtps.serving")), None)
+
+    wait_until(server, "a server, which the first task has started", 120, every=0.1)
+    first = server()
+    assert first is not None
+    wait_until(
+        lambda: is_over() and sum(batches_in(copying.checkpoint, copying.output)) == 3 * COUNT,
+        "the first part",
+        120,
+        every=0.1,
+    )
+    os.kill(first, signal.SIGSTOP)
+    copying.flags[1].touch()
+    wait_until(lambda: not is_over(), "a batch", every=0.01)
+    time.sleep(2)
+    assert not is_over()  # its tasks wait for a server that says nothing
+    os.kill(first, signal.SIGKILL)
+    killed = time.monotonic()
+    wait_until(is_over, "the end of the batch", every=0.01)
+    took = time.monotonic() - killed
+    status, printed = copying.wait(driver)
+    assert status == 0, printed[-4000:]
+    rows, hosts = copying.rows()
+    assert rows == [(writer, number) for writer in range(3) for number in range(2 * COUNT)]
+    assert hosts == set(WORKERS)
+    assert f"range server process {first} ended with exit status -9" in printed
+    assert took < 5
+
+
+def test_executors_on_other_hosts_write_to_a_reader(standalone: Cluster, tmp_path: Path) -> None:
+    relaying = Copying(standalone, "relayed", tmp_path)
+    domain, onward, end = str(domains.CLUSTER), "relayed_onward", tmp_path / "end"
+    reader = standalone.start(sys.executable, str(HERE / "relayed_reader.py"), onward, domain)
+    relaying.write()
+    sink = {"domain": domain, "type": "Relayed", "nullable": "required"}
+    driver = relaying.start("relaying_driver.py", onward=onward, sink=sink, end=str(end))
+
+    def arrived() -> int:
+        assert driver.poll() is None, standalone.output_of(driver)[-4000:]
+        return standalone.output_of(reader).count("\n")
+
+    wait_until(lambda: arrived() >= 3 * COUNT, lambda: f"all rows, {arrived()} are there", 120, every=0.2)
+    end.touch()
+    status, printed = relaying.wait(driver)
+    assert status == 0, printed[-4000:]
+    found = [json.loads(line) for line in standalone.output_of(reader).splitlines()]
+    assert sorted(row[:2] for row in found) == [[writer, n] for writer in range(3) for n in range(COUNT)]
+    assert {row[2] for row in found} == set(WORKERS)

@@ -104,6 +104,19 @@ def test_where_it_listens_and_what_tasks_are_told(there, up, options, bound, tol
     assert served is not None and served.addresses == tuple(f"{host}:7420" for host in told)
 
 
+def test_a_query_on_loopback_is_reached_at_loopback_alone() -> None:
+    serving = RangeServing(parse_options({"topic": "T", "interface": "lo"}, AppliesTo.READ))
+    try:
+        served = serving.served(LOGS[0])
+        assert served is not None
+        (address,) = served.addresses
+        port = int(address.removeprefix("127.0.0.1:"))
+        listening = [line.split()[1] for line in Path("/proc/self/net/tcp").read_text().splitlines()]
+        assert [each for each in listening if each.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
+    finally:
+        serving.stop()
+
+
 def test_spark_s_own_address_comes_first(there, monkeypatch: pytest.MonkeyPatch) -> None:
     there(LO, ETH, WLAN)
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.2.0.5")

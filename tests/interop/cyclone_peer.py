@@ -24,10 +24,11 @@ from tests.interop.cyclone_qos import cyclone_qos, plain_qos
 from tests.support.child_environment import child_environment
 from tests.support.peer_process import PeerProcess
 from tests.support.stopped import stopped
+from tests.support.surroundings import INTERFACE
 from tests.support.waiting import PATIENCE, wait_until
 
 _CONFIG = (
-    '<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="lo"/></Interfaces>'
+    f'<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="{INTERFACE}"/></Interfaces>'
     "<AllowMulticast>{multicast}</AllowMulticast></General><Discovery>{discovery}</Discovery>"
     "<Internal><SocketReceiveBufferSize min='4MB'/>{internal}</Internal></Domain></CycloneDDS>"
 )

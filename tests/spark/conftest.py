@@ -16,22 +16,20 @@ from spark_rtps.session import CONF, spark_defaults
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from tests.spark.spark_streams import DOMAIN, Publisher
+from tests.support.surroundings import INTERFACE, LOGS, MASTER, spark_settings
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     use_java()
-    # two cores; a task may fail once
-    builder = SparkSession.builder.master("local[2,2]").appName("spark-rtps tests")
-    for key, value in spark_defaults().items():
+    builder = SparkSession.builder.master(MASTER).appName("spark-rtps tests")
+    for key, value in {**spark_defaults(), **spark_settings()}.items():
         builder = builder.config(key, value)
     log4j = f"-Dlog4j2.configurationFile={(CONF / 'log4j2.properties').as_uri()}"
     session = (
         builder.config("spark.sql.shuffle.partitions", 1)
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.extraJavaOptions", log4j)
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
@@ -51,7 +49,7 @@ def chatty(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def node() -> Iterator[Node]:
-    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo", participant_name="tests")).start()
+    node = Node.open(NodeConfig(domain=DOMAIN, interface=INTERFACE, participant_name="tests")).start()
     yield node
     node.close()
 
@@ -68,4 +66,4 @@ def publisher(node: Node, topic: str) -> Publisher:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    return tmp_path / "logs"
+    return tmp_path / "logs" if LOGS is None else Path(LOGS) / f"{tmp_path.parent.name}-{tmp_path.name}"

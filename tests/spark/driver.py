@@ -15,22 +15,23 @@ from pyspark.sql import SparkSession
 
 from spark_rtps.java import use_java
 from spark_rtps.session import spark_defaults
+from tests.support.surroundings import INTERFACE, MASTER, spark_settings
 
 
 def main(
     topic: str, log_dir: str, checkpoint: str, output: str, domain: str, rows: str, *places: str
 ) -> None:
     use_java()
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    for key, value in spark_defaults().items():
+    builder = SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false")
+    for key, value in {**spark_defaults(), **spark_settings()}.items():
         builder = builder.config(key, value)
-    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     copying = (
         spark.readStream.format("rtps")
         .schema("id INT, x DOUBLE")
         .option("domain", domain)
-        .option("interface", "lo")
+        .option("interface", INTERFACE)
         .option("type", "Point")
         .option("key", "id")
         .option("log.dir", log_dir)

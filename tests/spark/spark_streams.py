@@ -25,6 +25,7 @@ from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from tests.support import domains
 from tests.support.stream_logs import POINT, encoded
+from tests.support.surroundings import INTERFACE
 from tests.support.waiting import PATIENCE, wait_until
 
 DOMAIN = domains.SPARK
@@ -89,7 +90,7 @@ def source(
 
 
 def network(log_dir: Path | None = None, **options: object) -> dict[str, str]:
-    given = {"domain": DOMAIN, "interface": "lo", "type": "Point", "key": "id", **options}
+    given = {"domain": DOMAIN, "interface": INTERFACE, "type": "Point", "key": "id", **options}
     if log_dir is not None:
         given["log.dir"] = log_dir
     return {k.replace("__", "."): str(v) for k, v in given.items() if v is not None}
@@ -140,7 +141,7 @@ class Subscriber:
                 struct.name,
                 struct.is_keyed,
                 Qos(reliability=ReliabilityKind.RELIABLE, **qos),  # type: ignore[arg-type]
-                node=NodeConfig(domain=DOMAIN, interface="lo", participant_name="subscriber"),
+                node=NodeConfig(domain=DOMAIN, interface=INTERFACE, participant_name="subscriber"),
             )
         )
 

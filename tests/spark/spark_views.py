@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_rtps.monitoring.stream_counters import Kind, Stream, read_streams
+from tests.support.surroundings import executors_stderr
 from tests.support.waiting import wait_until
 
 
@@ -43,14 +44,20 @@ class Stderr:
     """What the driver, its Python workers and its receivers say, from now on."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._path = f"/proc/{spark.sparkContext._gateway.proc.pid}/fd/2"
+        self._path = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/fd/2")
         if not stat.S_ISREG(os.stat(self._path).st_mode):
             pytest.skip("stderr is no file: pytest -s")
-        self._from = os.stat(self._path).st_size
+        self._from = {path: path.stat().st_size for path in self._paths()}
 
     def text(self) -> str:
-        with open(self._path, "rb") as file:
-            file.seek(self._from)
+        return "".join(self._new(path) for path in self._paths())
+
+    def _paths(self) -> list[Path]:
+        return [self._path, *executors_stderr()]
+
+    def _new(self, path: Path) -> str:
+        with path.open("rb") as file:
+            file.seek(self._from.get(path, 0))
             return file.read().decode(errors="replace")
 
     def wait_for(self, pattern: str) -> None:

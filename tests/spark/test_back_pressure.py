@@ -29,6 +29,7 @@ from spark_rtps.transport.wire.samples import Samples
 from tests.spark.spark_streams import DOMAIN, sink_options, source
 from tests.support.child_environment import child_environment
 from tests.support.paced_reader import RELIABLE
+from tests.support.surroundings import INTERFACE
 from tests.support.waiting import PATIENCE, wait_until
 
 MIB = 1 << 20
@@ -114,7 +115,7 @@ class Slow:
     """A reader in a process of its own that consumes ``rate`` bytes a second."""
 
     def __init__(self, topic: str, rate: int) -> None:
-        settings = json.dumps({"interface": "lo", "rate": rate, "receive_buffer": 4 * MIB})
+        settings = json.dumps({"interface": INTERFACE, "rate": rate, "receive_buffer": 4 * MIB})
         command = [sys.executable, "-m", "tests.support.paced_reader", str(DOMAIN), topic, "Blob", settings]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
         self.count = 0

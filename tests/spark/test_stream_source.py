@@ -303,7 +303,7 @@ class TestBatch:
         options = network(log_dir, startingOffsets="earliest", read__max_rows=120, read__timeout="90s")
         df = spark.read.format("rtps").schema(POINT_DDL).options(**options).load(topic)
         assert_df_equality(df, expected(spark, 120), ignore_row_order=True)
-        wait_until(lambda: list(log_dir.iterdir()) == [], "the end of the log")
+        wait_until(lambda: list(log_dir.glob("*")) == [], "the end of the log")  # on the host of its task
 
     def test_timeout(self, spark, topic, log_dir):
         options = network(log_dir, read__timeout="1s")

@@ -14,8 +14,9 @@ from spark_rtps.transport.net.node import Node
 from tests.interop import cyclone_types
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.spark.spark_streams import DOMAIN, running, wait_for_rows
+from tests.support.surroundings import INTERFACE
 
-NETWORK = {"domain": DOMAIN, "interface": "lo"}
+NETWORK = {"domain": DOMAIN, "interface": INTERFACE}
 
 
 @pytest.fixture(scope="module")
