@@ -62,8 +62,11 @@ def write_records(directory: Path, records: Mapping[str, Record]) -> None:
         if each.pattern is not None:
             raw[name]["pattern"] = each.pattern
     path = directory / FILE
+    text = json.dumps(raw, indent=1)
+    if len(text) > _BYTES_MAX:
+        raise LogError(f"{path} is not written: it would have {len(text)} bytes", path=path)
     try:
-        replace_text(path, json.dumps(raw, indent=1))
+        replace_text(path, text)
     except OSError as error:
         raise LogError(f"{path} is not written: {error}", path=path) from None
 

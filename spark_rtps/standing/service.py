@@ -15,10 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from ..transport.errors import RtpsError
 from ..transport.net.service_manager import notify, watchdog_period
 from ..transport.receiver.process import ReceiverProcess
 from .children import LogServer
-from .config import ReceiverFileError, StandingConfig, read_config
+from .config import StandingConfig, read_config
 from .directory import TOKEN_FILE, hold_directory, local_token
 from .supervisor import Processes, Supervisor
 from .topic_watch import join_domain
@@ -117,7 +118,7 @@ class Service:
         notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
         try:
             changed = supervisor.reload(_with_token(read_config(self._file)))
-        except ReceiverFileError as error:
+        except RtpsError as error:
             _log.error("%s; the file is not taken, everything goes on as before", error)
         else:
             _log.info("read %s again: %s", self._file, "; ".join(changed) or "nothing has changed")

@@ -44,6 +44,8 @@ _RECEIVED: Final = (
 )  # fmt: skip
 _TYPE: Final = ("type_name", "keyed", "type", "announces_type", "tells_instances")
 _NETWORK: Final = ("domain", "interface", "peers", "peers_allowed", "trust", "multicast")
+#: Characters of all options that a client sets: they are written down.
+_ASKED_MAX: Final = 16 << 10
 #: Where a log lies does not matter to who compares subscriptions.
 _NOWHERE: Final = Path("/")
 
@@ -119,9 +121,14 @@ def wanted_by_client(name: str, options: Mapping[str, str], defaults: Mapping[st
     type that the topic's writers announce.
     """
     given = {_own_name(key): text for key, text in options.items()}
-    for key in ("qos.file",):
-        if key in given:
-            raise OptionError(key, given[key], "is a file of the client's host; set its policies as options")
+    length = sum(len(key) + len(text) for key, text in given.items())
+    if length > _ASKED_MAX:
+        raise OptionError(
+            "topic", None, f"all options have {length} characters, at most {_ASKED_MAX} are taken"
+        )
+    if "qos.file" in given:
+        fix = "is a file of the client's host; set its policies as options"
+        raise OptionError("qos.file", given["qos.file"], fix)
     plugin = given.get("congestion_control", "")
     if ":" in plugin:
         raise OptionError("congestion_control", plugin, "a client cannot load code; name one of the built-in")

@@ -282,10 +282,10 @@ class Supervisor:
                 name = self._subscribe(dict(request.options))
             else:
                 name = self._unsubscribe(request.name)
+            self._write_records()  # nothing is promised that a restart forgets
         except RtpsError as error:
             self._server.answer(request, error=str(error))
             return
-        self._write_records()  # nothing is promised that a restart forgets
         self._tell()
         self._server.answer(request, name=name)
 

@@ -337,6 +337,7 @@ class TestClients:
             ({"topic": "C", "reliability": "x"}, "must be one of"),
             ({"reliability": "reliable"}, "name the topic"),
             ({"topic": "C*"}, "is a pattern"),
+            ({"topic": "C", "partition": "p" * 17_000}, "at most 16384 are taken"),
             ({"topic": "C", "qos.file": "/etc/passwd"}, "file of the client's host"),
             ({"topic": "C", "congestion_control": "os:system"}, "cannot load code"),
         ],
@@ -387,6 +388,26 @@ class TestClients:
         scene.begin(A)
         found, error = scene.ask("unsubscribe", name=name)
         assert found is None and why in str(error) and set(scene.states()) == {"a"}
+
+
+class TestFullDisk:
+    def test_it_is_said_once_and_everything_goes_on(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        scene.begin(A)
+        write = supervisor_module.write_records
+
+        def full(*_: object) -> None:
+            raise LogError("no space left")
+
+        monkeypatch.setattr(supervisor_module, "write_records", full)
+        name, error = scene.ask("subscribe", options={"topic": "C"})
+        assert name is None and error == "no space left"
+        scene.steps(10)
+        assert scene.states()["a"] == "running" and caplog.text.count("no space left") == 1
+        monkeypatch.setattr(supervisor_module, "write_records", write)
+        scene.steps()
+        assert "C" in scene.recorded()
 
 
 class TestPatterns:
