@@ -65,10 +65,12 @@ class Wanted:
     def receiver(self, directory: Path, *, reached: int = 0) -> ReceiverConfig:
         """The receiver that fills the log in ``directory``, which was read up to the position ``reached``."""
         config = receiver_config(self.settings, self.plan, directory, records_writer_types=True)
-        kept = {"retention": self.settings.retention, "retention_ns": self.settings.retention_time}
-        # a receiver that keeps by commits alone has no such fields
-        known: dict[str, Any] = {name: value for name, value in kept.items() if hasattr(config, name)}
-        return replace(config, log_reached=reached, **known)
+        return replace(
+            config,
+            log_reached=reached,
+            retention=self.settings.retention,
+            retention_ns=self.settings.retention_time,
+        )
 
     def is_like(self, other: Wanted) -> bool:
         """Whether a receiver of one is a receiver of the other, to the last option."""

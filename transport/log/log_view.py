@@ -96,6 +96,27 @@ class LogView:
                 return item.position
         return max(position, end)
 
+    def at(self, time_ns: int) -> Cursor:
+        """The first sample that was received at or after ``time_ns`` (ns since 1970), the end if there is none.
+
+        Segments whose successor begins with an earlier sample are not walked. Where the clock was set back, an earlier
+        sample may follow.
+        """
+        end = self.end
+        files = self._files.segments()
+        position = min((file.base for file in files), default=end)
+        for file in files:
+            first = next(self._headers(file.base, min(file.end, end)), None)
+            if first is None or first.position >= file.end:
+                continue
+            if first.segment.read(first)[0] >= time_ns:
+                break
+            position = first.position
+        for header in self._headers(position, end):
+            if header.segment.read(header)[0] >= time_ns:
+                return Cursor(header.position)
+        return Cursor(end)
+
     # --- reading -----------------------------------------------------------------------------------
 
     def frames(self, start: Cursor, end: Cursor, on_damage: OnDamage | None = None) -> Iterator[Frame]:

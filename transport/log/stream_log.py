@@ -307,6 +307,13 @@ class StreamLog:
         if kept is None:
             self._tail = None
 
+    def trim_oldest(self) -> bool:
+        """Give up the oldest segment, if it is not the only one; False: it is. Raises LogError as :meth:`trim`."""
+        if len(self._segments) < 2:
+            return False
+        self.trim(self._segments[0].end)
+        return True
+
     # --- inside ----------------------------------------------------------------------------------
 
     def _begin_segment(self, aligned: int) -> Segment | None:

@@ -67,6 +67,10 @@ class ReceiverConfig:
     log_mode: int = PRIVATE
     #: Up to here the log was read: one that ends before cannot be gone on with, since positions would be used twice.
     log_reached: int = 0
+    #: ``committed``: samples stay until they are consumed, and writers are held back while the log is full. ``bytes``:
+    #: the oldest make room for new ones. ``time``: they stay for ``retention_ns`` at most, or as by ``bytes``.
+    retention: str = "committed"
+    retention_ns: int = 0
     #: Writers of ours count samples as consumed when they are ``logged``, or when Spark has ``committed`` them.
     consumption: str = "logged"
     #: Read the publication logs of writers on this host, without the network.

@@ -19,6 +19,7 @@ from ..protocol.reading.reader import StatefulReader
 from ..wire.samples import Run
 from .consumption import Consumed, Consumption
 from .remedies import DISK_FULL, LOG_FULL, with_remedies
+from .retention import Retention
 from .shown_counters import ShownCounters
 from .writer_types import WriterTypes
 
@@ -27,13 +28,16 @@ _log = logging.getLogger("spark_rtps.receiver")
 #: Part of the log kept free for what one drain delivers beyond the window it was given (frame headers, runs
 #: that waited for a missing one).
 _RESERVED_PART: Final = 16
+#: Part of a log that can always be had, where the oldest samples make room.
+_ROOM_PART: Final = 4
 
 
 class LogAppender:
     """The recipient of a subscription's reader.
 
     ``consumption``: what waits until Spark commits it; None: what is in the log counts as consumed. ``writer_types``
-    records the types of the writers, if anybody reads them. ``remedies`` says what to do about a full log.
+    records the types of the writers, if anybody reads them. ``retention`` makes room; None: only commits do.
+    ``remedies`` says what to do about a full log.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class LogAppender:
         writer_types: WriterTypes | None,
         *,
         remedies: Mapping[str, str],
+        retention: Retention | None = None,
     ) -> None:
         self._log = log
         self._cache = cache
@@ -52,11 +57,14 @@ class LogAppender:
         self._consumption = consumption
         self._writer_types = writer_types
         self._remedies = remedies
+        self._retention = retention
         #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
         self._reported_disk_full = False
 
     def room(self) -> int:
+        if self._retention is not None:
+            return 0 if self._pending else self._log.max_bytes // _ROOM_PART
         free = self._log.free_bytes - self._log.max_bytes // _RESERVED_PART
         return 0 if self._pending else max(0, free)
 
@@ -93,7 +101,7 @@ class LogAppender:
         if run is not None and self._writer_types is not None:
             self._writer_types.note(run.writer)
         try:
-            taken = run is None or self._log.append(run, reception=reception)
+            taken = run is None or self._append_run(run, reception)
         except LogFullError as error:
             if not self._reported_disk_full:
                 told = f"{error}; writers are held back until there is room"
@@ -105,3 +113,16 @@ class LogAppender:
             self._consumption.on_append(self._log.position, *whole[1:])
         self._reported_disk_full = self._reported_disk_full and not taken
         return taken
+
+    def _append_run(self, run: Run, reception: int) -> bool:
+        """Append, in the place of the oldest samples if they may go; False: there is no room. Raises LogFullError."""
+        while True:
+            try:
+                if self._log.append(run, reception=reception):
+                    return True
+            except LogFullError as error:
+                if error.limit is not None or self._retention is None or not self._retention.make_room():
+                    raise
+                continue
+            if self._retention is None or not self._retention.make_room():
+                return False

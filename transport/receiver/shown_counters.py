@@ -29,6 +29,7 @@ class ShownCounters:
         self._counters = Counters.create(directory / COUNTERS_FILE)
         c = self._counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
+        self._trimmed = c("log.trimmed_bytes")
         self._consumer = c("log.consumer")
         self._consumer.set(log.base)
         c("receiver.pid").set(os.getpid())
@@ -53,6 +54,10 @@ class ShownCounters:
         self._rows.set(log.rows)
         self._base.set(log.base)
         self._position.set(log.position)
+
+    def add_trimmed(self, nbytes: int) -> None:
+        """So much was trimmed that nobody had said to have consumed."""
+        self._trimmed.add(nbytes)
 
     def show_heartbeat(self, now: int) -> None:
         self._heartbeat.set(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from .instance_keys import InstanceKeys
 from .jump_warnings import JumpWarnings
 from .log_appender import LogAppender
 from .losses import Losses
+from .retention import Retention
 from .shown_counters import ShownCounters
 from .writer_types import WriterTypes
 
@@ -59,7 +61,16 @@ class Subscription:
             accept_writer_removed_batch_samples=config.accept_writer_removed_batch_samples,
         )
         types = WriterTypes(directory, node.type_of) if config.records_writer_types else None
-        self._appender = LogAppender(log, self._cache, shown, consumption, types, remedies=config.remedies)
+        self._retention = Retention.of(config, log, shown)
+        self._appender = LogAppender(
+            log,
+            self._cache,
+            shown,
+            consumption,
+            types,
+            remedies=config.remedies,
+            retention=self._retention,
+        )
         self.reader = node.create_reader(
             ReaderSpec(
                 config.topic,
@@ -80,6 +91,8 @@ class Subscription:
 
     def keep(self, now: int) -> None:
         """Make room for what waits, and do what is due."""
+        if self._retention is not None:
+            self._retention.expire(now=now, wall=time.time_ns())
         self._appender.commit(self.reader, self._shown.consumer)
         # A window that opens lets held samples through: they go into the log before anything is acknowledged.
         self._node.offer_room(self.reader)

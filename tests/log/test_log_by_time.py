@@ -1,0 +1,87 @@
+"""The first sample of a log that was received at or after a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.transport.log import segment
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.stream_log import StreamLog
+from tests.log.make_runs import guid, single, uniform
+
+W1 = guid(1)
+PAGE = segment.PAGE
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> StreamLog:
+    return StreamLog.create(tmp_path / "log", max_bytes=64 * PAGE, segment_bytes=PAGE, metadata={})
+
+
+def fill(log: StreamLog, count: int) -> dict[int, int]:
+    """Frames received at 1000, 1010, ...; their positions by time."""
+    found = {}
+    for number in range(count):
+        if number % 3:
+            log.append(single(W1, log.rows + 1, 300), reception=1000 + 10 * number)
+        else:
+            log.append(uniform(W1, log.rows + 1, 4), reception=1000 + 10 * number)
+    for frame in LogView(log.directory).frames(Cursor(log.base), Cursor(log.position)):
+        found[frame.reception] = frame.position
+    return found
+
+
+def test_every_time_finds_its_sample(log: StreamLog) -> None:
+    positions = fill(log, 60)
+    assert len(log._segments) > 4
+    view = LogView(log.directory)
+    for time, position in positions.items():
+        assert view.at(time) == Cursor(position)
+        assert view.at(time - 5) == Cursor(position), "between two samples: the later one"
+    assert view.at(0) == Cursor(0)
+    assert view.at(max(positions) + 1) == Cursor(log.position)
+
+
+def test_an_empty_log_has_only_an_end(log: StreamLog) -> None:
+    assert LogView(log.directory).at(0) == LogView(log.directory).at(1 << 62) == Cursor(0)
+
+
+def test_what_is_trimmed_is_not_found(log: StreamLog) -> None:
+    positions = fill(log, 60)
+    log.trim(3 * PAGE)
+    assert LogView(log.directory).at(0) == Cursor(log.base)
+    left = min(time for time, position in positions.items() if position >= log.base)
+    assert LogView(log.directory).at(left + 1).position == positions[left + 10]
+
+
+def test_segments_before_are_not_walked(log: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = fill(log, 90)
+    view = LogView(log.directory)
+    walked = []
+    monkeypatch.setattr(view, "_headers", _recorded(view, walked))
+    assert view.at(max(positions)).position == positions[max(positions)]
+    assert len(walked) < len(positions) / 2
+
+
+def _recorded(view: LogView, walked: list[int]):  # type: ignore[no-untyped-def]
+    headers = view._headers
+
+    def record(position: int, stop: int):  # type: ignore[no-untyped-def]
+        for header in headers(position, stop):
+            walked.append(header.position)
+            yield header
+
+    return record
+
+
+def test_damage_is_passed_over(log: StreamLog) -> None:
+    positions = fill(log, 60)
+    path = segment.segment_path(log.directory, 2 * PAGE)
+    path.write_bytes(bytes(PAGE))
+    view = LogView(log.directory)
+    sound = {time: at for time, at in positions.items() if not 2 * PAGE <= at < 3 * PAGE}
+    for time in positions:
+        assert view.at(time).position == min(at for later, at in sound.items() if later >= time)

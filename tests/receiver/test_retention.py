@@ -1,0 +1,148 @@
+"""A receiver whose log is full of what nobody has consumed yet, and whose writers must not wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from spark_rtps.transport.errors import LogFullError
+from spark_rtps.transport.log import segment
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.receiver.config import ReceiverConfig
+from spark_rtps.transport.receiver.log_appender import LogAppender
+from spark_rtps.transport.receiver.retention import Retention
+from spark_rtps.transport.receiver.shown_counters import ShownCounters
+from tests.log.make_runs import all_samples, guid, single, uniform
+
+PAGE = segment.PAGE
+W1 = guid(1)
+SECOND = 1_000_000_000
+
+
+class Scene:
+    """A log of eight segments of two pages, and the appender in front of it."""
+
+    def __init__(self, directory: Path, retention: str, period: int = 0) -> None:
+        self.log = StreamLog.create(
+            directory / "log", max_bytes=16 * PAGE, segment_bytes=2 * PAGE, metadata={}
+        )
+        self.shown = ShownCounters(self.log.directory, self.log, domain=0)
+        config = ReceiverConfig(
+            str(self.log.directory), "numbers", "Number", False, retention=retention, retention_ns=period
+        )
+        self.retention = Retention.of(config, self.log, self.shown)
+        everything = SimpleNamespace(accept=lambda run, *, reception, now: run)
+        self.appender = LogAppender(
+            self.log, cast(Any, everything), self.shown, None, None, remedies={}, retention=self.retention
+        )
+        self.reader = cast(Any, SimpleNamespace(hold_acknowledgments=False))
+        self.sent = 0
+
+    def deliver(self, count: int, size: int = 300) -> None:
+        for _ in range(count):
+            self.sent += 1
+            self.appender.deliver(self.reader, [single(W1, self.sent, size)])
+
+    def held(self) -> list[int]:
+        frames = LogView(self.log.directory).frames(Cursor(self.log.base), Cursor(self.log.position))
+        return [sample.sn for sample in all_samples(frames)]
+
+    def trimmed(self) -> int:
+        return self.shown._counters.snapshot()["log.trimmed_bytes"]
+
+
+def test_by_commits_a_full_log_holds_writers_back(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "committed")
+    assert scene.retention is None
+    scene.deliver(400)
+    assert scene.reader.hold_acknowledgments and scene.appender.room() == 0
+    assert scene.held()[0] == 1 and scene.trimmed() == 0
+
+
+def test_by_bytes_the_oldest_make_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(tmp_path, "bytes")
+    for _ in range(40):
+        scene.deliver(10)
+        assert scene.appender.room() > 0
+        assert not scene.reader.hold_acknowledgments
+    held = scene.held()
+    assert held == list(range(held[0], 401)) and held[0] > 1
+    assert scene.trimmed() == scene.log.base > 0
+    files = [path.stat().st_size for path in scene.log.directory.glob("*.s*")]
+    assert sum(files) <= scene.log.max_bytes
+    said = [each.message for each in caplog.records if "make room for new ones" in each.message]
+    assert len(said) == 1 and "topic 'numbers'" in said[0]
+
+
+def test_by_bytes_a_delivery_longer_than_what_is_free_finds_room(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "bytes")
+    scene.deliver(100)
+    runs = [uniform(W1, 101 + 20 * number, 20) for number in range(200)]
+    scene.appender.deliver(scene.reader, runs)
+    assert not scene.reader.hold_acknowledgments
+    held = scene.held()
+    assert held == list(range(held[0], 101 + 4000))
+
+
+def test_by_bytes_a_run_of_several_segments_finds_room(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "bytes")
+    scene.deliver(200)
+    scene.deliver(1, size=12 * PAGE)
+    assert not scene.reader.hold_acknowledgments
+    assert scene.held()[-1] == 201
+
+
+def test_what_never_fits_is_said_and_nothing_is_trimmed_for_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "bytes")
+    scene.deliver(200)
+    base = scene.log.base
+    scene.deliver(1, size=20 * PAGE)
+    assert scene.reader.hold_acknowledgments and scene.log.base == base
+
+
+def test_on_a_full_disk_too_the_oldest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path, "bytes")
+    scene.deliver(60)
+    assert scene.log.base == 0
+
+    def full(*_: object) -> None:
+        raise LogFullError("no room", path=tmp_path)
+
+    monkeypatch.setattr(segment, "allocate", full)
+    scene.deliver(200)
+    assert not scene.reader.hold_acknowledgments
+    held = scene.held()
+    assert held == list(range(held[0], 261)) and scene.log.base > 0
+
+
+def test_by_time_what_is_too_old_goes(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "time", period=10 * SECOND)
+    assert scene.retention is not None
+    for number in range(1, 101):
+        scene.log.append(single(W1, number, 300), reception=number * SECOND)
+    scene.retention.expire(now=0, wall=60 * SECOND)
+    held = scene.held()
+    assert held[0] <= 50 < held[0] + 2 * PAGE // 400, "in whole segments"
+    assert scene.trimmed() == scene.log.base
+    scene.retention.expire(now=SECOND - 1, wall=500 * SECOND)
+    assert scene.held() == held, "not looked at so soon again"
+    scene.retention.expire(now=SECOND, wall=500 * SECOND)
+    assert not scene.held() or scene.held()[0] > 90
+
+
+def test_by_time_a_full_log_makes_room_as_well(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "time", period=1 << 60)
+    scene.deliver(400)
+    assert not scene.reader.hold_acknowledgments and scene.trimmed() > 0
+
+
+def test_a_configuration_travels_with_its_retention() -> None:
+    config = ReceiverConfig("/log", "numbers", None, None, retention="time", retention_ns=5)
+    assert ReceiverConfig.from_json(config.to_json()) == config
+    assert replace(config, retention="bytes").retention == "bytes"
