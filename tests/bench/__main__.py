@@ -1,7 +1,7 @@
 """``make bench``: every figure of docs/performance.md, as ratios within one run.
 
-``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, batching, flow, ipc, ingest,
-publish, latency; all by default. Nothing else should run on the machine meanwhile.
+``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, batching, flow, ipc,
+ingest, publish, latency, cluster; all by default. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import batching, codec, figures, flow, ipc
+from tests.bench import batching, codec, figures, flow, ipc, serving
 from tests.bench.latency import latency
 from tests.support import domains
 
-FIGURES = ("codec", "receive", "single", "batching", "flow", "ipc", "ingest", "publish", "latency")
+FIGURES = ("codec", "receive", "single", "batching", "flow", "ipc", "ingest", "publish", "latency", "cluster")
 
 
 def run(wanted: list[str]) -> dict[str, Any]:
@@ -55,6 +55,8 @@ def run(wanted: list[str]) -> dict[str, Any]:
     if "latency" in wanted:
         note("latency_ms", latency(domain + 5, "shipped"))
         note("latency_default_conf_ms", latency(domain + 6, "default"))
+    if "cluster" in wanted:
+        note("cluster", serving.serving(domain + 15))
     return results
 
 
@@ -118,6 +120,9 @@ def main() -> None:
             f"ipc against UDP loopback: {rates['ipc'] / 1e6:.2f} against {rates['udp'] / 1e6:.2f} "
             f"million samples/s, {rates['ratio']:.2f} x"
         )
+    if "cluster" in results:
+        for line in serving.lines(results["cluster"]):
+            console.print(line)
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(results, file, indent=2)

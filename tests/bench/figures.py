@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.peers import IDL, TOPIC, TYPE_NAME, Peer
-from tests.bench.sources import Prebuilt
+from tests.bench.sources import Prebuilt, Recorded
 
 WARM_UP = 2.0
 SECONDS = 6.0
@@ -60,7 +60,7 @@ def receiving(domain: int, *, ipc: bool = False) -> Iterator[Any]:
             process.stop()
 
 
-def _rows_per_second(process: Any, seconds: float = SECONDS) -> float:
+def rows_per_second(process: Any, seconds: float = SECONDS) -> float:
     """Rows a second that reach the log, while everything is committed at once."""
 
     def pump(until: float) -> int:
@@ -79,7 +79,7 @@ def receive(domain: int) -> float:
     """Our writer process → our receiver's stream log, reliable."""
     with receiving(domain) as process:
         peer = Peer("our_writer", domain, 0)
-        rate = _rows_per_second(process)
+        rate = rows_per_second(process)
         lost = process.counters().get("reader.lost_samples", 0)
         peer.stop()
     if lost:
@@ -91,7 +91,7 @@ def single_ours(domain: int) -> float:
     """A Cyclone writer, one sample a datagram → our receiver's stream log."""
     with receiving(domain) as process:
         peer = Peer("cyclone_writer", domain, 0)
-        rate = _rows_per_second(process)
+        rate = rows_per_second(process)
         peer.stop()
     return rate
 
@@ -107,12 +107,17 @@ def single_cyclone(domain: int) -> float:
 
 
 @contextlib.contextmanager
-def spark_session(*, shipped_conf: bool = True) -> Iterator[Any]:
-    """A local session on both cores, with or without the shipped conf/spark-defaults.conf."""
+def spark_session(*, shipped_conf: bool = True, cores: int = 2) -> Iterator[Any]:
+    """A local session, with or without the shipped conf/spark-defaults.conf."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").appName("bench")
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("bench")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
+    }
     if shipped_conf:
         for line in (ROOT / "conf" / "spark-defaults.conf").read_text().splitlines():
             if line.strip() and not line.startswith("#"):
@@ -122,6 +127,7 @@ def spark_session(*, shipped_conf: bool = True) -> Iterator[Any]:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.dataSource.register(Prebuilt)
+    spark.dataSource.register(Recorded)
     try:
         yield spark
     finally:

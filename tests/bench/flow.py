@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from tests.bench.figures import _rows_per_second, receiving
+from tests.bench.figures import receiving, rows_per_second
 from tests.bench.peers import Peer
 
 #: RTPS messages of so many bytes: what fits an Ethernet frame (as Aeron's default), and 63 KiB.
@@ -64,7 +64,7 @@ def against_plain(domain: int) -> dict[str, dict[str, float]]:
             how = {"mode": mode, "size": SAMPLE, "rate": 0, "block": 0, "mtu": size + _IP_UDP}
             with receiving(domain + i) as process:
                 peer = Peer("policy_writer", domain + i, json.dumps(how))
-                rates[mode] = _rows_per_second(process, _SECONDS)
+                rates[mode] = rows_per_second(process, _SECONDS)
                 peer.stop()
         ratio = max(rates.values()) / loop
         found[str(size)] = {"plain": loop, **rates, "ratio": ratio}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.bench.figures import _rows_per_second, receiving
+from tests.bench.figures import receiving, rows_per_second
 from tests.bench.peers import Peer
 from tests.support import domains
 
@@ -22,7 +22,7 @@ def _rate(domain: int, mode: str) -> float:
     how = {"mode": mode, "size": SIZE, "rate": 0, "block": 0}
     with receiving(domain, ipc=mode == "ipc") as process:
         peer = Peer("policy_writer", domain, json.dumps(how))
-        rate = _rows_per_second(process)
+        rate = rows_per_second(process)
         lost = process.counters().get("reader.lost_samples", 0)
         peer.stop()
     if lost:

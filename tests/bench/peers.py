@@ -354,6 +354,15 @@ def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
     return endpoint, Sample64(id=1, seq=2, v=[float(i) for i in range(7)])
 
 
+def range_puller(port: int, log: str) -> None:
+    """Fetch a log of a range server at 500 MB/s."""
+    from tests.bench.serving import pull
+
+    stopped = _stopped()
+    _say(ready=True)
+    _say(rate=pull(port, log, stopped))
+
+
 ROLES = {
     f.__name__: f
     for f in (
@@ -364,6 +373,7 @@ ROLES = {
         cyclone_writer,
         cyclone_pinger,
         cyclone_reader,
+        range_puller,
     )
 }
 

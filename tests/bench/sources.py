@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
+
+from spark_rtps.columns.topic_plan import TopicPlan
+from spark_rtps.datasource.log_reading import read_log
+from spark_rtps.datasource.range_calculator import plan_partitions
+from spark_rtps.options import Payload
+from spark_rtps.serving.served import Served
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.types.arrow import arrow_schema
+from spark_rtps.transport.types.idl.parser import parse_struct
+from tests.bench.peers import IDL, TYPE_NAME
 
 SCHEMA = "id BIGINT, seq BIGINT, v ARRAY<DOUBLE>"
 BATCH_ROWS = 20_000
@@ -88,3 +102,40 @@ class Prebuilt(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CountingWriter:
         return CountingWriter()
+
+
+class RecordedReader(DataSourceReader):
+    """The rows of a stream log, by the code that tasks run: mapped, or fetched from ``address``."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._log = Path(options["log"])
+        self._served = None
+        if "address" in options:
+            self._served = Served((options["address"],), options["key"], options.get("ca") or None)
+
+    def partitions(self) -> list[InputPartition]:
+        view = LogView(self._log)
+        planned = plan_partitions(
+            self._log, Cursor(0), Cursor(view.end), min_partitions=1, host="", served=self._served
+        )
+        return [replace(each, place=None) for each in planned] if self._served else list(planned)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        struct = parse_struct(IDL, TYPE_NAME, "the bench's type")
+        data = arrow_schema(struct)
+        plan = TopicPlan("bench", struct.name, struct.is_keyed, Payload.CDR, struct, data, data)
+        return read_log(partition, plan)
+
+
+class Recorded(DataSource):
+    """Format ``recorded``: a log that is there, read over and over."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "recorded"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> RecordedReader:
+        return RecordedReader(dict(self.options))
