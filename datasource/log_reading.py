@@ -19,12 +19,12 @@ from ..monitoring.decoding_report import DAMAGED, NOT_HELD, LostPart
 from ..monitoring.range_tally import RangeTally
 from ..options.explanations import explained
 from ..serving.fetched_log import FetchedLog
+from ..serving.log_place import LogPlace
 from ..transport.errors import LogAccessError, LogLostError
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.structure import Guid
-from .log_place import LogPlace
 from .range_calculator import LogPartition
 from .workers import settle
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
+from ..serving.log_place import LogPlace
 from ..serving.served import Served
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
-from .log_place import LogPlace
 
 #: Longer ranges are divided, so that catching up uses all cores.
 PARTITION_BYTES: Final = 32 << 20

@@ -65,18 +65,22 @@ class RangeClient:
 
     def get(self, target: str, what: str, *, max_bytes: int) -> bytes:
         """The body of the answer, of at most so many bytes; errors name ``what`` was asked for."""
+        return self.ask("GET", target, what, None, max_bytes=max_bytes)
+
+    def ask(self, method: str, target: str, what: str, body: bytes | None, *, max_bytes: int) -> bytes:
+        """The same for another method than GET. The request may be sent again, so that it has to mean the same."""
 
         def read(response: http.client.HTTPResponse, connection: Connection) -> bytes:
             size = length(response, connection.address)
             if size > max_bytes:
                 why = f"{connection.address} sends {size} bytes for {what}, which has at most {max_bytes}"
                 raise RangeServerError(why, addresses=self._served.addresses)
-            body = response.read()
-            if len(body) < size:
+            answer = response.read()
+            if len(answer) < size:
                 raise Again("its answer broke off")
-            return body
+            return answer
 
-        return self._answered("GET", lambda: (target, what), None, Patience(self._patience), read)
+        return self._answered(method, lambda: (target, what), body, Patience(self._patience), read)
 
     def post(self, target: str, what: str, body: bytes) -> None:
         def read(response: http.client.HTTPResponse, _connection: Connection) -> None:

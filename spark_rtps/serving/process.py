@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 import weakref
-from typing import IO, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, Final, Self
 
 from ..transport.errors import RtpsError, TransportError
 from .server_config import RangeServerConfig
 
-__all__ = ["RangeServerConfig", "RangeServerProcess"]
+__all__ = ["RangeServerConfig", "RangeServerProcess", "Request", "StandingServerProcess"]
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0
@@ -35,7 +37,7 @@ class RangeServerProcess:
         _living.add(self)
 
     @classmethod
-    def start(cls, config: RangeServerConfig) -> RangeServerProcess:
+    def start(cls, config: RangeServerConfig) -> Self:
         """Start a server. Raises TransportError if it cannot listen, or cannot use its certificate."""
         handed = () if config.descriptor is None else (config.descriptor,)
         child = subprocess.Popen(
@@ -145,6 +147,49 @@ class RangeServerProcess:
         self._child.wait()
         self._stdin.close()
         self._lines.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks through the server: ``subscribe`` with ``options``, or ``unsubscribe`` with ``name``."""
+
+    op: str
+    id: int
+    options: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+
+    @classmethod
+    def told(cls, note: Mapping[str, Any]) -> Request | None:
+        """Of a line of the server; None: it is another one."""
+        match note:
+            case {"op": "subscribe", "id": int(number), "options": dict(options)}:
+                return cls("subscribe", number, options={str(key): str(options[key]) for key in options})
+            case {"op": "unsubscribe", "id": int(number), "name": str(name)}:
+                return cls("unsubscribe", number, name=name)
+        return None
+
+
+class StandingServerProcess(RangeServerProcess):
+    """The server of a standing receiver, which is told of the subscriptions, and asks for what clients want."""
+
+    def tell(self, subscriptions: Sequence[Mapping[str, Any]]) -> None:
+        """Tell it of all subscriptions, as they are now. Raises RtpsError if the server has ended."""
+        self._say({"op": "state", "subscriptions": list(subscriptions)})
+
+    def requests(self) -> list[Request]:
+        """What clients have asked for since the last call; each wants one :meth:`answer`."""
+        return [request for note in self.notes() if (request := Request.told(note)) is not None]
+
+    def answer(self, number: int, *, name: str | None = None, error: str | None = None) -> None:
+        """Answer a request: with the subscription's name, or why there is none. Raises RtpsError."""
+        told = {"name": name} if error is None else {"error": error}
+        self._say({"op": "answer", "id": number, **told})
+
+    def _say(self, line: dict[str, object]) -> None:
+        try:
+            _write(self._stdin, json.dumps(line).encode() + b"\n")
+        except (OSError, ValueError) as error:
+            raise RtpsError(f"the server process {self.pid} has ended") from error
 
 
 class _Lines:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from ..transport.net.node_config import NodeConfig
+from ..transport.protocol.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +48,38 @@ class RangeServerConfig:
     bounds: Bounds = Bounds()
     descriptor: int | None = None
     logs: tuple[str, ...] = ()
+    #: Whether it is the server of a standing receiver, which the rest is for; ``token`` is unused then.
+    standing: bool = False
+    #: Role -> token.
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: PEM file: clients with a certificate of this authority have the role ``client_role``.
+    client_ca: str | None = None
+    client_role: str = "commit"
+    #: Nanoseconds after which a consumer group is removed that committed nothing.
+    groups_retention: int = 7 * 86_400 * 10**9
+    #: How ``/v1/topics`` joins the domain; None: it does not.
+    node: NodeConfig | None = None
 
     def to_json(self) -> str:
         """The configuration as one line of JSON."""
-        return json.dumps({**dataclasses.asdict(self), "log_dir": str(self.log_dir)})
+        raw = {**dataclasses.asdict(self), "log_dir": str(self.log_dir), "tokens": dict(self.tokens)}
+        if self.node is not None:
+            raw["node"]["guid_prefix"] = None  # a participant that looks around is another one
+        return json.dumps(raw)
 
     @classmethod
     def from_json(cls, text: str) -> RangeServerConfig:
         raw = json.loads(text)
-        read = {
+        read: dict[str, Any] = {
             "log_dir": Path(raw["log_dir"]),
             "bounds": Bounds(**raw["bounds"]),
             "logs": tuple(raw["logs"]),
         }
+        if raw.get("node") is not None:
+            read["node"] = _node(raw["node"])
         return cls(**{**raw, **read})
+
+
+def _node(raw: dict[str, Any]) -> NodeConfig:
+    lists = {name: tuple(raw[name]) for name in ("peers", "peers_allowed")}
+    return NodeConfig(**{**raw, **lists, "trust": Trust(raw["trust"])})

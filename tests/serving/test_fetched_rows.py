@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from spark_rtps.columns import decoding, malformed
 from spark_rtps.columns.topic_plan import BINARY_SCHEMA, METADATA_SCHEMA, TopicPlan
 from spark_rtps.datasource import log_reading
-from spark_rtps.datasource.log_place import LogPlace
 from spark_rtps.datasource.log_reading import read_log
 from spark_rtps.datasource.range_calculator import LogPartition, plan_partitions
 from spark_rtps.monitoring.decoding_report import DecodingReport, read_decoding_report
@@ -31,6 +30,7 @@ from spark_rtps.monitoring.range_tally import RangeTally
 from spark_rtps.options import Mode, Payload
 from spark_rtps.serving import buffers, fetched_log
 from spark_rtps.serving.fetched_log import FetchedLog
+from spark_rtps.serving.log_place import LogPlace
 from spark_rtps.serving.served import Served
 from spark_rtps.transport.errors import (
     LogAccessError,
