@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..api.participant import Participant
-    from ..serving.receiver_reports import Recorded
+    from ..serving.standing import SubscriptionInfo
     from ..transport.protocol.participant import RemoteEndpoint
     from ..transport.types.cdr.codec import Codec
     from ..transport.types.model import Struct
@@ -130,7 +130,9 @@ class _Wanted:
         return None if told is None else Codec(told)
 
 
-def _recorded_lines(runs: Iterator[tuple[Run, Recorded, Struct | None]], wanted: _Wanted) -> Iterator[str]:
+def _recorded_lines(
+    runs: Iterator[tuple[Run, SubscriptionInfo, Struct | None]], wanted: _Wanted
+) -> Iterator[str]:
     """The lines of what a receiver has; its writers may have several types."""
     codecs: dict[Struct | None, Codec | None] = {}
     for run, one, told in runs:

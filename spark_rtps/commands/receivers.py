@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from ..monitoring.reports import ErrorReport, LossesOfLog
     from ..monitoring.stream_counters import Stream
     from ..serving.fetched_log import FetchedLog
-    from ..serving.receiver_reports import ReceiverReports, Recorded
+    from ..serving.receiver_reports import ReceiverReports
     from ..serving.served import Served
+    from ..serving.standing import SubscriptionInfo
 
 TOKEN: Final = "SPARK_RTPS_TOKEN"
 #: A receiver that does not answer is waited for so long.
@@ -161,14 +162,14 @@ def told_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) ->
 
 
 @contextmanager
-def recorded(served: Served, name: str) -> Iterator[tuple[Recorded, FetchedLog]]:
+def recorded(served: Served, name: str) -> Iterator[tuple[SubscriptionInfo, FetchedLog]]:
     """The subscription of a receiver that has this name, log or topic, and its log."""
     from ..serving.fetched_log import FetchedLog
-    from ..serving.receiver_reports import ReceiverReports
+    from ..serving.receiver_client import ReceiverClient
 
     (address,) = served.addresses
     with asking(address):
-        found = ReceiverReports(served, patience=PATIENCE_SECONDS).subscriptions()
+        found = ReceiverClient(served, patience=PATIENCE_SECONDS).subscriptions()
         one = _named(found, name, address)
         log = FetchedLog(served, one.log, one.directory, patience=PATIENCE_SECONDS)
         with closing(log):
@@ -199,7 +200,7 @@ def only_here(given: object, option: str) -> None:
         )
 
 
-def _named(found: list[Recorded], name: str, address: str) -> Recorded:
+def _named(found: list[SubscriptionInfo], name: str, address: str) -> SubscriptionInfo:
     fitting = [one for one in found if name in (one.name, one.log)]
     fitting = fitting or [one for one in found if one.topic == name]
     if len(fitting) == 1:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..serving.fetched_log import FetchedLog
-    from ..serving.receiver_reports import Recorded
     from ..serving.served import Served
+    from ..serving.standing import SubscriptionInfo
     from ..transport.log.log_view import LogView
     from ..transport.structure import Guid
     from ..transport.types.model import Struct
@@ -28,18 +28,18 @@ _DIGITS_MAX: Final = 18
 
 def recorded_runs(
     served: Served, name: str, start: str, deadline: float | None
-) -> Iterator[tuple[Run, Recorded, Struct | None]]:
+) -> Iterator[tuple[Run, SubscriptionInfo, Struct | None]]:
     """The runs of a subscription from ``start`` on until the deadline, each with the type that its writer told."""
-    from ..serving.receiver_reports import ReceiverReports
+    from ..serving.receiver_client import ReceiverClient
     from ..transport.log.frame import Cursor
     from ..transport.log.log_view import LogView
 
-    reports = ReceiverReports(served, patience=PATIENCE_SECONDS)
+    client = ReceiverClient(served, patience=PATIENCE_SECONDS)
     with recorded(served, name) as (one, fetched):
         view, types = LogView.over(fetched), _Types(fetched)
         position = _start(view, start)
         while True:
-            end = reports.tail(one.log, after=position, wait=_left(deadline))
+            end = client.tail(one.log, after=position, wait=_left(deadline)).position
             if end > position:
                 for frame in view.frames(Cursor(position), Cursor(end)):
                     yield frame.run, one, types.of(frame.run.writer)

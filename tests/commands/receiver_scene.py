@@ -31,7 +31,16 @@ def recording(directory: Path, /, **changed: object) -> Answers:
         "type": "ShapeType",
         "log": directory.name,
         "directory": str(directory),
+        "domain": 0,
+        "place": None,
+        "base": 0,
+        "position": 0,
+        "rows": 0,
         "state": "running",
+        "error": None,
+        "dynamic": False,
+        "options": {},
+        "retention": "bytes",
     }
 
     def answers(target: str) -> dict[str, Any] | Answer:
