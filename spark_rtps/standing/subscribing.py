@@ -74,11 +74,7 @@ class Wanted:
 
     def is_like(self, other: Wanted) -> bool:
         """Whether a receiver of one is a receiver of the other, to the last option."""
-        kept = (self.settings.retention, self.settings.retention_time)
-        return self._raw() == other._raw() and kept == (
-            other.settings.retention,
-            other.settings.retention_time,
-        )
+        return self._raw() == other._raw()
 
     def receives_for(self, other: Wanted) -> bool:
         """Whether its log has what ``other`` subscribes to: topic, type, QoS, filter, and the network they come from.

@@ -33,6 +33,11 @@ class TestStart:
         ]
         assert told[0]["log"] == scene.recorded()["a"]["log"]
 
+    def test_retention(self, scene: Scene) -> None:
+        scene.begin(A + B + '"retention" = "time"\n"retention.time" = "2s"\n')
+        kept = [(each.config.retention, each.config.retention_ns) for each in scene.receivers]
+        assert kept == [("bytes", 0), ("time", 2_000_000_000)]
+
     def test_the_log_is_written_down_before_anything_is_received(self, scene: Scene, monkeypatch) -> None:
         there: list[bool] = []
         start = Scene._receiver
