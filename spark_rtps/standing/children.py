@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..serving.process import RangeServerConfig, RangeServerProcess
+from ..serving.standing import ROLES
 from ..transport.errors import RtpsError
-from .config import ROLES, StandingConfig
+from .config import StandingConfig
 from .server_keeper import Request, Server
 
 

@@ -17,12 +17,12 @@ from typing import Any, Final
 from ..options.quantities import duration
 from ..options.spec import YEAR
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
+from ..serving.standing import ROLES, is_name
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.net.node_config import NodeConfig
 from ..transport.structure import INFINITE
-from .subscribing import Wanted, is_name, is_pattern, network_of, wanted
+from .subscribing import Wanted, is_pattern, network_of, wanted
 
-ROLES: Final = ("read", "commit", "admin")
 #: At once, from the file and from clients.
 SUBSCRIPTIONS_MAX: Final = 1024
 _KEYS: Final = (

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ..serving.standing import is_log, is_name
 from ..transport.errors import LogError
 from ..transport.log.small_file import replace_text
-from .subscribing import is_name
 
 _log = logging.getLogger("spark_rtps.standing")
 
@@ -75,7 +74,7 @@ def _record(name: str, raw: object) -> Record:
     if not is_name(name) or not isinstance(raw, dict):
         raise ValueError(f"{name!r:.80} is no subscription")
     log, options, pattern = raw.get("log"), raw.get("options"), raw.get("pattern")
-    if not isinstance(log, str) or str(uuid.UUID(log)) != log:
+    if not isinstance(log, str) or not is_log(log):
         raise ValueError(f"{name}: {log!r:.80} is no log")
     if not isinstance(options, dict) or not all(isinstance(text, str) for text in options.values()):
         raise ValueError(f"{name}: its options are no texts")

@@ -18,12 +18,11 @@ from ..options.participants import node_config
 from ..options.settings import parse_options
 from ..options.spec import AppliesTo
 from ..options.table import BY_KEY
+from ..serving.standing import is_name
 from ..transport.errors import FilterError, OptionError
 from ..transport.net.node_config import NodeConfig
 from ..transport.receiver.config import ReceiverConfig
 
-#: Names of subscriptions: never a path, and safe in an address.
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 _NAME_BYTES: Final = 128
 #: What the reader of a log decides, not its receiver.
 _OF_QUERIES: Final = frozenset(
@@ -164,11 +163,6 @@ def matches(pattern: str, topic: str) -> bool:
     """Whether a topic is one of a pattern's: ``*`` stands for any text, ``?`` for one character."""
     parts = (".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
     return re.fullmatch("".join(parts), topic, re.DOTALL) is not None
-
-
-def is_name(name: str) -> bool:
-    """Whether a subscription or a group may be called that."""
-    return NAME.fullmatch(name) is not None and ".." not in name
 
 
 def name_for(topic: str, taken: Mapping[str, object], *, under: str = "") -> str:
