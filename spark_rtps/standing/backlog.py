@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from ..monitoring.consumer_groups import read_groups
 from ..transport.errors import LogError
 from ..transport.log.counters import Counters
 from ..transport.receiver.shown_counters import COUNTERS_FILE
-
-FILE: Final = "groups.json"
-_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +19,9 @@ class Behind:
     nbytes: int
 
 
-def read_groups(directory: Path) -> dict[str, int]:
-    """Group -> the position before which everything is committed, rounded up; none if the file cannot be read."""
-    path = directory / FILE
-    try:
-        if path.stat().st_size > _BYTES_MAX:
-            return {}
-        groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
-        return {str(name): int(each["position"]) + (int(each["row"]) > 0) for name, each in groups.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+def committed(directory: Path) -> int:
+    """The position before which some group of a log has committed everything: so much the log has to hold."""
+    return max((each.position + (each.row > 0) for each in read_groups(directory)), default=0)
 
 
 def read_counters(directory: Path) -> dict[str, int]:
@@ -45,6 +34,9 @@ def read_counters(directory: Path) -> dict[str, int]:
 
 def groups_behind(directory: Path, position: int) -> list[Behind]:
     """The groups that have not committed everything before ``position``, the farthest behind first."""
-    groups = read_groups(directory)
-    behind = [Behind(name, position - there) for name, there in groups.items() if there < position]
+    behind = [
+        Behind(each.name, position - each.position)
+        for each in read_groups(directory)
+        if each.position < position
+    ]
     return sorted(behind, key=lambda each: (-each.nbytes, each.group))

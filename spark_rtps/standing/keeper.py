@@ -36,7 +36,7 @@ from ..transport.log.log_view import LogView
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.structure import NANOSECONDS
-from .backlog import read_groups
+from .backlog import committed
 from .restarts import Restarts
 from .subscribing import Wanted
 
@@ -174,8 +174,7 @@ class Keeper:
         elif not self._is_new:
             self._begin_anew("it is gone")
             return  # the new log is written down before anything is received into it
-        reached = max(read_groups(self.directory).values(), default=0)
-        config = self.wanted.receiver(self.directory, reached=reached)
+        config = self.wanted.receiver(self.directory, reached=committed(self.directory))
         self._starting = self._pool.submit(self._start_patiently, config)
         self.phase = Phase.STARTING
 
