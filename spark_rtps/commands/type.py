@@ -114,17 +114,14 @@ def _recorded(served: Served, name: str) -> _Found:
 def _said(found: _Found, mine: TopicType | None) -> dict[str, object]:
     from ..columns.compatibility import cannot_read, cannot_write
     from ..columns.type_sources import TopicType
-    from ..datasource.schema import to_spark
-    from ..transport.types.arrow import arrow_schema
     from ..transport.types.idl.printer import print_idl
 
-    columns = to_spark(arrow_schema(found.struct))
     said: dict[str, object] = {
         "topic": found.topic,
         "type": found.type_name,
         "told_by": found.told_by,
         "idl": print_idl(found.struct),
-        "schema": ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns),
+        "schema": _spark_schema(found.struct),
     }
     if mine is not None:
         topic = TopicType(found.type_name, found.keyed, found.struct)
@@ -134,12 +131,25 @@ def _said(found: _Found, mine: TopicType | None) -> dict[str, object]:
     return said
 
 
+def _spark_schema(struct: Struct) -> str | None:
+    """The columns as Spark writes them; None where PySpark is not installed, as on a receiver's host."""
+    from ..transport.types.arrow import arrow_schema
+
+    try:
+        from ..datasource.schema import to_spark
+    except ModuleNotFoundError:
+        return None
+    columns = to_spark(arrow_schema(struct))
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in columns)
+
+
 def _text(said: dict[str, object]) -> str:
     lines = [
         f"// topic {said['topic']}, type {said['type']}, announced by {said['told_by']}",
         str(said["idl"]),
     ]
-    lines += ["-- as a Spark schema", str(said["schema"])]
+    if said["schema"] is not None:
+        lines += ["-- as a Spark schema", str(said["schema"])]
     for key, able in _ABILITIES:
         reasons = said.get(key)
         if isinstance(reasons, list):

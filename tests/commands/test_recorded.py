@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -287,6 +288,14 @@ class TestType:
         assert (found["topic"], found["type"], found["told_by"]) == ("Square", "Point", f"writer {KEYED}")
         assert "@key int32 x;" in found["idl"]
         assert found["schema"] == "`x` int, `note` string"
+
+    def test_where_pyspark_is_not_installed(self, points: StreamLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "spark_rtps.datasource.schema", None)
+        with FakeReceiver(recording(points.directory)) as receiver:
+            shown = run("type", "squares", "-r", receiver.address).stdout
+            found = json.loads(run("type", "squares", "-r", receiver.address, "--json").stdout)
+        assert "struct Point" in shown and "Spark schema" not in shown
+        assert found["schema"] is None
 
     def test_none_told_one(self, log: StreamLog) -> None:
         with FakeReceiver(recording(log.directory)) as receiver:
