@@ -152,6 +152,7 @@ def test_commands_exist(block: str) -> None:
         words = shlex.split(line.removeprefix("$ "), comments=True) if line.strip() else []
         if words[:1] == ["spark-rtps"]:
             command = commands[words[1]]
+            command = getattr(command, "commands", {}).get(words[2] if len(words) > 2 else "", command)
             known = {name for parameter in command.params for name in parameter.opts}
             assert {word for word in words if word.startswith("--")} <= known
         elif words[:1] == ["make"]:
