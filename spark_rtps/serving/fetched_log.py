@@ -93,6 +93,10 @@ class FetchedLog:
     def directory(self) -> Path:
         return self._directory
 
+    @property
+    def in_place(self) -> bool:
+        return False
+
     def close(self) -> None:
         """End what is being fetched."""
         self._client.close()

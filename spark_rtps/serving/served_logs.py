@@ -11,6 +11,9 @@ GET      /healthz                          whether the server is there; needs no
 All else needs the header ``Authorization: Bearer TOKEN``. What is refused has a JSON object for an answer, with the
 reason in ``error``. 410 has the log's ``base`` beside it, since what lies before is trimmed; 416 has its ``end``; 404
 has ``lost`` where the log should have what was asked for.
+
+Frames that are trimmed while they are sent may be overwritten then. Whoever fetches them finds that by their checksums,
+and by the log's base.
 """
 
 from __future__ import annotations

@@ -18,6 +18,10 @@ class LogFiles(Protocol):
     def directory(self) -> Path:
         """Where the log lies on its host; errors name it."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether what is mapped is the appender's own, who may overwrite it once it is trimmed; else it is a copy."""
+
     def metadata(self) -> StreamLogMetadata:
         """Raises LogError if there is no log, and LogLostError if it cannot be read."""
 
@@ -42,6 +46,7 @@ class LogDirectory:
     """The files of the log in ``directory``, read in place."""
 
     directory: Path
+    in_place: bool = True
 
     def metadata(self) -> StreamLogMetadata:
         return read_metadata(self.directory)

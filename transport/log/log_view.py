@@ -207,7 +207,7 @@ class LogView:
                     raise item.error()
             is_empty = False
         # What is trimmed may be overwritten, and what was handed out views it.
-        if not is_empty:
+        if not is_empty and self._files.in_place:
             self._check_trimmed(start.position)
 
     def _items(self, start: Cursor, end: Cursor, *, bodies: bool, exact: bool) -> Iterator[Item]:
