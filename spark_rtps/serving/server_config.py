@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..transport.net.node_config import NodeConfig
-from ..transport.protocol.trust import Trust
+if TYPE_CHECKING:
+    from ..transport.net.node_config import NodeConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,5 +81,9 @@ class RangeServerConfig:
 
 
 def _node(raw: dict[str, Any]) -> NodeConfig:
+    # here: a query's server has no use for it, and would start three times slower
+    from ..transport.net.node_config import NodeConfig
+    from ..transport.protocol.trust import Trust
+
     lists = {name: tuple(raw[name]) for name in ("peers", "peers_allowed")}
     return NodeConfig(**{**raw, **lists, "trust": Trust(raw["trust"])})
