@@ -6,6 +6,7 @@ Spark compares offsets as strings, so the order of keys is fixed.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeGuard
 
@@ -17,6 +18,7 @@ Json: TypeAlias = "dict[str, Json] | str | int"
 VERSION: Final = 1
 #: The name of the receiver that the source starts itself.
 EMBEDDED: Final = "embedded"
+_GROUP_MAX: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,50 @@ class Offset:
                 if _is_count(position) and _is_count(row):
                     return cls(log, Cursor(position, row))
         raise UsageError(f"the checkpoint holds no offset of the rtps source: {raw!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Everything before ``cursor`` in the stream log called ``log`` (a UUID) of one receiver has been planned."""
+
+    log: str
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class StandingOffset:
+    """A place at each standing receiver by its name, and the consumer group that commits them."""
+
+    group: str
+    places: Mapping[str, Place]
+
+    def to_json(self) -> dict[str, Json]:
+        receivers: dict[str, Json] = {
+            name: {"log": place.log, "position": place.cursor.position, "row": place.cursor.row}
+            for name, place in sorted(self.places.items())
+        }
+        return {"v": VERSION, "group": self.group, "receivers": receivers}
+
+    @classmethod
+    def from_json(cls, raw: object) -> StandingOffset:
+        """Raises UsageError for an offset that another source, or a newer version of this one, has written."""
+        match raw:
+            case {"v": 1, "group": str(group), "receivers": dict(receivers)} if len(group) <= _GROUP_MAX:
+                return cls(group, {str(name): _place(told, raw) for name, told in receivers.items()})
+            case {"receivers": {"embedded": _}}:
+                raise UsageError(
+                    "the checkpoint is one of a query with its own receiver; remove the option receivers, or start "
+                    "with a new checkpoint"
+                )
+        raise UsageError(f"the checkpoint holds no offset of standing receivers: {raw!r:.200}")
+
+
+def _place(told: object, raw: object) -> Place:
+    match told:
+        case {"log": str(log), "position": position, "row": row} if _is_uuid(log):
+            if _is_count(position) and _is_count(row):
+                return Place(log, Cursor(position, row))
+    raise UsageError(f"the checkpoint holds no offset of standing receivers: {raw!r:.200}")
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -8,16 +8,15 @@ from collections.abc import MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..options import AppliesTo, Settings, parse_options
+from ..options import AppliesTo, Payload, Settings, parse_options
 from ..transport.errors import RtpsError, UsageError
 from . import shipping
 
 if TYPE_CHECKING:
     from ..columns.type_sources import TopicType
-    from .batch_reader import RtpsBatchReader
     from .writer import RtpsArrowWriter, RtpsStreamArrowWriter
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -121,17 +120,27 @@ class RtpsDataSource(DataSource):
 
     def schema(self) -> StructType:
         from ..columns.topic_plan import topic_type
+        from ..columns.type_sources import given_type
         from .schema import source_schema
 
         settings = self._settings(AppliesTo.READ)
+        if settings.receivers and settings.payload is Payload.CDR and given_type(settings) is None:
+            from .standing_receivers import standing_type
+
+            self._topic_type = standing_type(settings)
+            return source_schema(settings, self._topic_type)
         self._topic_type = topic_type(settings)  # kept: Spark pickles the source after this
         return source_schema(settings, self._topic_type)
 
-    def reader(self, schema: StructType) -> RtpsBatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         from .batch_reader import RtpsBatchReader
         from .schema import plan_source
 
         settings = self._settings(AppliesTo.READ)
+        if settings.receivers:
+            from .standing_batch_reader import StandingBatchReader
+
+            return StandingBatchReader(settings, plan_source(settings, schema, self._topic_type))
         _warn(settings)
         return RtpsBatchReader(settings, plan_source(settings, schema, self._topic_type))
 
@@ -144,6 +153,10 @@ class RtpsDataSource(DataSource):
             plan = plan_source(settings, schema, self._topic_type)
         except RtpsError as error:
             return _RefusingReader(error)
+        if settings.receivers:
+            from .standing_stream_reader import StandingStreamReader
+
+            return StandingStreamReader(settings, plan)
         return RtpsStreamReader(settings, plan)
 
     def writer(self, schema: StructType, overwrite: bool) -> RtpsArrowWriter:

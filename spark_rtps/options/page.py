@@ -10,6 +10,7 @@ from .table_batch import BATCH_OPTIONS
 from .table_flow import FLOW_OPTIONS
 from .table_process import PROCESS_OPTIONS
 from .table_qos import QOS_OPTIONS
+from .table_receivers import RECEIVER_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
 from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
@@ -51,6 +52,11 @@ SECTIONS: Final = (
         "Network, stream log, sink",
         "More in [operations.md](operations.md), [cluster.md](cluster.md) and [writing.md](writing.md).",
         PROCESS_OPTIONS,
+    ),
+    Section(
+        "Standing receivers",
+        "Where a query reads that has no receiver of its own. More in [receivers.md](receivers.md).",
+        RECEIVER_OPTIONS,
     ),
 )
 

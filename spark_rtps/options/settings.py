@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -32,6 +32,7 @@ from .policies import (
     writer_policy,
 )
 from .qos_profiles import NO_PROFILE, Profile, find_profile
+from .receivers import check_receivers, receiver_addresses, timestamp
 from .rules import check_options, check_retention
 from .spec import AppliesTo
 from .table import BY_KEY
@@ -122,6 +123,19 @@ class Settings:
     #: PEM files; None: in the clear.
     serve_certificate: str | None
     serve_key: str | None
+    #: Standing receivers, name and address of each; empty: the query has its own.
+    receivers: tuple[tuple[str, str], ...]
+    receiver_subscription: str | None
+    receiver_group: str | None
+    receiver_timeout: int
+    receiver_token: str | None = field(repr=False)
+    receiver_token_file: str | None
+    receiver_ca: str | None
+    #: ``earliest``, ``latest``, or what suits a stream or a batch.
+    starting: str | None
+    #: Nanoseconds since 1970.
+    starting_time: int | None
+    ending_time: int | None
     reader_policy: ReaderPolicy
     #: When data counts as consumed: as soon as it is ``logged``, or when Spark has ``committed`` it.
     consumption: str
@@ -172,6 +186,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
     if not unread:  # an option may contradict a default, but suit the value in the file
         check_options(values, role)
         check_retention(values, standing=standing)
+        check_receivers(values)
     return _settings(topic, values, role, (*profile.warnings, *values.warnings, *advice(values, role)))
 
 
@@ -239,6 +254,16 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         serve_port=values.integer("serve.port"),
         serve_certificate=values.text("serve.certificate"),
         serve_key=values.text("serve.key"),
+        receivers=receiver_addresses(values.names("receivers")),
+        receiver_subscription=values.text("receiver.subscription"),
+        receiver_group=values.text("receiver.group"),
+        receiver_timeout=values.integer("receiver.timeout"),
+        receiver_token=values.text("receiver.token"),
+        receiver_token_file=values.text("receiver.token.file"),
+        receiver_ca=values.text("receiver.ca"),
+        starting=values.text("startingOffsets"),
+        starting_time=timestamp("startingTimestamp", values.text("startingTimestamp")),
+        ending_time=timestamp("endingTimestamp", values.text("endingTimestamp")),
         reader_policy=reader_policy(values),
         consumption=values.word("flow_control.consumption"),
         spy=values.boolean("spy"),

@@ -13,6 +13,7 @@ from .table_batch import BATCH_OPTIONS
 from .table_flow import FLOW_OPTIONS
 from .table_process import PROCESS_OPTIONS
 from .table_qos import QOS_OPTIONS
+from .table_receivers import RECEIVER_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
 from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
@@ -25,6 +26,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
     *RELIABLE_OPTIONS,
     *FLOW_OPTIONS,
     *PROCESS_OPTIONS,
+    *RECEIVER_OPTIONS,
 )
 
 BY_KEY: Final[dict[str, OptionSpec]] = {spec.name.lower(): spec for spec in OPTIONS}

@@ -1,0 +1,54 @@
+"""``spark.read`` of standing receivers: a range of what they recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ..columns.topic_plan import TopicPlan
+from ..options import Settings
+from ..options.explanations import explained
+from ..transport.log.frame import Cursor
+from .log_reading import read_log
+from .range_calculator import LogPartition
+from .standing_receivers import Connect, connect, standing_receivers
+
+
+class StandingBatchReader(DataSourceReader):
+    """From startingTimestamp or startingOffsets, by default the earliest, to endingTimestamp or to what is there."""
+
+    def __init__(self, settings: Settings, plan: TopicPlan, *, make: Connect = connect) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._make = make
+
+    def __getstate__(self) -> tuple[Settings, TopicPlan]:
+        return self._settings, self._plan
+
+    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    @explained()
+    def partitions(self) -> Sequence[InputPartition]:
+        """Raises RangeServerError if a receiver is out of reach: a batch waits for none."""
+        settings, found = self._settings, list[LogPartition]()
+        receivers = standing_receivers(settings, self._make)
+        try:
+            for receiver in receivers.values():
+                log = receiver.find().log
+                tail = receiver.client.tail(log)
+                begin = receiver.begin(log, tail, starting=settings.starting or "earliest")
+                end = Cursor(tail.position)
+                if settings.ending_time is not None:
+                    end = min(end, receiver.client.at(log, settings.ending_time))
+                found += receiver.partitions(log, begin, end, settings.min_partitions)
+        finally:
+            for receiver in receivers.values():
+                receiver.client.close()
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, LogPartition)
+        return read_log(partition, self._plan, fail_on_data_loss=self._settings.fail_on_data_loss)

@@ -1,0 +1,205 @@
+"""The standing receivers of a query: which answers, the subscription at each, and where its log is read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from ..columns.type_sources import TopicType
+from ..options import Settings
+from ..serving.placing import Misfit
+from ..serving.receiver_client import ReceiverClient
+from ..serving.served import Served
+from ..serving.standing import LogTail, SubscriptionInfo
+from ..transport.errors import LogLostError, OptionError, RangeServerError, UsageError
+from ..transport.log.frame import Cursor
+from ..transport.receiver.writer_types import ToldTypes
+from ..transport.structure import NANOSECONDS
+from ..transport.types.model import Struct
+from .range_calculator import PARTITION_BYTES, Limits, LogPartition
+
+_log = logging.getLogger("spark_rtps.datasource")
+
+#: How long planning waits for one receiver that does not answer, and how long it then leaves it alone.
+_PATIENCE_SECONDS: Final = 0.5
+_PAUSE_SECONDS: Final = 1.0
+_TOKEN: Final = "SPARK_RTPS_TOKEN"
+
+
+class Client(Protocol):
+    """The part of :class:`ReceiverClient` that is used here."""
+
+    def subscriptions(self) -> list[SubscriptionInfo]: ...
+    def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail: ...
+    def advance(
+        self, log: str, start: Cursor, tail: Cursor, *, max_rows: int | None, max_bytes: int | None
+    ) -> Cursor: ...
+    def split(self, log: str, start: Cursor, end: Cursor, pieces: int) -> list[tuple[Cursor, Cursor]]: ...
+    def place(self, log: str, cursor: Cursor) -> Cursor | Misfit: ...
+    def at(self, log: str, time_ns: int) -> Cursor: ...
+    def commit(self, log: str, group: str, cursor: Cursor) -> None: ...
+    def writer_types(self, log: str) -> ToldTypes: ...
+    def close(self) -> None: ...
+
+
+Connect: TypeAlias = Callable[[Served], Client]
+
+
+def connect(served: Served) -> Client:
+    """A client that gives up soon, for planning."""
+    return ReceiverClient(served, patience=_PATIENCE_SECONDS)
+
+
+class StandingReceiver:
+    """One receiver, by the name that offsets have. What it raises is that of the client."""
+
+    def __init__(self, name: str, served: Served, settings: Settings, make: Connect) -> None:
+        self.name = name
+        self.client = make(served)
+        self._served = served
+        self._settings = settings
+        self._info: SubscriptionInfo | None = None
+        self._gone_since: float | None = None
+        self._next_try = 0.0
+        #: Whether it is out of reach for longer than ``receiver.timeout``, and that was said.
+        self._given_up = False
+
+    def find(self) -> SubscriptionInfo:
+        """The subscription that the query reads. Raises UsageError if there is none, or no single one."""
+        if self._info is None:
+            self._info = self._chosen(self.client.subscriptions())
+        return self._info
+
+    def tail(self) -> tuple[str, LogTail] | None:
+        """The log and its end; None: the receiver is out of reach for now.
+
+        Raises RangeServerError when that has lasted for ``receiver.timeout``, unless failOnDataLoss is false.
+        """
+        if time.monotonic() < self._next_try:
+            return None
+        try:
+            try:
+                found = self.find().log, self.client.tail(self.find().log)
+            except LogLostError:  # it has another log now
+                self._info = None
+                found = self.find().log, self.client.tail(self.find().log)
+        except RangeServerError as error:
+            self.missed(error)
+            return None
+        if self._gone_since is not None:
+            _log.warning("receiver %s is back", self.name)
+        self._gone_since, self._given_up = None, False
+        return found
+
+    def missed(self, error: RangeServerError) -> None:
+        """It did not answer: say so once. Raises the error if it answered wrongly, or has been gone for too long."""
+        if error.is_reached:
+            raise error
+        now = time.monotonic()
+        self._info, self._next_try = None, now + _PAUSE_SECONDS
+        if self._gone_since is None:
+            self._gone_since = now
+            _log.warning(
+                "receiver %s: %s; its samples wait there, going on with the others", self.name, error
+            )
+        gone = now - self._gone_since
+        if gone * NANOSECONDS < self._settings.receiver_timeout or self._given_up:
+            return
+        why = f"receiver {self.name} has been out of reach for {gone:.0f} s (receiver.timeout): {error}"
+        if self._settings.fail_on_data_loss:
+            raise RangeServerError(why, addresses=error.addresses, is_reached=False) from error
+        self._given_up = True
+        _log.warning("%s; going on without it because failOnDataLoss=false", why)
+
+    def begin(self, log: str, tail: LogTail, *, starting: str) -> Cursor:
+        """Where a query begins that has not read this log."""
+        if self._settings.starting_time is not None:
+            return self.client.at(log, self._settings.starting_time)
+        return Cursor(tail.base if starting == "earliest" else tail.position)
+
+    def advance(self, log: str, start: Cursor, end: Cursor, limits: Limits) -> Cursor:
+        if limits.is_unlimited or start >= end:
+            return end
+        return self.client.advance(log, start, end, max_rows=limits.max_rows, max_bytes=limits.max_bytes)
+
+    def partitions(self, log: str, start: Cursor, end: Cursor, min_pieces: int) -> list[LogPartition]:
+        """[start, end) in pieces; in one, if the receiver is out of reach: tasks wait for it longer."""
+        if start >= end:
+            return []
+        pieces = max(min_pieces, -(-(end.position - start.position) // PARTITION_BYTES))
+        ranges, directory, place = [(start, end)], Path("/", log), None
+        try:
+            info = self.find()
+            if info.log == log:
+                directory, place = info.directory, info.place
+            if pieces > 1:
+                ranges = self.client.split(log, start, end, pieces)
+        except RangeServerError as error:
+            self.missed(error)
+        host = self._served.addresses[0]
+        return [LogPartition(str(directory), host, *a, *b, self._served, place) for a, b in ranges]
+
+    def _chosen(self, found: list[SubscriptionInfo]) -> SubscriptionInfo:
+        settings, wanted = self._settings, self._settings.receiver_subscription
+        fits = [each for each in found if each.topic == settings.topic and wanted in (None, each.name)]
+        if len(fits) > 1:
+            fits = [each for each in fits if each.domain == settings.domain] or fits
+        if len(fits) == 1:
+            return fits[0]
+        there = ", ".join(f"{each.name} (topic {each.topic!r})" for each in (fits or found)[:8]) or "none"
+        raise UsageError(
+            f"receiver {self.name}: {len(fits) or 'no'} subscriptions are of topic {settings.topic!r}"
+            + (f" and named {wanted!r}" if wanted else "")
+            + f"; there are: {there}. Set receiver.subscription, or add one to the receiver's file"
+        )
+
+
+def standing_receivers(settings: Settings, make: Connect = connect) -> dict[str, StandingReceiver]:
+    """All receivers of a query by name; nothing is asked yet. Raises OptionError for a file that cannot be read."""
+    token = _token(settings)
+    ca = None if settings.receiver_ca is None else _text("receiver.ca", settings.receiver_ca)
+    return {
+        name: StandingReceiver(name, Served((address,), token, ca), settings, make)
+        for name, address in settings.receivers
+    }
+
+
+def standing_type(settings: Settings, make: Connect = connect) -> TopicType:
+    """The type that the writers of all receivers told. Raises OptionError if none did, or not all the same."""
+    structs: set[Struct] = set()
+    receivers = standing_receivers(settings, make)
+    try:
+        for each in receivers.values():
+            told = each.client.writer_types(each.find().log)
+            structs.update(struct for struct in told.by_writer.values() if struct is not None)
+    finally:
+        for each in receivers.values():
+            each.client.close()
+    if len(structs) == 1:
+        struct = structs.pop()
+        return TopicType(struct.name, struct.is_keyed, struct)
+    why = "no writer has told its type to the receivers yet"
+    if structs:
+        why = f"writers told the receivers {len(structs)} different types"
+    raise OptionError(
+        "type.file", None, f"{why}: set type or type.file, or give the columns with .schema(...)"
+    )
+
+
+def _token(settings: Settings) -> str:
+    if settings.receiver_token is not None:
+        return settings.receiver_token
+    if settings.receiver_token_file is not None:
+        return _text("receiver.token.file", settings.receiver_token_file).strip()
+    return os.environ.get(_TOKEN, "")
+
+
+def _text(option: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(option, path, f"cannot be read: {error}") from error

@@ -1,0 +1,77 @@
+"""What options about standing receivers say, and which options a query with standing receivers may set."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from ..transport.errors import OptionError
+from .spec import AppliesTo
+from .table import BY_KEY
+from .table_receivers import RECEIVER_OPTIONS
+from .table_type import TYPE_OPTIONS
+from .values import Values
+
+_RECEIVER: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,127})\s*=\s*([^\s:/=,]+:([0-9]{1,5}))")
+_PORT_MAX: Final = 65_535
+#: Besides those about types and columns: what a query decides by itself.
+_OF_QUERIES: Final = frozenset(
+    {
+        *("topic", "domain", "metadata", "payload", "startingOffsets", "failOnDataLoss", "minPartitions"),
+        *("maxRowsPerTrigger", "maxBytesPerTrigger", "metrics.port", "metrics.address"),
+        *(spec.name for spec in (*TYPE_OPTIONS, *RECEIVER_OPTIONS)),
+    }
+)
+
+
+def receiver_addresses(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Names and addresses of standing receivers, in the order of their names. Raises OptionError."""
+    found: dict[str, str] = {}
+    for each in given:
+        match = _RECEIVER.fullmatch(each)
+        if match is None or ".." in match[1] or not 0 < int(match[3]) <= _PORT_MAX:
+            raise OptionError("receivers", each, "must be name=host:port, such as cell-1=edge1:7420")
+        if match[1] == "embedded" or match[1] in found:
+            raise OptionError("receivers", each, f"the name {match[1]!r} is taken; give another one")
+        found[match[1]] = match[2]
+    return tuple(sorted(found.items()))
+
+
+def timestamp(option: str, text: str | None) -> int | None:
+    """Nanoseconds since 1970 of ISO 8601, or of milliseconds since 1970. Raises OptionError."""
+    if text is None:
+        return None
+    fix = "must be ISO 8601, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
+    try:
+        if re.fullmatch(r"[0-9]{1,15}", text):
+            return int(text) * 1_000_000
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(option, text, fix) from None
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    if since.days < 0:
+        raise OptionError(option, text, fix)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
+
+
+def check_receivers(values: Values) -> None:
+    """Raise OptionError for an option that needs ``receivers``, or that their subscriptions decide."""
+    if not values.has("receivers"):
+        for spec in RECEIVER_OPTIONS:
+            if values.has(spec.name):
+                shown = "***" if spec.name == "receiver.token" else values.given(spec.name)
+                fix = "applies to standing receivers; name them by receivers, or remove it"
+                raise OptionError(spec.name, shown, fix)
+        return
+    if not values.names("receivers"):
+        raise OptionError("receivers", values.given("receivers"), "must name one, such as cell-1=edge1:7420")
+    if values.has("startingOffsets") and values.has("startingTimestamp"):
+        raise OptionError(
+            "startingTimestamp", values.given("startingTimestamp"), "excludes startingOffsets; set one"
+        )
+    for spec in BY_KEY.values():
+        if spec.applies_to is not AppliesTo.WRITE and values.has(spec.name) and spec.name not in _OF_QUERIES:
+            fix = "is decided by the subscription of the standing receivers; remove it here, and set it there"
+            raise OptionError(spec.name, values.given(spec.name), fix)

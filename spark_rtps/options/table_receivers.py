@@ -1,0 +1,88 @@
+"""Options about standing receivers: where they are, who asks, and where a query begins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .spec import AppliesTo, Kind, OptionSpec
+
+_READ: Final = AppliesTo.READ
+
+RECEIVER_OPTIONS: Final = (
+    OptionSpec(
+        "receivers",
+        Kind.LIST,
+        None,
+        "Standing receivers (`spark-rtps receive`) to read from, each as a name, an equals sign and "
+        "`host:port`; the query joins no DDS network. The names are those of the offsets in the checkpoint: an address may change, a name may not. "
+        "What the subscription of a receiver decides, such as QoS and interfaces, cannot be set by the query. "
+        "Default: the query has a receiver of its own, on the driver's host.",
+        _READ,
+        maximum=256,
+    ),
+    OptionSpec(
+        "receiver.subscription",
+        Kind.TEXT,
+        None,
+        "Name of the subscription at the standing receivers. Default: the only one with the query's topic.",
+        _READ,
+        maximum=128,
+    ),
+    OptionSpec(
+        "receiver.group",
+        Kind.TEXT,
+        None,
+        "Consumer group in which a streaming query commits what it has processed at standing receivers. Default: a "
+        "random name, which is kept in the checkpoint.",
+        _READ,
+        maximum=128,
+    ),
+    OptionSpec(
+        "receiver.timeout",
+        Kind.DURATION,
+        "60s",
+        "How long a standing receiver may be out of reach. Until then the query goes on with the others; after that "
+        "it fails, or goes on with a warning if `failOnDataLoss` is false.",
+        _READ,
+        minimum=0,
+    ),
+    OptionSpec(
+        "receiver.token",
+        Kind.TEXT,
+        None,
+        "Token that standing receivers ask for. Default: that of `receiver.token.file`, else that of the environment "
+        "variable `SPARK_RTPS_TOKEN` on the driver.",
+        _READ,
+    ),
+    OptionSpec(
+        "receiver.token.file",
+        Kind.TEXT,
+        None,
+        "File on the driver's host with the token that standing receivers ask for.",
+        _READ,
+    ),
+    OptionSpec(
+        "receiver.ca",
+        Kind.TEXT,
+        None,
+        "PEM file on the driver's host with the certificates to trust in standing receivers; with it, connections "
+        "use TLS. Default: in the clear.",
+        _READ,
+    ),
+    OptionSpec(
+        "startingTimestamp",
+        Kind.TEXT,
+        None,
+        "Where a new query of standing receivers starts: with the first sample received at or after this time, which "
+        "is ISO 8601 (UTC unless it says otherwise) or milliseconds since 1970.",
+        _READ,
+    ),
+    OptionSpec(
+        "endingTimestamp",
+        Kind.TEXT,
+        None,
+        "Where `spark.read` of standing receivers ends: before the first sample received at or after this time, "
+        "written as for `startingTimestamp`. Default: with what is there.",
+        _READ,
+    ),
+)

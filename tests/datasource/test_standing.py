@@ -1,0 +1,231 @@
+"""Queries of standing receivers, in the orders in which Spark calls them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from spark_rtps.datasource import standing_receivers as module
+from spark_rtps.datasource.offsets import StandingOffset
+from spark_rtps.datasource.schema import plan_source
+from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
+from spark_rtps.datasource.standing_receivers import standing_type
+from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.transport.errors import LogLostError, OptionError, RangeServerError, UsageError
+from tests.datasource.standing_scene import Standing, ids, settings_of
+from tests.datasource.stream_reader_scene import ALL, COLUMNS
+from tests.support.stream_logs import NOTE, OTHER, POINT, RECEPTION
+
+
+@pytest.fixture
+def standing(tmp_path, monkeypatch) -> Standing:
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
+    return Standing(tmp_path)
+
+
+def step(reader, start, limit=ALL):
+    end = reader.latestOffset(json.loads(json.dumps(start)), limit)
+    return end, sorted(ids(reader, reader.partitions(start, end)))
+
+
+class TestStream:
+    def test_every_row_comes_once_over_a_restart(self, standing):
+        standing.a.receive(100, 3)
+        reader = standing.reader(startingOffsets="earliest")
+        zero = reader.initialOffset()
+        assert json.dumps(reader.initialOffset()) == json.dumps(zero)
+        standing.b.receive(0, 2)
+        one, found = step(reader, zero)
+        assert found == [0, 1, 100, 101, 102]
+        again = standing.reader(startingOffsets="earliest")  # begins with the uncommitted batch
+        assert sorted(ids(again, again.partitions(zero, one))) == found
+        standing.b.receive(2, 1)
+        two, found = step(again, one)
+        assert found == [2]
+        assert json.dumps(again.latestOffset(two, ALL)) == json.dumps(two)
+
+    def test_latest_is_what_arrives_from_now_on(self, standing):
+        standing.a.receive(0, 3)
+        reader = standing.reader()
+        zero = reader.initialOffset()
+        standing.a.receive(3, 1)
+        assert step(reader, zero)[1] == [3]
+
+    def test_a_timestamp_finds_what_was_recorded(self, standing):
+        standing.a.receive(0, 5)
+        reader = standing.reader(startingTimestamp=RECEPTION // 1_000_000)
+        assert step(reader, reader.initialOffset())[1] == [0, 1, 2, 3, 4]
+
+    def test_the_others_go_on_when_one_is_out_of_reach(self, standing, caplog):
+        reader = standing.reader()
+        zero = reader.initialOffset()
+        standing.a.receive(0, 2)
+        standing.b.receive(10, 2)
+        standing.b.is_gone = True
+        one, found = step(reader, zero)
+        step(reader, one)
+        assert found == [0, 1]
+        assert one["receivers"]["b"] == zero["receivers"]["b"]
+        assert caplog.text.count("its samples wait there") == 1
+        assert reader.reportLatestOffset()["status"]["b"] == {"state": "unreached"}
+        reader.commit(one)
+        standing.b.is_gone = False
+        two, found = step(reader, one)
+        assert found == [10, 11]
+        reader.commit(two)
+        assert standing.b.committed[-1][0] == zero["group"]
+
+    def test_one_goes_away_while_a_batch_is_planned(self, standing):
+        first = standing.reader(startingTimestamp=1)
+        standing.b.goes = True
+        zero = first.initialOffset()
+        assert list(zero["receivers"]) == ["a"]
+        standing.b.goes = standing.b.is_gone = False
+        one, _ = step(first, zero)
+        standing.b.receive(0, 2)
+        two, _ = step(first, one)
+        standing.a.receive(5, 1)
+        for receiver in (standing.a, standing.b):
+            receiver.goes = True
+        again = standing.reader()  # trusts no place yet
+        assert again.latestOffset(one, ALL) == one
+        assert standing.b.is_gone
+        parts = again.partitions(one, two)  # tasks wait longer for it than planning does
+        assert [(part.start_position, part.served.addresses) for part in parts] == [
+            (one["receivers"]["b"]["position"], ("h2:1",))
+        ]
+
+    def test_too_long_out_of_reach(self, standing, caplog):
+        standing.b.is_gone = True
+        with pytest.raises(RangeServerError, match=r"receiver b .*receiver.timeout"):
+            standing.reader(**{"receiver.timeout": "0s"}).initialOffset()
+        reader = standing.reader(**{"receiver.timeout": "0s", "failOnDataLoss": "false"})
+        assert list(reader.initialOffset()["receivers"]) == ["a"]
+        assert "going on without it" in caplog.text
+
+    def test_a_new_receiver_joins(self, standing):
+        standing.b.is_gone = True
+        reader = standing.reader(startingOffsets="earliest")
+        zero = reader.initialOffset()
+        standing.b.is_gone = False
+        standing.b.receive(0, 2)
+        one, found = step(reader, zero)
+        assert found == []
+        assert step(reader, one)[1] == [0, 1]
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_a_name_that_is_missing(self, standing, fails, caplog):
+        reader = standing.reader(failOnDataLoss=str(fails).lower())
+        zero = reader.initialOffset()
+        zero["receivers"]["gone"] = zero["receivers"]["a"]
+        if fails:
+            with pytest.raises(UsageError, match="positions of gone"):
+                reader.latestOffset(zero, ALL)
+            return
+        assert list(reader.latestOffset(zero, ALL)["receivers"]) == ["a", "b"]
+        assert "going on without them" in caplog.text
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_a_log_that_was_made_anew(self, standing, fails):
+        reader = standing.reader(failOnDataLoss=str(fails).lower())
+        zero = reader.initialOffset()
+        standing.a.renew()
+        standing.a.receive(7, 1)
+        if fails:
+            with pytest.raises(LogLostError, match="receiver a has the log"):
+                reader.latestOffset(zero, ALL)
+            return
+        one, found = step(reader, zero)
+        assert found == []
+        assert step(reader, one)[1] == [7]
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_a_range_that_was_trimmed(self, standing, fails):
+        reader = standing.reader(failOnDataLoss=str(fails).lower())
+        zero = reader.initialOffset()
+        standing.a.receive(0, 1)
+        standing.a.base = standing.a.stream.position
+        standing.a.receive(1, 1)
+        if fails:
+            with pytest.raises(LogLostError, match=r"receiver a: .*before its beginning"):
+                reader.latestOffset(zero, ALL)
+            return
+        assert step(reader, zero)[1] == [1]
+
+    def test_limits_are_shared(self, standing):
+        reader = standing.reader(maxRowsPerTrigger=4)
+        zero = reader.initialOffset()
+        standing.a.receive(0, 10)
+        standing.b.receive(100, 10)
+        assert step(reader, zero, ReadMaxRows(4))[1] == [0, 1, 100, 101]
+        one, first = step(reader, zero, ReadMaxRows(1))
+        _, second = step(reader, one, ReadMaxRows(1))
+        assert sorted(first + second) == [0, 100]
+
+    def test_available_now_takes_what_was_there(self, standing):
+        reader = standing.reader()
+        zero = reader.initialOffset()
+        standing.a.receive(0, 2)
+        reader.prepareForTriggerAvailableNow()
+        one, found = step(reader, zero)
+        standing.a.receive(2, 2)
+        assert (found, reader.latestOffset(one, ALL)) == ([0, 1], one)
+
+
+class TestBatch:
+    def test_by_time(self, standing):
+        standing.a.receive(0, 3)
+        standing.b.receive(10, 2)
+        for options, wanted in (
+            ({}, [0, 1, 2, 10, 11]),
+            ({"endingTimestamp": RECEPTION // 1_000_000}, []),
+            ({"startingOffsets": "latest"}, []),
+        ):
+            settings = settings_of(**options)
+            reader = StandingBatchReader(settings, plan_source(settings, COLUMNS), make=standing.connect)
+            assert sorted(ids(reader, reader.partitions())) == wanted
+
+
+def test_the_type_is_what_writers_told(standing):
+    assert standing_type(settings_of(), standing.connect).struct == POINT
+    standing.b.types = {OTHER: NOTE}
+    with pytest.raises(OptionError, match="2 different types"):
+        standing_type(settings_of(), standing.connect)
+    standing.a.types = standing.b.types = {}
+    with pytest.raises(OptionError, match="no writer has told"):
+        standing_type(settings_of(), standing.connect)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"receivers": "a"}, "name=host:port"),
+        ({"receivers": "a=h:1,a=h:2"}, "is taken"),
+        ({"receivers": ","}, "must name one"),
+        ({"reliability": "reliable"}, "decided by the subscription"),
+        ({"startingTimestamp": "soon"}, "ISO 8601"),
+        ({"startingTimestamp": "1", "startingOffsets": "latest"}, "excludes"),
+    ],
+)
+def test_options_that_cannot_be(options, match):
+    with pytest.raises(OptionError, match=match):
+        settings_of(**options)
+
+
+def test_a_token_is_shown_nowhere():
+    assert "geheim" not in repr(settings_of(**{"receiver.token": "geheim"}))
+    for options in ({"receiver.token": "geheim"}, {"receivertoken": "geheim"}):
+        with pytest.raises(OptionError) as failed:
+            parse_options({"topic": "T", **options}, AppliesTo.READ)
+        assert "geheim" not in str(failed.value)
+    with pytest.raises(OptionError) as failed:
+        parse_options({"topic": "T", "receiver.token": "geheim"}, AppliesTo.WRITE)
+    assert "geheim" not in str(failed.value)
+
+
+def test_an_offset_of_something_else_is_refused():
+    for raw in ({"v": 1, "receivers": {"embedded": {}}}, {"v": 1, "group": "g", "receivers": {"a": 1}}, []):
+        with pytest.raises(UsageError):
+            StandingOffset.from_json(raw)
