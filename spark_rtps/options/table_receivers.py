@@ -14,7 +14,8 @@ RECEIVER_OPTIONS: Final = (
         Kind.LIST,
         None,
         "Standing receivers (`spark-rtps receive`) to read from, each as a name, an equals sign and "
-        "`host:port`; the query joins no DDS network. The names are those of the offsets in the checkpoint: an address may change, a name may not. "
+        "`host:port`; the query joins no DDS network. The names are those of the "
+        "offsets in the checkpoint: an address may change, a name may not. "
         "What the subscription of a receiver decides, such as QoS and interfaces, cannot be set by the query. "
         "Default: the query has a receiver of its own, on the driver's host.",
         _READ,
