@@ -29,6 +29,8 @@ _telling: Final = threading.Lock()
 def main() -> int:
     parent = os.getppid()
     config = RangeServerConfig.from_json(sys.stdin.readline())
+    if config.standing:
+        return _stand(config, parent)
     try:
         from .range_server import RangeServer
 
@@ -54,9 +56,31 @@ def main() -> int:
     return 0
 
 
-def _watch(server: RangeServer, parent: int, unused: float | None) -> None:
+def _stand(config: RangeServerConfig, parent: int) -> int:
+    """Be the server of a standing receiver."""
+    try:
+        from .standing_server import StandingServer
+
+        server = StandingServer(config, _tell)
+    except ImportError as error:
+        _tell({"error": f"{error}; install it: pip install h11"})
+        return 1
+    except RtpsError as error:
+        _tell({"error": str(error)})
+        return 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    _tell({"ready": True, "port": server.port})
+    threading.Thread(target=server.run, name="serve", daemon=True).start()
+    threading.Thread(target=_watch, args=(None, parent, None), name="watch", daemon=True).start()
+    server.hear(sys.stdin)
+    server.close()
+    return 0
+
+
+def _watch(server: RangeServer | None, parent: int, unused: float | None) -> None:
     """End the process with its parent, or when nobody has used it for ``unused`` seconds."""
-    while os.getppid() == parent and (unused is None or server.unused_seconds < unused):
+    while os.getppid() == parent and (unused is None or server is None or server.unused_seconds < unused):
         time.sleep(_LOOK_SECONDS if unused is None else min(_LOOK_SECONDS, unused))
     os._exit(0)
 

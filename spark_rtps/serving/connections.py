@@ -44,8 +44,10 @@ class Connection(http.client.HTTPConnection):
         self._socket: socket.socket | None = None
 
     def connect(self) -> None:
-        ca = self._served.ca
-        self.sock = self._plain() if ca is None else _Trust.of(ca).secured(self._plain, self.host)
+        if self._served.ca is None:
+            self.sock = self._plain()
+        else:
+            self.sock = _Trust.of(self._served).secured(self._plain, self.host)
         self._socket = self.sock
         self.await_until(self.until)
 
@@ -128,16 +130,20 @@ class _Trust:
     The certificate of the server itself says enough, whichever of its host's addresses one asks at.
     """
 
-    def __init__(self, pem: str) -> None:
+    def __init__(self, served: Served) -> None:
+        pem = served.ca or ""
         parts = (part.partition(_END)[0] for part in pem.split(_BEGIN)[1:])
         self._own = {ssl.PEM_cert_to_DER_cert(f"{_BEGIN}{part}{_END}") for part in parts}
         self._by_name, self._any_name = _context(pem), _context(pem)
+        if served.certificate is not None:
+            for context in (self._by_name, self._any_name):
+                _show(context, served.certificate, served.key or "")
         self._any_name.check_hostname = False
 
     @classmethod
     @lru_cache(maxsize=_SERVERS_MAX)
-    def of(cls, pem: str) -> _Trust:
-        return cls(pem)
+    def of(cls, served: Served) -> _Trust:
+        return cls(served)
 
     def secured(self, connect: Callable[[], socket.socket], host: str) -> ssl.SSLSocket:
         """A new connection to a server that is trusted. Raises ssl.SSLError."""
@@ -155,6 +161,22 @@ def _context(pem: str) -> ssl.SSLContext:
     # RFC 5280 wants more than the certificates have that people make for themselves
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
+
+
+def _show(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Show servers this certificate, whose key is written to no disk. Raises ssl.SSLError."""
+    descriptor = os.memfd_create("spark-rtps", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(f"{certificate}\n{key}\n".encode())
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
+    finally:
+        os.close(descriptor)
+
+
+def _no_password() -> str:
+    """Instead of asking at a terminal."""
+    raise ValueError("the key of receiver.certificate has a passphrase")
 
 
 def _wrapped(context: ssl.SSLContext, plain: socket.socket, host: str) -> ssl.SSLSocket:

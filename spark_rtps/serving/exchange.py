@@ -11,12 +11,12 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 import h11
 
-from .served_logs import Answer, FileRange, Refusal, ServedLogs
+from .served_logs import Answer, FileRange, Refusal
 from .server_config import Bounds
 
 _RECEIVED_BYTES: Final = 64 << 10
@@ -26,6 +26,17 @@ _SENT_BYTES: Final = 1 << 20
 #: A reader that is slower, over the time it needs for one answer, is given up.
 _RATE_MIN: Final = 32 << 10
 _SERVER: Final = (("Server", "spark-rtps"),)
+
+
+class Answers(Protocol):
+    """Who answers requests."""
+
+    def admit(self, method: str, target: str, headers: Mapping[bytes, bytes], *, certified: bool) -> bool:
+        """Whether the request needs no token; Refusal if its sender may not ask it. ``certified``: the sender has shown
+        a certificate of the authority that the server trusts."""
+
+    def answer(self, method: str, target: str, body: bytes) -> Answer:
+        """The answer to a request that was admitted. Raises Refusal."""
 
 
 class _Gone(Exception):
@@ -48,14 +59,14 @@ class Exchange:
     def __init__(
         self,
         sock: socket.socket,
-        logs: ServedLogs,
+        answers: Answers,
         bounds: Bounds,
         *,
         admitted: Callable[[socket.socket], None] = lambda _: None,
     ) -> None:
         """An SSLSocket has its handshake still before it. ``admitted`` is called when the peer shows the token."""
         self._sock = sock
-        self._logs = logs
+        self._answers = answers
         self._bounds = bounds
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=bounds.header_bytes)
         #: Whether a request has shown the token: others are ended first.
@@ -133,11 +144,12 @@ class Exchange:
         except UnicodeDecodeError:
             raise Refusal(400, "the request is malformed") from None
         headers = dict(request.headers)
-        if not self._logs.admit(method, target, headers) and not self.is_admitted:
+        certified = isinstance(self._sock, ssl.SSLSocket) and bool(self._sock.getpeercert(binary_form=True))
+        if not self._answers.admit(method, target, headers, certified=certified) and not self.is_admitted:
             self.is_admitted = True
             self._admitted(self._sock)
         body = self._body(headers, deadline)
-        return self._logs.answer(method, target, body)
+        return self._answers.answer(method, target, body)
 
     def _body(self, headers: dict[bytes, bytes], deadline: float) -> bytes:
         most = self._bounds.body_bytes if self.is_admitted else 0

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..transport.errors import TransportError
-from .exchange import Exchange
+from .exchange import Answers, Exchange
 from .listening import listen
 from .served_logs import ServedLogs
 from .server_config import RangeServerConfig
@@ -34,9 +34,12 @@ _FULL: Final = (
 class RangeServer:
     """Listens from its making on; :meth:`run` serves until :meth:`close` is called by another thread."""
 
-    def __init__(self, config: RangeServerConfig) -> None:
-        """Raises TransportError if it cannot listen there, or if certificate or key cannot be used."""
+    def __init__(self, config: RangeServerConfig, answers: Answers | None = None) -> None:
+        """``answers`` answers instead of the logs themselves.
+
+        Raises TransportError if it cannot listen there, or if certificate or key cannot be used."""
         self.logs = ServedLogs(config.log_dir, config.token)
+        self._answers: Answers = self.logs if answers is None else answers
         self._bounds = config.bounds
         self._tls = _tls(config)
         self._lock = threading.Lock()
@@ -122,7 +125,7 @@ class RangeServer:
             except OSError:  # the peer has gone already
                 sock.close()
                 return
-        exchange = Exchange(sock, self.logs, self._bounds, admitted=self._admitted)
+        exchange = Exchange(sock, self._answers, self._bounds, admitted=self._admitted)
         with self._lock:
             self._exchanges[exchange] = None
         try:
@@ -181,6 +184,13 @@ def _tls(config: RangeServerConfig) -> ssl.SSLContext | None:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         files = f"{config.certificate} and {config.key}"
         raise TransportError(f"{files} are no certificate and key for TLS: {reason}") from error
+    if config.client_ca is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL  # a token will do as well
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for servers' certificates, see connections
+        try:
+            context.load_verify_locations(config.client_ca)
+        except (OSError, ValueError) as error:
+            raise TransportError(f"{config.client_ca} has no certificate of an authority: {error}") from error
     return context
 
 

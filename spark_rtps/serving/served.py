@@ -15,3 +15,6 @@ class Served:
     addresses: tuple[str, ...]
     token: str = field(repr=False)
     ca: str | None = field(default=None, repr=False)
+    #: PEM text of what the client shows of itself: a certificate and its key.
+    certificate: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)

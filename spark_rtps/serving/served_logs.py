@@ -88,7 +88,9 @@ class ServedLogs:
     #: Reports are unpacked one at a time, so that many at once do not take the memory of many.
     _reporting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def admit(self, method: str, target: str, headers: Mapping[bytes, bytes]) -> bool:
+    def admit(
+        self, method: str, target: str, headers: Mapping[bytes, bytes], *, certified: bool = False
+    ) -> bool:
         """Whether the request needs no token; Refusal if it does and has a wrong one."""
         if (method, target) == ("GET", "/healthz"):
             return True

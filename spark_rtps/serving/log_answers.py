@@ -1,0 +1,166 @@
+"""What a standing receiver answers about one log: its end, places in it, and what a group commits."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from ..transport.errors import LogError, LogLostError
+from ..transport.log.checkpoint import WRITERS, Tail, read_checkpoint, read_tail
+from ..transport.log.counters import Counters
+from ..transport.log.frame import Cursor
+from ..transport.log.log_view import LogView
+from ..transport.log.segment import read_metadata
+from ..transport.receiver.shown_counters import COUNTERS_FILE
+from .placing import misfit
+from .served_logs import Answer, Refusal
+from .standing import PIECES_MAX, POSITION_MAX, TAIL_SECONDS_MAX
+from .tail_watch import TailWatch, TooManyWait
+
+#: Walks along headers at once, and how long others wait for their turn.
+_WALKS: Final = 2
+_TURN_SECONDS: Final = 8.0
+_DIGITS_MAX: Final = 19
+_SOON: Final = (("Retry-After", "1"),)
+
+
+class LogAnswers:
+    """Answers about logs that may be read; errors of the log are those of LogView."""
+
+    def __init__(self, watch: TailWatch) -> None:
+        self._watch = watch
+        self._turns = threading.BoundedSemaphore(_WALKS)
+
+    def answer(self, directory: Path, rest: list[str], query: dict[str, str]) -> Answer:
+        """The answer to ``GET /v1/logs/LOG/`` and ``rest``. Raises Refusal."""
+        match rest:
+            case ["tail"]:
+                return self._tail(directory, query)
+            case ["advance"]:
+                return self._advance(directory, query)
+            case ["split"]:
+                return self._split(directory, query)
+            case ["place"]:
+                return self._place(directory, query)
+            case ["at"]:
+                return self._at(directory, query)
+        raise Refusal(404, "there is nothing at this path")
+
+    def committed(self, directory: Path, told: dict[str, Any]) -> Cursor:
+        """What a group says that it has consumed; Refusal if the log cannot hold that."""
+        position, row = told.get("position"), told.get("row", 0)
+        for value in (position, row):
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= POSITION_MAX:
+                raise Refusal(400, '"position" and "row" have to be numbers')
+        cursor = Cursor(position, row)  # type: ignore[arg-type]
+        base, tail = _ends(directory)
+        if cursor.position < base:
+            why = f"position {cursor.position} is no longer in the log, which begins at {base}"
+            raise Refusal(410, why, base=base)
+        if cursor > Cursor(tail.position):
+            raise Refusal(416, f"position {cursor.position} is not yet in the log", end=tail.position)
+        return cursor
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _tail(self, directory: Path, query: dict[str, str]) -> Answer:
+        after = -1 if query.get("after", "-1") == "-1" else _number(query, "after")
+        seconds = number_of_seconds(query.get("wait", "0"), TAIL_SECONDS_MAX)
+        read_metadata(directory)
+        try:
+            self._watch.wait(directory, after, seconds)
+        except TooManyWait:
+            raise Refusal(503, "too many wait for more already", _SOON) from None
+        base, tail = _ends(directory)
+        try:
+            counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
+        except (LogError, OSError, UnicodeDecodeError):
+            counters = {}  # its receiver has not started yet
+        told = {"base": base, "position": max(base, tail.position), "rows": tail.rows, "counters": counters}
+        return _as_json({"v": 1, **told})
+
+    def _advance(self, directory: Path, query: dict[str, str]) -> Answer:
+        start, tail = _cursor(query), _number(query, "tail")
+        limits = {
+            name: max(1, _number(query, name)) if name in query else None
+            for name in ("max_rows", "max_bytes")
+        }
+        with self._turn():
+            found = LogView(directory).advance(start, **limits, tail=min(tail, _ends(directory)[1].position))
+        return _as_json({"v": 1, "cursor": found})
+
+    def _split(self, directory: Path, query: dict[str, str]) -> Answer:
+        start, end = _cursor(query), Cursor(_number(query, "end_position"), _number(query, "end_row"))
+        pieces = _number(query, "pieces")
+        if not 1 <= pieces <= PIECES_MAX or not start < end:
+            raise Refusal(400, f"a range that is not empty is split into 1 to {PIECES_MAX} pieces")
+        if end > Cursor(most := _ends(directory)[1].position):
+            raise Refusal(416, f"position {end.position} is not yet in the log", end=most)
+        with self._turn():
+            parts = LogView(directory).split(start, end, pieces)
+        return _as_json({"v": 1, "cuts": [start, *(stop for _, stop in parts)]})
+
+    def _place(self, directory: Path, query: dict[str, str]) -> Answer:
+        base, tail = _ends(directory)
+        cursor = _cursor(query)
+        with self._turn():
+            found = misfit(LogView(directory), cursor, base=base, tail=Cursor(tail.position))
+        if found is None:
+            return _as_json({"v": 1, "cursor": cursor})
+        return _as_json({"v": 1, "cursor": found.place, "what": found.what, "cause": found.cause})
+
+    def _at(self, directory: Path, query: dict[str, str]) -> Answer:
+        time_ns = _number(query, "time")
+        find = getattr(LogView(directory), "at", None)
+        if find is None:
+            raise Refusal(501, "this version finds no place in a log by time")
+        with self._turn():
+            return _as_json({"v": 1, "cursor": find(time_ns)})
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._turns.acquire(timeout=_TURN_SECONDS):
+            raise Refusal(503, "too many ask for places in logs", _SOON)
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+
+def number_of_seconds(text: str, most: float) -> float:
+    """Seconds in a query, no more than ``most``. Raises Refusal."""
+    try:
+        seconds = float(text) if text.isascii() and len(text) < 20 else -1.0
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise Refusal(400, "this is no number of seconds")
+    return min(seconds, most)
+
+
+def _ends(directory: Path) -> tuple[int, Tail]:
+    """Where a log begins and ends. Raises LogLostError if that is damaged."""
+    seed, tail = read_metadata(directory).seed, read_tail(directory)
+    if tail is None:
+        path = directory / WRITERS
+        raise LogLostError(f"{path} is damaged", path=path)
+    return read_checkpoint(directory, seed).base, tail
+
+
+def _cursor(query: dict[str, str]) -> Cursor:
+    return Cursor(_number(query, "position"), _number(query, "row") if "row" in query else 0)
+
+
+def _number(query: dict[str, str], name: str) -> int:
+    text = query.get(name, "")
+    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > POSITION_MAX:
+        raise Refusal(400, f"{name!r} has to be a number")
+    return int(text)
+
+
+def _as_json(told: dict[str, object]) -> Answer:
+    return Answer(200, json.dumps(told).encode())

@@ -1,0 +1,303 @@
+"""What the server of a standing receiver answers, besides what every range server does (:mod:`.served_logs`).
+
+======  =============================================  =========================================================
+GET     /healthz, /readyz                              whether it is there, and receives; needs no token
+GET     /metrics                                       for Prometheus
+GET     /v1/subscriptions, /v1/subscriptions/NAME      what is received, and where its log ends
+POST    /v1/subscriptions                              one more, or the one that is there (role admin)
+DELETE  /v1/subscriptions/NAME                         one that a client made (role admin)
+GET     /v1/logs/LOG/tail?after=P&wait=S               where the log ends, as soon as that is behind P
+GET     /v1/logs/LOG/advance, split, place, at         cursors, as LogView gives them
+GET     /v1/logs/LOG/groups                            the consumer groups
+PUT     /v1/logs/LOG/groups/GROUP                      what a group has consumed (role commit)
+DELETE  /v1/logs/LOG/groups/GROUP                      forget it (role admin)
+GET     /v1/streams, errors, losses, topics            what the commands of these names show
+======  =============================================  =========================================================
+
+Who shows a token has its role; who shows a certificate of ``client_ca`` has ``client_role``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from ..transport.errors import LogError, LogLostError, RtpsError, UsageError
+from ..transport.log.checkpoint import read_checkpoint, read_tail
+from ..transport.log.segment import read_metadata
+from . import report_answers
+from .consumer_group_file import ConsumerGroupFile
+from .log_answers import LogAnswers, number_of_seconds
+from .log_place import LogPlace
+from .readiness import readiness
+from .served_logs import Answer, Refusal, ServedLogs
+from .server_config import RangeServerConfig
+from .standing import ROLES, is_name
+from .tail_watch import TailWatch
+
+#: Of a request other than a task's report.
+_BODY_BYTES_MAX: Final = 64 << 10
+_OPTIONS_MAX: Final = 512
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_SECRET: Final = ("token", "password", "secret")
+_SOON: Final = (("Retry-After", "1"),)
+
+#: Asks the supervisor, and returns its answer: ``name`` or ``error``. Raises Refusal if it does not answer.
+Ask = Callable[[dict[str, object]], Mapping[str, object]]
+
+
+class StandingAnswers:
+    """Answers of one receiver; called by the threads of all connections."""
+
+    def __init__(self, config: RangeServerConfig, ask: Ask) -> None:
+        self._root = config.log_dir
+        self._tokens = [(role, config.tokens[role].encode()) for role in ROLES if role in config.tokens]
+        self._client_role = config.client_role if config.client_ca is not None else None
+        self._retention = config.groups_retention
+        self._ask = ask
+        #: Token and logs of this one are not used to admit anybody.
+        self._logs = ServedLogs(config.log_dir, "")
+        self._watch = TailWatch()
+        self._of_log = LogAnswers(self._watch)
+        self._listener = None if config.node is None else report_answers.TopicListener(config.node)
+        self._reporting = threading.Lock()
+        self._lock = threading.Lock()
+        #: None: the supervisor has not told yet.
+        self._subscriptions: dict[str, dict[str, Any]] | None = None
+        self._groups: dict[str, ConsumerGroupFile] = {}
+
+    def tell(self, subscriptions: list[dict[str, Any]]) -> None:
+        """All subscriptions, as they are from now on."""
+        logs = {each["log"] for each in subscriptions}
+        with self._lock:
+            self._groups = {log: file for log, file in self._groups.items() if log in logs}
+            self._logs.allowed = logs
+            self._subscriptions = {each["name"]: each for each in subscriptions}
+
+    def close(self) -> None:
+        """Answer those who wait."""
+        self._watch.close()
+
+    # --- who may -----------------------------------------------------------------------------------
+
+    def admit(self, method: str, target: str, headers: Mapping[bytes, bytes], *, certified: bool) -> bool:
+        """Whether the request needs no token; Refusal if it does and its sender has not the role."""
+        if method == "GET" and target in ("/healthz", "/readyz"):
+            return True
+        role = self._role(headers.get(b"authorization", b""), certified=certified)
+        if role is None:
+            raise Refusal(
+                401, "this server answers those who know its token only", (("WWW-Authenticate", "Bearer"),)
+            )
+        needed = _needed(method, target)
+        if ROLES.index(role) < ROLES.index(needed):
+            raise Refusal(403, f"this needs the role {needed}, and the token has the role {role}")
+        return False
+
+    def _role(self, authorization: bytes, *, certified: bool) -> str | None:
+        """The strongest role of who asks. All tokens are compared, each in constant time."""
+        scheme, _, given = authorization.partition(b" ")
+        matching = [hmac.compare_digest(given.strip(), token) for _, token in self._tokens]
+        found = {role for (role, _), matches in zip(self._tokens, matching, strict=True) if matches}
+        if scheme.lower() != b"bearer":
+            found.clear()
+        if certified and self._client_role is not None:
+            found.add(self._client_role)
+        return max(found, key=ROLES.index, default=None)
+
+    # --- answers -----------------------------------------------------------------------------------
+
+    def answer(self, method: str, target: str, body: bytes) -> Answer:
+        """The answer to a request that was admitted. Raises Refusal."""
+        try:
+            parts = urlsplit(target)
+            query = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query), max_num_fields=8))
+        except ValueError:
+            raise Refusal(400, "the request's target is malformed") from None
+        path = parts.path.split("/")
+        if len(body) > _BODY_BYTES_MAX and path[-1:] != ["report"]:
+            raise Refusal(413, f"a body has at most {_BODY_BYTES_MAX} bytes here")
+        try:
+            match path:
+                case ["", "healthz"]:
+                    return self._logs.answer(method, target, body)
+                case ["", "v1", "logs", log, *rest]:
+                    return self._answer_of_log(method, log, rest, query, target, body)
+                case ["", "v1", "subscriptions", *rest]:
+                    return self._answer_of_subscriptions(method, "/".join(rest), body)
+            if method != "GET":
+                raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
+            return self._report(path, query)
+        except LogLostError as error:
+            raise Refusal(404, str(error), lost=True) from error
+        except LogError as error:
+            raise Refusal(404, str(error)) from error
+        except UsageError as error:
+            raise Refusal(400, str(error)) from error
+        except OSError as error:  # such as no descriptors: it may pass
+            raise Refusal(503, f"it cannot be read now: {error.strerror}", _SOON) from error
+
+    def _answer_of_log(
+        self, method: str, log: str, rest: list[str], query: dict[str, str], target: str, body: bytes
+    ) -> Answer:
+        subscription = self._with_log(log)
+        if rest[:1] == ["groups"]:
+            return self._answer_of_groups(method, subscription, "/".join(rest[1:]), body)
+        if rest and rest[0] in ("tail", "advance", "split", "place", "at"):
+            if method != "GET":
+                raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
+            return self._of_log.answer(self._root / log, rest, query)
+        return self._logs.answer(method, target, body)
+
+    def _answer_of_groups(self, method: str, subscription: dict[str, Any], name: str, body: bytes) -> Answer:
+        directory = self._root / subscription["log"]
+        read_metadata(directory)  # groups are kept beside a log only
+        groups, now = self._groups_of(subscription["log"]), time.time_ns()
+        if not name and method == "GET":
+            return Answer(200, groups.told(now))
+        if not is_name(name):
+            raise Refusal(404 if method == "GET" else 400, "this is no name of a consumer group")
+        holds_log = subscription.get("retention") == "committed"
+        if method == "PUT":
+            groups.commit(name, self._of_log.committed(directory, _json(body)), now, holds_log=holds_log)
+        elif method == "DELETE":
+            groups.delete(name, now, holds_log=holds_log)
+        else:
+            raise Refusal(405, "only PUT and DELETE are possible here", (("Allow", "PUT, DELETE"),))
+        return Answer(204)
+
+    def _answer_of_subscriptions(self, method: str, name: str, body: bytes) -> Answer:
+        if name and not is_name(name):
+            raise Refusal(404, "there is no such subscription")
+        match method, bool(name):
+            case "GET", False:
+                return _as_json(
+                    {"v": 1, "subscriptions": [self._shown(each) for each in self._known().values()]}
+                )
+            case "GET", True:
+                return _as_json(self._shown(self._named(name)))
+            case "POST", False:
+                made = self._asked({"op": "subscribe", "options": _options(_json(body))})
+                return _as_json(self._shown(self._named(made)))
+            case "DELETE", True:
+                if not self._named(name).get("dynamic"):
+                    raise Refusal(409, "it is a subscription of the receiver's file; remove it there")
+                self._asked({"op": "unsubscribe", "name": name})
+                return Answer(204)
+        raise Refusal(405, "this is not possible here", (("Allow", "GET, DELETE" if name else "GET, POST"),))
+
+    def _report(self, path: list[str], query: dict[str, str]) -> Answer:
+        match path:
+            case ["", "readyz"]:
+                is_ready, checks = readiness(self._root, self._subscriptions)
+                return Answer(200 if is_ready else 503, json.dumps(checks).encode())
+            case ["", "v1", "topics"]:
+                return self._topics(query)
+            case ["", "metrics"]:
+                try:
+                    with self._reporting:
+                        return Answer(200, report_answers.metrics(self._root), _TEXT)
+                except UsageError as error:
+                    raise Refusal(501, str(error)) from error
+            case ["", "v1", "streams" | "errors" | "losses" as what]:
+                with self._reporting:  # one at a time: they read much
+                    return Answer(200, getattr(report_answers, what)(self._root))
+        raise Refusal(404, "there is nothing at this path")
+
+    def _topics(self, query: dict[str, str]) -> Answer:
+        if self._listener is None:
+            raise Refusal(501, "this receiver looks at no domain")
+        seconds = number_of_seconds(query.get("seconds", "3"), report_answers.LISTEN_SECONDS_MAX)
+        try:
+            found = self._listener.topics(seconds)
+        except RtpsError as error:
+            raise Refusal(409, str(error)) from error
+        if found is None:
+            raise Refusal(503, "somebody else looks for topics just now", _SOON)
+        return Answer(200, found)
+
+    # --- subscriptions -----------------------------------------------------------------------------
+
+    def _known(self) -> dict[str, dict[str, Any]]:
+        known = self._subscriptions
+        if known is None:
+            raise Refusal(503, "the receiver has not told yet what it receives", _SOON)
+        return known
+
+    def _named(self, name: str) -> dict[str, Any]:
+        try:
+            return self._known()[name]
+        except KeyError:
+            raise Refusal(404, "there is no such subscription") from None
+
+    def _with_log(self, log: str) -> dict[str, Any]:
+        for each in self._known().values():
+            if each["log"] == log:
+                return each
+        raise Refusal(404, "there is no such log")
+
+    def _groups_of(self, log: str) -> ConsumerGroupFile:
+        with self._lock:
+            return self._groups.setdefault(log, ConsumerGroupFile(self._root / log, self._retention))
+
+    def _asked(self, what: dict[str, object]) -> str:
+        answer = self._ask(what)
+        if "error" in answer:
+            raise Refusal(400, str(answer["error"]))
+        return str(answer.get("name", ""))
+
+    def _shown(self, told: dict[str, Any]) -> dict[str, Any]:
+        directory: Path = self._root / told["log"]
+        place, tail = LogPlace.of(directory), read_tail(directory)
+        try:
+            base = read_checkpoint(directory, read_metadata(directory).seed).base
+        except (LogError, OSError):
+            base = 0  # it has not begun, or is damaged, which whoever reads it is told
+        options = told.get("options") or {}
+        return {
+            **told,
+            "v": 1,
+            "directory": str(directory),
+            "place": None if place is None else [place.boot_id, place.device, place.inode],
+            "base": base,
+            "position": max(base, 0 if tail is None else tail.position),
+            "rows": 0 if tail is None else tail.rows,
+            "options": {k: v for k, v in options.items() if not any(word in k.lower() for word in _SECRET)},
+        }
+
+
+def _needed(method: str, target: str) -> str:
+    if method == "PUT":
+        return "commit"
+    path = target.partition("?")[0]
+    is_read = method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path.endswith("/report"))
+    return "read" if is_read else "admin"
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("v") != 1:
+        raise Refusal(400, 'the body has to be a JSON object with "v": 1')
+    return found
+
+
+def _options(told: dict[str, Any]) -> dict[str, str]:
+    options = told.get("options")
+    if not isinstance(options, dict) or len(options) > _OPTIONS_MAX:
+        raise Refusal(400, f'"options" has to be an object with at most {_OPTIONS_MAX} texts')
+    if not all(isinstance(value, str) for value in options.values()):
+        raise Refusal(400, "options are texts")
+    return options
+
+
+def _as_json(told: dict[str, Any]) -> Answer:
+    return Answer(200, json.dumps(told).encode())

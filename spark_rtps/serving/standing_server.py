@@ -1,0 +1,95 @@
+"""The server of a standing receiver: its answers, and the lines between it and the supervisor that started it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from ..transport.errors import TransportError
+from .range_server import RangeServer
+from .served_logs import Refusal
+from .server_config import RangeServerConfig
+from .standing import too_open
+from .standing_answers import StandingAnswers
+
+#: A client waits no longer for the supervisor, and so many of them do at once.
+_ASK_SECONDS: Final = 8.0
+_ASKED_MAX: Final = 16
+_SOON: Final = (("Retry-After", "1"),)
+
+
+class StandingServer:
+    """Listens from its making on. ``say`` hands a line to the supervisor; :meth:`hear` takes its lines."""
+
+    def __init__(self, config: RangeServerConfig, say: Callable[[dict[str, object]], None]) -> None:
+        """Raises TransportError if it cannot listen there, may not, or cannot use its certificates."""
+        has_access = bool(config.tokens) or config.client_ca is not None
+        why = too_open(config.address, has_tls=config.certificate is not None, has_access=has_access)
+        if why is not None:
+            raise TransportError(f"the server cannot listen: {why}")
+        self._say = say
+        self._asked: dict[int, _Asked] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self.answers = StandingAnswers(config, self._ask)
+        self._server = RangeServer(config, self.answers)
+        self.port = self._server.port
+
+    def run(self) -> None:
+        """Serve until another thread closes it."""
+        self._server.run()
+
+    def hear(self, lines: Iterable[str]) -> None:
+        """Take the supervisor's lines until it says stop, or they end."""
+        for line in lines:
+            match json.loads(line):
+                case {"op": "state", "subscriptions": list(subscriptions)}:
+                    self.answers.tell(subscriptions)
+                case {"op": "answer", "id": int(number), **answer}:
+                    with self._lock:
+                        asked = self._asked.get(number)
+                    if asked is not None:
+                        asked.answered({str(key): value for key, value in answer.items()})
+                case {"op": "stop"}:
+                    return
+
+    def close(self) -> None:
+        """Answer those who wait, end all connections and stop listening."""
+        self.answers.close()
+        self._server.close()
+
+    def _ask(self, what: dict[str, object]) -> Mapping[str, object]:
+        asked = _Asked()
+        with self._lock:
+            if len(self._asked) >= _ASKED_MAX:
+                raise Refusal(503, "too many ask for subscriptions just now", _SOON)
+            number = next(self._numbers)
+            self._asked[number] = asked
+        try:
+            self._say({**what, "id": number})
+            answer = asked.wait()
+        finally:
+            with self._lock:
+                del self._asked[number]
+        if answer is None:
+            raise Refusal(503, "the supervisor of the receiver does not answer now", _SOON)
+        return answer
+
+
+class _Asked:
+    """A question that the supervisor has not answered yet."""
+
+    def __init__(self) -> None:
+        self._there = threading.Event()
+        self._answer: Mapping[str, object] | None = None
+
+    def answered(self, answer: Mapping[str, object]) -> None:
+        self._answer = answer
+        self._there.set()
+
+    def wait(self) -> Mapping[str, object] | None:
+        self._there.wait(_ASK_SECONDS)
+        return self._answer
