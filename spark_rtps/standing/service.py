@@ -18,7 +18,7 @@ from typing import Final
 from ..transport.errors import RtpsError
 from ..transport.net.service_manager import notify, watchdog_period
 from ..transport.receiver.process import ReceiverProcess
-from .children import LogServer
+from .children import start_server
 from .config import StandingConfig, read_config
 from .directory import TOKEN_FILE, hold_directory, local_token
 from .supervisor import Processes, Supervisor
@@ -58,7 +58,7 @@ class Service:
         lock = hold_directory(self._config.directory)
         pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rtps-start")
         try:
-            processes = Processes(ReceiverProcess.start, LogServer.start, join_domain, pool)
+            processes = Processes(ReceiverProcess.start, start_server, join_domain, pool)
             supervisor = Supervisor(_with_token(self._config), processes)
             try:
                 self._loop(supervisor, show)
