@@ -50,6 +50,8 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = False
         self._turn = 0
         self._tails: dict[str, tuple[str, LogTail]] = {}
+        #: Where the query begins; Spark asks again after it has planned the first batch.
+        self._initial: StandingOffset | None = None
         self._planned: StandingOffset | None = None
         self._said: set[str] = set()
 
@@ -63,11 +65,12 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @explained()
     def initialOffset(self) -> dict[str, Json]:  # noqa: N802
-        """Where startingOffsets or startingTimestamp says, at each receiver that answers. Spark calls this twice."""
-        if self._planned is None:
+        """Where startingOffsets or startingTimestamp says, at each receiver that answers. Always the same."""
+        if self._initial is None:
             self._group = self._group or str(uuid.uuid4())
-            self._planned = StandingOffset(self._group, self._new(self._poll(), {}))
-        return self._planned.to_json()
+            self._initial = StandingOffset(self._group, self._new(self._poll(), {}))
+            self._planned = self._initial
+        return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark has no composite limit: with both options, latestOffset adds the one in bytes

@@ -43,7 +43,7 @@ def run(wanted: list[str]) -> dict[str, Any]:
     if "flow" in wanted:
         note("flow", flow.flow(domain + 9))
     if "ipc" in wanted:
-        note("ipc", ipc.ipc(domain + 14))
+        note("ipc", ipc.ipc(domain + 13))
     if {"ingest", "publish"} & set(wanted):
         with figures.spark_session() as spark:
             if "ingest" in wanted:
@@ -56,7 +56,7 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("latency_ms", latency(domain + 5, "shipped"))
         note("latency_default_conf_ms", latency(domain + 6, "default"))
     if "cluster" in wanted:
-        note("cluster", serving.serving(domain + 15))
+        note("cluster", serving.serving(domain + 8))
     return results
 
 

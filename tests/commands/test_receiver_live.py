@@ -32,7 +32,7 @@ class Receiver:
         self._output = folder / "output"
         file = folder / "receiver.toml"
         file.write_text(
-            f'directory = "state"\nlisten = "127.0.0.1:0"\n[defaults]\ndomain = {domains.STANDING}\n'
+            f'directory = "state"\nlisten = "127.0.0.1:0"\n[defaults]\ndomain = {domains.COMMANDS_RECEIVER}\n'
             'interface = "lo"\n[subscriptions.numbers]\ntopic = "Commanded"\n'
         )
         with self._output.open("wb") as output:
@@ -62,7 +62,7 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     one = Receiver(tmp_path_factory.mktemp("receiver"))
     try:
         wait_until(lambda: one.address and "ready:" in one._output.read_text(), one._output.read_text)
-        with rtps.Participant(domains.STANDING, interface="lo") as participant:
+        with rtps.Participant(domains.COMMANDS_RECEIVER, interface="lo") as participant:
             participant.publish("Commanded", type="Number", schema=SCHEMA).write([{"x": x} for x in range(5)])
             shown = lambda: json.loads(one.run("stat", "--json").stdout)["streams"]  # noqa: E731
             wait_until(lambda: [stream["samples"] for stream in shown()] == [5])
@@ -76,7 +76,11 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
 def test_stat_errors_and_losses(receiver: Receiver) -> None:
     assert "Commanded" in receiver.run("stat").stdout
     (stream,) = json.loads(receiver.run("stat", "--json").stdout)["streams"]
-    assert (stream["state"], stream["domain"], stream["topic"]) == ("alive", domains.STANDING, "Commanded")
+    assert (stream["state"], stream["domain"], stream["topic"]) == (
+        "alive",
+        domains.COMMANDS_RECEIVER,
+        "Commanded",
+    )
     assert receiver.run("loss").stdout.startswith("no loss at ")
     json.loads(receiver.run("errors", "--json").stdout)
 
@@ -98,7 +102,7 @@ def test_the_type(receiver: Receiver) -> None:
 
 
 def test_who_is_there(receiver: Receiver) -> None:
-    with rtps.Participant(domains.STANDING, interface="lo", options={"participant.name": "robot"}):
+    with rtps.Participant(domains.COMMANDS_RECEIVER, interface="lo", options={"participant.name": "robot"}):
         seen = lambda: json.loads(receiver.run("ls", "--wait", "1s", "--json").stdout)  # noqa: E731
         wait_until(lambda: "robot" in {each["name"] for each in seen()["participants"]})
 

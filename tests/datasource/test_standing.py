@@ -39,6 +39,7 @@ class TestStream:
         standing.b.receive(0, 2)
         one, found = step(reader, zero)
         assert found == [0, 1, 100, 101, 102]
+        assert reader.initialOffset() == zero  # Spark asks again
         again = standing.reader(startingOffsets="earliest")  # begins with the uncommitted batch
         assert sorted(ids(again, again.partitions(zero, one))) == found
         standing.b.receive(2, 1)

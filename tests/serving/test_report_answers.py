@@ -25,7 +25,7 @@ from tests.commands.stat_scene import DEAD, source
 from tests.support import domains
 from tests.support.waiting import wait_until
 
-ON_LOOPBACK = NodeConfig(domain=domains.COMMANDS, interface="lo", participant_name="another")
+ON_LOOPBACK = NodeConfig(domain=domains.SERVING_TOPICS, interface="lo", participant_name="another")
 
 
 @pytest.fixture
@@ -69,7 +69,9 @@ def test_metrics_without_their_package(directory: Path, monkeypatch: pytest.Monk
 
 def test_topics() -> None:
     listener = TopicListener(ON_LOOPBACK)
-    with rtps.Participant(domains.COMMANDS, interface="lo", options={"participant.name": "robot"}) as robot:
+    with rtps.Participant(
+        domains.SERVING_TOPICS, interface="lo", options={"participant.name": "robot"}
+    ) as robot:
         robot.subscribe("Square", type="ShapeType", payload="binary")
 
         def seen() -> SeenTopics:
@@ -80,7 +82,7 @@ def test_topics() -> None:
         wait_until(lambda: [each.topic for each in seen().endpoints] == ["Square"])
         (participant,) = seen().participants
     assert participant.name == "robot"
-    assert seen().domain == domains.COMMANDS
+    assert seen().domain == domains.SERVING_TOPICS
 
 
 def test_one_listens_at_a_time() -> None:

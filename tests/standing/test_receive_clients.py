@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,15 +14,9 @@ from spark_rtps.standing.children import server_config
 from spark_rtps.standing.config import read_config
 from spark_rtps.transport.errors import LogAccessError, RtpsError
 from spark_rtps.transport.log.frame import Cursor
-from tests.standing.receive_scene import NUMBERS, Receive, Writer, grows
+from tests.standing.receive_scene import NUMBERS, Writer, grows
+from tests.support.receive_command import Receive
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def receive(tmp_path) -> Iterator[Receive]:
-    made = Receive(tmp_path)
-    yield made
-    made.close()
 
 
 def client_of(receive: Receive, token: str | None = None) -> ReceiverClient:

@@ -9,19 +9,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.standing.receive_scene import NUMBERS, ROOT, Receive, Writer, all_once, grows
+from tests.standing.receive_scene import NUMBERS, Writer, all_once, grows
+from tests.support.receive_command import ROOT, Receive
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def receive(tmp_path: Path) -> Iterator[Receive]:
-    made = Receive(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ from __future__ import annotations
 FIRST_EPHEMERAL = 102
 
 #: One for each test of ``tests/interop`` in turn, or for each file whose tests keep apart by topics.
-INTEROP = range(1, 39)
+INTEROP = range(1, 37)
 INTEROP_TYPES = 41
 INTEROP_NAMING = 42
 
 MONITORING = 43
+#: The topics that a server of standing receivers sees.
+SERVING_TOPICS = 38
 
 #: One for all of ``tests/spark``, whose tests keep apart by topics.
 SPARK = 44
@@ -23,6 +25,8 @@ SPARK = 44
 COMMANDS = 45
 #: Nobody is there.
 COMMANDS_EMPTY = 46
+#: What the commands ask of a receiver that runs.
+COMMANDS_RECEIVER = 37
 
 DEMO = 47
 DEMO_EXAMPLE = 48
