@@ -47,6 +47,12 @@ class RtpsDataSource(DataSource):
     full (``log.max_bytes``), reliable writers are held back. Tasks on the driver's host read the log where it
     lies; tasks on other hosts fetch their samples from it (``serve.address``).
 
+    With ``receivers``, a query reads standing receivers (``spark-rtps receive``) instead, which outlive it and record
+    their topics; it joins no DDS network. ``spark.read`` then takes what they have recorded, by time::
+
+        df = (spark.readStream.format("rtps").option("receivers", "cell-1=edge1:7420,cell-2=edge2:7420")
+              .option("receiver.token.file", "/etc/spark-rtps/commit.token").load("rt/imu"))
+
     - ``startingOffsets=earliest`` (or ``durability=transient_local``) also takes the history that TRANSIENT_LOCAL
       writers keep.
     - ``maxRowsPerTrigger`` and ``maxBytesPerTrigger`` bound a micro-batch; rows are counted in samples.
