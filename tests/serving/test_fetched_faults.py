@@ -1,4 +1,4 @@
-"""Servers that break off, restart, lie or are slow: the right frames or an error by name, and nothing is left."""
+"""Servers that break off, restart, refuse or are silent: the right frames or an error by name, and nothing is left."""
 
 from __future__ import annotations
 
@@ -8,52 +8,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from spark_rtps.serving import answers, arriving, client, connections
-from spark_rtps.serving.fetched_log import About, FetchedLog
+from spark_rtps.serving import arriving, client, connections
+from spark_rtps.serving.fetched_log import FetchedLog
 from spark_rtps.serving.served import Served
-from spark_rtps.transport.errors import LogAccessError, LogError, LogLostError, RangeServerError, RtpsError
+from spark_rtps.transport.errors import LogAccessError, LogError, LogLostError, RangeServerError
 from spark_rtps.transport.log.frame import Cursor, Frame
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.segment import PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
-from tests.log.make_runs import guid, indexed, uniform
-from tests.log.test_damage import plain
+from tests.log.make_runs import uniform
+from tests.serving.fetched_scene import W1, Raw, Scene
 from tests.serving.range_server_scene import LOG, TOKEN, SceneServer
-
-W1, W2 = guid(1), guid(2)
-
-
-class Scene:
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        sn = 1
-        with StreamLog.create(directory, max_bytes=1 << 20, segment_bytes=4 * PAGE, metadata={"a": 1}) as log:
-            while log.position < 9 * PAGE:
-                assert log.append((uniform, indexed)[sn // 5 % 2](W1, sn, 5, 60), reception=sn)
-                sn += 5
-            self.end = Cursor(log.position)
-        self.frames = [plain(frame) for frame in LogView(directory).frames(Cursor(0), self.end)]
-
-    def fetch(
-        self, served: Served, *, patience: float = 5, seen: Callable[[Frame], object] = id
-    ) -> list[object]:
-        files = FetchedLog(served, LOG, self.directory, patience=patience)
-        try:
-            got: list[object] = []
-            for frame in LogView.over(files).frames(Cursor(0), self.end):
-                got.append(plain(frame))
-                seen(frame)
-            return got
-        finally:
-            files.close()
 
 
 @pytest.fixture(scope="module")
@@ -288,188 +258,6 @@ def test_refusals_of_any_form(scene: Scene, server: SceneServer, status: int, fa
     server.instead = refuse(status, facts, "")
     with pytest.raises((LogAccessError, LogLostError)):
         scene.fetch(server.served)
-
-
-# --- lies -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("lie", [-32, -1, 1, 32, 1 << 40])
-def test_a_length_that_is_not_what_was_asked_for(scene: Scene, server: SceneServer, lie: int) -> None:
-    server.length_lie = lie
-    with pytest.raises(RangeServerError, match=f"{server.address} sends .* bytes for a range of"):
-        scene.fetch(server.served)
-
-
-class Raw:
-    """A server that answers every request with the same bytes, or goes on sending."""
-
-    def __init__(self, *parts: bytes, pause: float = 0.0, endless: bool = False) -> None:
-        self.parts, self.pause, self.endless = parts, pause, endless
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.served = Served((f"127.0.0.1:{self.listening.getsockname()[1]}",), TOKEN, None)
-
-    def __enter__(self) -> Raw:
-        threading.Thread(target=self._run, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.listening.close()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                sock, _ = self.listening.accept()
-            except OSError:
-                return
-            with sock:
-                try:
-                    sock.recv(4096)
-                    for part in self.parts:
-                        sock.sendall(part)
-                        time.sleep(self.pause)
-                    while self.endless:
-                        sock.sendall(self.parts[-1])
-                        time.sleep(self.pause)
-                except OSError:
-                    pass
-
-
-@pytest.mark.parametrize(
-    "server",
-    [
-        Raw(b"HTTP/1.1 200 OK\r\n\r\n{}"),
-        Raw(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}"),
-        Raw(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n{}"),
-        Raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
-        Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}"),
-        Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
-        Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe"),
-        Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}"),
-        Raw(b"HTTP/1.1 100 Continue\r\n\r\n", endless=True),
-        Raw(b"HTTP/1.1 200 OK\r\nX: ", b"x" * 100_000, endless=True),
-        Raw(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", endless=True),
-        Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x", pause=0.02, endless=True),
-        Raw(b"H", pause=0.02, endless=True),
-        Raw(b"", pause=5),
-        Raw(b"SSH-2.0-OpenSSH\r\n"),
-        Raw(b"\x15\x03\x01\x00\x02\x02\x16"),
-    ],
-    ids=lambda server: ascii(b"".join(server.parts)[:60]),
-)
-def test_what_is_no_range_server(scene: Scene, server: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
-    began = time.monotonic()
-    with server, pytest.raises(RangeServerError):
-        scene.fetch(server.served, patience=0.4)
-    assert time.monotonic() - began < 5
-
-
-def test_a_server_that_is_slow_but_useful(
-    scene: Scene, server: SceneServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Patience counts from block to block, not for all of a range."""
-    monkeypatch.setattr(answers, "_BLOCK_BYTES", 2000)
-    times = iter(range(100))
-    server.pause = lambda: time.sleep(0.1 if next(times) else 0)
-    assert scene.fetch(server.served, patience=0.5) == scene.frames
-
-
-WRONG: list[Any] = [
-    None,
-    True,
-    -1,
-    1.5,
-    1 << 63,
-    1 << 200,
-    "7",
-    [],
-    {},
-    [[]],
-    [[1]],
-    [[0, 1, 2]],
-    [["0", 32]],
-    float("nan"),
-]
-PATHS = [
-    ("v",),
-    ("metadata",),
-    ("metadata", "max_bytes"),
-    ("metadata", "segment_bytes"),
-    ("metadata", "seed"),
-    ("metadata", "given"),
-    ("base",),
-    ("tail",),
-    ("tail", "position"),
-    ("tail", "rows"),
-    ("tail", "most"),
-    ("segments",),
-    ("segments", 0),
-    ("segments", 0, 0),
-    ("segments", 1, 1),
-]
-
-
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: ".".join(map(str, path)))
-def test_lies_in_what_is_told_of_a_log(scene: Scene, server: SceneServer, path: tuple[Any, ...]) -> None:
-    for wrong in WRONG:
-
-        def change(told: dict[str, Any], wrong: Any = wrong) -> dict[str, Any]:
-            at: Any = told
-            for key in path[:-1]:
-                at = at[key]
-            at[path[-1]] = wrong
-            return told
-
-        server.change_about = change
-        with suppress(RtpsError):
-            assert scene.fetch(server.served, patience=0.2) == scene.frames
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [b"", b"[", b"[" * 100_000, b'{"v":1,"segments":' + b"[" * 50_000, b"9" * 5000, b"\x00", b"null", b"NaN"],
-    ids=lambda raw: ascii(raw[:20]),
-)
-def test_what_is_no_json_of_a_log(scene: Scene, server: SceneServer, raw: bytes) -> None:
-    server.change_about = lambda _: raw
-    with pytest.raises(RangeServerError, match="cannot be"):
-        scene.fetch(server.served)
-
-
-@pytest.mark.parametrize(
-    "segments",
-    [
-        [[0, 1 << 61]],
-        [[0, 64], [32, 64]],
-        [[64, 64], [0, 64]],
-        [[i * 32, 32] for i in range(70_000)],
-        [[7, 64], [100, 100]],
-        [],
-    ],
-    ids=["huge", "overlapping", "unordered", "many", "odd", "none"],
-)
-def test_segments_that_cannot_be(scene: Scene, server: SceneServer, segments: list[Any]) -> None:
-    server.change_about = lambda told: {**told, "segments": segments}
-    with pytest.raises((RangeServerError, LogError)):
-        scene.fetch(server.served)
-
-
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    raw=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-        lambda inner: (
-            st.lists(inner)
-            | st.dictionaries(
-                st.sampled_from(["v", "metadata", "base", "tail", "segments"]) | st.text(), inner
-            )
-        ),
-    )
-)
-def test_no_json_is_worse_than_a_value_error(raw: Any) -> None:
-    import json
-
-    with pytest.raises(ValueError):
-        About.parse(json.dumps(raw).encode())
 
 
 # --- nothing is left behind -----------------------------------------------------------------------

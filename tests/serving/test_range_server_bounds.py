@@ -26,7 +26,7 @@ from spark_rtps.monitoring.range_tally import RangeTally
 from spark_rtps.serving.process import RangeServerConfig, RangeServerProcess
 from spark_rtps.transport.errors import RtpsError
 from spark_rtps.transport.log.stream_log import StreamLog
-from tests.serving.test_range_server import LOG, QUICK, TOKEN, Scene
+from tests.serving.served_log_scene import LOG, QUICK, TOKEN, Scene
 from tests.support.stream_logs import RECEPTION, encoded, points, run_of
 
 BIG_SEGMENT = 32 << 20

@@ -1,0 +1,173 @@
+"""Who may ask the server of a standing receiver what: addresses, tokens, roles and certificates."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.serving.process import RangeServerConfig, StandingServerProcess
+from spark_rtps.serving.standing import too_open
+from spark_rtps.transport.errors import (
+    LogAccessError,
+    RangeServerError,
+    TransportError,
+)
+from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.frame import Cursor
+from tests.serving.standing_scene import LOG, TOKENS, Scene, supervise
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    s = Scene(tmp_path)
+    yield s
+    s.close()
+
+
+# --- who may ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "least"),
+    [
+        ("GET", "/metrics", "read"),
+        ("GET", "/v1/subscriptions", "read"),
+        ("GET", f"/v1/logs/{LOG}", "read"),
+        ("GET", f"/v1/logs/{LOG}/tail", "read"),
+        ("GET", f"/v1/logs/{LOG}/groups", "read"),
+        ("GET", "/v1/streams", "read"),
+        ("GET", "/v1/errors", "read"),
+        ("GET", "/v1/losses", "read"),
+        ("PUT", f"/v1/logs/{LOG}/groups/g", "commit"),
+        ("DELETE", f"/v1/logs/{LOG}/groups/g", "admin"),
+        ("POST", "/v1/subscriptions", "admin"),
+        ("DELETE", "/v1/subscriptions/cell/imu", "admin"),
+        ("PATCH", "/v1/subscriptions", "admin"),
+    ],
+)
+def test_roles(scene: Scene, method: str, path: str, least: str) -> None:
+    for wrong in (None, "", "wrong", TOKENS["admin"][:-1], TOKENS["admin"] + "4"):
+        assert scene.get(path, wrong, method)[0] == 401
+    roles = list(TOKENS)
+    for role in roles:
+        status, told = scene.get(path, role, method)
+        if roles.index(role) < roles.index(least):
+            assert (status, least in told["error"]) == (403, True)
+        else:
+            assert status not in (401, 403)
+
+
+def test_without_a_token_it_says_only_whether_it_works(scene: Scene) -> None:
+    assert scene.get("/healthz", None) == (200, b"ok\n")
+    status, told = scene.get("/readyz", None)
+    assert status == 503 and told["subscriptions"]["cell/imu"]["joined"] is False
+    counters = Counters.create(scene.directory / "counters")
+    counters.counter("receiver.pid").set(os.getpid())
+    counters.counter("receiver.heartbeat_ns").set(time.monotonic_ns())
+    status, told = scene.get("/readyz", None)
+    checks = {"joined": True, "matched": False, "writing": True, "disk": True}
+    assert (status, told["subscriptions"]) == (200, {"cell/imu": checks})
+    scene.server.tell([{**scene.subscription, "state": "failed"}])
+    until = time.monotonic() + 5
+    while scene.get("/readyz", None)[0] == 200:
+        assert time.monotonic() < until
+
+
+def test_another_address_than_loopback_needs_tls_and_a_token() -> None:
+    assert too_open("127.0.0.2", has_tls=False, has_access=True) is None
+    assert too_open("0.0.0.0", has_tls=True, has_access=True) is None
+    for tls, access in ((False, True), (True, False), (False, False)):
+        assert "TLS" in (too_open("0.0.0.0", has_tls=tls, has_access=access) or "")
+    assert too_open("127.0.0.1", has_tls=True, has_access=False)
+
+
+@pytest.mark.parametrize(("address", "tokens"), [("0.0.0.0", TOKENS), ("127.0.0.1", {})])
+def test_a_server_that_is_too_open_does_not_start(
+    tmp_path: Path, address: str, tokens: dict[str, str]
+) -> None:
+    config = RangeServerConfig(tmp_path, address, 0, "", standing=True, tokens=tokens)
+    with pytest.raises(TransportError, match="cannot listen"):
+        StandingServerProcess.start(config)
+
+
+def test_secrets_are_shown_nowhere(scene: Scene) -> None:
+    shown = repr(scene.config) + repr(scene.served(certificate="CERT", key="KEY"))
+    assert not [secret for secret in (*TOKENS.values(), "CERT", "KEY") if secret in shown]
+    with pytest.raises(LogAccessError) as refused:
+        scene.client("s3cret-that-is-wrong").subscriptions()
+    assert "s3cret" not in str(refused.value)
+    assert scene.client().subscriptions()[0].options == {"topic": "rt/imu"}
+
+
+# --- TLS --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A server's certificate, an authority, and certificates of clients: good, expired, and of nobody."""
+    home = tmp_path_factory.mktemp("pem")
+
+    def run(command: str) -> None:
+        subprocess.run(command.split(), check=True, capture_output=True, cwd=home)
+
+    for name in ("server", "ca"):
+        run(
+            f"openssl req -x509 -newkey ed25519 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"
+        )
+    for name, days, by in (("good", 2, "ca"), ("old", -1, "ca"), ("stranger", 2, "server")):
+        run(f"openssl req -newkey ed25519 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr")
+        run(
+            f"openssl x509 -req -in {name}.csr -CA {by}.pem -CAkey {by}.key -CAcreateserial -days {days} "
+            f"-out {name}.pem"
+        )
+    return home
+
+
+@pytest.fixture
+def secured(tmp_path: Path, pem: Path) -> Iterator[Scene]:
+    s = Scene(
+        tmp_path,
+        certificate=str(pem / "server.pem"), key=str(pem / "server.key"), client_ca=str(pem / "ca.pem"),
+    )  # fmt: skip
+    yield s
+    s.close()
+
+
+def shown(pem: Path, name: str) -> dict[str, str]:
+    return {
+        "ca": (pem / "server.pem").read_text(),
+        "certificate": (pem / f"{name}.pem").read_text(),
+        "key": (pem / f"{name}.key").read_text(),
+    }
+
+
+def test_a_clients_certificate_gives_a_role(secured: Scene, pem: Path) -> None:
+    client = secured.client("no token", **shown(pem, "good"))
+    client.commit(LOG, "g", Cursor(0))
+    with pytest.raises(LogAccessError, match="admin"):
+        client.subscribe({"topic": "T"})
+    with pytest.raises(LogAccessError):
+        secured.client("no token", ca=(pem / "server.pem").read_text()).tail(LOG)
+    assert (
+        secured.client("read", ca=(pem / "server.pem").read_text()).tail(LOG).position == secured.end.position
+    )
+    thread = supervise(secured, lambda request: secured.server.answer(request.id, name="cell/imu"))
+    assert secured.client("admin", **shown(pem, "good")).subscribe({"topic": "T"}).name == "cell/imu"
+    thread.join()
+
+
+@pytest.mark.parametrize("name", ["old", "stranger"])
+def test_certificates_that_are_not_believed(secured: Scene, pem: Path, name: str) -> None:
+    with pytest.raises((RangeServerError, ssl.SSLError)):
+        secured.client("admin", patience=0.5, **shown(pem, name)).tail(LOG)
+
+
+def test_a_plain_client_of_a_secured_server(secured: Scene) -> None:
+    with pytest.raises(RangeServerError):
+        secured.client("admin", patience=0.5).tail(LOG)

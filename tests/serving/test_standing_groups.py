@@ -1,0 +1,107 @@
+"""Consumer groups at the server of a standing receiver: what they commit, and what becomes of the log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.serving.consumer_group_file import GROUPS_MAX
+from spark_rtps.transport.errors import (
+    LogLostError,
+    UsageError,
+)
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.log_view import LogView
+from tests.serving.standing_scene import DAY, LOG, SEGMENT, Scene
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    s = Scene(tmp_path)
+    yield s
+    s.close()
+
+
+# --- groups -----------------------------------------------------------------------------------------
+
+
+def test_what_groups_commit_lets_the_receiver_trim(scene: Scene) -> None:
+    client, far = scene.client("commit"), scene.end
+    near = LogView(scene.directory).advance(Cursor(0), max_rows=700, tail=far.position)
+    client.commit(LOG, "fast", far)
+    assert scene.consumer.get() == far.position
+    client.commit(LOG, "slow/one", near)
+    assert scene.consumer.get() == far.position, "what may be trimmed is never taken back"
+    assert client.groups(LOG) == {"fast": far, "slow/one": near}
+    kept = json.loads((scene.directory / "groups.json").read_text())
+    assert kept["v"] == 1 and kept["groups"]["slow/one"]["row"] == near.row
+
+
+def test_the_slowest_group_decides(scene: Scene) -> None:
+    assert scene.put("slow", 0) == 204
+    assert scene.put("fast", scene.end.position) == 204
+    assert scene.consumer.get() == 0
+    assert scene.get(f"/v1/logs/{LOG}/groups/slow", "admin", "DELETE")[0] == 204
+    assert scene.consumer.get() == scene.end.position
+    assert scene.get(f"/v1/logs/{LOG}/groups/slow", "admin", "DELETE")[0] == 404
+
+
+def test_other_retention_keeps_what_may_be_trimmed(scene: Scene) -> None:
+    scene.server.tell([{**scene.subscription, "retention": "bytes"}])
+    while scene.client().subscriptions()[0].retention != "bytes":
+        pass
+    assert scene.put("g", scene.end.position) == 204
+    assert scene.consumer.get() == 0
+
+
+def test_what_no_group_can_commit(scene: Scene) -> None:
+    for position in (-1, None, "0", 1.5, True, 1 << 63, [1]):
+        assert scene.put("g", position) == 400
+    assert scene.put("g", 0, -1) == 400
+    assert scene.put("g", scene.end.position + 32) == 416
+    for group in ("..", "a/../b", "", "-a", "a" * 129, "%2e%2e"):
+        assert scene.put(group, 0) == 400
+        with pytest.raises(UsageError):
+            scene.client().commit(LOG, group, Cursor(0))
+    scene.log.trim(SEGMENT)
+    status, told = scene.get(f"/v1/logs/{LOG}/groups/g", "commit", "PUT", b'{"v":1,"position":0,"row":0}')
+    assert (status, told["base"]) == (410, SEGMENT)
+    with pytest.raises(LogLostError):
+        scene.client().commit(LOG, "g", Cursor(0))
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b'{"v":1,"groups":{"a":{"position":1', b"[]", b"\xff" * 99])
+def test_a_file_of_groups_that_is_damaged_is_put_aside(scene: Scene, raw: bytes) -> None:
+    (scene.directory / "groups.json").write_bytes(raw)
+    assert scene.client().groups(LOG) == {}
+    assert (scene.directory / "groups.json.damaged").read_bytes() == raw
+    assert scene.put("g", 0) == 204
+    assert scene.client().groups(LOG) == {"g": Cursor(0)}
+
+
+def test_groups_outlive_the_server_and_expire(tmp_path: Path) -> None:
+    s = Scene(tmp_path, groups_retention=DAY)
+    try:
+        s.server.stop()
+        now = time.time_ns()
+        kept = {
+            name: {"position": 0, "row": 0, "at_ns": at}
+            for name, at in (("old", now - 2 * DAY), ("new", now))
+        }
+        (s.directory / "groups.json").write_text(json.dumps({"v": 1, "groups": kept}))
+        s.start()
+        assert s.client().groups(LOG) == {"new": Cursor(0)}
+        assert "old" not in (s.directory / "groups.json").read_text()
+    finally:
+        s.close()
+
+
+def test_there_are_only_so_many_groups(scene: Scene) -> None:
+    kept = {f"g{i}": {"position": 0, "row": 0, "at_ns": time.time_ns()} for i in range(GROUPS_MAX)}
+    (scene.directory / "groups.json").write_text(json.dumps({"v": 1, "groups": kept}))
+    assert scene.put("one-more", 0) == 409
+    assert scene.put("g5", 0) == 204
