@@ -61,7 +61,8 @@ def stat(
 
 def streams_here(directories: list[Path]) -> list[Stream]:
     """The streams in the directories; files of dead sinks are removed."""
-    from ..monitoring.publisher_counters import FOLDER, remove_stale
+    from ..monitoring.publisher_counters import remove_stale
+    from ..monitoring.publisher_files import FOLDER
     from ..monitoring.stream_counters import read_streams
 
     for directory in directories:

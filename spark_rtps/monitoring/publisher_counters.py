@@ -37,18 +37,14 @@ from ..transport.protocol.statuses import WriterStatuses
 from ..transport.protocol.writing.readers import ReaderProxy
 from ..transport.protocol.writing.writer import StatefulWriter
 from ..transport.structure import INFINITE, Guid
+from .processes import process_start
+from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-FOLDER: Final = "publishers"
-COUNTERS_SUFFIX: Final = ".counters"
-METADATA_SUFFIX: Final = ".json"
 #: The counters of writers are copied this often at most, and at the end of each task.
 _PERIOD_NS: Final = 100_000_000
 _NAME: Final = re.compile(r"(\d+)-(\d+)-\d+\.", re.ASCII)
-#: Fields of /proc/<pid>/stat behind the process's name (proc(5)): its state, and when it began.
-_STATE, _START = 0, 19
-_ENDED: Final = (b"Z", b"X")
 
 
 class PublisherCounters:
@@ -200,13 +196,3 @@ def remove_stale(directory: Path) -> None:
                 (directory / name).unlink()
             except OSError:
                 pass  # another process was quicker, or the file belongs to another user
-
-
-def process_start(pid: int) -> int | None:
-    """When a process began, in clock ticks since the machine booted; None if it is not running."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    fields = stat.rpartition(b")")[2].split()
-    return None if fields[_STATE] in _ENDED else int(fields[_START])

@@ -23,10 +23,10 @@ from ..transport.log.error_log import ERROR_LOG, DistinctError, log_errors, read
 from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
 from ..transport.log.permissions import make_folder
-from ..transport.receiver.shown_counters import COUNTERS_FILE
+from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import Guid
 from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report
-from .publisher_counters import process_start
+from .processes import process_start
 from .stream_counters import listed
 
 FOLDER: Final = "errors"

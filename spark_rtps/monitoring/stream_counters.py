@@ -19,10 +19,11 @@ from typing import Any, Final
 from ..transport.errors import RtpsError
 from ..transport.log.counters import Counters
 from ..transport.log.log_view import LogView
-from ..transport.receiver.shown_counters import COUNTERS_FILE
+from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import NANOSECONDS, Guid
 from .decoding_report import LOST, MALFORMED, read_decoding_report
-from .publisher_counters import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX, process_start
+from .processes import process_start
+from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 
 #: A receiver without a heartbeat for this long is stalled; it writes twenty a second.
 _STALLED_NS: Final = 3 * NANOSECONDS

@@ -16,7 +16,7 @@ from ..transport.errors import LogError
 from ..transport.log.counters import Counters
 from ..transport.log.frame import Cursor
 from ..transport.log.small_file import replace_text
-from ..transport.receiver.shown_counters import COUNTERS_FILE
+from ..transport.receiver.files import COUNTERS_FILE
 from .served_logs import Refusal
 from .standing import is_name
 

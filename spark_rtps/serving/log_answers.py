@@ -15,7 +15,7 @@ from ..transport.log.counters import Counters
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.log.segment import read_metadata
-from ..transport.receiver.shown_counters import COUNTERS_FILE
+from ..transport.receiver.files import COUNTERS_FILE
 from .placing import misfit
 from .served_logs import Answer, Refusal
 from .standing import PIECES_MAX, POSITION_MAX, TAIL_SECONDS_MAX

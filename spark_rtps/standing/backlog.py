@@ -8,7 +8,7 @@ from pathlib import Path
 from ..monitoring.consumer_groups import read_groups
 from ..transport.errors import LogError
 from ..transport.log.counters import Counters
-from ..transport.receiver.shown_counters import COUNTERS_FILE
+from ..transport.receiver.files import COUNTERS_FILE
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from spark_rtps.cli import app
-from spark_rtps.monitoring.publisher_counters import process_start
+from spark_rtps.monitoring.processes import process_start
 from spark_rtps.monitoring.stream_counters import Stream, read_streams
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.stream_log import StreamLog

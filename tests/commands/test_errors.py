@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from spark_rtps.cli import app
 from spark_rtps.commands.tables import moment
 from spark_rtps.monitoring import reports
-from spark_rtps.monitoring.publisher_counters import process_start
+from spark_rtps.monitoring.processes import process_start
 from spark_rtps.monitoring.reports import record_errors, remove_old_errors
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_rtps.monitoring import metrics
 from spark_rtps.monitoring.decoding_report import DAMAGED, LOG_LOST, LostPart, update_decoding_report
 from spark_rtps.monitoring.metrics import StreamCollector, start_exporter
-from spark_rtps.monitoring.publisher_counters import process_start
+from spark_rtps.monitoring.processes import process_start
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog

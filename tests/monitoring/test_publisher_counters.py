@@ -22,7 +22,8 @@ from spark_rtps.datasource import writer_pool
 from spark_rtps.datasource.schema import plan_sink
 from spark_rtps.datasource.writer_pool import WriterPool
 from spark_rtps.monitoring import publisher_counters
-from spark_rtps.monitoring.publisher_counters import PublisherCounters, process_start, remove_stale
+from spark_rtps.monitoring.processes import process_start
+from spark_rtps.monitoring.publisher_counters import PublisherCounters, remove_stale
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream, read_streams
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import NoReaderError

@@ -39,7 +39,8 @@ from . import interfaces, peers
 from .binding import joining
 from .blocking_writer import BlockingWriter
 from .congestion_control_plugins import load_congestion_control
-from .node_config import NodeConfig, join
+from .join import join
+from .node_config import NodeConfig
 from .on_host import ReadLogs
 from .plugins import load_flow_control, load_interceptor
 from .receiving_node import NamedType

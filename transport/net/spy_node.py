@@ -21,7 +21,6 @@ from ..protocol.reading.reader import StatefulReader
 from ..protocol.spying import SpyParticipant
 from ..qos import OwnershipKind, Qos, partitions_match
 from ..structure import INFINITE, NANOSECONDS, Guid, is_keyed
-from ..types.idl.parser import parse_struct
 from ..types.model import Struct
 from ..wire.samples import U8
 from .congestion_control_plugins import load_congestion_control
@@ -237,5 +236,7 @@ def _struct(about: Mapping[str, JSON]) -> Struct | None:
     idl = about.get("idl")
     if not isinstance(idl, list):
         return None
+    from ..types.idl.parser import parse_struct  # takes a while to load
+
     text, name = idl
     return parse_struct(str(text), str(name), "type of a publication")

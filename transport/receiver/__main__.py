@@ -19,7 +19,8 @@ from ..errors import RtpsError
 from ..log.error_log import ERROR_LOG, log_errors
 from ..log.small_file import replace_text
 from .config import ReceiverConfig
-from .host import ERROR_FILE, Host, StopRequest
+from .files import ERROR_FILE
+from .host import Host, StopRequest
 
 _log = logging.getLogger("spark_rtps.receiver")
 

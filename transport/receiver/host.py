@@ -32,6 +32,7 @@ from ..protocol.events import (
 )
 from .adviser import Adviser
 from .config import ReceiverConfig
+from .files import ERROR_FILE
 from .incarnation import next_incarnation
 from .known_participants import read_known_participants, write_known_participants
 from .shown_counters import ShownCounters
@@ -40,8 +41,6 @@ from .subscription_log import open_log
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: Why a receiver ended, in words.
-ERROR_FILE: Final = "error"
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
 #: Participants are written down no more often than this.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ..qos import DataRepresentation
-from ..types.arrow import arrow_schema
-from ..types.cdr.codec import Codec
 from ..types.model import Struct
 from ..wire.samples import KEY_ONLY, U8, Run, Samples
+
+if TYPE_CHECKING:
+    from ..types.cdr.codec import Codec
 
 _CDR2_BE: Final = 0x06
 #: Combinations of the values of several key members that are numbered.
@@ -28,6 +29,10 @@ class InstanceKeys:
     def __init__(self, struct: Struct | None) -> None:
         self._codec: Codec | None = None
         if struct is not None:
+            # few receivers need the codec, and loading it takes a sixth of their start
+            from ..types.arrow import arrow_schema
+            from ..types.cdr.codec import Codec
+
             columns = pa.schema([arrow_schema(struct).field(m.name) for m in struct.members if m.key])
             self._codec = Codec(struct, arrow_schema=columns)
 

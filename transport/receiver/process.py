@@ -15,8 +15,7 @@ from ..errors import RtpsError, TransportError
 from ..log.counters import Counters
 from ..log.log_view import Cursor
 from .config import ReceiverConfig
-from .host import ERROR_FILE
-from .shown_counters import COUNTERS_FILE
+from .files import COUNTERS_FILE, ERROR_FILE
 
 #: Long enough for a busy machine: a child that fails closes its pipe, which is noticed at once.
 _START_SECONDS: Final = 120.0

@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from ..errors import DropReason
 from ..limits import WRITERS_SHOWN_MAX
@@ -18,8 +17,7 @@ from ..protocol.reading.reader import StatefulReader
 from ..protocol.reading.received_stream import NO_POSITIONS
 from ..protocol.statuses import ReaderStatuses
 from ..structure import INFINITE
-
-COUNTERS_FILE: Final = "counters"
+from .files import COUNTERS_FILE
 
 
 class ShownCounters:

@@ -1,0 +1,20 @@
+"""Which process wrote a file that bears its id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+#: Fields of /proc/<pid>/stat behind the process's name (proc(5)): its state, and when it began.
+_STATE, _START = 0, 19
+_ENDED: Final = (b"Z", b"X")
+
+
+def process_start(pid: int) -> int | None:
+    """When a process began, in clock ticks since the machine booted; None if it is not running."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat.rpartition(b")")[2].split()
+    return None if fields[_STATE] in _ENDED else int(fields[_START])

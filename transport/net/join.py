@@ -1,0 +1,63 @@
+"""A participant as its owner asks for it, as far as its sockets and interfaces allow."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from ..limits import MESSAGE_SIZE_MAX
+from ..protocol.participant import Participant, ParticipantConfig
+from . import interfaces, peers
+from .node_config import NodeConfig, new_guid_prefix
+from .sockets import Sockets
+
+_log = logging.getLogger(__name__)
+
+
+def join(config: NodeConfig, sockets: Sockets) -> Participant:
+    """The participant that speaks through these sockets."""
+    if sockets.granted_receive_buffer < config.receive_buffer:
+        _log.warning(
+            "the kernel grants %d bytes of receive buffer of the %d asked for; raise net.core.rmem_max",
+            sockets.granted_receive_buffer,
+            config.receive_buffer,
+        )
+    return Participant(
+        ParticipantConfig(
+            guid_prefix=config.guid_prefix or new_guid_prefix(),
+            incarnation=config.incarnation,
+            domain=config.domain,
+            name=config.participant_name,
+            metatraffic_unicast=sockets.metatraffic_unicast,
+            metatraffic_multicast=sockets.metatraffic_multicast,
+            default_unicast=sockets.default_unicast,
+            default_multicast=(),
+            peers=peers.resolve(config.peers, config.domain),
+            peers_allowed=config.peers_allowed,
+            trust=config.trust,
+            announce_multicast=sockets.multicast,
+            lease_duration=config.lease_duration,
+            message_size_max=config.message_size_max,
+            message_size=_message_size(config, sockets.interfaces),
+            resolve_types=config.resolve_types,
+        ),
+        now=time.monotonic_ns(),
+    )
+
+
+def _message_size(config: NodeConfig, used: list[interfaces.Interface]) -> int:
+    """Bytes of the RTPS messages to send: as many as no interface on the way out fragments, or as asked."""
+    unfragmented = interfaces.unfragmented(used)
+    if config.mtu is None:
+        return min(MESSAGE_SIZE_MAX, unfragmented)
+    wanted = config.mtu - interfaces.HEADERS
+    if wanted > unfragmented:
+        narrow = min(used, key=lambda i: i.mtu)
+        _log.warning(
+            "mtu %d: interface %s has an MTU of %d and fragments larger packets; the loss of one fragment loses "
+            "the whole datagram. Lower the option mtu, or leave it out",
+            config.mtu,
+            narrow.name,
+            narrow.mtu,
+        )
+    return min(MESSAGE_SIZE_MAX, wanted)

@@ -1,0 +1,9 @@
+"""The names of a receiver's own files, which lie beside its log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COUNTERS_FILE: Final = "counters"
+#: Why a receiver ended, in words.
+ERROR_FILE: Final = "error"
