@@ -55,20 +55,26 @@ class Limits:
 
 
 def plan_end(directory: Path, start: Cursor, tail: Cursor, limits: Limits, *, log_max_bytes: int) -> Cursor:
-    """Where the micro-batch that begins at ``start`` ends: at ``tail`` unless a limit is reached before.
-
-    A micro-batch never takes more than half of a log. Spark commits a batch when it plans the next one: a batch that
-    took all of a full log would leave nothing to plan and no room for new samples, for ever.
-    """
+    """Where the micro-batch that begins at ``start`` ends: at ``tail`` unless a limit is reached before."""
     if start >= tail:
         return start
-    half = log_max_bytes // 2
-    if tail.position - start.position > half:
-        limits = replace(limits, max_bytes=min(half, limits.max_bytes or half))
+    limits = half_of_log(limits, start, tail, log_max_bytes)
     if limits.is_unlimited:
         return tail
     view = LogView(directory)
     return view.advance(start, max_rows=limits.max_rows, max_bytes=limits.max_bytes, tail=tail.position)
+
+
+def half_of_log(limits: Limits, start: Cursor, tail: Cursor, log_max_bytes: int) -> Limits:
+    """The limits of a micro-batch, which never takes more than half of a log.
+
+    Spark commits a batch when it plans the next one: a batch that took all of a full log would leave nothing to plan
+    and no room for new samples, for ever.
+    """
+    half = log_max_bytes // 2
+    if tail.position - start.position <= half:
+        return limits
+    return replace(limits, max_bytes=min(half, limits.max_bytes or half))
 
 
 def plan_partitions(

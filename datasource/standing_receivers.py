@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from ..columns.type_sources import TopicType
 from ..options import Settings
@@ -27,7 +28,11 @@ _log = logging.getLogger("spark_rtps.datasource")
 #: How long planning waits for one receiver that does not answer, and how long it then leaves it alone.
 _PATIENCE_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 1.0
+#: Receivers that are asked at the same time.
+_AT_ONCE: Final = 32
 _TOKEN: Final = "SPARK_RTPS_TOKEN"
+
+_T = TypeVar("_T")
 
 
 class Client(Protocol):
@@ -166,6 +171,14 @@ def standing_receivers(settings: Settings, make: Connect = connect) -> dict[str,
         name: StandingReceiver(name, Served((address,), token, ca), settings, make)
         for name, address in settings.receivers
     }
+
+
+def at_once(ask: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
+    """What ``ask`` answers for each receiver, all of which are asked at the same time. Raises what the first raised."""
+    if len(names) < 2:
+        return [ask(name) for name in names]
+    with ThreadPoolExecutor(min(len(names), _AT_ONCE)) as pool:
+        return list(pool.map(ask, names))
 
 
 def standing_type(settings: Settings, make: Connect = connect) -> TopicType:

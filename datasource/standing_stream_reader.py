@@ -28,8 +28,8 @@ from ..transport.log.frame import Cursor
 from .log_reading import read_log
 from .offset_checks import told
 from .offsets import Json, Place, StandingOffset
-from .range_calculator import Limits, LogPartition
-from .standing_receivers import Connect, StandingReceiver, connect, standing_receivers
+from .range_calculator import Limits, LogPartition, half_of_log
+from .standing_receivers import Connect, StandingReceiver, at_once, connect, standing_receivers
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -105,7 +105,8 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 behind[name] = begin, end
         for name, limits in self._shares(list(behind), limit).items():
             begin, end = behind[name]
-            log = places[name].log
+            log, tail = tails[name]
+            limits = half_of_log(limits, begin, end, tail.max_bytes)
             try:
                 end = self._receivers[name].advance(log, begin, end, limits)
             except RangeServerError as error:
@@ -134,19 +135,23 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. After a restart Spark calls this first."""
         first, last = StandingOffset.from_json(start), self._known(StandingOffset.from_json(end))
+        # not: a new receiver, nothing to read, or a log that is lost
+        ranges = {
+            name: (before, place)
+            for name, place in last.places.items()
+            if (before := first.places.get(name)) is not None and before != place and before.log == place.log
+        }
+        tails = self._tails_of(list(ranges))
         found: list[LogPartition] = []
-        for name, place in last.places.items():
-            before = first.places.get(name)
-            if before is None or before == place or before.log != place.log:
-                continue  # a new receiver, nothing to read, or a log that is lost
+        for name, (before, place) in ranges.items():
             receiver, begin = self._receivers[name], before.cursor
-            tail = receiver.tail()
-            if tail is not None and tail[0] != place.log:
-                self._on_another_log(name, place, *tail)
-                continue
-            if tail is not None:
+            if name in tails:
+                log, tail = tails[name]
+                if log != place.log:
+                    self._on_another_log(name, place, log, tail)
+                    continue
                 try:
-                    begin = self._place(name, before, tail[1])
+                    begin = self._place(name, before, tail)
                 except RangeServerError as error:
                     receiver.missed(error)
             found += receiver.partitions(place.log, begin, place.cursor, self._settings.min_partitions)
@@ -161,15 +166,18 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Json]) -> None:
         """Tell each receiver how far its group is. One that is not told now is told with the next commit."""
         offset, receivers = StandingOffset.from_json(end), self._open()
-        for name, place in offset.places.items():
-            if name not in receivers or receivers[name].tail() is None:
-                continue
+        group = self._settings.receiver_group or offset.group
+
+        def tell(name: str) -> None:
+            if receivers[name].tail() is None:
+                return
+            place = offset.places[name]
             try:
-                receivers[name].client.commit(
-                    place.log, self._settings.receiver_group or offset.group, place.cursor
-                )
+                receivers[name].client.commit(place.log, group, place.cursor)
             except (RangeServerError, LogLostError) as error:
                 self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
+
+        at_once(tell, [name for name in offset.places if name in receivers])
 
     def stop(self) -> None:
         """Close the connections. The receivers go on."""
@@ -186,9 +194,13 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _poll(self) -> dict[str, tuple[str, LogTail]]:
         """Log and end of each receiver that answers."""
-        found = {name: each.tail() for name, each in self._open().items()}
-        self._tails = {name: tail for name, tail in found.items() if tail is not None}
+        self._tails = self._tails_of(list(self._open()))
         return self._tails
+
+    def _tails_of(self, names: list[str]) -> dict[str, tuple[str, LogTail]]:
+        """Those of some receivers. They are asked at the same time: each that is out of reach takes half a second."""
+        found = zip(names, at_once(lambda name: self._receivers[name].tail(), names), strict=True)
+        return {name: tail for name, tail in found if tail is not None}
 
     def _new(self, tails: dict[str, tuple[str, LogTail]], known: dict[str, Place]) -> dict[str, Place]:
         """Where to begin with receivers that no offset has a place of."""

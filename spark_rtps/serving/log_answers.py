@@ -70,7 +70,7 @@ class LogAnswers:
     def _tail(self, directory: Path, query: dict[str, str]) -> Answer:
         after = -1 if query.get("after", "-1") == "-1" else _number(query, "after")
         seconds = number_of_seconds(query.get("wait", "0"), TAIL_SECONDS_MAX)
-        read_metadata(directory)
+        max_bytes = read_metadata(directory).max_bytes
         try:
             self._watch.wait(directory, after, seconds)
         except TooManyWait:
@@ -80,8 +80,8 @@ class LogAnswers:
             counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
         except (LogError, OSError, UnicodeDecodeError):
             counters = {}  # its receiver has not started yet
-        told = {"base": base, "position": max(base, tail.position), "rows": tail.rows, "counters": counters}
-        return _as_json({"v": 1, **told})
+        told = {"base": base, "position": max(base, tail.position), "rows": tail.rows, "max_bytes": max_bytes}
+        return _as_json({"v": 1, **told, "counters": counters})
 
     def _advance(self, directory: Path, query: dict[str, str]) -> Answer:
         start, tail = _cursor(query), _number(query, "tail")

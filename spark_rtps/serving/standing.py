@@ -106,11 +106,12 @@ class SubscriptionInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """Where a log begins and ends, the samples before its end, and what its receiver counts."""
+    """Where a log begins and ends, the samples before its end, how much it may hold, and what its receiver counts."""
 
     base: int
     position: int
     rows: int
+    max_bytes: int
     counters: Mapping[str, int]
 
     @classmethod
@@ -123,8 +124,10 @@ class LogTail:
         base, position, rows = (_position(found.get(key)) for key in ("base", "position", "rows"))
         if base > position:
             raise ValueError(f"a log cannot hold [{base}, {position})")
-        least = -(1 << 63)
-        return cls(base, position, rows, {told_text(k): told_number(v, least) for k, v in counters.items()})
+        least, most = -(1 << 63), _position(found.get("max_bytes"))
+        return cls(
+            base, position, rows, most, {told_text(k): told_number(v, least) for k, v in counters.items()}
+        )
 
 
 def told_cursor(value: object) -> Cursor:

@@ -67,7 +67,7 @@ def _tail(view: LogView, asked: dict[str, float]) -> dict[str, Any]:
     until = time.monotonic() + asked["wait"]
     while view.end <= asked["after"] and time.monotonic() < until:
         time.sleep(0.01)
-    return {"base": view.base, "position": view.end, "rows": 0, "counters": {}}
+    return {"base": view.base, "position": view.end, "rows": 0, "max_bytes": 1 << 24, "counters": {}}
 
 
 class FakeReceiver(ThreadingHTTPServer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import uuid
 from pathlib import Path
 
@@ -33,6 +34,9 @@ class FakeReceiver:
         #: It tells where the log ends, and goes away.
         self.goes = False
         self.base = 0
+        self.max_bytes = 1 << 24
+        #: Answers only when all that share this barrier are asked.
+        self.together: threading.Barrier | None = None
         self.committed: list[tuple[str, Cursor]] = []
         self.types: dict = {WRITER: POINT}
         self.renew()
@@ -41,7 +45,7 @@ class FakeReceiver:
         """Begin another log."""
         self.log = str(uuid.uuid4())
         self.stream = StreamLog.create(
-            self.root / self.log, max_bytes=1 << 24, segment_bytes=1 << 20, metadata={}
+            self.root / self.log, max_bytes=self.max_bytes, segment_bytes=1 << 20, metadata={}
         )
 
     def receive(self, first: int, count: int) -> None:
@@ -61,7 +65,9 @@ class FakeReceiver:
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail:
         self._check(log)
         self.is_gone = self.goes
-        return LogTail(self.base, self.stream.position, 0, {})
+        if self.together is not None:
+            self.together.wait(20)
+        return LogTail(self.base, self.stream.position, 0, self.max_bytes, {})
 
     def advance(self, log, start, tail, *, max_rows, max_bytes) -> Cursor:
         return self._view(log).advance(start, max_rows=max_rows, max_bytes=max_bytes, tail=tail.position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -164,6 +165,28 @@ class TestStream:
         one, first = step(reader, zero, ReadMaxRows(1))
         _, second = step(reader, one, ReadMaxRows(1))
         assert sorted(first + second) == [0, 100]
+
+    def test_a_batch_takes_half_of_a_log_at_most(self, standing):
+        """It is committed when the next one is planned: one of all of a full log would leave nothing to plan."""
+        reader = standing.reader()
+        zero = reader.initialOffset()
+        standing.a.receive(0, 10)
+        standing.a.max_bytes = standing.a.stream.position
+        standing.b.receive(100, 10)
+        one, found = step(reader, zero)
+        assert found == [*range(5), *range(100, 110)]
+        assert step(reader, one)[1] == [5, 6, 7, 8, 9]
+
+    def test_receivers_are_asked_at_the_same_time(self, standing):
+        reader = standing.reader()
+        zero = reader.initialOffset()
+        standing.a.receive(0, 1)
+        standing.b.receive(1, 1)
+        standing.a.together = standing.b.together = threading.Barrier(2)
+        one, found = step(reader, zero)
+        assert found == [0, 1]
+        reader.commit(one)
+        assert standing.a.committed and standing.b.committed
 
     def test_available_now_takes_what_was_there(self, standing):
         reader = standing.reader()

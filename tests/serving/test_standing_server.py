@@ -149,7 +149,7 @@ def test_forged_positions_do_no_harm(scene: Scene) -> None:
 def test_a_tail_is_told_when_the_log_goes_on(scene: Scene) -> None:
     client, end = scene.client("read"), scene.end.position
     found = client.tail(LOG)
-    assert (found.base, found.position, found.rows) == (0, end, scene.rows)
+    assert (found.base, found.position, found.rows, found.max_bytes) == (0, end, scene.rows, 4 << 20)
     assert found.counters == {"log.consumer": 0}
     begun = time.monotonic()
     assert client.tail(LOG, after=end, wait=0.2).position == end
