@@ -20,7 +20,9 @@ from ..monitoring.range_tally import RangeTally
 from ..options.explanations import explained
 from ..serving.fetched_log import FetchedLog
 from ..serving.log_place import LogPlace
-from ..transport.errors import LogAccessError, LogLostError
+from ..serving.loopback import this_network
+from ..serving.served import Served
+from ..transport.errors import LogAccessError, LogLostError, RangeServerError
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
@@ -79,8 +81,21 @@ def _opened(partition: LogPartition) -> Iterator[tuple[LogView, Beside]]:
         _check_access(directory, partition.host)
         yield LogView(directory), BesideDirectory(directory)
         return
+    _check_network(served, partition.host)
     with closing(FetchedLog(served, directory.name, directory)) as fetched:
         yield LogView.over(fetched), fetched
+
+
+def _check_network(served: Served, host: str) -> None:
+    """Raise RangeServerError, instead of trying for a minute, where this task cannot reach the server."""
+    if served.network is None or served.network == (here := this_network()) or here is None:
+        return
+    raise RangeServerError(
+        f"the log is served at {', '.join(served.addresses)} of the driver's host alone ({host}), and this task ran on "
+        f"another one, {os.uname().nodename}",
+        addresses=served.addresses,
+        is_reached=False,
+    )
 
 
 def _is_here(partition: LogPartition) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from ..options import Settings
 from ..serving.listening import reached_at
+from ..serving.loopback import loopback_network
 from ..serving.on_demand import OnDemandServer
 from ..serving.process import RangeServerConfig
 from ..serving.served import Served
@@ -66,7 +67,8 @@ class RangeServing:
         server = self._server or self._begin()
         server.serve(log)
         hosts = reached_at(os.environ.get(_SPARK_ADDRESS)) if self._address == _ANY else [self._address]
-        return Served(tuple(f"{host}:{server.port}" for host in hosts), self._token, self._certificate)
+        addresses = tuple(f"{host}:{server.port}" for host in hosts)
+        return Served(addresses, self._token, self._certificate, network=loopback_network(addresses))
 
     def stop(self) -> None:
         server, self._server = self._server, None

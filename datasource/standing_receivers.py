@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 from ..columns.type_sources import TopicType
 from ..options import Settings
+from ..serving.loopback import loopback_network
 from ..serving.placing import Misfit
 from ..serving.receiver_client import ReceiverClient
 from ..serving.served import Served
@@ -168,7 +169,9 @@ def standing_receivers(settings: Settings, make: Connect = connect) -> dict[str,
     token = _token(settings)
     ca = None if settings.receiver_ca is None else _text("receiver.ca", settings.receiver_ca)
     return {
-        name: StandingReceiver(name, Served((address,), token, ca), settings, make)
+        name: StandingReceiver(
+            name, Served((address,), token, ca, network=loopback_network([address])), settings, make
+        )
         for name, address in settings.receivers
     }
 

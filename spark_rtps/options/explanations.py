@@ -151,7 +151,8 @@ _OTHER_FORMAT: Final = (
     "processed with failOnDataLoss=false, or start with a new checkpoint"
 )
 _SERVER_UNREACHED: Final = (
-    "let the executors reach one of these addresses, or set serve.address and serve.port to what they reach"
+    "let the executors reach one of these addresses, or set serve.address and serve.port, or the address in receivers, "
+    "to what they reach"
 )
 _OTHER_USER: Final = (
     "run all of a query as one user, or set log.mode=0750 where all are in one group, or log.mode=0755"

@@ -27,11 +27,12 @@ class LogPlace:
         """None: there is no such folder, or it cannot be told from others."""
         try:
             found = directory.stat()
-            return cls(_boot_id(), found.st_dev, found.st_ino)
+            return cls(boot_id(), found.st_dev, found.st_ino)
         except OSError:
             return None
 
 
 @lru_cache(maxsize=1)
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Of the kernel, since it was started. Raises OSError."""
     return _BOOT_ID.read_text().strip()

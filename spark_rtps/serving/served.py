@@ -10,6 +10,7 @@ class Served:
     """A range server: where it may be reached, and what lets a task in.
 
     ``addresses`` are ``host:port``, the likeliest first; ``ca`` is PEM text of what to trust, None: in the clear.
+    ``network`` is the only one that reaches them (:mod:`.loopback`), None: others may as well.
     """
 
     addresses: tuple[str, ...]
@@ -18,3 +19,4 @@ class Served:
     #: PEM text of what the client shows of itself: a certificate and its key.
     certificate: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
+    network: str | None = None

@@ -102,6 +102,7 @@ def test_where_it_listens_and_what_tasks_are_told(there, up, options, bound, tol
     (server,) = s.servers
     assert (server.config.address, server.config.port) == (bound, 7420)
     assert served is not None and served.addresses == tuple(f"{host}:7420" for host in told)
+    assert (served.network is not None) == (told == ("127.0.0.1",))
 
 
 def test_a_query_on_loopback_is_reached_at_loopback_alone() -> None:

@@ -31,6 +31,7 @@ from spark_rtps.options import Mode, Payload
 from spark_rtps.serving import buffers, fetched_log
 from spark_rtps.serving.fetched_log import FetchedLog
 from spark_rtps.serving.log_place import LogPlace
+from spark_rtps.serving.loopback import loopback_network
 from spark_rtps.serving.served import Served
 from spark_rtps.transport.errors import (
     LogAccessError,
@@ -258,6 +259,19 @@ def test_errors_say_what_to_set(scene: Scene, server: SceneServer, monkeypatch: 
         rows([replace(part, served=Served(("127.0.0.1:1",), TOKEN, None))], PLAN)
     assert "set serve.address and serve.port" in str(unreached.value)
     assert isinstance(pickle.loads(pickle.dumps(unreached.value)), RangeServerError)
+
+
+def test_loopback_of_another_host_is_not_waited_for(scene: Scene, server: SceneServer) -> None:
+    network = loopback_network([server.address, "localhost:7420"])
+    assert network is not None
+    (part,) = (elsewhere(part) for part in scene.parts(replace(server.served, network=network), 1))
+    assert rows([part], PLAN).num_rows
+    elsewhen = replace(part, served=replace(server.served, network=f"{network}0"))
+    with pytest.raises(RangeServerError, match="of the driver's host alone") as unreached:
+        rows([elsewhen], PLAN)
+    assert "the address in receivers" in str(unreached.value)
+    for others in ("10.0.0.5:7420", "edge1:7420"):
+        assert loopback_network([server.address, others]) is None
 
 
 def test_a_task_that_ends_early_leaves_nothing(
