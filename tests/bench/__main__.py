@@ -1,7 +1,7 @@
 """``make bench``: every figure of docs/performance.md, as ratios within one run.
 
 ``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, batching, flow, ipc,
-ingest, publish, latency, cluster; all by default. Nothing else should run on the machine meanwhile.
+ingest, publish, latency, start, cluster; all by default. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -13,11 +13,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import batching, codec, figures, flow, ipc, serving
+from tests.bench import batching, codec, figures, flow, ipc, serving, start
 from tests.bench.latency import latency
 from tests.support import domains
 
-FIGURES = ("codec", "receive", "single", "batching", "flow", "ipc", "ingest", "publish", "latency", "cluster")
+FIGURES = (
+    "codec",
+    "receive",
+    "single",
+    "batching",
+    "flow",
+    "ipc",
+    "ingest",
+    "publish",
+    "latency",
+    "start",
+    "cluster",
+)
 
 
 def run(wanted: list[str]) -> dict[str, Any]:
@@ -55,6 +67,8 @@ def run(wanted: list[str]) -> dict[str, Any]:
     if "latency" in wanted:
         note("latency_ms", latency(domain + 5, "shipped"))
         note("latency_default_conf_ms", latency(domain + 6, "default"))
+    if "start" in wanted:
+        note("start", start.start(domain + 6))
     if "cluster" in wanted:
         note("cluster", serving.serving(domain + 8))
     return results
@@ -120,6 +134,9 @@ def main() -> None:
             f"ipc against UDP loopback: {rates['ipc'] / 1e6:.2f} against {rates['udp'] / 1e6:.2f} "
             f"million samples/s, {rates['ratio']:.2f} x"
         )
+    if "start" in results:
+        for line in start.lines(results["start"]):
+            console.print(line)
     if "cluster" in results:
         for line in serving.lines(results["cluster"]):
             console.print(line)

@@ -150,7 +150,7 @@ def _topic(builder: Any, domain: int, directory: Path) -> Any:
     return builder
 
 
-def _source(spark: Any, domain: int, directory: Path) -> Any:
+def source(spark: Any, domain: int, directory: Path) -> Any:
     """The bench's topic as a stream."""
     return _topic(spark.readStream.format("rtps"), domain, directory).option(
         "log.dir", str(directory / "logs")
@@ -195,8 +195,8 @@ def ingest(spark: Any, domain: int) -> float:
     """Our writer → readStream → noop, typed columns; publisher and receiver on the same two cores."""
     with scratch() as directory:
         peer = Peer("our_writer", domain, 0)
-        source = _source(spark, domain, directory).option("minPartitions", 2)
-        frame = source.option("maxRowsPerTrigger", ROWS_PER_TRIGGER).load()
+        topic = source(spark, domain, directory).option("minPartitions", 2)
+        frame = topic.option("maxRowsPerTrigger", ROWS_PER_TRIGGER).load()
         with _running(frame.writeStream.format("noop"), directory) as query:
             rate = _query_rate(query)
         peer.stop()
@@ -232,7 +232,7 @@ def latency(spark: Any, domain: int) -> tuple[float, float]:
 
     with scratch() as directory:
         peer = Peer("cyclone_pinger", domain, 50)
-        frame = _source(spark, domain, directory).load()
+        frame = source(spark, domain, directory).load()
         with _running(frame.writeStream.foreachBatch(collect), directory):
             time.sleep(LATENCY_WARM_UP)
             delays.clear()
