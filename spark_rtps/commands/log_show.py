@@ -138,7 +138,14 @@ def _as_json(log: _Log) -> dict[str, object]:
         ],
         "writers_overflow": inventory.overflow,
         "groups": [
-            {**asdict(group), "behind_bytes": max(0, log.verified.end - group.position)}
+            {
+                "name": group.name,
+                "position": group.position,
+                "row": group.row,
+                "at_ns": group.at_ns,
+                "behind_bytes": max(0, log.verified.end - group.position),
+                "missed_bytes": group.missed_of(log.verified.base),
+            }
             for group in log.groups
         ],
     }
@@ -167,7 +174,7 @@ def _print(log: _Log) -> None:
         _writers(log.inventory),
     ]
     if log.groups:
-        parts.append(_groups(log.groups, verified.end))
+        parts.append(_groups(log.groups, verified.base, verified.end))
     if log.inventory.overflow:
         parts.append(sentence(f"{log.inventory.overflow} more frames are of writers that are not listed"))
     show(Console(), [*parts, *damage_tables([verified])])
@@ -185,15 +192,21 @@ def _segments(inventory: Inventory) -> RenderableType:
     return table("segments", columns, rows, numbers=columns)
 
 
-def _groups(groups: list[ConsumerGroup], end: int) -> RenderableType:
+def _groups(groups: list[ConsumerGroup], base: int, end: int) -> RenderableType:
     from .tables import moment, size, table
 
-    columns = ("position", "behind", "committed", "group")
+    columns = ("position", "behind", "missed", "committed", "group")
     rows = [
-        (str(group.position), size(max(0, end - group.position)), moment(group.at_ns), group.name)
+        (
+            str(group.position),
+            size(max(0, end - group.position)),
+            size(group.missed_of(base)),
+            moment(group.at_ns),
+            group.name,
+        )
         for group in groups
     ]
-    return table("consumer groups", columns, rows, numbers=columns[:3])
+    return table("consumer groups", columns, rows, numbers=columns[:4])
 
 
 def _writers(inventory: Inventory) -> RenderableType:

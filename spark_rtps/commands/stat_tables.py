@@ -118,12 +118,13 @@ def _reader_row(stream: Stream, reader: MatchedReader) -> tuple[str, ...]:
 
 
 def _status_rows(stream: Stream) -> list[tuple[str, str]]:
-    """The DDS statuses that have a value other than zero, then the dropped messages by reason."""
+    """The DDS statuses that have a value other than zero, then the dropped messages by reason, and consumer groups."""
     from ..monitoring.stream_counters import raised
 
     rows = [(name, fields(found)) for name, found in sorted(raised(stream.counters).items())]
     drops = {reason: count for reason, count in stream.drops.items() if count}
-    return [*rows, ("messages dropped", fields(drops))] if drops else rows
+    others = {"messages dropped": drops, "consumer groups": stream.groups}
+    return [*rows, *((name, fields(found)) for name, found in others.items() if found)]
 
 
 def _system(streams: Sequence[Stream]) -> RenderableType:

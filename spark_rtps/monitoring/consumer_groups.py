@@ -1,6 +1,7 @@
 """The consumer groups of a standing receiver's log, as its server keeps and tells them.
 
-``groups.json`` beside the log, and the answer about it: ``{"v":1,"groups":{NAME:{"position":P,"row":R,"at_ns":T}}}``.
+``groups.json`` beside the log, and the answer about it:
+``{"v":1,"groups":{NAME:{"position":P,"row":R,"at_ns":T,"missed":N}}}``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .report_json import told_json, told_number, told_text
+from .told import told_json, told_number, told_text
 
 GROUPS: Final = "groups.json"
 _GROUPS_MAX: Final = 4_096
@@ -24,6 +25,12 @@ class ConsumerGroup:
     position: int
     row: int
     at_ns: int
+    #: Bytes before ``position`` that were trimmed before the group had committed them.
+    missed: int = 0
+
+    def missed_of(self, base: int) -> int:
+        """Bytes that were trimmed before the group had committed them, of a log that begins at ``base``."""
+        return self.missed + max(0, base - self.position)
 
 
 def read_groups(directory: Path) -> list[ConsumerGroup]:
@@ -33,6 +40,22 @@ def read_groups(directory: Path) -> list[ConsumerGroup]:
             return told_groups(file.read(_BYTES_MAX))
     except (OSError, ValueError):
         return []
+
+
+def count_groups(directory: Path, *, base: int, end: int) -> dict[str, int]:
+    """Counters of the groups of a log that holds [``base``, ``end``); none where it has no groups.
+
+    ``groups.overtaken``: the groups which next want what is trimmed already.
+    """
+    groups = read_groups(directory)
+    if not groups:
+        return {}
+    return {
+        "groups.count": len(groups),
+        "groups.behind_bytes": max(0, end - groups[0].position),
+        "groups.overtaken": sum(group.position < base for group in groups),
+        "groups.missed_bytes": sum(group.missed_of(base) for group in groups),
+    }
 
 
 def told_groups(raw: bytes) -> list[ConsumerGroup]:
@@ -47,5 +70,5 @@ def told_groups(raw: bytes) -> list[ConsumerGroup]:
 def _group(name: str, told: object) -> ConsumerGroup:
     if not isinstance(told, dict):
         raise ValueError(f"{told!r:.40} is no group")
-    numbers = [told_number(told.get(key)) for key in ("position", "row", "at_ns")]
-    return ConsumerGroup(told_text(name), *numbers)
+    position, row, at_ns = (told_number(told.get(key)) for key in ("position", "row", "at_ns"))
+    return ConsumerGroup(told_text(name), position, row, at_ns, told_number(told.get("missed", 0)))

@@ -4,7 +4,8 @@ A scrape reads what ``spark-rtps stat``, ``errors`` and ``loss`` read, so one ex
 below its directories of logs, and costs nothing between two scrapes. It needs the package ``prometheus_client``.
 
 Names begin with ``spark_rtps_``. Metrics of a stream have the labels kind, topic, domain, pid, and ``stream``, the name
-of its log or counters file; metrics of one of its writers or readers also have ``peer``, a GUID.
+of its log or counters file; metrics of one of its writers or readers also have ``peer``, a GUID, and those of a
+consumer group ``group``, its name.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ..transport.errors import OptionError
 from ..transport.log.error_log import ERROR_LOG
 from ..transport.structure import NANOSECONDS
+from .consumer_groups import ConsumerGroup, read_groups
 from .decoding_report import DECODING_REPORT
 from .reports import read_error_reports, read_losses
 from .stream_counters import Kind, State, Stream, read_streams, system_counters
@@ -35,6 +37,7 @@ LOOPBACK: Final = "127.0.0.1"
 _PREFIX: Final = "spark_rtps_"
 _STREAM: Final = ("kind", "topic", "domain", "pid", "stream")
 _PEER: Final = (*_STREAM, "peer")
+_GROUP: Final = (*_STREAM, "group")
 #: Why an address cannot be listened on, whatever the port; the negative ones are those of getaddrinfo(3):
 #: EAI_NONAME, EAI_AGAIN, EAI_NODATA.
 _NO_ADDRESS: Final = (errno.EADDRNOTAVAIL, -2, -3, -5)
@@ -218,6 +221,17 @@ def _each(peers: str, name: str) -> Callable[[Stream], list[_Sample]]:
     return samples
 
 
+def _groups(value: Callable[[ConsumerGroup, int, int], int]) -> Callable[[Stream], list[_Sample]]:
+    """A value of each consumer group of a source, by where its log begins and ends."""
+
+    def samples(stream: Stream) -> list[_Sample]:
+        ends = stream.counters.get("log.base", 0), stream.counters.get("log.position", 0)
+        groups = read_groups(stream.path) if stream.kind is Kind.SOURCE else []
+        return [((*_of(stream), group.name), float(value(group, *ends))) for group in groups]
+
+    return samples
+
+
 def _rtt(stream: Stream) -> list[_Sample]:
     return [(labels, ns / NANOSECONDS) for labels, ns in _each("writers", "rtt_ns")(stream)]
 
@@ -266,6 +280,20 @@ _FAMILIES: Final[tuple[_Family, ...]] = (
     _Family("receiver_lag_bytes", "rcv-hwm - sub-pos", _each("writers", "lag"), _PEER),
     _Family("receiver_window_bytes", "What a writer may send", _each("writers", "window"), _PEER),
     _Family("round_trip_seconds", "Measured round trip time to a writer", _rtt, _PEER),
+    # --- per consumer group of a standing receiver's log ---
+    _Family(
+        "group_behind_bytes",
+        "Not yet committed by a consumer group",
+        _groups(lambda group, _, end: max(0, end - group.position)),
+        _GROUP,
+    ),
+    _Family(
+        "group_missed_bytes",
+        "Trimmed before a consumer group had committed it",
+        _groups(lambda group, base, _: group.missed_of(base)),
+        _GROUP,
+        counts=True,
+    ),
     # --- per reader of a sink ---
     _Family("acknowledged_sn", "A reader has all up to this one", _each("readers", "acked_sn"), _PEER),
     _Family("reader_active", "Whether a reader answers", _each("readers", "active"), _PEER),

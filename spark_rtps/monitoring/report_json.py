@@ -6,7 +6,6 @@ the tables show no control characters.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,13 +16,9 @@ from ..transport.log.loss_report import Loss
 from ..transport.structure import Guid
 from .reports import ErrorReport, LossesOfLog
 from .stream_counters import Kind, State, Stream, system_counters
+from .told import NUMBER_MAX, told_json, told_list, told_number, told_text
 
-#: Bytes of one answer.
-ANSWER_BYTES_MAX: Final = 16 << 20
-_ENTRIES_MAX: Final = 4_096
 _COUNTERS_MAX: Final = 4_096
-_TEXT_MAX: Final = 4_096
-_NUMBER_MAX: Final = (1 << 63) - 1
 
 _T = TypeVar("_T")
 
@@ -145,41 +140,6 @@ def told_losses(raw: bytes) -> list[LossesOfLog]:
     return _told(raw, "reports", _losses)
 
 
-def told_json(raw: bytes) -> dict[str, Any]:
-    """The JSON object in ``raw``. Raises ValueError."""
-    try:
-        found = json.loads(raw)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
-    return found
-
-
-def told_list(value: object, made: Callable[[dict[str, Any]], _T], most: int = _ENTRIES_MAX) -> list[_T]:
-    """What ``made`` makes of each object in a list. Raises ValueError."""
-    if not isinstance(value, list) or len(value) > most:
-        raise ValueError(f"a list of at most {most} entries has to be where {value!r:.40} is")
-    for each in value:
-        if not isinstance(each, dict):
-            raise ValueError(f"{each!r:.40} is no JSON object")
-    return [made(each) for each in value]
-
-
-def told_text(value: object) -> str:
-    """A text, of which no more is kept than an honest one has. Raises ValueError."""
-    if not isinstance(value, str):
-        raise ValueError(f"a text has to be where {value!r:.40} is")
-    return value[:_TEXT_MAX]
-
-
-def told_number(value: object, least: int = 0) -> int:
-    """A number of 63 bits, which is not negative unless ``least`` says so. Raises ValueError."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _NUMBER_MAX:
-        raise ValueError(f"a number has to be where {value!r:.40} is")
-    return value
-
-
 def _told(raw: bytes, key: str, made: Callable[[dict[str, Any]], _T]) -> list[_T]:
     return told_list(told_json(raw).get(key), made)
 
@@ -198,7 +158,7 @@ def _stream(told: dict[str, Any]) -> Stream:
         told_text(told.get("guid_prefix")),
         told_number(told.get("pid")),
         State(told.get("state")),
-        {told_text(label): told_number(n, -_NUMBER_MAX - 1) for label, n in counters.items()},
+        {told_text(label): told_number(n, -NUMBER_MAX - 1) for label, n in counters.items()},
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..transport.structure import INFINITE
-from .report_json import told_json, told_list, told_number, told_text
+from .told import told_json, told_list, told_number, told_text
 
 if TYPE_CHECKING:
     from ..transport.protocol.discovery.participant_data import ParticipantData

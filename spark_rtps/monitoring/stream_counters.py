@@ -21,6 +21,7 @@ from ..transport.log.counters import Counters
 from ..transport.log.log_view import LogView
 from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import NANOSECONDS, Guid
+from .consumer_groups import count_groups
 from .decoding_report import LOST, MALFORMED, read_decoding_report
 from .processes import process_start
 from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
@@ -200,6 +201,15 @@ class Stream:
         }
 
     @property
+    def groups(self) -> dict[str, int]:
+        """What is counted of the consumer groups of a standing receiver's log; nothing where it has none."""
+        return {
+            label.removeprefix("groups."): n
+            for label, n in self.counters.items()
+            if label.startswith("groups.")
+        }
+
+    @property
     def readers(self) -> list[MatchedReader]:
         """The matched readers of a sink, as many as its counters show."""
         return list(_readers(self.counters))
@@ -294,6 +304,9 @@ def read_source(directory: Path, *, now: int) -> Stream | None:
     try:
         counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
         counters |= read_decoding_report(directory).counters()
+        counters |= count_groups(
+            directory, base=counters.get("log.base", 0), end=counters.get("log.position", 0)
+        )
         metadata = LogView(directory).metadata
         topic, prefix = (str(metadata[name]) for name in ("topic", "guid_prefix"))
         type_name = None if metadata["type"] is None else str(metadata["type"])

@@ -1,4 +1,8 @@
-"""The consumer groups of one log: what each has committed, kept in ``groups.json`` beside the log."""
+"""The consumer groups of one log: what each has committed, kept in ``groups.json`` beside the log.
+
+A new group is on the disk before it is told so. How far a group is follows within a second, unless the log waits for
+it: a power failure, or a server that is killed, may set a group back a little, which holds more than is needed.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +33,38 @@ _DAMAGED: Final = GROUPS + ".damaged"
 
 
 class ConsumerGroupFile:
-    """The groups of the log in ``directory``. This process alone writes the file; threads wait for each other."""
+    """The groups of the log in ``directory``. This process alone writes the file; threads wait for each other.
+
+    With ``holds_log``, what all groups have committed may go, and nothing else.
+    """
 
     def __init__(self, directory: Path, retention_ns: int) -> None:
         self._directory = directory
         self._retention_ns = retention_ns
         self._lock = threading.Lock()
         self._groups: dict[str, ConsumerGroup] | None = None  # not read yet
+        self._is_unwritten = False
+        #: The groups of which it was said that the log began behind them.
+        self._overtaken: set[str] = set()
 
     def told(self, now_ns: int) -> bytes:
         """The groups as they are kept."""
         with self._lock:
             return _as_json(self._living(now_ns)).encode()
 
-    def commit(self, name: str, cursor: Cursor, now_ns: int, *, holds_log: bool) -> None:
-        """A group has consumed everything before ``cursor``; with ``holds_log`` what all have consumed may go."""
+    def commit(self, name: str, cursor: Cursor, now_ns: int, *, base: int, holds_log: bool) -> None:
+        """A group has consumed everything before ``cursor`` of a log that begins at ``base``."""
         with self._lock:
             groups = dict(self._living(now_ns))
             if name not in groups and len(groups) >= GROUPS_MAX:
                 raise Refusal(409, f"the log has {GROUPS_MAX} consumer groups already; delete some")
-            groups[name] = ConsumerGroup(name, cursor.position, cursor.row, now_ns)
-            self._write(groups)
+            old = groups.get(name)
+            missed = 0 if old is None else old.missed_of(base)
+            groups[name] = ConsumerGroup(name, cursor.position, cursor.row, now_ns, missed)
+            if old is None or holds_log:
+                self._write(groups)
+            else:
+                self._groups, self._is_unwritten = groups, True
             if holds_log:
                 self._let_go()
 
@@ -62,6 +77,16 @@ class ConsumerGroupFile:
             self._write(groups)
             if holds_log:
                 self._let_go()
+
+    def keep(self, now_ns: int, *, holds_log: bool) -> None:
+        """Write what is not written yet, and look after groups that nobody asks about. Raises Refusal."""
+        with self._lock:
+            groups = self._living(now_ns)
+            if self._is_unwritten:
+                self._write(groups)
+            self._tell_overtaken(groups)
+            if holds_log:
+                self._let_go()  # again: a receiver that was started anew does not know it
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -95,7 +120,8 @@ class ConsumerGroupFile:
             with suppress(OSError):
                 os.replace(path, self._directory / _DAMAGED)
             said = (
-                "%s is damaged (%s) and put aside as %s; each consumer group is known again when it commits"
+                "%s is damaged (%s) and put aside as %s; each consumer group is known again when it commits, and the "
+                "log waits for none that has not"
             )
             _log.error(said, path, error, _DAMAGED)
             return {}
@@ -104,28 +130,56 @@ class ConsumerGroupFile:
 
     def _write(self, groups: dict[str, ConsumerGroup]) -> None:
         try:
-            replace_text(self._directory / GROUPS, _as_json(groups))
+            replace_text(self._directory / GROUPS, _as_json(groups), durable=True)
         except OSError as error:
             why = f"what is committed cannot be written now: {error.strerror}"
             raise Refusal(503, why, (("Retry-After", "1"),)) from error
-        self._groups = groups
+        self._groups, self._is_unwritten = groups, False
 
     def _let_go(self) -> None:
         """Let the receiver trim what all groups have consumed; it never takes that back."""
-        if not self._groups:
+        counters = self._counters()
+        if not self._groups or counters is None:
             return
         least = min(each.position for each in self._groups.values())
+        with suppress(LogError):  # of a receiver that starts just now: it is told a second later
+            consumer = counters.counter("log.consumer")
+            if least > consumer.get():
+                consumer.set(least)
+
+    def _tell_overtaken(self, groups: dict[str, ConsumerGroup]) -> None:
+        """Say, once of each group, that it does not find what it wants next; ``missed`` counts all."""
+        counters = self._counters()
+        base = 0 if counters is None else counters.snapshot().get("log.base", 0)
+        overtaken = [name for name, each in groups.items() if each.position < base]
+        for name in overtaken:
+            if name not in self._overtaken:
+                said = (
+                    "group %s of the log in %s: %d bytes were trimmed before it committed them. A query that has not "
+                    "read them fails, or goes on behind them if failOnDataLoss=false: raise log.max_bytes or "
+                    "retention.time, or set retention=committed"
+                )
+                _log.warning(said, name, self._directory, base - groups[name].position)
+        self._overtaken = self._overtaken & groups.keys() | set(overtaken)
+
+    def _counters(self) -> Counters | None:
+        """Those of the log's receiver; None: it has not started yet. Nothing is asked where there are no groups."""
+        if not self._groups:
+            return None
         try:
-            consumer = Counters.open(self._directory / COUNTERS_FILE).counter("log.consumer")
+            return Counters.open(self._directory / COUNTERS_FILE)
         except (LogError, OSError, UnicodeDecodeError):
-            return  # its receiver has not started yet: the next commit says it
-        if least > consumer.get():
-            consumer.set(least)
+            return None
 
 
 def _as_json(groups: dict[str, ConsumerGroup]) -> str:
     kept = {
-        each.name: {"position": each.position, "row": each.row, "at_ns": each.at_ns}
+        each.name: {
+            "position": each.position,
+            "row": each.row,
+            "at_ns": each.at_ns,
+            "missed": each.missed,
+        }
         for each in groups.values()
     }
     return json.dumps({"v": 1, "groups": kept})

@@ -35,8 +35,9 @@ class Answers(Protocol):
         """Whether the request needs no token; Refusal if its sender may not ask it. ``certified``: the sender has shown
         a certificate of the authority that the server trusts."""
 
-    def answer(self, method: str, target: str, body: bytes) -> Answer:
-        """The answer to a request that was admitted. Raises Refusal."""
+    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
+        """The answer to a request that was admitted; what waits for something ends when the socket ``peer`` does.
+        Raises Refusal."""
 
 
 class _Gone(Exception):
@@ -149,7 +150,7 @@ class Exchange:
             self.is_admitted = True
             self._admitted(self._sock)
         body = self._body(headers, deadline)
-        return self._answers.answer(method, target, body)
+        return self._answers.answer(method, target, body, self._sock.fileno())
 
     def _body(self, headers: dict[bytes, bytes], deadline: float) -> bytes:
         most = self._bounds.body_bytes if self.is_admitted else 0

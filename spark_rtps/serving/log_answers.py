@@ -35,11 +35,11 @@ class LogAnswers:
         self._watch = watch
         self._turns = threading.BoundedSemaphore(_WALKS)
 
-    def answer(self, directory: Path, rest: list[str], query: dict[str, str]) -> Answer:
-        """The answer to ``GET /v1/logs/LOG/`` and ``rest``. Raises Refusal."""
+    def answer(self, directory: Path, rest: list[str], query: dict[str, str], peer: int | None) -> Answer:
+        """The answer to ``GET /v1/logs/LOG/`` and ``rest``; nobody waits whose socket ``peer`` ends. Raises Refusal."""
         match rest:
             case ["tail"]:
-                return self._tail(directory, query)
+                return self._tail(directory, query, peer)
             case ["advance"]:
                 return self._advance(directory, query)
             case ["split"]:
@@ -50,8 +50,8 @@ class LogAnswers:
                 return self._at(directory, query)
         raise Refusal(404, "there is nothing at this path")
 
-    def committed(self, directory: Path, told: dict[str, Any]) -> Cursor:
-        """What a group says that it has consumed; Refusal if the log cannot hold that."""
+    def committed(self, directory: Path, told: dict[str, Any]) -> tuple[Cursor, int]:
+        """What a group says that it has consumed, and where the log begins; Refusal if it cannot hold that."""
         position, row = told.get("position"), told.get("row", 0)
         for value in (position, row):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= POSITION_MAX:
@@ -63,16 +63,16 @@ class LogAnswers:
             raise Refusal(410, why, base=base)
         if cursor > Cursor(tail.position):
             raise Refusal(416, f"position {cursor.position} is not yet in the log", end=tail.position)
-        return cursor
+        return cursor, base
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _tail(self, directory: Path, query: dict[str, str]) -> Answer:
+    def _tail(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
         after = -1 if query.get("after", "-1") == "-1" else _number(query, "after")
         seconds = number_of_seconds(query.get("wait", "0"), TAIL_SECONDS_MAX)
         max_bytes = read_metadata(directory).max_bytes
         try:
-            self._watch.wait(directory, after, seconds)
+            self._watch.wait(directory, after, seconds, peer)
         except TooManyWait:
             raise Refusal(503, "too many wait for more already", _SOON) from None
         base, tail = _ends(directory)

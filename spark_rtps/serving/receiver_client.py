@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from urllib.parse import urlencode
 
 from ..monitoring.consumer_groups import told_groups
-from ..monitoring.report_json import ANSWER_BYTES_MAX, told_json, told_text
+from ..monitoring.told import ANSWER_BYTES_MAX, told_json, told_text
 from ..transport.errors import RangeServerError, UsageError
 from ..transport.log.frame import Cursor
 from ..transport.receiver.writer_types import ToldTypes, parse_writer_types

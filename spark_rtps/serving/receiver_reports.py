@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ..monitoring.consumer_groups import ConsumerGroup, told_groups
-from ..monitoring.report_json import ANSWER_BYTES_MAX, told_errors, told_losses, told_streams
+from ..monitoring.report_json import told_errors, told_losses, told_streams
 from ..monitoring.reports import ErrorReport, LossesOfLog
 from ..monitoring.seen_topics import SeenTopics
 from ..monitoring.stream_counters import Stream
+from ..monitoring.told import ANSWER_BYTES_MAX
 from ..transport.errors import RangeServerError
 from .client import RangeClient
 from .served import Served

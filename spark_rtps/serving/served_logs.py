@@ -101,7 +101,7 @@ class ServedLogs:
             raise Refusal(401, "this server answers those who know its token only", said)
         return False
 
-    def answer(self, method: str, target: str, body: bytes) -> Answer:
+    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
         """The answer to a request that was admitted. Raises Refusal."""
         try:
             parts = urlsplit(target)

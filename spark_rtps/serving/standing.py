@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..monitoring.report_json import told_json, told_number, told_text
+from ..monitoring.told import told_json, told_number, told_text
 from ..transport.log.frame import Cursor
 from .log_place import LogPlace
 

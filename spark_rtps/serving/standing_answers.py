@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -47,6 +49,8 @@ _OPTIONS_MAX: Final = 512
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _SECRET: Final = ("token", "password", "secret")
 _SOON: Final = (("Retry-After", "1"),)
+#: What a task counted: it goes with reading.
+_REPORT: Final = re.compile(r"/v1/logs/[^/?]+/report")
 
 #: Asks the supervisor, and returns its answer: ``name`` or ``error``. Raises Refusal if it does not answer.
 Ask = Callable[[dict[str, object]], Mapping[str, object]]
@@ -79,6 +83,12 @@ class StandingAnswers:
             self._groups = {log: file for log, file in self._groups.items() if log in logs}
             self._logs.allowed = logs
             self._subscriptions = {each["name"]: each for each in subscriptions}
+
+    def keep_groups(self, now_ns: int) -> None:
+        """Look after the consumer groups of all logs; to be called about once a second."""
+        for each in list((self._subscriptions or {}).values()):
+            with suppress(Refusal, OSError):  # such as a disk that is full: they are looked after again
+                self._groups_of(each["log"]).keep(now_ns, holds_log=_holds_log(each))
 
     def close(self) -> None:
         """Answer those who wait."""
@@ -113,7 +123,7 @@ class StandingAnswers:
 
     # --- answers -----------------------------------------------------------------------------------
 
-    def answer(self, method: str, target: str, body: bytes) -> Answer:
+    def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
         """The answer to a request that was admitted. Raises Refusal."""
         try:
             parts = urlsplit(target)
@@ -121,14 +131,19 @@ class StandingAnswers:
         except ValueError:
             raise Refusal(400, "the request's target is malformed") from None
         path = parts.path.split("/")
-        if len(body) > _BODY_BYTES_MAX and path[-1:] != ["report"]:
+        if len(body) > _BODY_BYTES_MAX and not _REPORT.fullmatch(target):
             raise Refusal(413, f"a body has at most {_BODY_BYTES_MAX} bytes here")
         try:
             match path:
                 case ["", "healthz"]:
                     return self._logs.answer(method, target, body)
-                case ["", "v1", "logs", log, *rest]:
-                    return self._answer_of_log(method, log, rest, query, target, body)
+                case ["", "v1", "logs", log, "tail" | "advance" | "split" | "place" | "at" as what]:
+                    return self._answer_of_place(method, log, what, query, peer)
+                case ["", "v1", "logs", log, "groups", *name]:
+                    return self._answer_of_groups(method, log, "/".join(name), body)
+                case ["", "v1", "logs", log, *_]:
+                    self._with_log(log)
+                    return self._logs.answer(method, target, body)
                 case ["", "v1", "subscriptions", *rest]:
                     return self._answer_of_subscriptions(method, "/".join(rest), body)
             if method != "GET":
@@ -143,29 +158,26 @@ class StandingAnswers:
         except OSError as error:  # such as no descriptors: it may pass
             raise Refusal(503, f"it cannot be read now: {error.strerror}", _SOON) from error
 
-    def _answer_of_log(
-        self, method: str, log: str, rest: list[str], query: dict[str, str], target: str, body: bytes
+    def _answer_of_place(
+        self, method: str, log: str, what: str, query: dict[str, str], peer: int | None
     ) -> Answer:
-        subscription = self._with_log(log)
-        if rest[:1] == ["groups"]:
-            return self._answer_of_groups(method, subscription, "/".join(rest[1:]), body)
-        if rest and rest[0] in ("tail", "advance", "split", "place", "at"):
-            if method != "GET":
-                raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
-            return self._of_log.answer(self._root / log, rest, query)
-        return self._logs.answer(method, target, body)
+        self._with_log(log)
+        if method != "GET":
+            raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
+        return self._of_log.answer(self._root / log, [what], query, peer)
 
-    def _answer_of_groups(self, method: str, subscription: dict[str, Any], name: str, body: bytes) -> Answer:
-        directory = self._root / subscription["log"]
+    def _answer_of_groups(self, method: str, log: str, name: str, body: bytes) -> Answer:
+        subscription, directory = self._with_log(log), self._root / log
         read_metadata(directory)  # groups are kept beside a log only
-        groups, now = self._groups_of(subscription["log"]), time.time_ns()
+        groups, now = self._groups_of(log), time.time_ns()
         if not name and method == "GET":
             return Answer(200, groups.told(now))
         if not is_name(name):
             raise Refusal(404 if method == "GET" else 400, "this is no name of a consumer group")
-        holds_log = subscription.get("retention") == "committed"
+        holds_log = _holds_log(subscription)
         if method == "PUT":
-            groups.commit(name, self._of_log.committed(directory, _json(body)), now, holds_log=holds_log)
+            cursor, base = self._of_log.committed(directory, _json(body))
+            groups.commit(name, cursor, now, base=base, holds_log=holds_log)
         elif method == "DELETE":
             groups.delete(name, now, holds_log=holds_log)
         else:
@@ -272,11 +284,14 @@ class StandingAnswers:
         }
 
 
+def _holds_log(subscription: Mapping[str, Any]) -> bool:
+    return subscription.get("retention") == "committed"
+
+
 def _needed(method: str, target: str) -> str:
     if method == "PUT":
         return "commit"
-    path = target.partition("?")[0]
-    is_read = method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path.endswith("/report"))
+    is_read = method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and _REPORT.fullmatch(target))
     return "read" if is_read else "admin"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -15,9 +17,13 @@ from .server_config import RangeServerConfig
 from .standing import too_open
 from .standing_answers import StandingAnswers
 
+_log = logging.getLogger("spark_rtps.serving")
+
 #: A client waits no longer for the supervisor, and so many of them do at once.
 _ASK_SECONDS: Final = 8.0
 _ASKED_MAX: Final = 16
+#: Between two looks after consumer groups.
+_KEEP_SECONDS: Final = 1.0
 _SOON: Final = (("Retry-After", "1"),)
 
 
@@ -34,12 +40,14 @@ class StandingServer:
         self._asked: dict[int, _Asked] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         self.answers = StandingAnswers(config, self._ask)
         self._server = RangeServer(config, self.answers)
         self.port = self._server.port
 
     def run(self) -> None:
         """Serve until another thread closes it."""
+        threading.Thread(target=self._keep_house, name="groups", daemon=True).start()
         self._server.run()
 
     def hear(self, lines: Iterable[str]) -> None:
@@ -58,8 +66,20 @@ class StandingServer:
 
     def close(self) -> None:
         """Answer those who wait, end all connections and stop listening."""
+        self._closed.set()
         self.answers.close()
         self._server.close()
+        self._keep_groups()
+
+    def _keep_house(self) -> None:
+        while not self._closed.wait(_KEEP_SECONDS):
+            self._keep_groups()
+
+    def _keep_groups(self) -> None:
+        try:
+            self.answers.keep_groups(time.time_ns())
+        except Exception:  # noqa: BLE001  (groups are looked after again, and everything else goes on)
+            _log.exception("consumer groups could not be looked after")
 
     def _ask(self, what: dict[str, object]) -> Mapping[str, object]:
         asked = _Asked()

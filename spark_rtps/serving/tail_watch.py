@@ -1,7 +1,11 @@
-"""Requests that wait until a log goes on: each in the thread of its connection, woken by one thread that looks."""
+"""Requests that wait until a log goes on: each in the thread of its connection, woken by one thread that looks.
+
+It looks at the ends of the logs, and, less often, whether those who wait are still there.
+"""
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from pathlib import Path
@@ -11,6 +15,8 @@ from ..transport.log.checkpoint import read_tail
 
 #: How often the ends of the logs are looked at that somebody waits for.
 _LOOK_SECONDS: Final = 0.003
+#: How often it is looked whether the peers are still there.
+_PEERS_SECONDS: Final = 0.2
 #: Requests that wait at once; connections stay free for others.
 WAITING_MAX: Final = 128
 
@@ -20,11 +26,12 @@ class TooManyWait(Exception):
 
 
 class _Awaited:
-    """One request: where its log is, and what is waited for."""
+    """One request: where its log is, what is waited for, and the socket of who waits."""
 
-    def __init__(self, directory: Path, after: int) -> None:
+    def __init__(self, directory: Path, after: int, peer: int | None) -> None:
         self.directory = directory
         self.after = after
+        self.peer = peer
         self.there = threading.Event()
 
 
@@ -37,11 +44,12 @@ class TailWatch:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def wait(self, directory: Path, after: int, seconds: float) -> None:
-        """Return when the log's end is behind ``after``, so many seconds are over, or this is closed."""
+    def wait(self, directory: Path, after: int, seconds: float, peer: int | None = None) -> None:
+        """Return when the log's end is behind ``after``, so many seconds are over, or this is closed; or when the other
+        end of the socket ``peer`` has nothing more to say, so that nobody else has to wait for that place."""
         if seconds <= 0 or _is_behind(directory, after):
             return
-        awaited = _Awaited(directory, after)
+        awaited = _Awaited(directory, after, peer)
         with self._change:
             if self._closed:
                 return
@@ -67,6 +75,7 @@ class TailWatch:
             self._change.notify()
 
     def _run(self) -> None:
+        look_for_peers_at = 0.0
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._awaited or self._closed)
@@ -81,7 +90,18 @@ class TailWatch:
                     for each in those:
                         if tail is None or tail.position > each.after:
                             each.there.set()
+            if time.monotonic() >= look_for_peers_at:
+                look_for_peers_at = time.monotonic() + _PEERS_SECONDS
+                _let_go_who_left(awaited)
             time.sleep(_LOOK_SECONDS)
+
+
+def _let_go_who_left(awaited: list[_Awaited]) -> None:
+    poll, by_socket = select.poll(), {each.peer: each for each in awaited if each.peer is not None}
+    for peer in by_socket:
+        poll.register(peer, select.POLLRDHUP)
+    for peer, _ in poll.poll(0):
+        by_socket[peer].there.set()
 
 
 def _is_behind(directory: Path, after: int) -> bool:

@@ -47,7 +47,7 @@ def local_token(directory: Path) -> str:
             found = ""
         if not found:
             found = secrets.token_hex(32)
-            replace_text(path, found + "\n")
+            replace_text(path, found + "\n", durable=True)
             path.chmod(0o600)
     except (OSError, UnicodeDecodeError) as error:
         raise LogError(f"{path}: the token cannot be read or made: {error}", path=path) from None

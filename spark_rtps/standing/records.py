@@ -65,7 +65,7 @@ def write_records(directory: Path, records: Mapping[str, Record]) -> None:
     if len(text) > _BYTES_MAX:
         raise LogError(f"{path} is not written: it would have {len(text)} bytes", path=path)
     try:
-        replace_text(path, text)
+        replace_text(path, text, durable=True)
     except OSError as error:
         raise LogError(f"{path} is not written: {error}", path=path) from None
 

@@ -139,9 +139,8 @@ class Supervisor:
             for each in ending
             if each.phase is not Phase.ENDED
         ]
-        left += [sentence for each in self.keepers for sentence in what_is_left(each)]
-        self._server.stop()
-        return left
+        self._server.stop()  # which writes what groups have committed
+        return left + [sentence for each in self.keepers for sentence in what_is_left(each)]
 
     # --- subscriptions -----------------------------------------------------------------------------
 

@@ -204,8 +204,11 @@ def test_consumer_groups(log: StreamLog) -> None:
     groups = log.directory / "groups.json"
     groups.write_text(json.dumps({"v": 1, "groups": {"done": told["done"], "late": told["late"]}}))
     late, done = shown(log)["groups"]
-    assert late == {"name": "late", **told["late"], "behind_bytes": log.position - 64}
+    assert late == {"name": "late", **told["late"], "behind_bytes": log.position - 64, "missed_bytes": 0}
     assert (done["name"], done["behind_bytes"]) == ("done", 0)
+    missed = {"late": {**told["late"], "missed": 5}}
+    groups.write_text(json.dumps({"v": 1, "groups": missed}))
+    assert shown(log)["groups"][0]["missed_bytes"] == 5
     said = run("show", log.directory).stdout
     assert "consumer groups" in said and "late" in said
     for text in ("{", "[]", '{"groups": {"a": 1}}', '{"groups": {"a": {"position": -1}}}', '{"groups": 1}'):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -94,6 +95,19 @@ class TestNumbers:
         assert {label.replace(".", "__"): n for label, n in stream["counters"].items()}.items() >= (
             counted.items()
         )
+
+    def test_consumer_groups(self, root):
+        source(root, log__base=96, log__position=256)
+        assert "consumer groups" not in run().stdout
+        (directory,) = root.iterdir()
+        group = {"row": 0, "at_ns": 1}
+        groups = {"late": {**group, "position": 64}, "missing": {**group, "position": 128, "missed": 5}}
+        (directory / "groups.json").write_text(json.dumps({"v": 1, "groups": groups}))
+        shown = " ".join(run().stdout.split())
+        assert "consumer groups" in shown
+        found = only(root).counters
+        counted = {"count": 2, "behind_bytes": 192, "overtaken": 1, "missed_bytes": 37}
+        assert {name: found[f"groups.{name}"] for name in counted} == counted
 
     def test_of_a_sink(self, root):
         sink(

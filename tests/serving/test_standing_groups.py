@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from spark_rtps.transport.errors import (
     LogLostError,
     UsageError,
 )
+from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from tests.serving.standing_scene import DAY, LOG, SEGMENT, Scene
@@ -105,3 +107,56 @@ def test_there_are_only_so_many_groups(scene: Scene) -> None:
     (scene.directory / "groups.json").write_text(json.dumps({"v": 1, "groups": kept}))
     assert scene.put("one-more", 0) == 409
     assert scene.put("g5", 0) == 204
+
+
+# --- what nobody asks about -------------------------------------------------------------------------
+
+
+def test_groups_expire_without_being_asked_about(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    s = Scene(tmp_path, groups_retention=10**9)
+    try:
+        assert s.put("slow", 0) == 204
+        until = time.monotonic() + 20
+        while json.loads((s.directory / "groups.json").read_text())["groups"]:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    finally:
+        s.close()
+    assert "group slow" in capfd.readouterr().err
+
+
+def test_a_receiver_that_starts_again_learns_what_is_consumed(scene: Scene) -> None:
+    assert scene.put("g", scene.end.position) == 204
+    consumer = Counters.create(scene.directory / "counters").counter("log.consumer")
+    until = time.monotonic() + 20
+    while consumer.get() != scene.end.position:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_how_far_groups_are_is_written_at_the_end(scene: Scene) -> None:
+    scene.server.tell([{**scene.subscription, "retention": "bytes"}])
+    while scene.client().subscriptions()[0].retention != "bytes":
+        pass
+    assert (scene.put("g", 0), scene.put("g", scene.end.position)) == (204, 204)
+    scene.server.stop()
+    kept = json.loads((scene.directory / "groups.json").read_text())
+    assert kept["groups"]["g"]["position"] == scene.end.position
+
+
+def test_a_group_that_the_log_has_overtaken(scene: Scene) -> None:
+    """Whoever asks is told, as ``stat`` does and Prometheus."""
+    assert scene.put("late", 64) == 204
+    counters = Counters.create(scene.directory / "counters")
+    counters.counter("receiver.pid").set(os.getpid())
+    counters.counter("receiver.heartbeat_ns").set(time.monotonic_ns())
+    counters.counter("log.consumer")
+    counters.counter("log.position").set(scene.end.position)
+    scene.log.trim(SEGMENT)
+    counters.counter("log.base").set(SEGMENT)
+    (told,) = scene.get("/v1/streams", "read")[1]["streams"]
+    missed = SEGMENT - 64
+    assert (told["counters"]["groups.overtaken"], told["counters"]["groups.missed_bytes"]) == (1, missed)
+    shown = scene.get("/metrics", "read")[1].decode()
+    (line,) = [each for each in shown.splitlines() if each.startswith("spark_rtps_group_missed_bytes_total{")]
+    assert 'group="late"' in line and float(line.split()[-1]) == missed

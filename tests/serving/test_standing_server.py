@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -176,6 +177,26 @@ def test_many_who_wait_hinder_nobody(scene: Scene) -> None:
     finally:
         for sock in polls:
             sock.close()
+
+
+def test_who_leaves_makes_room_for_others_who_wait(scene: Scene) -> None:
+    """Long before the 30 s are over for which those would have waited."""
+    polls = [poll(scene, 30) for _ in range(WAITING_MAX + 9)]  # some may come when those below wait
+    target, until = f"/v1/logs/{LOG}/tail?after={scene.end.position}&wait=0.05", time.monotonic() + 10
+    while scene.get(target)[0] != 503:
+        assert time.monotonic() < until, "all of them wait"
+    for sock in polls:
+        sock.close()
+    until = time.monotonic() + 10
+    while scene.get(target)[0] == 503:
+        assert time.monotonic() < until
+
+
+def test_who_says_no_more_is_answered(scene: Scene) -> None:
+    with poll(scene, 30) as sock:
+        sock.shutdown(socket.SHUT_WR)
+        sock.settimeout(10)
+        assert sock.recv(12) == b"HTTP/1.1 200"
 
 
 def test_who_waits_is_let_go_when_the_server_ends(scene: Scene) -> None:

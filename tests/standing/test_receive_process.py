@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -73,7 +74,7 @@ class TestSignals:
         receive.start(NUMBERS)
         grows(receive)
         (receive.log("numbers") / "groups.json").write_text(
-            json.dumps({"v": 1, "groups": {"slow": {"position": 0, "row": 0, "at_ns": 0}}})
+            json.dumps({"v": 1, "groups": {"slow": {"position": 0, "row": 0, "at_ns": time.time_ns()}}})
         )
         assert receive.kill(signal.SIGTERM) == 0
         receive.told("STOPPING=1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -12,9 +13,29 @@ from .permissions import create_file
 UNFINISHED: Final = ".new"
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8 to a file beside ``path``, then rename that to ``path``. Raises OSError."""
+def replace_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write ``text`` as UTF-8 to a file beside ``path``, then rename that to ``path``. Raises OSError.
+
+    ``durable``: the disk has it before this returns, so that it outlives a power failure too, in whole.
+    """
     unfinished = path.with_name(path.name + UNFINISHED)
     with open(create_file(unfinished, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
         file.write(text)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(unfinished, path)
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the disk have the names of a folder's files."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # file systems that cannot do that to folders
+            raise
+    finally:
+        os.close(descriptor)
