@@ -21,6 +21,8 @@ __all__ = ["RangeServerConfig", "RangeServerProcess", "Request", "StandingServer
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 5.0
 _LINE_BYTES: Final = 64 << 10
+#: A server that takes nothing for so long hangs.
+_HANGS_SECONDS: Final = 5.0
 
 
 class RangeServerProcess:
@@ -188,6 +190,9 @@ class StandingServerProcess(RangeServerProcess):
     def _say(self, line: dict[str, object]) -> None:
         try:
             _write(self._stdin, json.dumps(line).encode() + b"\n")
+        except TimeoutError as error:
+            self._child.kill()  # it was told half a line
+            raise RtpsError(f"the server process {self.pid} hangs, and is killed: {error}") from error
         except (OSError, ValueError) as error:
             raise RtpsError(f"the server process {self.pid} has ended") from error
 
@@ -225,9 +230,14 @@ class _Lines:
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:
+    """Raises TimeoutError if the other side does not read it."""
     left = memoryview(data)
+    poll = select.poll()
+    poll.register(pipe, select.POLLOUT)
     while left:
-        left = left[pipe.write(left) :]
+        if not poll.poll(_HANGS_SECONDS * 1000):
+            raise TimeoutError(f"it has read nothing for {_HANGS_SECONDS:g} s")
+        left = left[pipe.write(left[: select.PIPE_BUF]) :]  # so much has room once there is room
 
 
 def _parsed(line: bytes) -> dict[str, object]:

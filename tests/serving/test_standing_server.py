@@ -22,6 +22,7 @@ from spark_rtps.serving.tail_watch import WAITING_MAX
 from spark_rtps.transport.errors import (
     LogLostError,
     RangeServerError,
+    RtpsError,
 )
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
@@ -222,6 +223,37 @@ def test_a_server_that_restarts_while_a_client_waits(scene: Scene) -> None:
     scene.append(1)
     thread.join(20)
     assert found == [scene.end.position]
+
+
+# --- its process ------------------------------------------------------------------------------------
+
+
+def test_a_server_that_hangs_holds_nobody_up(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped in the midst of its work: who tells it more than a pipe holds goes on, and starts another one."""
+    monkeypatch.setattr("spark_rtps.serving.process._HANGS_SECONDS", 0.2)
+    port, many = scene.server.port, [{**scene.subscription, "name": f"n{i}"} for i in range(500)]
+    os.kill(scene.server.pid, signal.SIGSTOP)
+    with pytest.raises(RtpsError, match="hangs, and is killed"):
+        scene.server.tell(many)
+    scene.server._child.wait(10)
+    with pytest.raises(RtpsError, match="ended"):
+        scene.server.check()
+    monkeypatch.undo()
+    scene.server.stop()
+    scene.start(port)
+    scene.server.tell(many)
+    while len(scene.client().subscriptions()) < len(many):
+        pass
+
+
+def test_it_gives_way_to_receivers(scene: Scene) -> None:
+    niceness = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+    threads = [int(path.name) for path in Path(f"/proc/{scene.server.pid}/task").iterdir()]
+    found = [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]
+    assert found.count(niceness) >= 3, "those that serve, watch and look after groups"
+    session = Path(f"/proc/{scene.server.pid}/autogroup")
+    if session.exists() and os.geteuid() == 0:  # others may write it ten times a second, all together
+        assert session.read_text().split()[-1] == str(niceness)
 
 
 # --- reports ----------------------------------------------------------------------------------------
