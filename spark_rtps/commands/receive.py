@@ -56,14 +56,14 @@ def receive(
 
 
 def _log_to(console: Console, *, live: bool) -> None:
+    from ..transport.receiver.log_lines import log_lines_to
+
     if live:
         from rich.logging import RichHandler
 
-        logging.basicConfig(
-            format="%(message)s", level=logging.WARNING, handlers=[RichHandler(console=console)]
-        )
+        log_lines_to(RichHandler(console=console), "%(message)s")
     else:
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+        log_lines_to(logging.StreamHandler())
         logging.getLogger("spark_rtps.standing").setLevel(logging.INFO)
 
 
@@ -80,6 +80,8 @@ def _print_check(console: Console, config: StandingConfig) -> None:
         )
         for warning in each.settings.warnings:
             console.print(escape(f"{each.name}: {warning}"), style="yellow")
+    for warning in config.warnings:
+        console.print(escape(warning), style="yellow")
     console.print(
         escape(f"{config.file}: {len(found)} subscriptions, served at {config.address}:{config.port}")
     )

@@ -8,6 +8,7 @@ import hashlib
 import ipaddress
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, Final
 from ..options.quantities import duration
 from ..options.spec import YEAR
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
-from ..serving.standing import ROLES, is_name
+from ..serving.standing import ROLES, is_name, too_open
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.net.node_config import NodeConfig
 from ..transport.structure import INFINITE
@@ -76,6 +77,8 @@ class StandingConfig:
     network: NodeConfig = field(default_factory=NodeConfig)
     #: Those whose topic is a pattern; each found topic becomes a subscription.
     patterns: tuple[Wanted, ...] = ()
+    #: What is taken, and should be mended, in sentences.
+    warnings: tuple[str, ...] = ()
 
 
 def read_config(file: Path) -> StandingConfig:
@@ -111,6 +114,7 @@ class _Reader:
     def __init__(self, file: Path, raw: dict[str, Any]) -> None:
         self._file = file
         self._raw = raw
+        self._warnings: list[str] = []
 
     def config(self) -> StandingConfig:
         self._check_keys("", self._raw, _KEYS)
@@ -146,6 +150,7 @@ class _Reader:
             network=self._network(defaults),
             subscriptions=tuple(each for each in found if not is_pattern(each.settings.topic)),
             patterns=tuple(each for each in found if is_pattern(each.settings.topic)),
+            warnings=tuple(self._warnings),
         )
 
     # --- who may ----------------------------------------------------------------------------------
@@ -189,6 +194,7 @@ class _Reader:
             try:
                 with path.open("rb") as file:
                     token = file.read(_TOKEN_BYTES_MAX).decode("ascii", "replace").strip()
+                    self._check_mode("tokens", role, path, file.fileno())
             except OSError as error:
                 # what was given may be the token itself
                 fix = f"names a file that cannot be read ({error.strerror}); write a path, or env:NAME"
@@ -198,17 +204,21 @@ class _Reader:
             raise self._error("tokens", role, fix)
         return token
 
+    def _check_mode(self, table: str, key: str, path: Path, descriptor: int) -> None:
+        """Warn of a secret that every user of the host may read or change."""
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        if mode & 0o006:
+            fix = f"{path} is open to all users of this host (mode {mode:04o}): chmod o-rwx it"
+            self._warnings.append(str(self._error(table, key, fix)))
+
     def _check_access(
         self, address: str, certificate: Path | None, client_ca: Path | None, tokens: Mapping[str, str] | None
     ) -> None:
-        if ipaddress.IPv4Address(address).is_loopback:
-            return
-        if certificate is None or (tokens is None and client_ca is None):
-            fix = (
-                f"{address} can be reached from other hosts: set certificate and key (TLS), and [tokens] or client_ca; "
-                f"or listen on {_LISTEN}"
-            )
-            raise self._error("", "listen", fix)
+        # on a loopback address a token is made where the file names none
+        has_access = tokens is not None or client_ca is not None or ipaddress.IPv4Address(address).is_loopback
+        why = too_open(address, has_tls=certificate is not None, has_access=has_access)
+        if why is not None:
+            raise self._error("", "listen", why)
 
     def _role(self) -> str:
         role = self._text("", self._raw, "client_role", "commit")
@@ -232,7 +242,9 @@ class _Reader:
             return None
         path = self._path("", key, self._text("", self._raw, key))
         try:
-            with path.open("rb"):
+            with path.open("rb") as file:
+                if key == "key":
+                    self._check_mode("", key, path, file.fileno())
                 return path
         except OSError as error:
             raise self._error("", key, f"{path} cannot be read: {error.strerror}") from None

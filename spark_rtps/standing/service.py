@@ -55,6 +55,7 @@ class Service:
             number: signal.signal(number, self._on_signal)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         }
+        _warn(self._config)
         lock = hold_directory(self._config.directory)
         pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rtps-start")
         try:
@@ -117,10 +118,12 @@ class Service:
     def _reload(self, supervisor: Supervisor) -> None:
         notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
         try:
-            changed = supervisor.reload(_with_token(read_config(self._file)))
+            config = read_config(self._file)
+            changed = supervisor.reload(_with_token(config))
         except RtpsError as error:
             _log.error("%s; the file is not taken, everything goes on as before", error)
         else:
+            _warn(config)
             _log.info("read %s again: %s", self._file, "; ".join(changed) or "nothing has changed")
         notify("READY=1")
 
@@ -160,6 +163,11 @@ def _with_token(config: StandingConfig) -> StandingConfig:
     token = local_token(config.directory)
     _log.info("clients on this host find the token in %s", config.directory / TOKEN_FILE)
     return dataclasses.replace(config, tokens={"admin": token})
+
+
+def _warn(config: StandingConfig) -> None:
+    for warning in config.warnings:
+        _log.warning("%s", warning)
 
 
 def _is_late(supervisor: Supervisor, elapsed: int) -> bool:

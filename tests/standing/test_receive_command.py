@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import logging
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -15,6 +17,7 @@ from spark_rtps.cli import app
 from spark_rtps.commands.receive import _table
 from spark_rtps.standing.config import ReceiverFileError
 from spark_rtps.standing.rates import Rates
+from spark_rtps.transport.receiver.log_lines import log_lines_to
 from tests.standing.supervisor_scene import HEAD, Scene
 from tests.support.child_environment import child_environment
 
@@ -44,6 +47,29 @@ def test_check_of_a_bad_file(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["receive", "--check", str(file)])
     assert result.exit_code and isinstance(result.exception, ReceiverFileError)
     assert "[subscriptions.a] histori: is unknown; did you mean 'history'?" in str(result.exception)
+
+
+def test_check_shows_secrets_that_are_open_to_all(tmp_path: Path) -> None:
+    file, token = tmp_path / "receiver.toml", tmp_path / "read.token"
+    file.write_text(HEAD.replace("[defaults]", '[tokens]\nread = "read.token"\n[defaults]') + A)
+    token.write_text("0123456789abcdef")
+    for mode, is_open in ((0o604, True), (0o602, True), (0o640, False), (0o600, False)):
+        token.chmod(mode)
+        result = CliRunner().invoke(app, ["receive", "--check", str(file)])
+        said = "".join(result.output.split("\n"))
+        assert (
+            f"[tokens] read: {token} is open to all users of this host (mode {mode:04o})" in said
+        ) is is_open
+        assert "0123456789abcdef" not in said and result.exit_code == 0
+
+
+def test_names_do_not_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    log_lines_to(logging.StreamHandler(out))
+    logging.getLogger("spark_rtps.standing").warning("topic %s: %s", "a\x1b[2J\r\nERROR b", "ü\u202e")
+    (line,) = out.getvalue().splitlines()
+    assert line.endswith("WARNING spark_rtps.standing: topic a\ufffd[2J\ufffd\ufffdERROR b: ü\ufffd")
 
 
 def test_the_table(scene: Scene) -> None:

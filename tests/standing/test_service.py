@@ -105,6 +105,19 @@ def test_a_bad_file_is_not_taken(script: Script, caplog: pytest.LogCaptureFixtur
     assert script.told.count("READY=1") == 2
 
 
+def test_doubts_about_the_file_are_said_each_time_it_is_read(
+    script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = script.file.with_name("token")
+    token.write_text("0123456789abcdef")
+    token.chmod(0o644)
+    script.file.write_text('tokens.read = "token"\n' + script.file.read_text())
+    script.steps = [send(signal.SIGHUP), lambda: None]
+    script.run()
+    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert ["open to all users" in each for each in said] == [True, True]
+
+
 def test_ready_only_when_it_is(script: Script) -> None:
     def now_ready() -> None:
         assert "READY=1" not in script.told

@@ -21,13 +21,14 @@ from ..log.small_file import replace_text
 from .config import ReceiverConfig
 from .files import ERROR_FILE
 from .host import Host, StopRequest
+from .log_lines import log_lines_to
 
 _log = logging.getLogger("spark_rtps.receiver")
 
 
 def main() -> int:
     """Run one receiver until it is told to stop; returns the exit status."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    log_lines_to(logging.StreamHandler())
     config = ReceiverConfig.from_json(sys.stdin.readline())
     directory = Path(config.log_directory)
     log_errors(lambda: directory / ERROR_LOG)
