@@ -181,9 +181,10 @@ def asking(address: str) -> Iterator[None]:
     """Errors that leave it are about the receiver at ``address``, and say what to do."""
     try:
         yield
-    except LogAccessError:
+    except LogAccessError as error:
         fix = f"give another one with --token-file or ${TOKEN}"
-        raise ReceiverError(f"the receiver at {address} refuses the token: {fix}") from None
+        error.remedy = ""  # that of queries
+        raise ReceiverError(f"the receiver at {address} refuses the token: {fix} ({error})") from None
     except LogLostError as error:
         raise ReceiverError(f"the receiver at {address} does not have it: {error}") from error
     except RangeServerError as error:

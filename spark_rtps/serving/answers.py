@@ -67,11 +67,10 @@ def check(response: http.client.HTTPResponse, what: str, path: Path, address: st
         return
     sentence, facts = _refusal(response)
     said = f": {sentence}" if sentence else ""
-    if status in (401, 403):
-        refused = LogAccessError(
-            f"{address} refuses the token with which this task reads the log {path.name}{said}"
-        )
-        raise Refused(refused)
+    if status == 401:
+        raise Refused(LogAccessError(f"{address} refuses the token for {what}{said}"))
+    if status == 403:
+        raise Refused(LogAccessError(f"{address} refuses {what}{said}"))
     if status == 410:
         base = facts.get("base")
         held = f", which begins at {base}" if isinstance(base, int) else ""

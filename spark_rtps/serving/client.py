@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ..transport.errors import RangeServerError
+from ..transport.errors import LogAccessError, RangeServerError
 from ..transport.log.frame import ALIGNMENT
 from . import connections
 from .answers import Again, Patience, Refused, check, length
@@ -196,6 +196,8 @@ class RangeClient:
                     raise Cancelled from None
                 if isinstance(error, Again):
                     raise
+                if (why := connections.refused_certificate(error)) is not None:
+                    raise Refused(LogAccessError(f"{address} refuses the certificate: {why}")) from error
                 if not connection.is_used or is_answered:
                     raise Again(str(error) or type(error).__name__) from error
                 # the server may have closed a connection that was not used for long
@@ -214,8 +216,7 @@ class RangeClient:
         except ssl.SSLEOFError:
             raise  # it ended
         except (ssl.SSLError, ValueError) as error:  # ValueError: of certificates that are none
-            why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
-            said = f"{connection.address} cannot be trusted: {why}"
+            said = connections.distrust(connection.address, error)
             raise Refused(RangeServerError(said, addresses=self._served.addresses)) from error
 
     def _unreached(self, failed: dict[str, Again]) -> RangeServerError:

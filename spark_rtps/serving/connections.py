@@ -25,6 +25,15 @@ CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 10.0
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
+#: What OpenSSL makes of an answer that is none of TLS.
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+#: RFC 8446 §6.2, as OpenSSL names them.
+_CERTIFICATE_ALERTS: Final = frozenset(
+    {
+        "BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_UNKNOWN", "CERTIFICATE_REQUIRED", "UNKNOWN_CA",
+    }
+)  # fmt: skip
 #: Servers to which a connection is kept.
 _SERVERS_MAX: Final = 4
 
@@ -122,6 +131,22 @@ def host_and_port(address: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 1 << 16:
         raise RangeServerError(f"{address!r} is no address of a server: host:port", addresses=(address,))
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def distrust(address: str, error: Exception) -> str:
+    """Why a server that was connected to is not asked, from what TLS raised."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{address} cannot be trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return f"{address} does not speak TLS, or is no such server: give no certificate of it, or let it have one"
+    return f"{address} cannot be trusted: {error}"
+
+
+def refused_certificate(error: Exception) -> str | None:
+    """Why the server refuses the client's certificate, if the error says that."""
+    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
+    _, _, alert = reason.partition("_ALERT_")
+    return alert.replace("_", " ").lower() if alert in _CERTIFICATE_ALERTS else None
 
 
 class _Trust:

@@ -6,6 +6,7 @@ and encrypted in large parts, so that other connections are served meanwhile.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import ssl
@@ -26,6 +27,17 @@ _SENT_BYTES: Final = 1 << 20
 #: A reader that is slower, over the time it needs for one answer, is given up.
 _RATE_MIN: Final = 32 << 10
 _SERVER: Final = (("Server", "spark-rtps"),)
+#: Whoever is refused has so long to read why.
+_LET_READ_SECONDS: Final = 1.0
+_SAID: Final = json.dumps(
+    {
+        "error": "this server speaks TLS: ask with its certificate (receiver.ca, --ca), and renew a token sent in clear"
+    }
+).encode()
+_IN_CLEAR: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nServer: spark-rtps\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_SAID), _SAID)
+)
 
 
 class Answers(Protocol):
@@ -38,6 +50,16 @@ class Answers(Protocol):
     def answer(self, method: str, target: str, body: bytes, peer: int | None = None) -> Answer:
         """The answer to a request that was admitted; what waits for something ends when the socket ``peer`` does.
         Raises Refusal."""
+
+
+def _let_read(sock: ssl.SSLSocket) -> None:
+    """Say no more, and wait until the peer has read why: closing with its bytes unread would take that back."""
+    socket.socket.shutdown(sock, socket.SHUT_WR)
+    deadline = time.monotonic() + _LET_READ_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        sock.settimeout(left)
+        if not socket.socket.recv(sock, _RECEIVED_BYTES):
+            return
 
 
 class _Gone(Exception):
@@ -79,8 +101,7 @@ class Exchange:
         try:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if isinstance(self._sock, ssl.SSLSocket):
-                self._sock.settimeout(self._bounds.request_seconds)
-                self._sock.do_handshake()
+                self._shake_hands(self._sock)
             while self._serve_one():
                 self._http.start_next_cycle()
         except (_Gone, OSError, h11.LocalProtocolError):
@@ -97,6 +118,21 @@ class Exchange:
             pass  # it has ended
 
     # --- inside ------------------------------------------------------------------------------------
+
+    def _shake_hands(self, sock: ssl.SSLSocket) -> None:
+        deadline = time.monotonic() + self._bounds.request_seconds
+        sock.settimeout(self._bounds.request_seconds)
+        first = socket.socket.recv(sock, 1, socket.MSG_PEEK)
+        if first.isalpha():  # the beginning of a method; a handshake begins with 22 (RFC 8446 §5.1)
+            socket.socket.sendall(sock, _IN_CLEAR)
+            _let_read(sock)
+            raise _Gone
+        sock.settimeout(max(0.01, deadline - time.monotonic()))
+        try:
+            sock.do_handshake()
+        except ssl.SSLError:
+            _let_read(sock)
+            raise
 
     def _serve_one(self) -> bool:
         """Take and answer one request; whether another one may follow."""

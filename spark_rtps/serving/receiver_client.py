@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from ..monitoring.consumer_groups import told_groups
 from ..monitoring.told import ANSWER_BYTES_MAX, told_json, told_text
-from ..transport.errors import RangeServerError, UsageError
+from ..transport.errors import LogAccessError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
 from ..transport.receiver.writer_types import ToldTypes, parse_writer_types
 from .client import RangeClient
@@ -24,6 +24,11 @@ from .standing import PIECES_MAX, LogTail, SubscriptionInfo, is_log, is_name, to
 _POLL_SECONDS: Final = 5.0
 _SUBSCRIPTIONS_MAX: Final = 4_096
 _WRITER_TYPES_BYTES_MAX: Final = 64 << 20
+
+_OTHER_TOKEN: Final = (
+    "set receiver.token.file to a token that the receiver's file names for that role, or receiver.certificate to a "
+    "certificate of its client_ca"
+)
 
 _T = TypeVar("_T")
 
@@ -161,7 +166,11 @@ class ReceiverClient:
         body: dict[str, object] | None = None,
     ) -> _T:
         sent = None if body is None else json.dumps(body).encode()
-        raw = self._client.ask(method, target, what, sent, max_bytes=ANSWER_BYTES_MAX)
+        try:
+            raw = self._client.ask(method, target, what, sent, max_bytes=ANSWER_BYTES_MAX)
+        except LogAccessError as error:
+            error.remedy = _OTHER_TOKEN
+            raise
         try:
             return read(raw)
         except ValueError as error:

@@ -69,8 +69,12 @@ class Scene:
     def end(self) -> Cursor:
         return Cursor(self.log.position)
 
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
     def served(self, role: str = "admin", **given: Any) -> Served:
-        return Served((f"127.0.0.1:{self.server.port}",), TOKENS.get(role, role), **given)
+        return Served((self.address,), TOKENS.get(role, role), **given)
 
     def client(self, role: str = "admin", patience: float = 5.0, **given: Any) -> ReceiverClient:
         return ReceiverClient(self.served(role, **given), patience=patience)
