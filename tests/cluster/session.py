@@ -24,7 +24,7 @@ def host(_any):
 def session_on(given: Mapping[str, Any]) -> SparkSession:
     """A session at ``master`` whose driver is reached at ``address``, once both executors are there.
 
-    No task may fail.
+    No task may fail, unless ``settings`` of Spark say so.
     """
     builder = SparkSession.builder.master(given["master"]).appName("cluster")
     settings = {
@@ -35,12 +35,14 @@ def session_on(given: Mapping[str, Any]) -> SparkSession:
         "spark.executor.memory": "500m",
         "spark.cores.max": "2",
         "spark.task.maxFailures": "1",
+        **given.get("settings", {}),
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
-    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:  # the driver counts as well
+    hosts = 1 if given["master"].startswith("local") else 3  # the driver counts as well
+    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < hosts:
         time.sleep(0.1)
     return spark
 

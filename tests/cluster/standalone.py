@@ -10,49 +10,43 @@ import contextlib
 import os
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
-from spark_rtps.java import find_java_home
-from tests.support.child_environment import child_environment
+from tests.cluster.programs import PATH, Programs, command_line
 
 DRIVER_ADDRESS: Final = "10.98.0.1"
 #: Of the network that all hosts share.
 INTERFACE: Final = "br0"
 WORKERS: Final = ("w1", "w2")
-_PATH: Final = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
 _SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _PORT: Final = 7077
-_START_SECONDS: Final = 90.0
 
 
 class NoNamespaces(Exception):
     """What the machine lacks, or does not let us."""
 
 
-class Cluster:
-    """A master and two workers; ``log_dir`` is a folder that only the driver's host sees."""
+class Cluster(Programs):
+    """A master and two workers, which do not see ``log_dir``."""
+
+    driver_address = DRIVER_ADDRESS
+    is_cluster = True
 
     def __init__(self, folder: Path, *, cores: int = 1, mtu: int = 1500) -> None:
         """``cores``: of each worker, as many executors fit there; ``mtu``: of the network of all hosts."""
-        self._folder = folder
+        super().__init__(folder)
         self._cores = cores
         self._mtu = mtu
-        self.log_dir = folder / "logs"
-        self.log_dir.mkdir()
         self._name = f"rtps-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
         self._host = f"{self._name}-d"
         self._names = [self._host]
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._logs: dict[subprocess.Popen[bytes], Path] = {}
-        if shutil.which("ip", path=_PATH) is None:
+        if shutil.which("ip", path=PATH) is None:
             raise RuntimeError("ip is needed for a cluster of namespaces: apt-get install iproute2")
         try:
             self._connect()
@@ -69,37 +63,60 @@ class Cluster:
     def master(self) -> str:
         return f"spark://{DRIVER_ADDRESS}:{_PORT}"
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a program on the driver's host; it ends with the cluster."""
-        return self._start(f"program-{len(self._processes)}", ["ip", "netns", "exec", self._host, *command])
+    def add_host(self, name: str, address: str | None = None) -> None:
+        """One more host; with an address it is on the network of all."""
+        namespace = self._namespace(name)
+        _run(f"ip netns add {namespace}")
+        self._names.append(namespace)
+        _run(f"ip -n {namespace} link set lo up")
+        if address is not None:
+            self._link(namespace, name, self._host, INTERFACE)
+            _run(f"ip -n {namespace} addr add {address}/24 dev {INTERFACE}")
+            _run(f"ip -n {namespace} link set {INTERFACE} up")
+
+    def add_network(self, interface: str, address: str, owner: str, hosts: Mapping[str, str]) -> None:
+        """One more network, ``interface`` on each host: a bridge on ``owner``, and the addresses of the others."""
+        there = self._namespace(owner)
+        _run(f"ip -n {there} link add {interface} type bridge")
+        _run(f"ip -n {there} addr add {address}/24 dev {interface}")
+        _run(f"ip -n {there} link set {interface} up")
+        for name, its in hosts.items():
+            namespace = self._namespace(name)
+            self._link(namespace, name, there, interface)
+            _run(f"ip -n {namespace} addr add {its}/24 dev {interface}")
+            _run(f"ip -n {namespace} link set {interface} up")
+
+    def start(self, *command: str, host: str = "driver", **environment: str) -> subprocess.Popen[bytes]:
+        """Start a program on a host, by default the driver's; it ends with the cluster."""
+        inside = ["ip", "netns", "exec", self._namespace(host), *command]
+        return self.spawn(f"program-{self.count}", inside, **environment)
+
+    def reaches(self, host: str, address: str) -> bool:
+        """Whether a host has a route to an address."""
+        return not _run(f"ip -n {self._namespace(host)} route get {address}", check=False).returncode
 
     def run(self, *command: str, **environment: str) -> int:
         """Run a program on the driver's host, with this one's output; its exit status."""
         return subprocess.run(
-            ["ip", "netns", "exec", self._host, *command], env={**self._environment(), **environment}
+            ["ip", "netns", "exec", self._host, *command], env={**self.environment(), **environment}
         ).returncode
 
-    def output_of(self, process: subprocess.Popen[bytes]) -> str:
-        """What a program has written so far."""
-        return self._logs[process].read_text(errors="replace")
+    def running(self, module: str, host: str = "driver") -> list[int]:
+        """The processes on a host, by default the driver's, that run ``python -m module``."""
+        return self.with_words(f"-m\0{module}\0", host)
 
-    def running(self, module: str) -> list[int]:
-        """The processes on the driver's host that run ``python -m module``."""
-        pids = map(int, _run(f"ip netns pids {self._host}").stdout.split())
-        return [pid for pid in pids if f"-m\0{module}\0" in _command_line(pid)]
+    def with_words(self, words: str, host: str = "driver") -> list[int]:
+        """The processes on a host whose command line has these words, with a null character after each."""
+        pids = map(int, _run(f"ip netns pids {self._namespace(host)}").stdout.split())
+        return [pid for pid in pids if words in command_line(pid)]
 
     def close(self) -> None:
         """End everything, by PID, and remove the namespaces."""
-        for process in reversed(self._processes):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        self._processes.clear()
+        super().close()
         for name in self._names:
             found = _run(f"ip netns pids {name}", check=False).stdout.split()
             for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+                self.kill(int(pid))
             _run(f"ip netns del {name}", check=False)
 
     # --- inside ------------------------------------------------------------------------------------
@@ -112,18 +129,19 @@ class Cluster:
         _run(f"ip -n {host} addr add {DRIVER_ADDRESS}/24 dev {INTERFACE}")
         _run(f"ip -n {host} link set {INTERFACE} up")
         for number, worker in enumerate(WORKERS, 1):
-            name = f"{self._name}-{worker}"
-            _run(f"ip netns add {name}")
-            self._names.append(name)
-            _run(f"ip -n {name} link set lo up")
-            _run(f"ip -n {name} link add {INTERFACE} type veth peer name {worker} netns {host}")
-            _run(f"ip -n {name} link set {INTERFACE} mtu {self._mtu}")
-            _run(f"ip -n {host} link set {worker} mtu {self._mtu}")
-            _run(f"ip -n {name} addr add 10.98.0.{10 + number}/24 dev {INTERFACE}")
-            _run(f"ip -n {name} link set {INTERFACE} up")
-            _run(f"ip -n {host} link set {worker} master {INTERFACE} up")
+            self.add_host(worker, f"10.98.0.{10 + number}")
         # what a worker has besides
         _run(f"ip netns exec {host} unshare --mount --uts true")
+
+    def _link(self, namespace: str, name: str, there: str, interface: str) -> None:
+        """A cable between a host and the bridge of a network, where its end has the host's name."""
+        _run(f"ip -n {namespace} link add {interface} type veth peer name {name} netns {there}")
+        _run(f"ip -n {namespace} link set {interface} mtu {self._mtu}")
+        _run(f"ip -n {there} link set {name} mtu {self._mtu}")
+        _run(f"ip -n {there} link set {name} master {interface} up")
+
+    def _namespace(self, host: str) -> str:
+        return self._host if host == "driver" else f"{self._name}-{host}"
 
     def _start_spark(self) -> None:
         hosts = self._folder / "hosts"
@@ -132,7 +150,7 @@ class Cluster:
             + "".join(f"10.98.0.{10 + number} {worker}\n" for number, worker in enumerate(WORKERS, 1))
         )
         kind = "org.apache.spark.deploy"
-        master = self._start(
+        master = self.spawn(
             "master",
             shlex.split(
                 f"ip netns exec {self._host} {_SPARK_CLASS} {kind}.master.Master --host {DRIVER_ADDRESS} "
@@ -140,7 +158,8 @@ class Cluster:
             ),
             SPARK_LOCAL_IP=DRIVER_ADDRESS,
         )
-        self._await(master, "I have been elected leader")
+        self.await_words(master, "I have been elected leader")
+        workers = []
         for number, worker in enumerate(WORKERS, 1):
             address = f"10.98.0.{10 + number}"
             work = self._folder / worker
@@ -150,46 +169,13 @@ class Cluster:
                 f"exec {_SPARK_CLASS} {kind}.worker.Worker --cores {self._cores} --memory {700 * self._cores}m "
                 f"--host {address} --webui-port 0 --work-dir {work} {self.master}"
             )
-            process = self._start(
-                worker,
-                [*shlex.split(f"ip netns exec {self._name}-{worker} unshare --mount --uts sh -c"), inside],
-                SPARK_LOCAL_IP=address,
-                SPARK_LOCAL_DIRS=str(work),
-            )
-            self._await(process, "Successfully registered with master")
-
-    def _start(self, what: str, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
-        given = {**self._environment(), **environment}
-        log = self._folder / f"{what}.log"
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=given,
-                start_new_session=True,
-            )
-        self._logs[process] = log
-        self._processes.append(process)
-        return process
-
-    def _environment(self) -> dict[str, str]:
-        return {
-            **child_environment(),
-            "PATH": _PATH,
-            "JAVA_HOME": str(find_java_home()),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_NO_DAEMONIZE": "1",
-            "SPARK_DAEMON_MEMORY": "192m",
-        }
-
-    def _await(self, process: subprocess.Popen[bytes], words: str) -> None:
-        until = time.monotonic() + _START_SECONDS
-        while words not in self.output_of(process):
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"{words!r} was not said: {self.output_of(process)[-2000:]}")
-            time.sleep(0.1)
+            command = [
+                *shlex.split(f"ip netns exec {self._namespace(worker)} unshare --mount --uts sh -c"),
+                inside,
+            ]
+            workers.append(self.spawn(worker, command, SPARK_LOCAL_IP=address, SPARK_LOCAL_DIRS=str(work)))
+        for process in workers:
+            self.await_words(process, "Successfully registered with master")
 
 
 @contextlib.contextmanager
@@ -202,13 +188,6 @@ def cluster(folder: Path, *, cores: int = 1, mtu: int = 1500) -> Iterator[Cluste
         made.close()
 
 
-def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
-
-
 def _run(command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-    given = {**os.environ, "PATH": _PATH}
+    given = {**os.environ, "PATH": PATH}
     return subprocess.run(shlex.split(command), check=check, capture_output=True, text=True, env=given)

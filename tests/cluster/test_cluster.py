@@ -8,28 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.cluster.copying_driver import batches_in
-from tests.cluster.standalone import DRIVER_ADDRESS, WORKERS, Cluster, NoNamespaces, cluster
+from tests.cluster.standalone import DRIVER_ADDRESS, WORKERS, Cluster
 from tests.support import domains
 from tests.support.waiting import wait_until
 
 HERE = Path(__file__).parent
 COUNT = 4_000
-
-
-@pytest.fixture(scope="module")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        with cluster(tmp_path_factory.mktemp("cluster")) as made:
-            yield made
-    except NoNamespaces as error:
-        pytest.skip(f"network namespaces are not permitted here: {error}")
 
 
 class Copying:

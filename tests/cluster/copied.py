@@ -1,0 +1,147 @@
+"""A query that copies standing receivers into Parquet, and what it has copied: also while it runs, or is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.cluster.edges import TOPIC, Plant
+from tests.support.waiting import wait_until
+
+
+class Counted(NamedTuple):
+    """What is in the output, of what was to be there."""
+
+    rows: int
+    lost: int
+    doubled: int
+    foreign: int
+
+
+class CopyingQuery:
+    """The query, its checkpoint and its output in ``folder``."""
+
+    def __init__(
+        self, plant: Plant, folder: Path, *, settings: dict[str, str] | None = None, **options: str
+    ) -> None:
+        self._cluster = plant.cluster
+        self._output, self._checkpoint = folder / "output", folder / "checkpoint"
+        self._flag, self._end = folder / "runs", folder / "end"
+        self._given: dict[str, Any] = {
+            "master": plant.cluster.master,
+            "address": plant.cluster.driver_address,
+            "topic": TOPIC,
+            "options": {**plant.options(), "minPartitions": "2", **options},
+            "checkpoint": str(self._checkpoint),
+            "output": str(self._output),
+            "flag": str(self._flag),
+            "end": str(self._end),
+            "settings": settings or {},
+        }
+        #: Rows of each file of the output.
+        self._rows: dict[str, int] = {}
+        self.driver = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        self._flag.unlink(missing_ok=True)
+        self._done_before = self.done
+        script = str(Path(__file__).with_name("standing_driver.py"))
+        self.driver = self._cluster.start(sys.executable, script, json.dumps(self._given))
+        return self.driver
+
+    def wait_until_it_runs(self) -> None:
+        wait_until(lambda: self.check() and self._flag.exists(), self.said, 120, every=0.1)
+
+    def check(self) -> bool:
+        """Fails if the driver has ended."""
+        assert self.driver.poll() is None, self.said()[-6000:]
+        return True
+
+    def said(self) -> str:
+        return self._cluster.output_of(self.driver)
+
+    def kill(self) -> bool:
+        """Kill the driver with its JVM, and start it again on its checkpoint; not before it has got anywhere."""
+        if self.done <= self._done_before:
+            return False
+        os.killpg(self.driver.pid, signal.SIGKILL)
+        self.driver.wait()
+        self.start()
+        return True
+
+    def stop(self) -> str:
+        """Let the query end; returns what the driver has printed."""
+        self._end.touch()
+        assert self.driver.wait(120) == 0, self.said()[-6000:]
+        return self.said()
+
+    # --- batches -----------------------------------------------------------------------------------
+
+    @property
+    def planned(self) -> int:
+        """How many batches have been planned."""
+        return _last(self._checkpoint / "offsets") + 1
+
+    @property
+    def done(self) -> int:
+        return _last(self._checkpoint / "commits") + 1
+
+    def place(self, receiver: str) -> int:
+        """Before which position of a receiver's log everything is in the output."""
+        if not self.done:
+            return 0
+        lines = (self._checkpoint / "offsets" / str(self.done - 1)).read_text().splitlines()
+        found = json.loads(lines[2])["receivers"].get(receiver)
+        return 0 if found is None else int(found["position"])
+
+    # --- rows --------------------------------------------------------------------------------------
+
+    def rows(self) -> int:
+        """Rows of all batches that are in the output."""
+        for path in self._files():
+            if path not in self._rows:
+                self._rows[path] = pq.read_metadata(path).num_rows
+        return sum(self._rows.values())
+
+    def read(self) -> pa.Table:
+        return pa.concat_tables(pq.read_table(path, partitioning=None) for path in self._files())
+
+    def counted(self, writers: int, count: int) -> Counted:
+        """The output against ``count`` numbers of each writer."""
+        table = self.read()
+        writer, number = (table[name].to_numpy() for name in ("writer", "number"))
+        good = (writer >= 0) & (writer < writers) & (number >= 0) & (number < count)
+        times = np.bincount(writer[good] * count + number[good], minlength=writers * count)
+        return Counted(
+            len(table), int((times == 0).sum()), int((times - 1).clip(0).sum()), int((~good).sum())
+        )
+
+    def _files(self) -> Iterator[str]:
+        """The files that the sink's log names; what a task left that was killed is none of them."""
+        log = self._output / "_spark_metadata"
+        if not log.is_dir():
+            return
+        entries = {entry.name for entry in log.iterdir() if entry.name[0] != "."}
+        compact = max((int(name.split(".")[0]) for name in entries if name.endswith(".compact")), default=-1)
+        names = [f"{compact}.compact"] if compact >= 0 else []
+        names += [name for name in entries if name.isdigit() and int(name) > compact]
+        for name in names:
+            for line in (log / name).read_text().splitlines()[1:]:
+                yield json.loads(line)["path"].removeprefix("file://")
+
+
+def _last(directory: Path) -> int:
+    """The highest number that names a file; -1 if there is none."""
+    if not directory.is_dir():
+        return -1
+    return max((int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()), default=-1)
