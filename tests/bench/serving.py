@@ -30,6 +30,7 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Run
 from tests.bench import figures
 from tests.bench.peers import Peer
+from tests.bench.remote_batches import remote_batches
 
 _LOG_BYTES: Final = 400 << 20
 _FRAME_ROWS: Final = 700
@@ -63,6 +64,7 @@ def serving(domain: int) -> dict[str, Any]:
                 found[f"raw_{name}"] = _raw(server, log, files[0])
         found["rows"] = _rows(log, certificate, key)
         found["receive"] = _receive_meanwhile(domain, log)
+    found["batches_ms"] = remote_batches(domain)
     return found
 
 
@@ -88,6 +90,13 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         f"receiver alone {_spread(alone)} M/s, beside {found['receive']['served'] / 1e6:.0f} MB/s served "
         f"{_spread(beside)} M/s, ratio {ratio:.2f} (wanted 0.90), "
         f"lost {found['receive']['lost']}"
+    )
+    local, remote = (found["batches_ms"][name] for name in ("local", "remote"))
+    more = statistics.median(remote) - statistics.median(local)
+    shown = (" / ".join(f"{ms:.0f}" for ms in sorted(each)) for each in (local, remote))
+    yield (
+        f"micro-batch p50 of each run, local log {next(shown)} ms, standing receiver, fetched {next(shown)} ms, "
+        f"{more:+.0f} ms (wanted at most +10)"
     )
 
 
