@@ -35,9 +35,11 @@ class Kills:
         self.done: Counter[str] = Counter()
         self._waiting: list[str] = []
         self._cluster = plant.cluster
-        self._victims: dict[str, Callable[[], bool]] = {"driver": query.kill}
+        self._query = query
+        self._batches = 0
+        self._victims: dict[str, Callable[[], bool]] = {"driver": lambda: self._kill_of_spark(query.kill)}
         if plant.cluster.is_cluster:
-            self._victims["executor"] = self._kill_executor
+            self._victims["executor"] = lambda: self._kill_of_spark(self._kill_executor)
         for edge in plant.edges:
             self._victims[f"receiver {edge.name}"] = edge.kill_receiver
             self._victims[f"server {edge.name}"] = edge.kill_server
@@ -58,6 +60,13 @@ class Kills:
             return f"({name} is not at work just now)"
         self.done[name.partition(" ")[0]] += 1
         return name
+
+    def _kill_of_spark(self, kill: Callable[[], bool]) -> bool:
+        """Not before a batch was done since the last one: a task that is lost four times ends the query."""
+        if self._query.done <= self._batches or not kill():
+            return False
+        self._batches = self._query.done
+        return True
 
     def _kill_executor(self) -> bool:
         found = [pid for worker in WORKERS for pid in self._cluster.with_words(_EXECUTOR, worker)]

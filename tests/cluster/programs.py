@@ -25,7 +25,7 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.log_dir = folder / "logs"
-        self.log_dir.mkdir()
+        self.log_dir.mkdir(exist_ok=True)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._logs: dict[subprocess.Popen[bytes], Path] = {}
 
