@@ -34,8 +34,8 @@ _CERTIFICATE_ALERTS: Final = frozenset(
         "CERTIFICATE_UNKNOWN", "CERTIFICATE_REQUIRED", "UNKNOWN_CA",
     }
 )  # fmt: skip
-#: Servers to which a connection is kept.
-_SERVERS_MAX: Final = 4
+#: Servers to which a connection is kept: a query may read many standing receivers, each of them in every micro-batch.
+_SERVERS_MAX: Final = 64
 
 
 class Connection(http.client.HTTPConnection):
