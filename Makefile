@@ -4,6 +4,7 @@
 #   make test    all tests            (ARGS="-k idl -x" is handed to pytest)
 #   make test-cluster  the tests of Spark on a cluster of network namespaces; needs root
 #   make test-fastdds  against a live Fast DDS (Debian's); the tests above need none
+#   make test-pyspark  with PySpark 4.0 and 4.1, which it installs beside the other one (800 MB)
 #   make lint    ruff, mypy --strict, import rules, links of the documents
 #   make bench   the speed table      (ARGS="--json bench.json")
 #   make simulate  the reliable protocol under loss, delay and many readers (ARGS="loss late": some sections)
@@ -16,7 +17,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-cluster test-fastdds lint bench cluster simulate plots docs clean test-packages fastdds-packages
+.PHONY: demo test test-cluster test-fastdds test-pyspark lint bench cluster simulate plots docs clean test-packages fastdds-packages
 .DEFAULT_GOAL := test
 
 # One rule builds the environment; it runs again when the dependencies may have changed.
@@ -43,6 +44,15 @@ test-cluster: $(STAMP) test-packages
 
 test-fastdds: $(STAMP) fastdds-packages
 	@$(BIN)/python -m pytest -p no:xdist tests/fastdds $(ARGS)
+
+# A Python of its own for each earlier version.
+$(VENV)/pyspark-%/.installed: pyproject.toml $(STAMP)
+	@$(BIN)/python -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --editable . 'pyspark==$*.*'
+	@touch $@
+
+test-pyspark: $(VENV)/pyspark-4.0/.installed $(VENV)/pyspark-4.1/.installed
+	@$(BIN)/python -m pytest -p no:xdist tests/earlier_spark $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

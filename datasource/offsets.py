@@ -64,30 +64,49 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class StandingOffset:
-    """A place at each standing receiver by its name, and the consumer group that commits them."""
+    """A place at each standing receiver by its name, and the consumer group that commits them.
+
+    The end of a query's first micro-batch says ``since`` when: Spark keeps no beginning, and asks for it again if this
+    micro-batch has to be repeated.
+    """
 
     group: str
     places: Mapping[str, Place]
+    since: Mapping[str, Place] | None = None
 
     def to_json(self) -> dict[str, Json]:
-        receivers: dict[str, Json] = {
-            name: {"log": place.log, "position": place.cursor.position, "row": place.cursor.row}
-            for name, place in sorted(self.places.items())
-        }
-        return {"v": VERSION, "group": self.group, "receivers": receivers}
+        found: dict[str, Json] = {"v": VERSION, "group": self.group, "receivers": _told(self.places)}
+        if self.since is not None:
+            found["since"] = _told(self.since)
+        return found
 
     @classmethod
     def from_json(cls, raw: object) -> StandingOffset:
         """Raises UsageError for an offset that another source, or a newer version of this one, has written."""
         match raw:
-            case {"v": 1, "group": str(group), "receivers": dict(receivers)} if len(group) <= _GROUP_MAX:
-                return cls(group, {str(name): _place(told, raw) for name, told in receivers.items()})
+            case {"v": 1, "group": str(group), "receivers": dict(receivers), **rest} if (
+                len(group) <= _GROUP_MAX
+            ):
+                since = rest.get("since")
+                return cls(group, _places(receivers, raw), None if since is None else _places(since, raw))
             case {"receivers": {"embedded": _}}:
                 raise UsageError(
                     "the checkpoint is one of a query with its own receiver; remove the option receivers, or start "
                     "with a new checkpoint"
                 )
         raise UsageError(f"the checkpoint holds no offset of standing receivers: {raw!r:.200}")
+
+
+def _told(places: Mapping[str, Place]) -> dict[str, Json]:
+    return {
+        name: {"log": place.log, "position": place.cursor.position, "row": place.cursor.row}
+        for name, place in sorted(places.items())
+    }
+
+
+def _places(told: object, raw: object) -> dict[str, Place]:
+    found = told.items() if isinstance(told, dict) else [("", None)]
+    return {str(name): _place(place, raw) for name, place in found}
 
 
 def _place(told: object, raw: object) -> Place:

@@ -13,6 +13,7 @@ from ..columns.topic_plan import TopicPlan, plan_reading, plan_writing, schema_t
 from ..columns.type_sources import TopicType
 from ..options import Settings
 from ..transport.errors import TypeDefinitionError
+from .spark_versions import TIMESTAMPS_IN_UTC
 
 
 def source_schema(settings: Settings, found: TopicType | None) -> StructType:
@@ -42,7 +43,7 @@ def to_arrow(schema: StructType) -> pa.Schema:
             if isinstance(t, VariantType) or not _has_arrow_type(t):
                 fix = f"{t.simpleString().upper()} has no DDS type; cast it, or leave it out"
                 raise TypeDefinitionError(f"column {path!r}: {fix}")
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, **TIMESTAMPS_IN_UTC)
 
 
 def _leaves(t: DataType, path: str) -> Iterator[tuple[str, DataType]]:
@@ -62,7 +63,7 @@ def _leaves(t: DataType, path: str) -> Iterator[tuple[str, DataType]]:
 def _has_arrow_type(t: DataType) -> bool:
     """Whether Spark has an Arrow type for it. It has one for VARIANT, a struct of two binaries."""
     try:
-        to_arrow_type(t, timezone="UTC")
+        to_arrow_type(t, **TIMESTAMPS_IN_UTC)
     except PySparkTypeError:
         return False
     return True

@@ -12,12 +12,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from ..options import AppliesTo, Payload, Settings, parse_options
-from ..transport.errors import RtpsError, UsageError
+from ..transport.errors import OptionError, RtpsError, UsageError
 from . import shipping
+from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, older_than
 
 if TYPE_CHECKING:
     from ..columns.type_sources import TopicType
-    from .writer import RtpsArrowWriter, RtpsStreamArrowWriter
+    from .stream_writer import RtpsStreamArrowWriter
+    from .writer import RtpsArrowWriter
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -152,17 +154,32 @@ class RtpsDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from .schema import plan_source
-        from .stream_reader import RtpsStreamReader
 
         try:
             settings = self._settings(AppliesTo.READ)
+            for name, ending in (
+                ("endingOffsets", settings.ending),
+                ("endingTimestamp", settings.ending_time),
+            ):
+                if ending is not None:
+                    fix = "applies to spark.read; a stream ends when it is stopped: remove it"
+                    raise OptionError(name, None, fix)
             plan = plan_source(settings, schema, self._topic_type)
+            if settings.receivers and not HAS_ADMISSION_CONTROL:
+                from .standing_stream_reader_4_0 import StandingStreamReader40
+
+                return StandingStreamReader40(settings, plan)
+            if not HAS_ADMISSION_CONTROL:
+                what = "a stream with its own receiver"
+                raise older_than("4.2", what, "name standing receivers by the option receivers")
         except RtpsError as error:
             return _RefusingReader(error)
         if settings.receivers:
             from .standing_stream_reader import StandingStreamReader
 
             return StandingStreamReader(settings, plan)
+        from .stream_reader import RtpsStreamReader
+
         return RtpsStreamReader(settings, plan)
 
     def writer(self, schema: StructType, overwrite: bool) -> RtpsArrowWriter:
@@ -178,7 +195,11 @@ class RtpsDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> RtpsStreamArrowWriter:  # noqa: N802
         # overwrite means output mode "complete": every micro-batch writes the whole result
         from .schema import plan_sink
-        from .writer import RtpsStreamArrowWriter
+
+        if not HAS_ARROW_STREAM_SINKS:
+            fix = "write each micro-batch with foreachBatch: df.write.format('rtps').mode('append')"
+            raise older_than("4.1", "writeStream.format('rtps')", fix)
+        from .stream_writer import RtpsStreamArrowWriter
 
         settings = self._settings(AppliesTo.WRITE)
         if self._made_in == os.getpid():  # else it is a copy, in the process that commits
@@ -200,8 +221,8 @@ class RtpsDataSource(DataSource):
 
 
 class _RefusingReader(DataSourceStreamReader):
-    """Raises the error at the first call. If ``streamReader`` raised it, Spark 4.2 would try to stop a reader that does
-    not exist, and report that instead."""
+    """Raises the error at the first call. If ``streamReader`` raised it, Spark would try to stop a reader that does not
+    exist, and report that instead."""
 
     def __init__(self, error: RtpsError) -> None:
         self._error = error
@@ -209,7 +230,7 @@ class _RefusingReader(DataSourceStreamReader):
     def initialOffset(self) -> NoReturn:  # noqa: N802
         raise self._error
 
-    def latestOffset(self, start: object, limit: object) -> NoReturn:  # noqa: N802
+    def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
         raise self._error
 
     def partitions(self, start: object, end: object) -> NoReturn:

@@ -10,14 +10,16 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..options.explanations import explained
-from ..transport.log.frame import Cursor
+from ..transport.errors import UsageError
 from .log_reading import read_log
+from .offset_checks import told
 from .range_calculator import LogPartition
 from .standing_receivers import Connect, connect, standing_receivers
 
 
 class StandingBatchReader(DataSourceReader):
-    """From startingTimestamp or startingOffsets, by default the earliest, to endingTimestamp or to what is there."""
+    """From startingTimestamp or startingOffsets, by default the earliest, to endingTimestamp or endingOffsets, by
+    default to what is there."""
 
     def __init__(self, settings: Settings, plan: TopicPlan, *, make: Connect = connect) -> None:
         self._settings = settings
@@ -39,10 +41,12 @@ class StandingBatchReader(DataSourceReader):
             for receiver in receivers.values():
                 log = receiver.find().log
                 tail = receiver.client.tail(log)
-                begin = receiver.begin(log, tail, starting=settings.starting or "earliest")
-                end = Cursor(tail.position)
-                if settings.ending_time is not None:
-                    end = min(end, receiver.client.at(log, settings.ending_time))
+                begin, end = receiver.begin(log, tail, default="earliest"), receiver.end(log, tail)
+                if begin > end:
+                    raise UsageError(
+                        f"receiver {receiver.name}: the batch would begin at {told(begin)} and end before, at "
+                        f"{told(end)}; change where it starts or where it ends"
+                    )
                 found += receiver.partitions(log, begin, end, settings.min_partitions)
         finally:
             for receiver in receivers.values():

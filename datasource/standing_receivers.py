@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 from ..columns.type_sources import TopicType
 from ..options import Settings
+from ..options.values import Offsets
 from ..serving.loopback import loopback_network
 from ..serving.placing import Misfit
 from ..serving.receiver_client import ReceiverClient
@@ -121,11 +122,40 @@ class StandingReceiver:
         self._given_up = True
         _log.warning("%s; going on without it because failOnDataLoss=false", why)
 
-    def begin(self, log: str, tail: LogTail, *, starting: str) -> Cursor:
+    def begin(self, log: str, tail: LogTail, *, default: str) -> Cursor:
         """Where a query begins that has not read this log."""
         if self._settings.starting_time is not None:
             return self.client.at(log, self._settings.starting_time)
-        return Cursor(tail.base if starting == "earliest" else tail.position)
+        return self._offset("startingOffsets", self._settings.starting or default, log, tail)
+
+    def end(self, log: str, tail: LogTail) -> Cursor:
+        """Where a batch ends."""
+        if self._settings.ending_time is not None:
+            return min(Cursor(tail.position), self.client.at(log, self._settings.ending_time))
+        return self._offset("endingOffsets", self._settings.ending or "latest", log, tail)
+
+    def _offset(self, option: str, given: Offsets, log: str, tail: LogTail) -> Cursor:
+        """Raises OptionError for a position that the log does not have, unless failOnDataLoss is false."""
+        wanted = given if isinstance(given, str) else dict(given)[self.name]
+        if isinstance(wanted, str):
+            return Cursor(tail.base if wanted == "earliest" else tail.position)
+        if wanted > tail.position:
+            what, place = "is behind its end", Cursor(tail.position)
+        else:
+            found = self.client.place(log, Cursor(wanted))
+            if isinstance(found, Cursor):
+                return found
+            what = "is trimmed" if wanted < tail.base else "is no beginning of a frame"
+            place = found.place
+        what = (
+            f"position {wanted} of receiver {self.name} {what}; its log {log} holds positions {tail.base} to "
+            f"{tail.position}, and the next place to read at is {place.position}"
+        )
+        if self._settings.fail_on_data_loss:
+            fix = f"{what}: name that one, or set failOnDataLoss=false to go on there"
+            raise OptionError(option, f'{{"{self.name}": {wanted}}}', fix)
+        _log.warning("%s: %s; going on there because failOnDataLoss=false", option, what)
+        return place
 
     def advance(self, log: str, start: Cursor, end: Cursor, limits: Limits) -> Cursor:
         if limits.is_unlimited or start >= end:

@@ -1,14 +1,13 @@
-"""The streaming source over standing receivers: it plans ranges of their logs, each from where it was."""
+"""The streaming source over standing receivers as PySpark 4.2 and newer want it.
+
+Spark tells where a micro-batch begins and how much it may take, stops where Trigger.AvailableNow began, and shows
+how far the receivers are.
+"""
 
 from __future__ import annotations
 
-import logging
-import uuid
-from collections.abc import Iterator, Sequence
 from typing import cast
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -17,60 +16,18 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ..columns.topic_plan import TopicPlan
-from ..monitoring.reports import record_errors
 from ..monitoring.stream_counters import lost, rejected
-from ..options import Settings
 from ..options.explanations import explained
-from ..serving.standing import LogTail
-from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
-from .log_reading import read_log
-from .offset_checks import told
 from .offsets import Json, Place, StandingOffset
-from .range_calculator import Limits, LogPartition, half_of_log
-from .standing_receivers import Connect, StandingReceiver, at_once, connect, standing_receivers
-
-_log = logging.getLogger("spark_rtps.datasource")
+from .range_calculator import Limits
+from .standing_stream import StandingStream
 
 
-class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StandingStreamReader(StandingStream, SupportsTriggerAvailableNow):
     """Spark calls all methods but ``read`` in one process on the driver; a copy goes to the tasks."""
 
-    def __init__(self, settings: Settings, plan: TopicPlan, *, make: Connect = connect) -> None:
-        self._settings = settings
-        self._plan = plan
-        self._make = make
-        self._receivers: dict[str, StandingReceiver] = {}
-        self._group = settings.receiver_group or ""
-        #: Places that need no look: they were made of the log itself.
-        self._trusted: dict[str, set[Place]] = {}
-        #: Trigger.AvailableNow goes no further than this.
-        self._targets: dict[str, Place] | None = None
-        self._available_now = False
-        self._turn = 0
-        self._tails: dict[str, tuple[str, LogTail]] = {}
-        #: Where the query begins; Spark asks again after it has planned the first batch.
-        self._initial: StandingOffset | None = None
-        self._planned: StandingOffset | None = None
-        self._said: set[str] = set()
-
-    def __getstate__(self) -> tuple[Settings, TopicPlan]:
-        return self._settings, self._plan
-
-    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    # --- offsets -----------------------------------------------------------------------------------
-
-    @explained()
-    def initialOffset(self) -> dict[str, Json]:  # noqa: N802
-        """Where startingOffsets or startingTimestamp says, at each receiver that answers. Always the same."""
-        if self._initial is None:
-            self._group = self._group or str(uuid.uuid4())
-            self._initial = StandingOffset(self._group, self._new(self._poll(), {}))
-            self._planned = self._initial
-        return self._initial.to_json()
+    _available_now = False
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark has no composite limit: with both options, latestOffset adds the one in bytes
@@ -82,40 +39,19 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
-        """The end of the next micro-batch. What is out of reach stays where it is."""
-        offset = self._known(StandingOffset.from_json(start))
-        tails = self._poll()
+        """The end of the next micro-batch."""
+        offset = StandingOffset.from_json(start)
         if self._available_now and self._targets is None:
-            self._targets = {n: Place(log, Cursor(tail.position)) for n, (log, tail) in tails.items()}
-        places, behind = dict(offset.places), dict[str, tuple[Cursor, Cursor]]()
-        for name, place in offset.places.items():
-            if name not in tails:
-                continue
-            log, tail = tails[name]
-            if log != place.log:
-                places[name] = self._on_another_log(name, place, log, tail)
-                continue
-            try:
-                begin = self._place(name, place, tail)
-            except RangeServerError as error:
-                self._receivers[name].missed(error)
-                continue
-            end = self._target(name, log, tail)
-            if begin < end:
-                behind[name] = begin, end
-        for name, limits in self._shares(list(behind), limit).items():
-            begin, end = behind[name]
-            log, tail = tails[name]
-            limits = half_of_log(limits, begin, end, tail.max_bytes)
-            try:
-                end = self._receivers[name].advance(log, begin, end, limits)
-            except RangeServerError as error:
-                self._receivers[name].missed(error)
-                continue
-            places[name] = self._trust(name, Place(log, end))
-        places |= self._new(tails, places)
-        self._planned = StandingOffset(offset.group, places)
-        return self._planned.to_json()
+            self._targets = {n: Place(log, Cursor(tail.position)) for n, (log, tail) in self._poll().items()}
+        limits = Limits()
+        if isinstance(limit, ReadMaxRows):
+            limits = Limits(limit.max_rows, self._settings.max_bytes_per_trigger)
+        elif isinstance(limit, ReadMaxBytes):
+            limits = Limits(None, limit.max_bytes)
+        return self._plan_end(offset, limits).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._available_now = True
 
     def reportLatestOffset(self) -> dict[str, Json] | None:  # noqa: N802
         """The ends of the logs as of the last look, and the state of each receiver; Spark only shows it."""
@@ -125,155 +61,6 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         shown = StandingOffset(self._planned.group, {**self._planned.places, **ends}).to_json()
         shown["status"] = {name: self._status(name) for name in sorted(self._open())}
         return shown
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._available_now = True
-
-    # --- ranges ------------------------------------------------------------------------------------
-
-    @explained()
-    def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch. After a restart Spark calls this first."""
-        first, last = StandingOffset.from_json(start), self._known(StandingOffset.from_json(end))
-        # not: a new receiver, nothing to read, or a log that is lost
-        ranges = {
-            name: (before, place)
-            for name, place in last.places.items()
-            if (before := first.places.get(name)) is not None and before != place and before.log == place.log
-        }
-        tails = self._tails_of(list(ranges))
-        found: list[LogPartition] = []
-        for name, (before, place) in ranges.items():
-            receiver, begin = self._receivers[name], before.cursor
-            if name in tails:
-                log, tail = tails[name]
-                if log != place.log:
-                    self._on_another_log(name, place, log, tail)
-                    continue
-                try:
-                    begin = self._place(name, before, tail)
-                except RangeServerError as error:
-                    receiver.missed(error)
-            found += receiver.partitions(place.log, begin, place.cursor, self._settings.min_partitions)
-        return found
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode one range; this runs in a task, perhaps several times."""
-        assert isinstance(partition, LogPartition)
-        return read_log(partition, self._plan, fail_on_data_loss=self._settings.fail_on_data_loss)
-
-    @explained()
-    def commit(self, end: dict[str, Json]) -> None:
-        """Tell each receiver how far its group is. One that is not told now is told with the next commit."""
-        offset, receivers = StandingOffset.from_json(end), self._open()
-        group = self._settings.receiver_group or offset.group
-
-        def tell(name: str) -> None:
-            if receivers[name].tail() is None:
-                return
-            place = offset.places[name]
-            try:
-                receivers[name].client.commit(place.log, group, place.cursor)
-            except (RangeServerError, LogLostError) as error:
-                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
-
-        at_once(tell, [name for name in offset.places if name in receivers])
-
-    def stop(self) -> None:
-        """Close the connections. The receivers go on."""
-        for each in self._receivers.values():
-            each.client.close()
-
-    # --- inside ------------------------------------------------------------------------------------
-
-    def _open(self) -> dict[str, StandingReceiver]:
-        if not self._receivers:
-            record_errors()
-            self._receivers = standing_receivers(self._settings, self._make)
-        return self._receivers
-
-    def _poll(self) -> dict[str, tuple[str, LogTail]]:
-        """Log and end of each receiver that answers."""
-        self._tails = self._tails_of(list(self._open()))
-        return self._tails
-
-    def _tails_of(self, names: list[str]) -> dict[str, tuple[str, LogTail]]:
-        """Those of some receivers. They are asked at the same time: each that is out of reach takes half a second."""
-        found = zip(names, at_once(lambda name: self._receivers[name].tail(), names), strict=True)
-        return {name: tail for name, tail in found if tail is not None}
-
-    def _new(self, tails: dict[str, tuple[str, LogTail]], known: dict[str, Place]) -> dict[str, Place]:
-        """Where to begin with receivers that no offset has a place of."""
-        starting = self._settings.starting or "latest"
-        found: dict[str, Place] = {}
-        for name, (log, tail) in tails.items():
-            if name in known:
-                continue
-            try:
-                cursor = self._receivers[name].begin(log, tail, starting=starting)
-            except RangeServerError as error:
-                self._receivers[name].missed(error)
-                continue
-            found[name] = self._trust(name, Place(log, cursor))
-        return found
-
-    def _known(self, offset: StandingOffset) -> StandingOffset:
-        """The offset without receivers that the option does not name; that is an error, or a warning."""
-        missing = sorted(offset.places.keys() - self._open().keys())
-        if not missing:
-            return offset
-        what = f"the checkpoint has positions of {', '.join(missing)}, which receivers does not name"
-        if self._settings.fail_on_data_loss:
-            raise UsageError(f"{what}; name them, or set failOnDataLoss=false to go on without them")
-        self._say(f"{what}; going on without them because failOnDataLoss=false")
-        return StandingOffset(offset.group, {n: p for n, p in offset.places.items() if n not in missing})
-
-    def _place(self, name: str, place: Place, tail: LogTail) -> Cursor:
-        """Where the samples behind a place begin; LogLostError for what is no place of the log."""
-        if place in self._trusted.get(name, ()) and place.cursor.position >= tail.base:
-            return place.cursor
-        found = self._receivers[name].client.place(place.log, place.cursor)
-        if isinstance(found, Cursor):
-            return self._trust(name, Place(place.log, found)).cursor
-        if self._settings.fail_on_data_loss:
-            raise LogLostError(f"receiver {name}: {found.what}", position=place.cursor.position)
-        self._say(
-            f"receiver {name}: {found.what}; going on at {told(found.place)} because failOnDataLoss=false"
-        )
-        return self._trust(name, Place(place.log, found.place)).cursor
-
-    def _on_another_log(self, name: str, place: Place, log: str, tail: LogTail) -> Place:
-        what = f"receiver {name} has the log {log} now, but the offset is of the log {place.log}"
-        if self._settings.fail_on_data_loss:
-            raise LogLostError(f"{what}. Samples may be lost", position=place.cursor.position)
-        self._say(f"{what}; going on at its beginning because failOnDataLoss=false")
-        return self._trust(name, Place(log, Cursor(tail.base)))
-
-    def _target(self, name: str, log: str, tail: LogTail) -> Cursor:
-        if self._targets is None:
-            return Cursor(tail.position)
-        target = self._targets.get(name)
-        return target.cursor if target is not None and target.log == log else Cursor(0)
-
-    def _shares(self, names: list[str], limit: ReadLimit) -> dict[str, Limits]:
-        """What each receiver that is behind may add to a batch: equal parts, those in turn that get one."""
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        nbytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        nbytes = self._settings.max_bytes_per_trigger if rows is not None else nbytes
-        if not names:
-            return {}
-        self._turn += 1
-        turned = names[self._turn % len(names) :] + names[: self._turn % len(names)]
-        turned = turned[: min(rows or len(names), nbytes or len(names))]
-        count = len(turned)
-        return {n: Limits(rows and rows // count, nbytes and nbytes // count) for n in turned}
-
-    def _trust(self, name: str, place: Place) -> Place:
-        known = self._trusted.setdefault(name, set())
-        if len(known) >= 16:
-            known.clear()
-        known.add(place)
-        return place
 
     def _status(self, name: str) -> Json:
         if name not in self._tails or self._planned is None:
@@ -291,8 +78,3 @@ class StandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "rejected": rejected(counters),
             },
         )
-
-    def _say(self, sentence: str) -> None:
-        if sentence not in self._said and len(self._said) < 256:
-            self._said.add(sentence)
-            _log.warning("%s", sentence)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..api.writer_session import WriterSession
 from ..columns.encoding import encoder_for
@@ -29,7 +29,7 @@ class RtpsCommitMessage(WriterCommitMessage):
     samples: int
 
 
-class _TaskWriter:
+class TaskWriter:
     """Writes the rows of one task; Spark pickles it for the tasks."""
 
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
@@ -85,9 +85,5 @@ def _spark_has_hung_up() -> bool:
     return False
 
 
-class RtpsArrowWriter(_TaskWriter, DataSourceArrowWriter):
+class RtpsArrowWriter(TaskWriter, DataSourceArrowWriter):
     """``df.write``: each task returns when its rows are acknowledged; a retried task writes them again."""
-
-
-class RtpsStreamArrowWriter(_TaskWriter, DataSourceStreamArrowWriter):
-    """``df.writeStream``: each task of a micro-batch returns when its rows are acknowledged."""

@@ -15,12 +15,16 @@ CONF = Path(__file__).parent / "conf"
 
 
 def spark_defaults(path: Path = CONF / "spark-defaults.conf") -> dict[str, str]:
-    """The settings of a ``spark-defaults.conf``."""
+    """The settings of a ``spark-defaults.conf``, as the installed version of PySpark wants them."""
+    from pyspark import __version__
+
     settings = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         key, _, value = line.strip().partition(" ")
         if key and not key.startswith("#"):
             settings[key] = value.strip()
+            if __version__.startswith("4.0."):
+                settings[key] = settings[key].replace(".streaming.checkpointing.", ".streaming.")
     return settings
 
 

@@ -56,6 +56,24 @@ def timestamp(option: str, text: str | None) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
 
 
+def _check_positions(values: Values) -> None:
+    """Raise OptionError for positions that are not of all receivers, or that end before they start."""
+    names = [name for name, _ in receiver_addresses(values.names("receivers"))]
+    found = {option: values.value(option) for option in ("startingOffsets", "endingOffsets")}
+    places = {option: dict(told) for option, told in found.items() if isinstance(told, tuple)}
+    for option, told in places.items():
+        wrong = sorted(told.keys() ^ set(names))
+        if wrong:
+            fix = f"has to name each of receivers, and no other one, which {', '.join(wrong)} is not"
+            raise OptionError(option, values.given(option), fix)
+    if len(places) == len(found):
+        for name, begin in places["startingOffsets"].items():
+            end = places["endingOffsets"][name]
+            if isinstance(begin, int) and isinstance(end, int) and begin > end:
+                fix = f"begins behind endingOffsets for {name}: {begin} is behind {end}"
+                raise OptionError("startingOffsets", values.given("startingOffsets"), fix)
+
+
 def check_receivers(values: Values) -> None:
     """Raise OptionError for an option that needs ``receivers``, or that their subscriptions decide."""
     if not values.has("receivers"):
@@ -64,13 +82,22 @@ def check_receivers(values: Values) -> None:
                 shown = "***" if spec.name == "receiver.token" else values.given(spec.name)
                 fix = "applies to standing receivers; name them by receivers, or remove it"
                 raise OptionError(spec.name, shown, fix)
+        if isinstance(values.value("startingOffsets"), tuple):
+            fix = "has positions of standing receivers; name them by receivers, or set latest or earliest"
+            raise OptionError("startingOffsets", values.given("startingOffsets"), fix)
         return
     if not values.names("receivers"):
         raise OptionError("receivers", values.given("receivers"), "must name one, such as cell-1=edge1:7420")
-    if values.has("startingOffsets") and values.has("startingTimestamp"):
+    for one, other in (("startingTimestamp", "startingOffsets"), ("endingTimestamp", "endingOffsets")):
+        if values.has(one) and values.has(other):
+            raise OptionError(one, values.given(one), f"excludes {other}; set one")
+    begin, end = (timestamp(name, values.text(name)) for name in ("startingTimestamp", "endingTimestamp"))
+    if begin is not None and end is not None and begin > end:
+        given = values.given("endingTimestamp")
         raise OptionError(
-            "startingTimestamp", values.given("startingTimestamp"), "excludes startingOffsets; set one"
+            "startingTimestamp", values.given("startingTimestamp"), f"is later than endingTimestamp={given}"
         )
+    _check_positions(values)
     for spec in BY_KEY.values():
         if spec.applies_to is not AppliesTo.WRITE and values.has(spec.name) and spec.name not in _OF_QUERIES:
             fix = "is decided by the subscription of the standing receivers; remove it here, and set it there"

@@ -81,7 +81,9 @@ def check_retention(values: Values, *, standing: bool) -> None:
     kept, period, consumption = "retention", "retention.time", "flow_control.consumption"
     for name in (kept, period):
         if values.has(name) and not standing and not values.has("receivers"):
-            fix = "applies to standing receivers (spark-rtps receive); remove it, or name some by receivers"
+            fix = (
+                "applies to the subscriptions of standing receivers; remove it here, and set it in their file"
+            )
             raise OptionError(name, values.given(name), fix)
     _need(values, (period,), values.word(kept) == "time", f"{kept}=time")
     if values.word(kept) == "time" and not values.has(period):

@@ -36,7 +36,7 @@ from .receivers import check_receivers, receiver_addresses, timestamp
 from .rules import check_options, check_retention
 from .spec import AppliesTo
 from .table import BY_KEY
-from .values import Values, given_options, parse_value
+from .values import Offsets, Values, given_options, parse_value
 
 
 class Payload(enum.Enum):
@@ -131,8 +131,9 @@ class Settings:
     receiver_token: str | None = field(repr=False)
     receiver_token_file: str | None
     receiver_ca: str | None
-    #: ``earliest``, ``latest``, or what suits a stream or a batch.
-    starting: str | None
+    #: ``earliest``, ``latest``, these or a position by name of a receiver, or None: what suits a stream or a batch.
+    starting: Offsets | None
+    ending: Offsets | None
     #: Nanoseconds since 1970.
     starting_time: int | None
     ending_time: int | None
@@ -261,7 +262,8 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         receiver_token=values.text("receiver.token"),
         receiver_token_file=values.text("receiver.token.file"),
         receiver_ca=values.text("receiver.ca"),
-        starting=values.text("startingOffsets"),
+        starting=values.offsets("startingOffsets"),
+        ending=values.offsets("endingOffsets"),
         starting_time=timestamp("startingTimestamp", values.text("startingTimestamp")),
         ending_time=timestamp("endingTimestamp", values.text("endingTimestamp")),
         reader_policy=reader_policy(values),

@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     WORD = "one of"
     PLUGIN = "one of, or `module:class`"
     LIST = "comma-separated list"
+    OFFSETS = "one of, or a position for each standing receiver as JSON"
 
 
 class AppliesTo(enum.Enum):
@@ -52,8 +53,8 @@ class OptionSpec:
     def values(self) -> str:
         """The values as the table shows them."""
         if self.choices:
-            plugin = ("module:class",) if self.kind is Kind.PLUGIN else ()
-            return ", ".join(f"`{choice}`" for choice in self.choices + plugin)
+            more = {Kind.PLUGIN: ("module:class",), Kind.OFFSETS: ('{"NAME": POSITION}',)}
+            return ", ".join(f"`{choice}`" for choice in self.choices + more.get(self.kind, ()))
         return f"{self.kind.value} or `auto`" if self.takes_auto else self.kind.value
 
     def show(self, value: int) -> str:

@@ -79,6 +79,16 @@ RECEIVER_OPTIONS: Final = (
         _READ,
     ),
     OptionSpec(
+        "endingOffsets",
+        Kind.OFFSETS,
+        None,
+        "Where `spark.read` of standing receivers ends: `latest`, or JSON that has a position or "
+        '`"latest"` for each receiver, as `startingOffsets`. The sample at the position is not read any more. '
+        "Default: `latest`, with what is there.",
+        _READ,
+        choices=("latest",),
+    ),
+    OptionSpec(
         "endingTimestamp",
         Kind.TEXT,
         None,

@@ -44,11 +44,14 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     # --- from where, how much -----------------------------------------------------------------------
     OptionSpec(
         "startingOffsets",
-        Kind.WORD,
+        Kind.OFFSETS,
         None,
         "Where a new query starts. `latest`: with what is written from now on. `earliest`: also with the "
-        "history that TRANSIENT_LOCAL writers keep, as `durability=transient_local` requests it. Default: "
-        "`earliest` if `durability` is not `volatile`, else `latest`.",
+        "history that TRANSIENT_LOCAL writers keep, as `durability=transient_local` requests it; with `receivers`, "
+        "with the oldest sample that they have kept. With `receivers` it may also be JSON that has a position, "
+        '`"latest"` or `"earliest"` for each of them: `{"cell-1": 12345, "cell-2": "earliest"}`. A position that is '
+        "no beginning of a frame, or is trimmed, is an error, or the next one there is if `failOnDataLoss` is false. "
+        "Default: `earliest` if `durability` is not `volatile` and for `spark.read` of `receivers`, else `latest`.",
         _READ,
         choices=("latest", "earliest"),
     ),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import enum
+import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from ..transport.errors import OptionError
 from ..transport.structure import INFINITE
@@ -14,6 +15,9 @@ from .qos_profiles import NO_PROFILE, Profile
 from .quantities import duration, size
 from .spec import AppliesTo, Kind, OptionSpec
 from .table import BY_KEY, OPTIONS, SPARK_KEYS
+
+#: A word for all standing receivers, or by the name of each a position or a word.
+Offsets: TypeAlias = "str | tuple[tuple[str, int | str], ...]"
 
 # --- by name ---------------------------------------------------------------------------------------
 
@@ -114,6 +118,9 @@ class Values:
     def names(self, name: str) -> tuple[str, ...]:
         return cast("tuple[str, ...]", self._parsed.get(name, ()))
 
+    def offsets(self, name: str) -> Offsets | None:
+        return cast("Offsets | None", self._parsed.get(name))
+
     def octets(self, name: str) -> bytes:
         return cast(bytes, self._parsed.get(name, b""))
 
@@ -164,6 +171,8 @@ _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
 
+#: Of a stream log; what is served knows no larger one.
+_POSITION_MAX: Final = 1 << 62
 #: DDS counts in 32 bits.
 _LONG_MAX: Final = (1 << 31) - 1
 
@@ -190,6 +199,8 @@ def parse_value(spec: OptionSpec, text: str) -> object:
             return _word(spec, text)
         case Kind.PLUGIN:
             return _plugin(spec, text)
+        case Kind.OFFSETS:
+            return _positions(spec, text) if text.startswith("{") else _word(spec, text)
         case _:
             return _bounded(spec, text, _number(spec, text))
 
@@ -300,3 +311,21 @@ def _plugin(spec: OptionSpec, text: str) -> str:
             spec.name, text, f"must be one of {known}, or module:class, such as my.package:MyClass"
         )
     return text
+
+
+def _positions(spec: OptionSpec, text: str) -> tuple[tuple[str, int | str], ...]:
+    """By name of a standing receiver, a position in its log or one of ``spec.choices``."""
+    fix = f'must be JSON such as {{"cell-1": 12345, "cell-2": "{spec.choices[0]}"}}'
+    try:
+        pairs: list[tuple[str, object]] = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        raise OptionError(spec.name, text, fix) from None
+    found: dict[str, int | str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise OptionError(spec.name, text, f"names {name!r} twice; {fix}")
+        is_position = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _POSITION_MAX
+        if not is_position and value not in spec.choices:
+            raise OptionError(spec.name, text, f"has {value!r:.40} for {name!r}; {fix}")
+        found[name] = cast("int | str", value)
+    return tuple(sorted(found.items()))

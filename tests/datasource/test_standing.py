@@ -55,6 +55,16 @@ class TestStream:
         standing.a.receive(3, 1)
         assert step(reader, zero)[1] == [3]
 
+    def test_a_position_for_each(self, standing):
+        standing.a.receive(0, 2)
+        at = standing.a.stream.position
+        standing.a.receive(2, 2)
+        standing.b.receive(10, 1)
+        reader = standing.reader(startingOffsets=json.dumps({"a": at, "b": "latest"}))
+        assert step(reader, reader.initialOffset())[1] == [2, 3]
+        reader = standing.reader(startingOffsets=json.dumps({"a": at, "b": "earliest"}))
+        assert step(reader, reader.initialOffset())[1] == [2, 3, 10]
+
     def test_a_timestamp_finds_what_was_recorded(self, standing):
         standing.a.receive(0, 5)
         reader = standing.reader(startingTimestamp=RECEPTION // 1_000_000)
@@ -211,6 +221,58 @@ class TestBatch:
             reader = StandingBatchReader(settings, plan_source(settings, COLUMNS), make=standing.connect)
             assert sorted(ids(reader, reader.partitions())) == wanted
 
+    def test_by_position(self, standing):
+        standing.a.receive(0, 2)
+        at = standing.a.stream.position
+        standing.a.receive(2, 2)
+        until = standing.a.stream.position
+        standing.a.receive(4, 1)
+        standing.b.receive(10, 2)
+        for begin, end, wanted in (
+            ((0, 0), (at, 0), [0, 1]),
+            ((at, "latest"), (until, "latest"), [2, 3]),
+            ((at, "earliest"), ("latest", 0), [2, 3, 4]),
+            ((at, "earliest"), (at, "latest"), [10, 11]),
+        ):
+            assert sorted(ids(*batch(standing, begin, end))) == wanted
+
+    @pytest.mark.parametrize("fails", [True, False])
+    @pytest.mark.parametrize(
+        ("position", "what", "rows"),
+        [
+            (1, "is trimmed", [2, 3]),
+            ("middle", "is no beginning of a frame", [3]),
+            (1 << 40, "is behind its end", []),
+        ],
+    )
+    def test_a_position_that_is_none(self, standing, position, what, rows, fails, caplog):
+        standing.a.receive(0, 2)
+        standing.a.base = standing.a.stream.position
+        standing.a.receive(2, 2)
+        position = standing.a.base + 8 if position == "middle" else position
+        told = {} if fails else {"failOnDataLoss": "false"}
+        if fails:
+            with pytest.raises(
+                OptionError, match=f"position {position} of receiver a {what}.*failOnDataLoss"
+            ):
+                batch(standing, (position, "latest"), ("latest", "latest"), **told)
+        else:
+            assert ids(*batch(standing, (position, "latest"), ("latest", "latest"), **told)) == rows
+            assert f"startingOffsets: position {position} of receiver a {what}" in caplog.text
+
+    def test_it_ends_before_it_begins(self, standing):
+        standing.a.receive(0, 2)
+        with pytest.raises(UsageError, match="receiver a: the batch would begin at position"):
+            batch(standing, ("latest", "latest"), (0, "latest"))
+
+
+def batch(standing, begin, end, **options):
+    """A reader of the range at a and b, and its partitions."""
+    start, stop = (json.dumps(dict(zip("ab", each, strict=True))) for each in (begin, end))
+    settings = settings_of(startingOffsets=start, endingOffsets=stop, **options)
+    reader = StandingBatchReader(settings, plan_source(settings, COLUMNS), make=standing.connect)
+    return reader, reader.partitions()
+
 
 def test_the_type_is_what_writers_told(standing):
     assert standing_type(settings_of(), standing.connect).struct == POINT
@@ -231,6 +293,13 @@ def test_the_type_is_what_writers_told(standing):
         ({"reliability": "reliable"}, "decided by the subscription"),
         ({"startingTimestamp": "soon"}, "ISO 8601"),
         ({"startingTimestamp": "1", "startingOffsets": "latest"}, "excludes"),
+        ({"endingTimestamp": "1", "endingOffsets": "latest"}, "excludes"),
+        ({"endingOffsets": "earliest"}, "must be one of latest"),
+        ({"startingTimestamp": "2", "endingTimestamp": "1"}, "is later than endingTimestamp=1"),
+        ({"startingOffsets": '{"a": 1}'}, "which b is not"),
+        ({"startingOffsets": '{"a": 1, "b": 1, "c": 1}'}, "which c is not"),
+        ({"startingOffsets": '{"a": 9, "b": 0}', "endingOffsets": '{"a": 8, "b": 0}'}, "9 is behind 8"),
+        ({"retention": "bytes"}, "decided by the subscription"),
     ],
 )
 def test_options_that_cannot_be(options, match):

@@ -327,5 +327,5 @@ class TestTable:
 
     def test_words_have_choices_and_defaults_are_valid(self):
         for spec in OPTIONS:
-            assert bool(spec.choices) == (spec.kind in (Kind.WORD, Kind.PLUGIN))
+            assert bool(spec.choices) == (spec.kind in (Kind.WORD, Kind.PLUGIN, Kind.OFFSETS))
         read(), write()

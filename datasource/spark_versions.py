@@ -1,0 +1,31 @@
+"""What the versions of PySpark have, and what to say where one lacks it.
+
+4.0 has batches, and streams that are not told where a micro-batch begins; 4.1 adds Arrow batches for streaming sinks;
+4.2 tells a stream where a micro-batch begins, and how much it may take (admission control).
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib.util import find_spec
+from typing import Any, Final
+
+import pyspark
+from pyspark.sql import datasource
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ..transport.errors import UsageError
+
+HAS_ADMISSION_CONTROL: Final = find_spec("pyspark.sql.streaming.datasource") is not None
+HAS_ARROW_STREAM_SINKS: Final = hasattr(datasource, "DataSourceStreamArrowWriter")
+#: Arguments of ``to_arrow_schema`` and ``to_arrow_type``; without the one of newer versions, UTC goes without saying.
+TIMESTAMPS_IN_UTC: Final[dict[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+)
+
+
+def older_than(needed: str, what: str, fix: str) -> UsageError:
+    """The error for what only newer versions can do."""
+    return UsageError(
+        f"{what} needs PySpark {needed} or newer, and this is {pyspark.__version__}; upgrade it, or {fix}"
+    )

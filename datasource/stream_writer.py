@@ -1,0 +1,11 @@
+"""The streaming sink, as PySpark 4.1 and newer have it: 4.0 hands rows to it one by one."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+from .writer import TaskWriter
+
+
+class RtpsStreamArrowWriter(TaskWriter, DataSourceStreamArrowWriter):
+    """``df.writeStream``: each task of a micro-batch returns when its rows are acknowledged."""
