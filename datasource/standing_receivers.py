@@ -197,10 +197,14 @@ class StandingReceiver:
 def standing_receivers(settings: Settings, make: Connect = connect) -> dict[str, StandingReceiver]:
     """All receivers of a query by name; nothing is asked yet. Raises OptionError for a file that cannot be read."""
     token = _token(settings)
-    ca = None if settings.receiver_ca is None else _text("receiver.ca", settings.receiver_ca)
+    pem = (
+        _pem("receiver.ca", settings.receiver_ca, "CERTIFICATE"),
+        _pem("receiver.certificate", settings.receiver_certificate, "CERTIFICATE"),
+        _pem("receiver.key", settings.receiver_key, "PRIVATE KEY"),
+    )
     return {
         name: StandingReceiver(
-            name, Served((address,), token, ca, network=loopback_network([address])), settings, make
+            name, Served((address,), token, *pem, network=loopback_network([address])), settings, make
         )
         for name, address in settings.receivers
     }
@@ -242,6 +246,15 @@ def _token(settings: Settings) -> str:
     if settings.receiver_token_file is not None:
         return _text("receiver.token.file", settings.receiver_token_file).strip()
     return os.environ.get(_TOKEN, "")
+
+
+def _pem(option: str, path: str | None, what: str) -> str | None:
+    if path is None:
+        return None
+    text = _text(option, path)
+    if f"{what}-----" not in text:
+        raise OptionError(option, path, f"holds no {what.lower()} in PEM")
+    return text
 
 
 def _text(option: str, path: str) -> str:

@@ -16,7 +16,7 @@ import typer
 from ..transport.errors import TransportError, TypeDefinitionError, UnknownTypeError, UsageError
 from .key_hashes import key_hashes
 from .network import Domain, Interface, Peers, joined, seconds
-from .receivers import Ca, Receiver, TokenFile, only_here, served_at
+from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
 from .recorded_runs import LATEST, checked_start, recorded_runs
 from .tables import visible
 
@@ -71,6 +71,8 @@ def echo(
     receiver: Receiver = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     start: Annotated[
         str | None,
         typer.Option(
@@ -96,7 +98,7 @@ def echo(
         for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
             only_here(given, option)
         place = checked_start(LATEST if start is None else start)
-        (served,) = served_at([receiver], token_file, ca)
+        (served,) = served_at([receiver], Access(token_file, ca, certificate, key))
         _print(_recorded_lines(recorded_runs(served, topic, place, deadline), wanted), count)
         return
     if start is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .logs import LogDirs
-from .receivers import Ca, Receivers, TokenFile, Told, Where
+from .receivers import Access, Ca, Certificate, Key, Receivers, TokenFile, Told, Where
 
 if TYPE_CHECKING:
     from ..monitoring.reports import ErrorReport
@@ -19,13 +19,17 @@ def errors(
     receiver: Receivers = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show the distinct errors and warnings of sources and sinks: how often, first and last time."""
     from ..monitoring.report_json import errors_as_json
     from ..monitoring.reports import read_error_reports
 
-    told = Where(log_dir, receiver, token_file, ca).look(read_error_reports, lambda asked: asked.errors())()
+    told = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+        read_error_reports, lambda asked: asked.errors()
+    )()
     told.check()
     if as_json:
         typer.echo(json.dumps(told.extended(errors_as_json(told.entries, told.places)), indent=2))

@@ -10,7 +10,7 @@ import typer
 
 from .key_hashes import key_hashes
 from .log_reading import AsJsonLines, From, Log, To, items, opened
-from .receivers import Ca, Receiver, TokenFile
+from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
 from .tables import visible
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def dump(
     receiver: Receiver = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Print one line for each sample, with its payload in hexadecimal as it was received.
@@ -57,7 +59,7 @@ def dump(
     from ..transport.log.frame import Frame
 
     left, is_damaged = limit, False
-    with opened(log, receiver, token_file, ca) as view:
+    with opened(log, receiver, Access(token_file, ca, certificate, key)) as view:
         found = items(view, start, stop, bodies=True)
         if not as_json:
             typer.echo(_LINE.format(*_TITLES))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from .log_reading import AsJsonLines, From, Log, To, Verify, items, opened
-from .receivers import Ca, Receiver, TokenFile
+from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
 
 if TYPE_CHECKING:
     from ..transport.log.log_view import Item
@@ -60,6 +60,8 @@ def frames(
     receiver: Receiver = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     as_json: AsJsonLines = False,
 ) -> None:
     """Print one line for each frame and for each damaged place. The exit code is 1 if there is such a place among them.
@@ -68,7 +70,7 @@ def frames(
     """
     wanted = None if writer is None else _guid(writer)
     printed, is_damaged = 0, False
-    with opened(log, receiver, token_file, ca) as view:
+    with opened(log, receiver, Access(token_file, ca, certificate, key)) as view:
         found = items(view, start, stop, bodies=verify)
         if not as_json:
             typer.echo(_LINE.format(*_TITLES))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import LogError, LogFormatError, LogLostError, reason
-from .receivers import recorded, served_at
+from .receivers import Access, recorded, served_at
 from .tables import visible
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def reading(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened(log: str, receiver: str | None, token_file: Path | None, ca: Path | None) -> Iterator[LogView]:
+def opened(log: str, receiver: str | None, access: Access) -> Iterator[LogView]:
     """The log in a directory of this host, or of a subscription of a receiver. Errors say what can be done."""
     if receiver is not None:
         from ..transport.log.log_view import LogView
 
-        with recorded(served_at([receiver], token_file, ca)[0], log) as (_, fetched):
+        with recorded(served_at([receiver], access)[0], log) as (_, fetched):
             yield LogView.over(fetched)
         return
     directory = existing(log)

@@ -13,7 +13,17 @@ import typer
 
 from .log_reading import Log, Verify, opened
 from .log_verify import damage_tables, verified_as_json
-from .receivers import PATIENCE_SECONDS, Ca, Receiver, TokenFile, recorded, served_at
+from .receivers import (
+    PATIENCE_SECONDS,
+    Access,
+    Ca,
+    Certificate,
+    Key,
+    Receiver,
+    TokenFile,
+    recorded,
+    served_at,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +55,8 @@ def show(
     receiver: Receiver = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Show what a stream log is and holds: its topic, positions, segments, writers and damage, and its receiver.
@@ -52,13 +64,13 @@ def show(
     The exit code is 1 if anything is damaged. All of a receiver's log is fetched for this.
     """
     if receiver is None:
-        with opened(log, None, None, None) as view:
+        with opened(log, None, Access()) as view:
             found = _look(view.directory, bodies=verify)
     else:
         from ..serving.receiver_reports import ReceiverReports
         from ..transport.log.log_view import LogView
 
-        (served,) = served_at([receiver], token_file, ca)
+        (served,) = served_at([receiver], Access(token_file, ca, certificate, key))
         with recorded(served, log) as (one, fetched):
             asked = ReceiverReports(served, patience=PATIENCE_SECONDS)
             source = next((stream for stream in asked.streams() if stream.path == one.directory), None)

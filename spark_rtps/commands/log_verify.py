@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .log_reading import existing, opened, reading
-from .receivers import Ca, Receiver, TokenFile
+from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,8 @@ def verify(
     receiver: Receiver = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Verify the checksums of all frames; the exit code is 1 if anything is damaged. Receivers may go on meanwhile."""
@@ -38,7 +40,7 @@ def verify(
     from ..transport.log.verification import find_logs, verify
 
     if receiver is not None:
-        with opened(log, receiver, token_file, ca) as view:
+        with opened(log, receiver, Access(token_file, ca, certificate, key)) as view:
             found = [verify(view)]
     else:
         directory = existing(log)

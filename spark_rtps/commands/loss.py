@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .logs import LogDirs
-from .receivers import Ca, Receivers, TokenFile, Told, Where
+from .receivers import Access, Ca, Certificate, Key, Receivers, TokenFile, Told, Where
 
 if TYPE_CHECKING:
     from ..monitoring.reports import LossesOfLog
@@ -20,13 +20,17 @@ def loss(
     receiver: Receivers = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show the samples that sources lost: by writer and cause, how often, how many, and when."""
     from ..monitoring.report_json import losses_as_json
     from ..monitoring.reports import read_losses
 
-    told = Where(log_dir, receiver, token_file, ca).look(read_losses, lambda asked: asked.losses())()
+    told = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+        read_losses, lambda asked: asked.losses()
+    )()
     told.check()
     if as_json:
         typer.echo(json.dumps(told.extended(losses_as_json(told.entries, told.places)), indent=2))

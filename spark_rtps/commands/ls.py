@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .network import Domain, Interface, Peers, joined, seconds
-from .receivers import PATIENCE_SECONDS, Ca, Receiver, TokenFile, asking, only_here, served_at
+from .receivers import (
+    PATIENCE_SECONDS,
+    Access,
+    Ca,
+    Certificate,
+    Key,
+    Receiver,
+    TokenFile,
+    asking,
+    only_here,
+    served_at,
+)
 
 if TYPE_CHECKING:
     from ..monitoring.seen_topics import SeenTopics
@@ -24,6 +35,8 @@ def ls(
     receiver: Receiver = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the participants, topics, types and QoS seen on a domain, or on the domain of a receiver."""
@@ -33,7 +46,7 @@ def ls(
     if receiver is not None:
         for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
             only_here(given, option)
-        seen = _seen_by(served_at([receiver], token_file, ca)[0], patience)
+        seen = _seen_by(served_at([receiver], Access(token_file, ca, certificate, key))[0], patience)
     else:
         with joined(domain, interface, peers, name="spark-rtps ls") as participant:
             time.sleep(patience)

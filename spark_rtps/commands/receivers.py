@@ -49,6 +49,13 @@ Ca = Annotated[
         "--ca", help="PEM file with the receiver's certificate, or with that of its CA. It needs TLS."
     ),
 ]
+Certificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--certificate", help="PEM file with a certificate to show, instead of a token. It needs --key."
+    ),
+]
+Key = Annotated[Path | None, typer.Option("--key", help="PEM file with the private key of --certificate.")]
 
 _T = TypeVar("_T", "Stream", "ErrorReport", "LossesOfLog")
 
@@ -102,13 +109,22 @@ class Told(Generic[_T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """What the options of a command say about why receivers may be believed, and may believe who asks."""
+
+    token_file: Path | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Where:
     """What the options of a command say about where to look."""
 
     log_dir: list[Path] | None
     receivers: list[str] | None
-    token_file: Path | None
-    ca: Path | None
+    access: Access
 
     def look(
         self, here: Callable[[list[Path]], list[_T]], there: Callable[[ReceiverReports], list[_T]]
@@ -118,18 +134,23 @@ class Where:
             directories = logs.directories(self.log_dir)
             return lambda: Told([str(path) for path in directories], here(directories))
         only_here(self.log_dir, "--log-dir")
-        served = served_at(self.receivers, self.token_file, self.ca)
+        served = served_at(self.receivers, self.access)
         return lambda: told_by(served, there)
 
 
-def served_at(receivers: list[str], token_file: Path | None, ca: Path | None) -> list[Served]:
+def served_at(receivers: list[str], access: Access) -> list[Served]:
     """How to ask each of the receivers. What was given wrong is a usage error."""
     from ..serving.connections import host_and_port
     from ..serving.served import Served
 
-    token, pem = _token(token_file), None if ca is None else _text(ca, "--ca", _CA_BYTES_MAX)
-    if pem is not None and "-----BEGIN CERTIFICATE-----" not in pem:
-        raise typer.BadParameter(f"{ca} holds no certificate in PEM", param_hint="--ca")
+    pem = _pem(access.ca, "--ca", "CERTIFICATE")
+    certificate = _pem(access.certificate, "--certificate", "CERTIFICATE")
+    key = _pem(access.key, "--key", "PRIVATE KEY")
+    if (certificate is None) != (key is None):
+        raise typer.BadParameter("give both, or none of them", param_hint="--certificate, --key")
+    if certificate is not None and pem is None:
+        raise typer.BadParameter("is shown with TLS only: give --ca too", param_hint="--certificate")
+    token = _token(access.token_file, is_needed=certificate is None)
     for address in receivers:
         try:
             host, _ = host_and_port(address)
@@ -138,7 +159,7 @@ def served_at(receivers: list[str], token_file: Path | None, ca: Path | None) ->
         if pem is None and not _is_loopback(host):
             fix = "without TLS anybody on the way could read the token: give the receiver's certificate with --ca"
             raise typer.BadParameter(f"{address} is another host, and {fix}", param_hint="--receiver")
-    return [Served((address,), token, pem) for address in dict.fromkeys(receivers)]
+    return [Served((address,), token, pem, certificate, key) for address in dict.fromkeys(receivers)]
 
 
 def told_by(served: list[Served], ask: Callable[[ReceiverReports], list[_T]]) -> Told[_T]:
@@ -182,9 +203,11 @@ def asking(address: str) -> Iterator[None]:
     try:
         yield
     except LogAccessError as error:
-        fix = f"give another one with --token-file or ${TOKEN}"
+        what, fix = "token", f"give another one with --token-file or ${TOKEN}"
+        if "refuses the certificate" in str(error):
+            what, fix = "certificate", "give another one with --certificate and --key"
         error.remedy = ""  # that of queries
-        raise ReceiverError(f"the receiver at {address} refuses the token: {fix} ({error})") from None
+        raise ReceiverError(f"the receiver at {address} refuses the {what}: {fix} ({error})") from None
     except LogLostError as error:
         raise ReceiverError(f"the receiver at {address} does not have it: {error}") from error
     except RangeServerError as error:
@@ -218,11 +241,23 @@ def _named(found: list[SubscriptionInfo], name: str, address: str) -> Subscripti
 # --- inside -----------------------------------------------------------------------------------------
 
 
-def _token(token_file: Path | None) -> str:
+def _pem(path: Path | None, option: str, what: str) -> str | None:
+    """The text of a PEM file that has to hold a certificate or a key."""
+    if path is None:
+        return None
+    text = _text(path, option, _CA_BYTES_MAX)
+    if f"{what}-----" not in text:
+        raise typer.BadParameter(f"{path} holds no {what.lower()} in PEM", param_hint=option)
+    return text
+
+
+def _token(token_file: Path | None, *, is_needed: bool) -> str:
     if token_file is not None:
         token, hint = _text(token_file, "--token-file", _TOKEN_BYTES_MAX).strip(), "--token-file"
     else:
         token, hint = os.environ.get(TOKEN, "").strip(), f"${TOKEN}"
+    if not token and not is_needed:
+        return ""
     if not token:
         said = f"a receiver wants a token: give its file with --token-file, or itself in ${TOKEN}"
         raise typer.BadParameter(said, param_hint=hint)

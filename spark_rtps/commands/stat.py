@@ -13,7 +13,7 @@ import typer
 from .logs import LogDirs
 from .look import Look
 from .network import seconds
-from .receivers import Ca, Receivers, TokenFile, Told, Where
+from .receivers import Access, Ca, Certificate, Key, Receivers, TokenFile, Told, Where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +26,8 @@ def stat(
     receiver: Receivers = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
     watch: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +51,9 @@ def stat(
     if period == 0:
         raise typer.BadParameter("the interval must be longer than zero, such as 2s", param_hint="--watch")
     with contextlib.suppress(KeyboardInterrupt):
-        see = Where(log_dir, receiver, token_file, ca).look(streams_here, lambda asked: asked.streams())
+        see = Where(log_dir, receiver, Access(token_file, ca, certificate, key)).look(
+            streams_here, lambda asked: asked.streams()
+        )
         looks = _looks(see, period)
         if as_json:
             for look in looks:

@@ -12,7 +12,7 @@ import typer
 
 from ..transport.errors import UnknownTypeError
 from .network import Domain, Interface, Peers, joined, seconds
-from .receivers import Ca, Receiver, TokenFile, only_here, recorded, served_at
+from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, recorded, served_at
 from .tables import visible
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def show_type(
     receiver: Receiver = None,
     token_file: TokenFile = None,
     ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
 ) -> None:
     """Print the type of a topic as IDL and as a Spark schema, and whether a type of yours can read or write it.
 
@@ -67,7 +69,7 @@ def show_type(
     if receiver is not None:
         for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
             only_here(given, option)
-        found = _recorded(served_at([receiver], token_file, ca)[0], topic)
+        found = _recorded(served_at([receiver], Access(token_file, ca, certificate, key))[0], topic)
     else:
         with joined(domain, interface, peers, name="spark-rtps type") as participant:
             told = participant.discover_type(topic, timeout=patience)

@@ -88,6 +88,10 @@ def check_receivers(values: Values) -> None:
         return
     if not values.names("receivers"):
         raise OptionError("receivers", values.given("receivers"), "must name one, such as cell-1=edge1:7420")
+    certificate, key, ca = "receiver.certificate", "receiver.key", "receiver.ca"
+    for name, needed in ((certificate, key), (key, certificate), (certificate, ca)):
+        if values.has(name) and not values.has(needed):
+            raise OptionError(name, values.given(name), f"needs {needed}; set it too, or remove {name}")
     for one, other in (("startingTimestamp", "startingOffsets"), ("endingTimestamp", "endingOffsets")):
         if values.has(one) and values.has(other):
             raise OptionError(one, values.given(one), f"excludes {other}; set one")

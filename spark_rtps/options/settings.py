@@ -131,6 +131,8 @@ class Settings:
     receiver_token: str | None = field(repr=False)
     receiver_token_file: str | None
     receiver_ca: str | None
+    receiver_certificate: str | None
+    receiver_key: str | None
     #: ``earliest``, ``latest``, these or a position by name of a receiver, or None: what suits a stream or a batch.
     starting: Offsets | None
     ending: Offsets | None
@@ -262,6 +264,8 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         receiver_token=values.text("receiver.token"),
         receiver_token_file=values.text("receiver.token.file"),
         receiver_ca=values.text("receiver.ca"),
+        receiver_certificate=values.text("receiver.certificate"),
+        receiver_key=values.text("receiver.key"),
         starting=values.offsets("startingOffsets"),
         ending=values.offsets("endingOffsets"),
         starting_time=timestamp("startingTimestamp", values.text("startingTimestamp")),

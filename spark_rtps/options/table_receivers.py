@@ -71,6 +71,22 @@ RECEIVER_OPTIONS: Final = (
         _READ,
     ),
     OptionSpec(
+        "receiver.certificate",
+        Kind.TEXT,
+        None,
+        "PEM file on the driver's host with a certificate to show to standing receivers with `client_ca`, which give "
+        "its role to whoever shows it; a token is not needed then. Requires `receiver.key` and `receiver.ca`.",
+        _READ,
+    ),
+    OptionSpec(
+        "receiver.key",
+        Kind.TEXT,
+        None,
+        "PEM file on the driver's host with the private key of `receiver.certificate`, without a passphrase. Tasks get "
+        "the key itself, as they get the token.",
+        _READ,
+    ),
+    OptionSpec(
         "startingTimestamp",
         Kind.TEXT,
         None,

@@ -38,6 +38,10 @@ _CERTIFICATE_ALERTS: Final = frozenset(
 _SERVERS_MAX: Final = 64
 
 
+class OwnCertificateError(ValueError):
+    """The certificate that is to be shown to a server, or its key, cannot be used."""
+
+
 class Connection(http.client.HTTPConnection):
     """A connection to one address. What arrives has to arrive before ``until``, in monotonic seconds."""
 
@@ -135,6 +139,8 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 def distrust(address: str, error: Exception) -> str:
     """Why a server that was connected to is not asked, from what TLS raised."""
+    if isinstance(error, OwnCertificateError):
+        return f"the certificate to show to {address} cannot be used: {error}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{address} cannot be trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
@@ -189,19 +195,21 @@ def _context(pem: str) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Show servers this certificate, whose key is written to no disk. Raises ssl.SSLError."""
+    """Show servers this certificate, whose key is written to no disk. Raises OwnCertificateError."""
     descriptor = os.memfd_create("spark-rtps", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(f"{certificate}\n{key}\n".encode())
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
+    except ssl.SSLError as error:
+        raise OwnCertificateError(f"it is no certificate with its key ({error.reason})") from error
     finally:
         os.close(descriptor)
 
 
 def _no_password() -> str:
     """Instead of asking at a terminal."""
-    raise ValueError("the key of receiver.certificate has a passphrase")
+    raise OwnCertificateError("its key has a passphrase")
 
 
 def _wrapped(context: ssl.SSLContext, plain: socket.socket, host: str) -> ssl.SSLSocket:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from spark_rtps.serving import connections
+from tests.serving.standing_scene import Scene
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +19,34 @@ def nothing_left() -> Iterator[None]:
     connections.close_all()
     gc.collect()
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("spark-rtps")] == []
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A server's certificate, an authority, and certificates of clients: good, expired, and of nobody."""
+    home = tmp_path_factory.mktemp("pem")
+
+    def run(command: str) -> None:
+        subprocess.run(command.split(), check=True, capture_output=True, cwd=home)
+
+    for name in ("server", "ca"):
+        run(
+            f"openssl req -x509 -newkey ed25519 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"
+        )
+    for name, days, by in (("good", 2, "ca"), ("old", -1, "ca"), ("stranger", 2, "server")):
+        run(f"openssl req -newkey ed25519 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr")
+        run(
+            f"openssl x509 -req -in {name}.csr -CA {by}.pem -CAkey {by}.key -CAcreateserial -days {days} "
+            f"-out {name}.pem"
+        )
+    return home
+
+
+@pytest.fixture
+def secured(tmp_path: Path, pem: Path) -> Iterator[Scene]:
+    s = Scene(
+        tmp_path,
+        certificate=str(pem / "server.pem"), key=str(pem / "server.key"), client_ca=str(pem / "ca.pem"),
+    )  # fmt: skip
+    yield s
+    s.close()

@@ -123,3 +123,12 @@ def poll(scene: Scene, seconds: int) -> socket.socket:
         f"GET {target} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKENS['read']}\r\n\r\n".encode()
     )
     return sock
+
+
+def shown(pem: Path, name: str) -> dict[str, str]:
+    """What a client has that shows this certificate."""
+    return {
+        "ca": (pem / "server.pem").read_text(),
+        "certificate": (pem / f"{name}.pem").read_text(),
+        "key": (pem / f"{name}.key").read_text(),
+    }

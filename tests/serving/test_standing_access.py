@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +24,7 @@ from spark_rtps.transport.errors import (
 )
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
-from tests.serving.standing_scene import LOG, OTHER_LOG, SEGMENT, TOKENS, Scene, supervise
+from tests.serving.standing_scene import LOG, OTHER_LOG, SEGMENT, TOKENS, Scene, shown, supervise
 
 
 @pytest.fixture
@@ -204,45 +203,6 @@ def memory(pid: int) -> int:
 
 
 # --- TLS --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A server's certificate, an authority, and certificates of clients: good, expired, and of nobody."""
-    home = tmp_path_factory.mktemp("pem")
-
-    def run(command: str) -> None:
-        subprocess.run(command.split(), check=True, capture_output=True, cwd=home)
-
-    for name in ("server", "ca"):
-        run(
-            f"openssl req -x509 -newkey ed25519 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"
-        )
-    for name, days, by in (("good", 2, "ca"), ("old", -1, "ca"), ("stranger", 2, "server")):
-        run(f"openssl req -newkey ed25519 -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr")
-        run(
-            f"openssl x509 -req -in {name}.csr -CA {by}.pem -CAkey {by}.key -CAcreateserial -days {days} "
-            f"-out {name}.pem"
-        )
-    return home
-
-
-@pytest.fixture
-def secured(tmp_path: Path, pem: Path) -> Iterator[Scene]:
-    s = Scene(
-        tmp_path,
-        certificate=str(pem / "server.pem"), key=str(pem / "server.key"), client_ca=str(pem / "ca.pem"),
-    )  # fmt: skip
-    yield s
-    s.close()
-
-
-def shown(pem: Path, name: str) -> dict[str, str]:
-    return {
-        "ca": (pem / "server.pem").read_text(),
-        "certificate": (pem / f"{name}.pem").read_text(),
-        "key": (pem / f"{name}.key").read_text(),
-    }
 
 
 def test_a_clients_certificate_gives_a_role(secured: Scene, pem: Path) -> None:

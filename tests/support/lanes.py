@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 #: The rooms of each lane, the longest lane first.
-LANES = (("spark", "demo"), ("interop", "receiver", "net", "api", "cluster", "standing", "conf"))
+LANES = (
+    ("spark", "earlier_spark", "demo"),
+    ("interop", "receiver", "net", "api", "cluster", "standing", "conf"),
+)
 
 
 def lane_of(nodeid: str) -> int:
