@@ -174,3 +174,21 @@ def test_clocks_that_are_set_back(beside: Beside) -> None:
     again.keep(NOW, holds_log=False)
     again.keep(NOW + DAY + 1, holds_log=False)
     assert beside.kept() == {}
+
+
+def test_a_file_that_was_cut(beside: Beside, caplog: pytest.LogCaptureFixture) -> None:
+    """It is put aside and named; groups are known again as they commit."""
+    path = beside.directory / "groups.json"
+    path.write_text('{"v":1,"groups":{"g":{"position":1')
+    assert beside.told() == {} and not path.exists()
+    assert path.with_name("groups.json.damaged").read_text().endswith('"position":1')
+    (said,) = caplog.messages
+    assert str(path) in said and "groups.json.damaged" in said
+    beside.commit("g", 32)
+    assert beside.kept() == {"g": 32}
+
+
+def test_a_group_that_is_not_there(beside: Beside) -> None:
+    with pytest.raises(Refusal, match="no such consumer group") as refused:
+        beside.groups.delete("g", NOW, holds_log=False)
+    assert refused.value.answer.status == 404
