@@ -10,7 +10,7 @@ from datetime import UTC
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -135,6 +135,14 @@ def test_a_wrong_token(spark, topic, receivers, tmp_path):
         query.processAllAvailable()
     assert "token" in str(failed.value)
     assert "geheim" not in str(failed.value)
+
+
+def test_the_token_is_in_no_error(spark, topic, receivers):
+    options = options_of(receivers, topic)
+    for wrong in ({"receiver.token.fil": "x"}, {"receivers": "one=127.0.0.1:1"}, {"receiver.ca": "/nowhere"}):
+        with pytest.raises(PySparkException) as failed:
+            spark.read.format("rtps").schema(POINT_DDL).options(**options | wrong).load(topic).count()
+        assert TOKEN not in str(failed.value)
 
 
 def numbers(df: DataFrame) -> list[int]:
