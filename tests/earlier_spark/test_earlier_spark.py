@@ -120,14 +120,8 @@ def test_batches_sinks_and_what_needs_a_newer_version(
     python: Path, receive: Receive, publisher: Publisher, tmp_path: Path
 ) -> None:
     publisher.write(points(0, 50))
-    network = {
-        "domain": str(DOMAIN),
-        "interface": "lo",
-        "topic": "Written",
-        "nullable": "required",
-        "key": "id",
-    }
-    written = {**network, "type": "Point"}
+    network = {"domain": str(DOMAIN), "interface": "lo", "topic": "Written", "key": "id"}
+    written = {**network, "type": "Point", "nullable": "required"}
     checkpoint = {"checkpointLocation": str(tmp_path / "sink")}
     now = {"checkpoint": str(tmp_path / "now"), "output": str(tmp_path / "output")}
     earliest = options(receive, startingOffsets="earliest")
