@@ -375,7 +375,7 @@ def test_a_slice_without_writers_is_no_mistake(
     thread = threading.Thread(target=host.run, daemon=True)
     thread.start()
     try:
-        wait_until(lambda: bool(writer.writer.readers))
+        wait_until(lambda: bool(writer.writer.readers) and "t" in host.node.written_topics())
         host.adviser._warns_at = 1  # it has waited long enough
         wait_until(lambda: f"none of its writers so far belongs to slice {elsewhere}" in caplog.text)
         assert "no match" not in caplog.text and "matched" not in caplog.text
