@@ -75,6 +75,7 @@ class Reception:
                 type=plan.struct if plan.announced else None,
                 awaits_types=needs_writer_types(plan),
                 content_filter=_content_filter(plan),
+                slice=settings.slice,
             ),
             instance_type=plan.struct,
             accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,

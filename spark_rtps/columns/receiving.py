@@ -39,6 +39,7 @@ def receiver_config(
         records_writer_types=guessed if records_writer_types is None else records_writer_types,
         tells_instances=plan.struct is not None and plan.keyed and settings.qos.tells_instances,
         filter=None if plan.filter is None else (plan.filter.expression, plan.filter.parameters),
+        slice=settings.slice,
         accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
         node=node_config(settings),
         log_max_bytes=settings.log_max_bytes,

@@ -55,6 +55,21 @@ def _unused(values: Values, names: Iterable[str], where: str) -> str:
 # --- readers ----------------------------------------------------------------------------------------
 
 
+def _instances_in_slices(values: Values) -> str:
+    if not values.has("slice"):
+        return ""
+    names = [name for name in ("time_based_filter", "deadline") if 0 < values.integer(name) < INFINITE]
+    if values.word("destination_order") == "by_source_timestamp":
+        names.append("destination_order")
+    shown = ", ".join(f"{name}={values.given(name)}" for name in names)
+    return (
+        f"{shown} with slice={values.given('slice')}: each slice looks at its own writers alone, also where those of "
+        "several slices write the same instance"
+        if names
+        else ""
+    )
+
+
 def _suppressed_heartbeats(values: Values) -> str:
     suppression = values.integer("reliable_reader.heartbeat_suppression_duration")
     period = values.integer("reliable_writer.heartbeat_period")
@@ -243,6 +258,7 @@ def _short_receiver_timeout(values: Values) -> str:
 
 
 _OF_READERS: Final[tuple[Callable[[Values], str], ...]] = (
+    _instances_in_slices,
     _suppressed_heartbeats,
     _history_for_best_effort,
     _unused_tolerance,

@@ -9,6 +9,7 @@ from ..transport.errors import OptionError, TransportError
 from ..transport.limits import MESSAGE_SIZE_MAX, STRING_MAX
 from ..transport.net.peers import split_peer
 from ..transport.protocol.policies import WRITER_POLICY, Compression
+from ..transport.protocol.slices import Slice
 from ..transport.qos import DurabilityKind
 from ..transport.structure import INFINITE
 from .spec import AppliesTo, Kind, duration_text, size_text
@@ -61,6 +62,7 @@ def check_options(values: Values, role: AppliesTo) -> None:
     _check_peers(values)
     _check_serving(values)
     _check_partitions(values)
+    _check_slice(values)
     _check_needed(values)
     for low, high in _ORDERED:
         _check_order(values, low, high)
@@ -106,6 +108,17 @@ def durability(values: Values) -> DurabilityKind:
         means = f"means durability={wanted.name.lower()}, but durability={kind.name.lower()} is set"
         raise OptionError("startingOffsets", starting, f"{means}; set only one of the two")
     return wanted
+
+
+def writers_slice(values: Values) -> Slice | None:
+    """The writers that are read; None: all. Raises OptionError."""
+    text = values.text("slice")
+    if text is None:
+        return None
+    try:
+        return Slice.parse(text)
+    except ValueError as error:
+        raise OptionError("slice", text, str(error)) from None
 
 
 def keeps_all(values: Values) -> bool:
@@ -213,6 +226,17 @@ def _check_partitions(values: Values) -> None:
             f"must be at most {_PARTITIONS_BYTES_MAX} bytes in all: one parameter carries all names to peers"
         )
         raise OptionError("partition", f"{values.names('partition')[0][:16]}...", fix)
+
+
+def _check_slice(values: Values) -> None:
+    if writers_slice(values) is None or values.word("ownership") != "exclusive":
+        return
+    where = "" if values.has("ownership") else " (set by the QoS profile)"
+    fix = (
+        f"excludes ownership=exclusive{where}: the owner of an instance may be in another slice, where nobody knows "
+        "whom it outranks; remove slice, and divide the data by topic, domain or partition instead"
+    )
+    raise OptionError("slice", values.given("slice"), fix)
 
 
 def _check_end(values: Values) -> None:

@@ -16,6 +16,7 @@ from ..transport.protocol.policies import (
     ReaderPolicy,
     WriterPolicy,
 )
+from ..transport.protocol.slices import Slice
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
 from ..transport.types.mapping import Mapping as TypeMapping
@@ -33,7 +34,7 @@ from .policies import (
 )
 from .qos_profiles import NO_PROFILE, Profile, find_profile
 from .receivers import check_receivers, receiver_addresses, timestamp
-from .rules import check_options, check_retention
+from .rules import check_options, check_retention, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
 from .values import Offsets, Values, given_options, parse_value
@@ -64,6 +65,8 @@ class Settings:
 
     topic: str
     domain: int
+    #: The writers to read; None: all.
+    slice: Slice | None
     type: str | None
     type_file: str | None
     #: Folders in which an IDL file's includes are looked for, besides its own.
@@ -205,6 +208,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
     return Settings(
         topic=topic,
         domain=values.integer("domain"),
+        slice=writers_slice(values),
         type=values.text("type"),
         type_file=values.text("type.file"),
         type_include_path=values.names("type.include_path"),

@@ -23,6 +23,17 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     ),
     OptionSpec("domain", Kind.INTEGER, "0", "DDS domain id.", minimum=0, maximum=232),
     OptionSpec(
+        "slice",
+        Kind.TEXT,
+        None,
+        "The part of the topic's writers to read, as index and count: `0/4`, `1/4`, `2/4` and `3/4` for four receivers "
+        "that share one topic. A writer's GUID decides to which slice it belongs, so that together they read each "
+        "sample once, in order per writer. Writers of other slices send to the reader too, and are acknowledged; what "
+        "they send is dropped unread and counted as `reader.of_other_slices`. Excludes `ownership=exclusive`. "
+        "Default: all writers.",
+        _READ,
+    ),
+    OptionSpec(
         "payload",
         Kind.WORD,
         "cdr",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.protocol.slices import Slice
 
 READ, WRITE = AppliesTo.READ, AppliesTo.WRITE
 BATCH = {"batch.enable": "true"}
@@ -58,6 +60,7 @@ CONTRADICTIONS = [
     (READ, {"history": "keep_all", "history.depth": "5"}),
     (WRITE, {"durability": "persistent", "resource_limits.max_samples": "10"}),
     (READ, {"startingOffsets": "latest", "durability": "transient"}),
+    (READ, {"slice": "0/2", "ownership": "exclusive"}),
 ]
 
 
@@ -290,3 +293,54 @@ class TestRetention:
             parse_options({"topic": "t", "retention": "bytes"}, AppliesTo.READ)
         committed = parse_options({"topic": "t", "flow_control.consumption": "committed"}, AppliesTo.READ)
         assert committed.consumption == "committed"
+
+
+class TestSlices:
+    def test_a_slice(self) -> None:
+        assert parse(READ, {}).slice is None
+        assert parse(READ, {"slice": "1/3"}).slice == Slice(1, 3)
+        assert parse(READ, {"slice": "0/1", "ownership": "shared"}).slice == Slice(0, 1)
+
+    @pytest.mark.parametrize(
+        ("text", "fix"),
+        [
+            ("3/3", "must have an index from 0 to 2: with n receivers, the slices are 0/n to n-1/n"),
+            ("1/0", "must have an index of at least 1"),
+            ("first", "must be index/count, such as 0/4 for the first of four"),
+            ("0 / 2", "must be index/count"),
+            ("0,2", "must be index/count"),
+        ],
+    )
+    def test_what_is_none(self, text: str, fix: str) -> None:
+        with pytest.raises(OptionError, match=re.escape(fix)) as caught:
+            parse(READ, {"slice": text})
+        assert (caught.value.option, caught.value.value) == ("slice", text)
+
+    def test_writers_have_none(self) -> None:
+        with pytest.raises(OptionError, match="applies only to reading"):
+            parse(WRITE, {"slice": "0/2"})
+
+    def test_standing_receivers_decide_it_by_their_subscriptions(self) -> None:
+        with pytest.raises(OptionError, match="is decided by the subscription"):
+            parse(READ, {"slice": "0/2", "receivers": "a=h:1"})
+
+    def test_the_owner_of_an_instance_may_be_in_another_slice(self, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match=r"slice.*divide the data by topic, domain or partition"):
+            parse(READ, {"slice": "0/2", "ownership": "exclusive"})
+        profile = tmp_path / "qos.xml"
+        profile.write_text(
+            '<dds><qos_library name="l"><qos_profile name="p"><datareader_qos><ownership><kind>'
+            "EXCLUSIVE_OWNERSHIP_QOS</kind></ownership></datareader_qos></qos_profile></qos_library></dds>"
+        )
+        with pytest.raises(OptionError, match="set by the QoS profile"):
+            parse(READ, {"slice": "0/2", "qos.file": str(profile), "qos.profile": "l::p"})
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [("time_based_filter", "1s"), ("deadline", "1s"), ("destination_order", "by_source_timestamp")],
+    )
+    def test_rules_over_all_writers_of_an_instance_hold_in_each_slice(self, name: str, text: str) -> None:
+        (warning,) = parse(READ, {"slice": "0/2", name: text}).warnings
+        assert warning.startswith(f"{name}={text} with slice=0/2")
+        assert parse(READ, {name: text}).warnings == ()
+        assert parse(READ, {"slice": "0/2"}).warnings == ()

@@ -59,7 +59,7 @@ class Node:
 
     def receive(self, data: np.ndarray, size: int, now: int) -> None:
         endpoints: object = SimpleNamespace(
-            routes=self._routes(), hears_itself=True, hears=lambda prefix: True
+            routes=self._routes(), other_slices={}, hears_itself=True, hears=lambda prefix: True
         )
         writers = {writer.guid.entity: writer for writer in self.writers}
         receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
+from spark_rtps.transport.protocol.slices import Slice, slice_of
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
@@ -354,6 +356,30 @@ def test_a_topic_nobody_writes_is_told_which_there_are(
         host.adviser._warns_at = 1  # it has waited long enough
         wait_until(lambda: "no writer" in caplog.text)
         assert f"topic 't': no writer on domain {DOMAIN} so far; topics written here: another" in caplog.text
+    finally:
+        host.stop(goodbye=True)
+        thread.join(PATIENCE)
+        host.close()
+        node.close()
+
+
+def test_a_slice_without_writers_is_no_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("spark_rtps.transport.receiver.adviser._NOBODY_NS", 3600 * NANOSECONDS)
+    node = Node.open(NodeConfig(domain=DOMAIN, interface="lo")).start()
+    writer = node.create_writer(WriterSpec("t", "T", RELIABLE))
+    elsewhere = Slice(1 - slice_of(writer.writer.guid, 2), 2)
+    host = Host.open(config(tmp_path / "log", slice=elsewhere))
+    thread = threading.Thread(target=host.run, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: bool(writer.writer.readers) and "t" in host.node.written_topics())
+        host.adviser._warns_at = 1  # it has waited long enough
+        wait_until(lambda: f"none of its writers so far belongs to slice {elsewhere}" in caplog.text)
+        assert "no match" not in caplog.text and "matched" not in caplog.text
+        assert host.shown.matched_writers == 0
     finally:
         host.stop(goodbye=True)
         thread.join(PATIENCE)

@@ -36,6 +36,7 @@ from spark_rtps.transport.protocol.policies import (
     ReaderPolicy,
 )
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
+from spark_rtps.transport.protocol.slices import Slice, slice_of
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
@@ -187,6 +188,17 @@ def test_it_sees_what_goes_to_readers_too(node: Node, spying: Callable[..., Spy]
         wait_until(lambda: spy.rows == 10_000)
     finally:
         elsewhere.close()
+
+
+def test_a_slice_of_the_writers(node: Node, spying: Callable[..., Spy], tmp_path: Path) -> None:
+    writers = [writer_of(node) for _ in range(6)]
+    spies = [spying(slice=Slice(index, 2), log_directory=str(tmp_path / f"{index}")) for index in range(2)]
+    mine = [[each for each in writers if slice_of(each.writer.guid, 2) == index] for index in range(2)]
+    wait_until(lambda: are_seen(node, *writers))
+    for writer in writers:
+        writer.write(numbered(0, 100))
+    wait_until(lambda: [spy.rows for spy in spies] == [100 * len(some) for some in mine])
+    assert [set(spy.reader.writers) for spy in spies] == [{w.writer.guid for w in some} for some in mine]
 
 
 def test_writers_that_come_and_go(node: Node, spying: Callable[..., Spy]) -> None:

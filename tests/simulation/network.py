@@ -66,7 +66,9 @@ class Host:
     receiver: MessageReceiver = field(init=False)
 
     def __post_init__(self) -> None:
-        endpoints: object = SimpleNamespace(routes=self.routes, hears_itself=False, hears=lambda prefix: True)
+        endpoints: object = SimpleNamespace(
+            routes=self.routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
+        )
         writer = self.endpoint if isinstance(self.endpoint, StatefulWriter) else None
         writers = {} if writer is None else {writer.guid.entity: writer}
         self.receiver = MessageReceiver(self.prefix, endpoints, writers, {}, self.drops, trust=Trust.ANY)  # type: ignore[arg-type]

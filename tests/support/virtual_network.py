@@ -22,7 +22,7 @@ class VirtualNetwork:
     """Hosts 10.0.0.n with one participant each. A datagram takes 0.1 ms, and up to ``jitter`` ns more.
 
     ``loss`` and ``duplicates`` are probabilities for each datagram and receiver. With ``drains``, what is under way to
-    a host at a time arrives as one drain of its sockets.
+    a host at a time arrives as one drain of its sockets; everything arrives at a multiple of ``tick`` ns.
     """
 
     def __init__(
@@ -34,8 +34,10 @@ class VirtualNetwork:
         jitter: int = 0,
         multicast: bool = True,
         drains: bool = False,
+        tick: int = 1,
     ) -> None:
         self.now = 5 * SECOND
+        self.tick = tick
         self.drains = drains
         self.loss, self.duplicates, self.jitter, self.multicast = loss, duplicates, jitter, multicast
         self.sent = 0
@@ -157,5 +159,6 @@ class VirtualNetwork:
             for _ in range(copies):
                 if self._random.random() >= self.loss:
                     delay = MILLISECOND // 10 + self._random.randint(0, self.jitter)
-                    item = (self.now + delay, self.sent, source, target, datagram)
+                    at = -(-(self.now + delay) // self.tick) * self.tick
+                    item = (at, self.sent, source, target, datagram)
                     heapq.heappush(self._in_flight, item)

@@ -221,7 +221,9 @@ def told(
     """What readers are told of the datagrams of a drain, taken together or each alone."""
     data, starts, stops = in_slots(datagrams, slot, alignment)
     reader, drops = Recorder(), Counter[DropReason]()
-    endpoints = cast(LocalEndpoints, SimpleNamespace(routes=_Routes([reader]), hears_itself=False))
+    endpoints = cast(
+        LocalEndpoints, SimpleNamespace(routes=_Routes([reader]), other_slices={}, hears_itself=False)
+    )
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
     for span in receiver.receive_runs(data, spans, now=1) if together else spans:

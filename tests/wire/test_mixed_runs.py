@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,12 +12,13 @@ from hypothesis import strategies as st
 from spark_rtps.transport.errors import DecodeError
 from spark_rtps.transport.structure import ENTITYID_UNKNOWN
 from spark_rtps.transport.wire import parameters as p
-from spark_rtps.transport.wire import runs
+from spark_rtps.transport.wire import runs, unread_samples
 from spark_rtps.transport.wire.info import InfoTimestamp
 from spark_rtps.transport.wire.message import submessage_at
-from spark_rtps.transport.wire.runs import pass_over, scan
+from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import NO_TIMESTAMP, Run
 from spark_rtps.transport.wire.submessages import Data, Heartbeat
+from spark_rtps.transport.wire.unread_samples import pass_over
 from tests.wire.plain_batches import BOTH_ORDERS, PREFIX, WRITER, rows_of
 
 BARE = b"\0\1\0\0"
@@ -147,7 +150,8 @@ def test_samples_of_a_writer_that_nobody_reads_are_passed_over() -> None:
     ours = b"".join(stamp + sample(i % 7, 10 + i, True) for i in range(50))[len(stamp) :]
     other = Data(ENTITYID_UNKNOWN, b"\0\0\3\3", 1, b"\0\1\0\0").encode()
     for tail in (b"", heartbeat, stamp + other):
-        end, count, stamp_at = pass_over(memoryview(ours + tail), 0, len(ours + tail))
+        data = np.frombuffer(ours + tail, np.uint8)
+        end, count, stamp_at = pass_over(data, memoryview(data), 0, len(data))
         assert count == 50
         assert end == len(ours) + (len(stamp) if tail[:4] == stamp[:4] else 0)
         assert (ours + tail)[stamp_at : stamp_at + 12] == stamp
@@ -164,3 +168,54 @@ def test_each_end_of_a_coherent_set_stays_a_run_of_its_own(little: bool) -> None
         some, pos, _ = scan(data, pos, len(data), PREFIX, NO_TIMESTAMP)
         found += some
     assert [(run.count, run.ends_coherent_set) for run in found] == [(1, True)] * 12
+
+
+@given(st.data())
+def test_what_is_passed_over_together_is_what_is_passed_over_one_by_one(data: st.DataObject) -> None:
+    """Samples alike, with and without INFO_TS, in stretches; others, other writers and damage between them."""
+    little = data.draw(st.booleans())
+    stamp = InfoTimestamp(7).encode(little)
+    other = Data(ENTITYID_UNKNOWN, b"\0\0\3\3", 1, b"\0\1\0\0").encode(little)
+    parts = data.draw(
+        st.lists(
+            st.tuples(st.sampled_from([0, 1, 2, 4, 5, 9, 10, 11]), st.integers(1, 20), st.booleans()),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    message = sample(1, 1, little)
+    for kind, count, stamped in parts:
+        alike = {9: other, 10: stamp, 11: sample(1, 3, little)[:10]}.get(kind) or sample(kind, 2, little)
+        message += (stamp * stamped + alike) * count + stamp * (kind == 5)
+    raw = np.frombuffer(message, np.uint8)
+    found = pass_over(raw, memoryview(raw), 0, len(raw))
+    pos, count, stamp_at = 0, 0, -1
+    try:
+        while pos < len(raw):
+            kind, _, end = submessage_at(memoryview(raw), pos, len(raw))
+            if kind == Data.KIND and message[pos + 12 : pos + 16] == WRITER:
+                count += 1
+            elif kind == InfoTimestamp.KIND:
+                stamp_at = pos
+            else:
+                break
+            pos = end
+    except DecodeError:
+        pass
+    assert found == (pos, count, stamp_at)
+
+
+def test_many_samples_alike_are_passed_over_without_a_step_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+
+    def counted(*place: Any) -> tuple[int, int, int]:
+        steps.append(1)
+        return submessage_at(*place)
+
+    monkeypatch.setattr(unread_samples, "submessage_at", counted)
+    for stamp in (b"", InfoTimestamp(7).encode()):
+        message = b"".join(stamp + sample(1, 1 + i, True) for i in range(500))[len(stamp) :]
+        data = np.frombuffer(message, np.uint8)
+        assert pass_over(data, memoryview(data), 0, len(data))[1] == 500
+        assert len(steps) < 5
+        steps.clear()

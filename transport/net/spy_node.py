@@ -200,6 +200,8 @@ class SpyNode:
         ours = (about.get("domain"), about.get("topic"), about.get("type"))
         if writer is None or ours != (self.domain, spec.topic, spec.type_name):
             return
+        if spec.slice is not None and not spec.slice.has(writer):
+            return
         offered = _qos(about)
         if not partitions_match(offered.partition, spec.qos.partition):
             return

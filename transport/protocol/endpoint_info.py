@@ -7,6 +7,7 @@ from typing import Final
 
 from ..limits import UDP_PAYLOAD_MAX
 from ..structure import Guid, Locator
+from .policies import ReaderPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,7 @@ class WriterInfo(EndpointInfo):
     #: See :class:`Abilities`.
     publication_log: str = ""
     publication_token: int = 0
+
+    def keeps_silent(self, policy: ReaderPolicy) -> bool:
+        """Whether a reader with this policy acknowledges nothing to the writer, and only requests."""
+        return self.no_positive_acks or (policy.disable_positive_acks and self.needs_no_acks)

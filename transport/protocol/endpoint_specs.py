@@ -11,6 +11,7 @@ from ..structure import Guid
 from ..types.model import Struct
 from .endpoint_info import ContentFilterProperty
 from .policies import PUBLICATION_POLICY, READER_POLICY, PublicationPolicy, ReaderPolicy
+from .slices import Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class ReaderSpec:
     consumption_held: bool = field(default=False, kw_only=True)
     #: Bytes of the largest sample, or coherent set, that the owner takes. The reader passes over larger ones.
     sample_size_max: int = field(default=FRAGMENTED_SAMPLE_MAX, kw_only=True)
+    #: Only the writers of this slice are read. None: all.
+    slice: Slice | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

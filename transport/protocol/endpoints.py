@@ -1,7 +1,8 @@
 """Our readers and writers, and the remote endpoints that each of them matches.
 
 Invariants
-* ``routes[writer]`` lists exactly the readers of ours that are matched with that writer.
+* ``routes[writer]`` lists exactly the readers of ours that are matched with that writer, ``other_slices[writer]`` those
+  that would be if it belonged to their slice. To the user these are no matches: no event, no status, no liveliness.
 * An endpoint of ours is matched with another one iff both are known, their topics are equal,
   ``matching.mismatches`` finds nothing and the other has an address that can be sent to, which its participant has
   proven to be its own. One that moves stays matched where it was until its new address is proven. Addresses of
@@ -27,6 +28,7 @@ from .endpoint_info import ReaderInfo, WriterInfo
 from .networks import Networks
 from .policies import BatchWire
 from .reading.reader import StatefulReader
+from .slices import Slice
 from .writing.writer import StatefulWriter
 
 _Locators = tuple[Locator, ...]
@@ -42,10 +44,18 @@ class _Local:
     endpoint: StatefulReader | StatefulWriter
     matched: dict[Guid, WriterInfo | ReaderInfo] = field(default_factory=dict)
     incompatible: dict[Guid, tuple[str, ...]] = field(default_factory=dict)
+    #: The writers of other slices that would match.
+    elsewhere: dict[Guid, WriterInfo] = field(default_factory=dict)
     #: It has no type of its own, and matches no writer whose type may still become known.
     awaits_types: bool = False
     #: Where the readers may be that a writer matches; None: anywhere.
     allowed: Networks | None = None
+    #: The writers that a reader reads; None: all.
+    part: Slice | None = None
+
+    def knows(self, other: Guid) -> bool:
+        """Whether it is matched, or would be if it were of this slice."""
+        return other in self.matched or other in self.elsewhere
 
 
 class LocalEndpoints:
@@ -63,6 +73,8 @@ class LocalEndpoints:
     ) -> None:
         #: Readers by the writer they match, remote or ours; the participant adds the readers of the built-in topics.
         self.routes: dict[Guid, list[StatefulReader]] = {}
+        #: Readers by the writer of another slice that they only acknowledge.
+        self.other_slices: dict[Guid, list[StatefulReader]] = {}
         #: By participant how many writers are in ``routes``, but for the built-in ones.
         self._heard: Counter[bytes] = Counter()
         #: Whether a reader of ours ever matched a writer of ours.
@@ -92,9 +104,10 @@ class LocalEndpoints:
         now: int,
         awaits_types: bool = False,
         allowed: Networks | None = None,
+        part: Slice | None = None,
     ) -> None:
         """Add an endpoint of ours; ``others`` are the remote endpoints known so far."""
-        new = _Local(data, endpoint, awaits_types=awaits_types, allowed=allowed)
+        new = _Local(data, endpoint, awaits_types=awaits_types, allowed=allowed, part=part)
         for other in others:
             self._consider(new, other, now)
         # Endpoints of one participant match each other, by way of its own unicast address.
@@ -110,7 +123,7 @@ class LocalEndpoints:
         if local is None:
             return None
         self._topics -= Counter((local.data.topic,))
-        for other in list(local.matched):
+        for other in [*local.matched, *local.elsewhere]:
             self._unmatch(local, other)
         self.lose(guid)
         return local.data
@@ -168,12 +181,15 @@ class LocalEndpoints:
             return
         unicast, multicast = self._addresses(other)
         unaddressed = () if unicast else self._unaddressed(other)
-        moves = unaddressed not in ((), (_NO_ADDRESS,)) and other.guid in local.matched
+        moves = unaddressed not in ((), (_NO_ADDRESS,)) and local.knows(other.guid)
         if local.allowed is not None and other.guid.prefix != self._own.guid_prefix:
             unicast, multicast, refused = self._allowed(local.allowed, other, unicast, multicast)
             unaddressed = unaddressed or refused
         writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
-        of_types = self._types.mismatches(writer, reader, awaits_type=local.awaits_types)
+        is_elsewhere = local.part is not None and not local.part.has(other.guid)
+        of_types: tuple[str, ...] | None = ()  # a writer of another slice compares them for itself
+        if not is_elsewhere:
+            of_types = self._types.mismatches(writer, reader, awaits_type=local.awaits_types)
         reasons = mismatches(writer, reader, of_types or ()) or unaddressed
         if moves and reasons == unaddressed:
             return  # until its new address is proven, it is reached where it was
@@ -183,15 +199,21 @@ class LocalEndpoints:
         if reasons:
             known = local.incompatible.get(other.guid)
             self._drop(local, other.guid)
+            if is_elsewhere:
+                return
             local.incompatible[other.guid] = reasons
             if known != reasons:
                 self._emit(events.IncompatibleQos(local.data.guid, other.guid, other.topic, reasons))
             return
         local.incompatible.pop(other.guid, None)
-        known_before = other.guid in local.matched
-        self._match(local, other, unicast, multicast, now)
+        known_before = local.knows(other.guid)
         if not known_before:
             self._matches[other.guid.prefix] += 1
+        if is_elsewhere:
+            self._match_elsewhere(local, self._writer_info(local, other, unicast, multicast), now)
+            return
+        self._match(local, other, unicast, multicast, now)
+        if not known_before:
             self._emit(events.Matched(local.data.guid, other.guid, other.topic, unicast, multicast))
 
     def _allowed(
@@ -232,9 +254,36 @@ class LocalEndpoints:
                 local.endpoint.match_reader(reader, now=now)
             local.matched[guid] = reader
             return
-        remote = self._remotes.get(guid.prefix)
-        writer = WriterInfo(
-            guid,
+        writer = self._writer_info(local, other, unicast, multicast)
+        if writer != known:
+            local.endpoint.match_writer(writer, now=now)
+        if known is None:
+            if guid not in self.routes:
+                self._heard[guid.prefix] += 1
+            self.routes.setdefault(guid, []).append(local.endpoint)
+        local.matched[guid] = writer
+        if guid.prefix == self._own.guid_prefix:
+            self.hears_itself = True
+        else:
+            self._liveliness.track(other, now=now)
+
+    def _match_elsewhere(self, local: _Local, writer: WriterInfo, now: int) -> None:
+        """Have a reader acknowledge a writer of another slice, or hand it the new data of that writer."""
+        known, guid = local.elsewhere.get(writer.guid), writer.guid
+        if isinstance(local.endpoint, StatefulReader) and writer != known:
+            local.endpoint.match_other_slice(writer, now=now)
+            if known is None:
+                self.other_slices.setdefault(guid, []).append(local.endpoint)
+            local.elsewhere[guid] = writer
+            self.hears_itself = self.hears_itself or guid.prefix == self._own.guid_prefix
+
+    def _writer_info(
+        self, local: _Local, other: EndpointData, unicast: _Locators, multicast: _Locators
+    ) -> WriterInfo:
+        """What a reader of ours knows of a writer."""
+        qos, can, remote = other.qos, other.abilities, self._remotes.get(other.guid.prefix)
+        return WriterInfo(
+            other.guid,
             unicast,
             multicast,
             qos.is_reliable,
@@ -248,17 +297,6 @@ class LocalEndpoints:
             publication_log=can.publication_log,
             publication_token=can.publication_token,
         )
-        if writer != known:
-            local.endpoint.match_writer(writer, now=now)
-        if known is None:
-            if guid not in self.routes:
-                self._heard[guid.prefix] += 1
-            self.routes.setdefault(guid, []).append(local.endpoint)
-        local.matched[guid] = writer
-        if guid.prefix == self._own.guid_prefix:
-            self.hears_itself = True
-        else:
-            self._liveliness.track(other, now=now)
 
     def _is_known_to_batch(self, writer: StatefulWriter, reader: Guid) -> bool:
         """Whether the reader is one of RTI Connext's, and the writer is to send them batches."""
@@ -268,22 +306,23 @@ class LocalEndpoints:
 
     def _drop(self, local: _Local, other: Guid) -> None:
         local.incompatible.pop(other, None)
-        if other in local.matched:
+        if local.knows(other):
             self._unmatch(local, other)
 
     def _unmatch(self, local: _Local, other: Guid) -> None:
-        del local.matched[other]
         self._matches[other.prefix] -= 1
         if not self._matches[other.prefix]:
             del self._matches[other.prefix]
+        if local.elsewhere.pop(other, None) is not None and isinstance(local.endpoint, StatefulReader):
+            local.endpoint.unmatch_other_slice(other)
+            _take_out(self.other_slices, other, local.endpoint)
+            return
+        del local.matched[other]
         if isinstance(local.endpoint, StatefulWriter):
             local.endpoint.unmatch_reader(other)
         else:
             local.endpoint.unmatch_writer(other)
-            readers = self.routes[other]
-            readers.remove(local.endpoint)
-            if not readers:
-                del self.routes[other]
+            if _take_out(self.routes, other, local.endpoint):
                 self._heard -= Counter((other.prefix,))
                 self._liveliness.forget(other)
         self._emit(events.Unmatched(local.data.guid, other, local.data.topic))
@@ -306,3 +345,11 @@ class LocalEndpoints:
         named = usable_unicast(other.unicast or remote.data.default_unicast, remote.source_ip)
         where = ", ".join(dict.fromkeys(locator.address for locator in named))
         return (_UNPROVEN.format(where) if named else _NO_ADDRESS,)
+
+
+def _take_out(readers: dict[Guid, list[StatefulReader]], writer: Guid, reader: StatefulReader) -> bool:
+    """Take a reader out of those of a writer; returns whether it was the last one."""
+    readers[writer].remove(reader)
+    if is_last := not readers[writer]:
+        del readers[writer]
+    return is_last

@@ -6,7 +6,8 @@ dictionary look-up per run; what happens per sample happens in `wire.runs.scan`.
 Invariants
 * Nothing a datagram holds makes :meth:`receive` raise. A submessage that breaks a rule is counted and skipped; one
   whose length is wrong ends its message (§8.3.4.1).
-* Of a submessage that no reader of ours is matched for, no more is read than its header and its writer's id.
+* Of samples that no reader of ours is matched for, no more is read than their headers and their writer's id
+  (:mod:`.unread`).
 * ``work`` grows with what is done, in units of about a microsecond; a message that is more work than
   MESSAGE_WORK_MAX ends there. What is cut off of a reliable writer's samples is requested again.
 """
@@ -28,7 +29,7 @@ from ..wire.compressed import COMPRESSED, decompress
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
 from ..wire.info import INFO_TS_SIZE
 from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
-from ..wire.runs import pass_over, scan
+from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
 from ..wire.status_messages import RttMeasurement, StatusMessage
 from ..wire.submessages import (
@@ -47,6 +48,7 @@ from ..wire.submessages import (
     NackFrag,
     decode_submessage,
 )
+from ..wire.unread_samples import pass_over
 from .discovery.remote_participant import RemoteParticipant
 from .message_work import (
     BYTES_PER_WORK,
@@ -63,6 +65,7 @@ from .message_work import (
 )
 from .reading.reader import StatefulReader
 from .trust import Trust, source_of_log
+from .unread import Unread
 from .writing.writer import StatefulWriter
 
 _LOOKAHEAD_MIN: Final = 1024
@@ -113,6 +116,8 @@ class Matches(Protocol):
     @property
     def routes(self) -> Mapping[Guid, list[StatefulReader]]: ...
     @property
+    def other_slices(self) -> Mapping[Guid, list[StatefulReader]]: ...
+    @property
     def hears_itself(self) -> bool: ...
     def hears(self, prefix: bytes) -> bool:
         """Whether a reader of ours, not a built-in one, is matched with a writer of this participant."""
@@ -132,8 +137,8 @@ def _timestamp(flags: int, body: memoryview) -> int:
 class MessageReceiver:
     """Takes messages apart and hands submessages to readers and writers.
 
-    ``endpoints.routes`` (readers matched with a writer), ``writers`` (ours, by entity id) and ``remotes`` are
-    the participant's own, which changes them as endpoints come and go. SPDP samples are handed back in
+    ``endpoints`` (readers matched with a writer, or acknowledging it only), ``writers`` (ours, by entity id) and
+    ``remotes`` are the participant's own, which changes them as endpoints come and go. SPDP samples are handed back in
     ``announcements``; ``builtin_touched`` says that built-in readers have something to take. A datagram
     larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.
 
@@ -170,6 +175,7 @@ class MessageReceiver:
         self._prefix = prefix
         self._endpoints = endpoints
         self._routes = endpoints.routes
+        self._unread = Unread(prefix, endpoints.routes, endpoints.other_slices, drops)
         self._writers = writers
         self._remotes = remotes
         self._drops = drops
@@ -191,6 +197,7 @@ class MessageReceiver:
             np.array(starts, np.int64),
             np.array(stops, np.int64),
             None if len(numbers) == 1 else np.array([numbers[source] for source in sources], np.int64),
+            self._unread.passes_over,
         )
         rest, handed = found.rest, 0
         pause = self.work + RUNS_WORK
@@ -207,7 +214,11 @@ class MessageReceiver:
             if self.work > pause:
                 yield None
                 pause = self.work + RUNS_WORK
-            self._on_run(run, now)
+            if isinstance(run, Run):
+                self._on_run(run, now)
+            else:
+                self._unread.drop(run.writer, run.count)
+                self.work += WORK[_DATA]
             if heartbeat_at >= 0:
                 body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + HEARTBEAT_SIZE]
                 try:
@@ -300,13 +311,13 @@ class MessageReceiver:
                     and for_us
                     and not self._is_wanted(view[body:end][_WRITER_ID].tobytes(), source)
                 ):
-                    end, count, stamp_at = pass_over(view, pos, stop)
+                    writer = Guid(source, view[body:end][_WRITER_ID].tobytes())
+                    end, count, stamp_at = pass_over(data, view, pos, stop)
                     self.work += count // 2
                     if stamp_at >= 0:
                         stamped = stamp_at + INFO_TS_SIZE
                         timestamp = _timestamp(view[stamp_at + 1], view[stamp_at + 4 : stamped])
-                    if source != self._prefix:
-                        self._drops[DropReason.UNKNOWN_WRITER] += count
+                    self._unread.drop(writer, count)
                 elif kind == _DATA:
                     if for_us:
                         after_ts = pos == stamped
@@ -349,7 +360,10 @@ class MessageReceiver:
                 elif kind == COMPRESSED:
                     if vendor == VENDOR_ID:
                         if not self._endpoints.hears(source):
-                            raise DecodeError(DropReason.UNKNOWN_WRITER)
+                            self._unread.drop_compressed(source)
+                            self.work += 8
+                            pos = end
+                            continue
                         order: Literal["little", "big"] = "little" if flags & FLAG_E else "big"
                         size = int.from_bytes(view[body + 4 : body + 8], order)
                         room -= size
@@ -382,8 +396,8 @@ class MessageReceiver:
         if readers is None:
             if writer.entity == ENTITYID_SPDP_WRITER:
                 self._on_announcements(run)
-            elif writer.prefix != self._prefix:
-                self._drops[DropReason.UNKNOWN_WRITER] += run.count
+            else:
+                self._unread.drop(writer, run.count)
             return
         self.on_alive(writer, now)
         if is_builtin(writer.entity):
@@ -430,9 +444,11 @@ class MessageReceiver:
         kind, flags, size = inner[0], inner[1], len(inner)
         if kind not in _NAMING_WRITERS:  # nobody compresses the small ones
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
-        if not self._is_wanted(inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID], source):
-            raise DecodeError(DropReason.UNKNOWN_WRITER)
         data = np.frombuffer(inner, np.uint8)
+        if not self._is_wanted(inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID], source):
+            _, count, _ = pass_over(data, view, 0, size)
+            self._unread.drop(Guid(source, inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID]), count)
+            return
         if kind == DATA_BATCH:
             self._on_batch(data, 0, size, source, timestamp, now, work_max)
             return
@@ -464,6 +480,7 @@ class MessageReceiver:
                 self.on_alive(writer, now)
             for reader in self._addressed(writer, submessage.reader_id):
                 to_reader(reader)(writer, submessage, now=now)
+            self._unread.hear(kind, submessage, writer, now)
         elif (to_writer := _TO_WRITER.get(kind)) is not None:
             local = self._writers.get(submessage.writer_id)
             if local is not None:

@@ -46,6 +46,7 @@ from .participant_config import ParticipantConfig, RemoteEndpoint
 from .participant_discovery import ParticipantDiscovery
 from .reading.flow.congestion_control import CongestionControlFactory
 from .reading.reader import StatefulReader
+from .slices import Slice
 from .writing.asynchronous import AsynchronousPublishing
 from .writing.batching import Interceptor
 from .writing.flow import FlowControl, flow_control_of
@@ -136,7 +137,7 @@ class Participant:
             type_information=information,
             content_filter=spec.content_filter,
         )
-        self._introduce(data, reader, now, awaits_types=spec.awaits_types)
+        self._introduce(data, reader, now, awaits_types=spec.awaits_types, part=spec.slice)
         return reader
 
     def create_writer(
@@ -196,11 +197,14 @@ class Participant:
         *,
         awaits_types: bool = False,
         allowed: Networks | None = None,
+        part: Slice | None = None,
     ) -> None:
         """Announce an endpoint of ours, and match it."""
         self._discovery.announce(data, now=now)
         others = self._sedp.remote.on_topic(data.topic)
-        self._endpoints.add(data, endpoint, others, now=now, awaits_types=awaits_types, allowed=allowed)
+        self._endpoints.add(
+            data, endpoint, others, now=now, awaits_types=awaits_types, allowed=allowed, part=part
+        )
         self._discovery.look_up(now)
 
     @property

@@ -248,6 +248,8 @@ class ReaderCounters:
     #: Of those, what was beyond receive_window_size.
     receive_window_overflow: int = 0
     unknown_writer: int = 0
+    #: DATA, DATA_BATCH, DATA_FRAG, GAP and HEARTBEAT_FRAG of writers of other slices, dropped unread.
+    of_other_slices: int = 0
     received_batches: int = 0
     #: Coherent sets of which nothing was handed out; their samples are among the lost ones.
     coherent_sets_lost: int = 0

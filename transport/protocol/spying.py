@@ -29,6 +29,8 @@ class SpyParticipant:
         self.drops: Counter[DropReason] = Counter()
         #: As of `endpoints.LocalEndpoints`.
         self.routes: dict[Guid, list[StatefulReader]] = {}
+        #: Nobody is joined that is not read.
+        self.other_slices: dict[Guid, list[StatefulReader]] = {}
         self.hears_itself = True
         self._readers: dict[Guid, tuple[str, StatefulReader]] = {}
         self._qos: dict[Guid, Qos] = {}

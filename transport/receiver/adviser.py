@@ -58,6 +58,13 @@ class Adviser:
 
     def _warn_of_no_writer(self) -> None:
         topics = sorted(self._node.written_topics())
+        if self._config.topic in topics and self._config.slice is not None:
+            _log.info(
+                "topic %r: none of its writers so far belongs to slice %s",
+                self._config.topic,
+                self._config.slice,
+            )
+            return
         if self._config.topic in topics:  # a writer that might match has been followed
             _log.warning(
                 "topic %r: no match with its writers: %s",

@@ -11,6 +11,7 @@ from typing import Any
 from ..log.permissions import PRIVATE
 from ..net.node_config import NodeConfig
 from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
+from ..protocol.slices import Slice
 from ..protocol.trust import Trust
 from ..qos import (
     DestinationOrderKind,
@@ -59,6 +60,8 @@ class ReceiverConfig:
     records_writer_types: bool = False
     #: Expression and parameters of a content filter, for writers that filter. The receiver keeps all that arrives.
     filter: tuple[str, tuple[str, ...]] | None = None
+    #: Only the writers of this slice are received; None: all.
+    slice: Slice | None = None
     accept_writer_removed_batch_samples: bool = False
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
@@ -108,6 +111,8 @@ class ReceiverConfig:
             raw["type"] = tuple(raw["type"])
         if raw["filter"] is not None:
             raw["filter"] = (raw["filter"][0], tuple(raw["filter"][1]))
+        if raw["slice"] is not None:
+            raw["slice"] = Slice(**raw["slice"])
         node = raw["node"]
         for name in ("peers", "peers_allowed"):
             node[name] = tuple(node[name])

@@ -84,6 +84,7 @@ class Subscription:
                 entity_key=READER_ENTITY_KEY,
                 resume=dict(log.writers),
                 consumption_held=consumption is not None,
+                slice=config.slice,
                 sample_size_max=min(FRAGMENTED_SAMPLE_MAX, log.max_bytes // _SAMPLE_PART),
             ),
             self._appender,

@@ -14,7 +14,8 @@ network had delivered it a moment sooner; everything else keeps its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +29,7 @@ from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
 from .runs import DATA, FLAG_D, INFO_TS_WORDS, Words, scan_equal
 from .samples import I64, SAMPLE_INDEX, U8, Run, source_timestamps, stretches
 from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, HEARTBEAT_SIZE, Heartbeat
+from .unread_samples import alike_in_datagrams
 
 _HEADER_WORDS: Final = HEADER_SIZE // 4
 _INFO_TS_LE: Final = INFO_TS_WORDS[FLAG_E]
@@ -50,6 +52,14 @@ _STRETCH_MIN: Final = 3
 _ALIKE: Final = (2, 3, 4, 8, 9, 10, 11)
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """So many samples of a writer that nobody reads."""
+
+    writer: Guid
+    count: int
+
+
 class DatagramRun(NamedTuple):
     """A run that spans datagrams; ``first`` is the position of the first of them in the drain.
 
@@ -57,7 +67,7 @@ class DatagramRun(NamedTuple):
     """
 
     first: int
-    run: Run
+    run: Run | Unread
     heartbeat_at: int
 
 
@@ -66,6 +76,14 @@ class DatagramScan(NamedTuple):
 
     runs: list[DatagramRun]
     rest: list[int]
+
+
+#: Whether nobody reads a writer, so that its samples need not be gathered.
+PassesOver = Callable[[Guid], bool]
+
+
+def _reads_all(writer: Guid) -> bool:
+    return False
 
 
 class _Drain(NamedTuple):
@@ -77,12 +95,20 @@ class _Drain(NamedTuple):
     head: Words  # (n, _PAYLOAD_WORD): header, INFO_TS, DATA header
     data_ends: I64  # where the first DATA ends
     sources: I64 | None  # equal where the sender's address is; None: there is one sender
+    passes_over: PassesOver
 
 
-def scan_datagrams(data: U8, starts: I64, stops: I64, sources: I64 | None = None) -> DatagramScan:
+def scan_datagrams(
+    data: U8,
+    starts: I64,
+    stops: I64,
+    sources: I64 | None = None,
+    passes_over: PassesOver = _reads_all,
+) -> DatagramScan:
     """Find the runs in datagrams lying at ``data[starts[i]:stops[i]]``; starts are multiples of 4.
 
     ``sources`` are numbers that stand for the senders' addresses, of which a run has one; None: there is only one.
+    Samples of a writer that ``passes_over`` names are only counted.
     """
     words = data[: data.nbytes // 4 * 4].view("<u4")
     at = starts // 4
@@ -99,7 +125,7 @@ def scan_datagrams(data: U8, starts: I64, stops: I64, sources: I64 | None = None
     data_ends = starts + (_BODY + 4) + lengths
     # a length of 0 ("to the end") and lengths that are no multiple of 4 are left to the message receiver
     fit &= (lengths >= 24) & (lengths % 4 == 0) & (data_ends <= stops)
-    drain = _Drain(data, starts, stops, head, data_ends, sources)
+    drain = _Drain(data, starts, stops, head, data_ends, sources, passes_over)
     single = fit & ((head[:, 8] & 0xFFFF) == _PLAIN_DATA_LE) & (head[:, 9] == _TO_INLINE_QOS)
     single &= head[:, 12].view(np.int32) >= 0
     heartbeat = _tails(drain, single)
@@ -121,7 +147,7 @@ def _stretches(
     drain: _Drain, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of many samples; clears ``left`` of those in them."""
-    data, starts, stops, head, _, sources = drain
+    data, starts, stops, head, data_ends, sources, passes_over = drain
     size, pitch = stops - starts, np.diff(starts)
     linked = of_many[1:] & of_many[:-1] & (size[1:] == size[:-1])
     for column in _ALIKE:
@@ -138,6 +164,14 @@ def _stretches(
             continue
         body, length = int(starts[first]) + _BODY, int(size[first]) - _BODY
         prefix = head[first, 2:5].tobytes()
+        writer = Guid(prefix, head[first, 11].tobytes())
+        if passes_over(writer):
+            each = int(data_ends[first]) - body
+            if (step := int(pitch[first])) >= length:  # else they lie backwards: no stretch of memory
+                alike = alike_in_datagrams(data, body, length, each, step, last - first)
+                left[first:last] = ~alike
+                yield DatagramRun(first, Unread(writer, int(alike.sum()) * (length // each)), -1)
+            continue
         for start, stop, run in scan_equal(
             data, body, length, int(pitch[first]), head[first:last, 6:8], prefix
         ):
@@ -152,7 +186,7 @@ def _singles(
     left: npt.NDArray[np.bool_],
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of one sample, which ``taken`` are; clears ``left`` of those in them."""
-    data, starts, _, head, data_ends, sources = drain
+    data, starts, _, head, data_ends, sources, passes_over = drain
     numbers = (head[:, 12].astype(np.int64) << 32) | head[:, 13]
     stamps = source_timestamps(head[:, 6], head[:, 7])
     # the writer's GUID and the reader id it writes to, as one 20-byte key; behind it, where from
@@ -163,19 +197,25 @@ def _singles(
     # long ones may lie behind others that came later (`net.many_datagrams`)
     compact = len(groups) > 1 or bool((starts[1:] < starts[:-1]).any())
     for group in groups:
+        key = keys[group[0]].tobytes()
+        writer = Guid(key[:12], key[12:16])
+        if passes_over(writer):
+            left[group] = False
+            at = _heartbeat_at(data, group, heartbeat, data_ends)
+            yield DatagramRun(int(group[0]), Unread(writer, len(group)), at)
+            continue
         breaks = np.flatnonzero(np.diff(numbers[group]) != 1) + 1
         for rows in np.split(group, breaks) if len(breaks) else [group]:
             if numbers[rows[0]] < 1:
                 continue
             left[rows] = False
-            key = keys[rows[0]].tobytes()
             index = np.zeros(len(rows), SAMPLE_INDEX)
             offsets = starts[rows] + _PAYLOAD_WORD * 4
             index["length"] = data_ends[rows] - offsets
             index["timestamp"] = stamps[rows]
             body = _body(data, offsets, index, compact=compact)
             run = Run(
-                Guid(key[:12], key[12:16]),
+                writer,
                 int(numbers[rows[0]]),
                 len(rows),
                 body,
@@ -187,7 +227,7 @@ def _singles(
 
 def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there."""
-    data, _, stops, _, data_ends, _ = drain
+    data, _, stops, _, data_ends, _, _ = drain
     heartbeat = np.zeros(len(stops), np.bool_)
     tailed = np.flatnonzero(single & (stops > data_ends))
     if len(tailed):

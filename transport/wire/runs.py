@@ -25,7 +25,7 @@ from ..limits import UDP_PAYLOAD_MAX
 from ..structure import Guid
 from .info import INFO_TS_SIZE, InfoTimestamp
 from .inline_qos import scan_inline_qos
-from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE, submessage_at
+from .message import FLAG_E, SUBMESSAGE_HEADER_SIZE
 from .mixed_runs import scan_mixed
 from .numbers import pair
 from .samples import (
@@ -158,29 +158,6 @@ def _goes_on(data: U8, end: int, stop: int, run: Run, first: _First) -> bool:
         first.reader_id,
         first.writer_id,
     )
-
-
-def pass_over(view: memoryview, pos: int, stop: int) -> tuple[int, int, int]:
-    """Pass over the samples of one writer at ``view[pos]``: where they end, how many submessages they are, and where
-    the last INFO_TS between them lies (-1: nowhere)."""
-    writer_id, count, stamp_at = view[pos + 12 : pos + 16], 0, -1
-    try:
-        while pos < stop:
-            kind, _, end = submessage_at(view, pos, stop)
-            if kind == DATA:
-                if view[pos + 12 : pos + 16] != writer_id:
-                    break
-                count += 1
-            elif kind == INFO_TS and end - pos == INFO_TS_SIZE:
-                stamp_at = pos
-            elif count:
-                break
-            else:
-                count = 1
-            pos = end
-    except DecodeError:
-        pass  # whoever reads on finds it
-    return pos, count, stamp_at
 
 
 def _parse(data: U8, pos: int, stop: int) -> _First:

@@ -167,6 +167,26 @@ class StatefulReader:
                 del self._delivered_before[oldest]
                 self._passed_before.pop(oldest, None)
 
+    # --- writers of other slices -----------------------------------------------------------------
+
+    def match_other_slice(self, info: WriterInfo, *, now: int) -> None:
+        """A writer that matches, but belongs to another slice, is there or has moved: it is only acknowledged."""
+        self.touch()
+        if self.qos.is_reliable and info.reliable:
+            self._responder.other_slices.match(info, now)
+
+    def unmatch_other_slice(self, guid: Guid) -> None:
+        """A writer of another slice is gone."""
+        self.touch()
+        self._responder.other_slices.unmatch(guid)
+
+    def on_heartbeat_of_other_slice(
+        self, writer: Guid, heartbeat: Heartbeat | HeartbeatBatch, *, now: int
+    ) -> None:
+        """A writer of another slice announces what it has."""
+        self.touch()
+        self._responder.other_slices.on_heartbeat(writer, heartbeat, now)
+
     # --- the owner's side ------------------------------------------------------------------------
 
     @property
@@ -428,7 +448,8 @@ class StatefulReader:
     def outgoing(self) -> list[Outgoing]:
         """ACKNACKs, NACK_FRAGs and status messages to send now.
 
-        They wait while the owner holds acknowledgements back, or has not taken all runs that are ready.
+        They wait while the owner holds acknowledgements back, or has not taken all runs that are ready; but for those
+        to writers of other slices, of which the owner takes nothing.
         """
         hold = self.hold_acknowledgments or bool(self._delivery.ready)
         return self._responder.outgoing(hold=hold, room=self._delivery.window)

@@ -29,6 +29,7 @@ from ..ordering.sequence_jumps import DELAY
 from ..ordering.writer_proxy import WriterProxy
 from .heartbeat_response import HeartbeatResponse, ResponseState
 from .nack_schedule import NackSchedule
+from .other_slices import OtherSlices
 from .preemptive_acknack import PreemptiveAckNack, PreemptiveState
 from .response_delays import ResponseDelays
 
@@ -84,6 +85,8 @@ class Responder:
         self.policy = policy
         self.counters = counters
         self.delays = ResponseDelays(policy, random)
+        #: The writers to which everything is acknowledged, and nothing else is said.
+        self.other_slices = OtherSlices(reader_id, policy, counters, self.delays)
         self._reader_id = reader_id
         self._writers = writers
         self._closed = closed
@@ -146,8 +149,7 @@ class Responder:
 
     def _keeps_silent(self, proxy: WriterProxy) -> bool:
         """Whether nothing is acknowledged to this writer, only requested."""
-        info = proxy.info
-        return info.no_positive_acks or (self.policy.disable_positive_acks and info.needs_no_acks)
+        return proxy.info.keeps_silent(self.policy)
 
     def _acknowledge(self, it: WriterResponse, at: int, now: int) -> None:
         if at <= now:
@@ -269,9 +271,11 @@ class Responder:
 
     def get_timer(self) -> int | None:
         """When :meth:`handle_timer` wants to be called; None: not before something arrives."""
-        return min(self._timers.values(), default=None)
+        timers = *self._timers.values(), *self.other_slices.timers()
+        return min(timers, default=None)
 
     def handle_timer(self, now: int) -> None:
+        self.other_slices.handle_timer(now)
         for guid in [guid for guid, at in self._timers.items() if at <= now]:
             it = self._responses[guid]
             proxy = it.proxy
@@ -319,16 +323,16 @@ class Responder:
     @property
     def is_responding(self) -> bool:
         """Whether there is something to send."""
-        return bool(self._responding)
+        return bool(self._responding) or self.other_slices.is_responding
 
     def outgoing(self, *, hold: bool, room: int) -> list[Outgoing]:
-        """What to send now; while on ``hold`` only what acknowledges nothing, the rest is sent later.
+        """What to send now; while on ``hold`` only what acknowledges nothing of this slice, the rest is sent later.
 
         ``room``: bytes the owner can take.
         """
+        out = self.other_slices.outgoing()
         if not self._responding:
-            return []
-        out: list[Outgoing] = []
+            return out
         responding, self._responding = self._responding, {}
         for guid, it in responding.items():
             if hold and it.preemptive.state is not PreemptiveState.DUE:

@@ -1,0 +1,58 @@
+"""What arrives from writers that no reader of ours reads: it is counted, and writers of other slices get answers.
+
+Nothing of it is looked at further than to know who wrote it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..errors import DropReason
+from ..structure import ENTITYID_UNKNOWN, Guid
+from ..wire.submessages import Heartbeat, HeartbeatBatch
+from .reading.reader import StatefulReader
+
+_Readers = Mapping[Guid, list[StatefulReader]]
+_HEARTBEATS: Final = (Heartbeat.KIND, HeartbeatBatch.KIND)
+
+
+class Unread:
+    """``routes`` are the readers by the writer they read, ``other_slices`` by the writer that they only acknowledge;
+    ``prefix`` is our own participant's."""
+
+    def __init__(
+        self, prefix: bytes, routes: _Readers, other_slices: _Readers, drops: Counter[DropReason]
+    ) -> None:
+        self._prefix = prefix
+        self._routes = routes
+        self._other_slices = other_slices
+        self._drops = drops
+
+    def passes_over(self, writer: Guid) -> bool:
+        """Whether a writer is of no slice that our readers read: what it sends is expected, and dropped."""
+        return writer in self._other_slices and writer not in self._routes
+
+    def drop(self, writer: Guid, count: int) -> None:
+        """So many samples of a writer were dropped."""
+        if (readers := self._other_slices.get(writer)) is not None:
+            for reader in readers:
+                reader.counters.of_other_slices += count
+        elif writer.prefix != self._prefix:
+            self._drops[DropReason.UNKNOWN_WRITER] += count
+
+    def drop_compressed(self, source: bytes) -> None:
+        """A COMPRESSED of a participant was dropped, of which no writer is read: which one wrote it is not known."""
+        unknown = Guid(source, ENTITYID_UNKNOWN)
+        self.drop(next((each for each in self._other_slices if each.prefix == source), unknown), 1)
+
+    def hear(self, kind: int, submessage: Any, writer: Guid, now: int) -> None:
+        """A HEARTBEAT, GAP or the like came; it is for the readers that only acknowledge its writer."""
+        for reader in self._other_slices.get(writer, ()):
+            if submessage.reader_id not in (ENTITYID_UNKNOWN, reader.guid.entity):
+                continue
+            if kind in _HEARTBEATS:
+                reader.on_heartbeat_of_other_slice(writer, submessage, now=now)
+            else:
+                reader.counters.of_other_slices += 1
