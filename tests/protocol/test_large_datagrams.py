@@ -218,11 +218,14 @@ def test_where_samples_are_too_large(seed: int) -> None:
     check(seed, sample_size_max=FRAGMENT * 3)
 
 
+@pytest.mark.parametrize("blocks", [2, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_where_there_is_little_room_for_fragments(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_little_room_for_fragments(
+    seed: int, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (fragments, reassembly):
         monkeypatch.setattr(module, "FRAGMENTED_SAMPLES_MAX", 2)
-    monkeypatch.setattr(fragments, "FRAGMENTED_BYTES_MAX", 3 << 16)
+    monkeypatch.setattr(fragments, "FRAGMENTED_BYTES_MAX", blocks << 16)
     check(seed)
 
 
@@ -257,12 +260,24 @@ def test_a_stretch_that_is_not_believed_is_dropped_datagram_by_datagram() -> Non
 def test_what_lies_between_two_fragments_is_not_overwritten() -> None:
     """Datagrams that share a system call may lie in another order than they came."""
     first, second = Stream(WRITERS[0], random.Random(3)).fragments(1, FRAGMENT + 2_000, SECOND)
-    other = message(WRITERS[1], SECOND, Data(ANY, ENTITY, 1, payload(WRITERS[1], 1, 12_000)).encode())
+    other = message(WRITERS[1], SECOND, Data(ANY, ENTITY, 1, payload(WRITERS[1], 1, 20_000)).encode())
     buffer, places = bytearray(), []
     for each in (first, other, second):
         places.append((len(buffer), len(buffer) + len(each), ""))
         buffer += each + bytes(-len(each) % 8)
     data, end = np.frombuffer(buffer, np.uint8), End(sample_size_max=1 << 20)
     end.take_in_at(data, [places[0], places[2], places[1]], now=SECOND)
-    assert [each[2] for each in end.delivered[0, WRITERS[1]]] == [payload(WRITERS[1], 1, 12_000)]
+    assert [each[2] for each in end.delivered[0, WRITERS[1]]] == [payload(WRITERS[1], 1, 20_000)]
     assert [each[2] for each in end.delivered[0, WRITERS[0]]] == [payload(WRITERS[0], 1, FRAGMENT + 2_000)]
+
+
+def test_numbers_that_go_on_with_another_writer_are_no_run() -> None:
+    end = End(sample_size_max=1 << 20)
+    sent = [(WRITERS[0], 1), (WRITERS[0], 2), (WRITERS[1], 3), (WRITERS[1], 4)]
+    datagrams = [
+        message(writer, SECOND, Data(ANY, ENTITY, sn, payload(writer, sn, 12_000)).encode())
+        for writer, sn in sent
+    ]
+    end.take_in([(each, "10.0.0.1") for each in datagrams], now=SECOND)
+    assert [each[0] for each in end.delivered[0, WRITERS[0]]] == [1, 2]
+    assert list(end.readers[0].writers[WRITERS[1]].held.within(1, 9)) == [(3, 4)]

@@ -202,11 +202,11 @@ def _fragments(
             if ends[-1]:
                 if sn != last.sn + 1 or first != 1:
                     break
-            elif (
-                sn != last.sn
-                or first != last.first + last.fragments
-                or (size, total) != (last.fragment_size, last.sample_size)
-                or stamp != stamp_before
+            elif (sn, first, size, total) != (
+                last.sn,
+                last.first + last.fragments,
+                last.fragment_size,
+                last.sample_size,
             ):
                 break
         elif (magic, major, info, kind, octets) == _PLAIN_FRAG and sn > 0 and not is_builtin(writer_id):
