@@ -1,7 +1,7 @@
 """``make bench``: every figure of docs/performance.md, as ratios within one run.
 
-``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, batching, flow, ipc,
-ingest, publish, latency, start, cluster; all by default. Nothing else should run on the machine meanwhile.
+``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, blobs, batching, flow,
+ipc, ingest, publish, latency, start, cluster; all by default. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import batching, codec, figures, flow, ipc, serving, start
+from tests.bench import batching, blobs, codec, figures, flow, ipc, serving, start
 from tests.bench.latency import latency
 from tests.support import domains
 
@@ -21,6 +21,7 @@ FIGURES = (
     "codec",
     "receive",
     "single",
+    "blobs",
     "batching",
     "flow",
     "ipc",
@@ -50,6 +51,8 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("receive", figures.receive(domain + 1))
     if "single" in wanted:
         note("single", figures.single_ours(domain + 2))
+    if "blobs" in wanted:
+        note("blobs", blobs.blobs(domain + 7))
     if "batching" in wanted:
         note("batching", batching.batching(domain + 7))
     if "flow" in wanted:
@@ -124,6 +127,8 @@ def main() -> None:
         console.print(*codec.tables(results["codec"]))
     if (table := report(results)).row_count:
         console.print(table)
+    if "blobs" in results:
+        console.print(blobs.table(results["blobs"]))
     if "batching" in results:
         console.print(*batching.tables(results["batching"]))
     if "flow" in results:

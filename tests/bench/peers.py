@@ -50,6 +50,10 @@ class Peer:
         )
         self.ready: dict[str, Any] = self._answer()
 
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
     def stop(self) -> dict[str, Any]:
         """End the role; returns what it counted."""
         assert self._child.stdin is not None

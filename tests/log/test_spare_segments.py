@@ -66,6 +66,38 @@ def test_there_are_few_spares_and_they_count(log: StreamLog) -> None:
     assert sum(path.stat().st_size for path in held) <= log.max_bytes
 
 
+def test_a_segment_that_is_trimmed_soon_is_not_mapped_again(log: StreamLog) -> None:
+    fill(log, 1)
+    first = log._tail
+    fill(log, 2)
+    log.trim(SEGMENT)
+    fill(log, 2)
+    assert log._tail is not None and log._tail is first
+    append(log)
+    assert [s.sn for s in read(log.directory, log.base, log.position)][-1] == log.rows
+
+
+def test_few_segments_stay_mapped(log: StreamLog) -> None:
+    fill(log, 8)
+    assert len(log._spares._mapped) == 4
+    log.trim(log.position)
+    log.close()
+    assert not log._spares._mapped
+
+
+def test_what_is_written_goes_to_the_file_that_is_there(log: StreamLog) -> None:
+    """Somebody put a copy in the place of a spare: its old mapping is not what others read."""
+    fill(log, 3)
+    log.trim(2 * SEGMENT)
+    for spare in files(log, "spare").values():
+        copy = spare.with_suffix(".copy")
+        shutil.copy(spare, copy)
+        copy.replace(spare)
+    fill(log, 3)
+    assert [s.sn for s in read(log.directory, log.base, log.position)][-1] == log.rows
+    assert verify(LogView(log.directory)).is_sound
+
+
 def test_no_spares_are_left_behind(log: StreamLog) -> None:
     fill(log, 4)
     log.trim(log.position)

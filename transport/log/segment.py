@@ -233,13 +233,16 @@ def extend_segment(directory: Path, base: int, size: int) -> None:
 class Segment:
     """A segment mapped for appending."""
 
-    __slots__ = ("_mmap", "_populated", "base", "data", "end", "holds_old", "lengths", "size")
+    __slots__ = ("_mmap", "_populated", "base", "data", "end", "file", "holds_old", "lengths", "size")
 
     def __init__(self, base: int, fd: int, *, holds_old: bool = False) -> None:
         """``holds_old``: behind what is appended there may be frames of an earlier segment, and not zeros."""
         self.base = base
         self.holds_old = holds_old
-        self.size = os.fstat(fd).st_size // ALIGNMENT * ALIGNMENT  # a file that was cut may end anywhere
+        status = os.fstat(fd)
+        self.size = status.st_size // ALIGNMENT * ALIGNMENT  # a file that was cut may end anywhere
+        #: Which file it is, whatever its name.
+        self.file = (status.st_dev, status.st_ino)
         self.end = base + self.size
         self._mmap = mmap.mmap(fd, self.size)
         self._populated = 0
@@ -270,11 +273,15 @@ class Segment:
         return segment
 
     @classmethod
-    def reuse(cls, directory: Path, base: int, spare: Path) -> Segment:
-        """A segment in the file of a trimmed one. Raises OSError."""
+    def reuse(cls, directory: Path, base: int, spare: Path, mapped: Segment | None = None) -> Segment:
+        """A segment in the file of a trimmed one, which may still be mapped: then its pages are at hand. Raises
+        OSError."""
         fd = os.open(spare, os.O_RDWR)
         try:
             segment = cls(base, fd, holds_old=True)
+            if mapped is not None and mapped.file == segment.file and mapped.size == segment.size:
+                segment = mapped
+                segment.base, segment.end, segment.holds_old = base, base + segment.size, True
             segment.end_before(0)
             os.replace(spare, segment_path(directory, base))
         finally:

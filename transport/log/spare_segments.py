@@ -1,8 +1,9 @@
 """Trimmed segments of a stream log, kept to become its next ones.
 
 The kernel zeroes the pages of a new file before anything can be stored there, which takes a busy receiver longer than
-all that it does with the samples. The pages of a trimmed segment are there already. Its old frames are none where the
-file lies next: each header says its position, under its checksum.
+all that it does with the samples. The pages of a trimmed segment are there already, and where it is still mapped, so
+are the tables by which they are found. Its old frames are none where the file lies next: each header says its
+position, under its checksum.
 
 A spare is a file ``<20 digits>.spare``. Those that a killed appender left are removed when the log is opened.
 """
@@ -27,15 +28,25 @@ class SpareSegments:
         self._directory = directory
         self._size = size
         self._paths: list[Path] = []
+        #: The mappings of segments that were written, and of spares, by their base; the oldest first.
+        self._mapped: dict[int, Segment] = {}
 
     @property
     def nbytes(self) -> int:
         """Bytes of all spares."""
         return len(self._paths) * self._size
 
+    def written(self, segment: Segment) -> None:
+        """A segment was written to its end: it stays mapped, as it may soon be a spare."""
+        if segment.size == self._size:
+            self._mapped[segment.base] = segment
+            if len(self._mapped) > _SPARES_MAX:
+                del self._mapped[next(iter(self._mapped))]
+
     def keep(self, file: SegmentFile) -> bool:
         """Make a trimmed segment a spare; False: it is none, or there are enough. Raises OSError."""
         if file.size != self._size or len(self._paths) >= _SPARES_MAX:
+            self._mapped.pop(file.base, None)
             return False
         path = segment_path(self._directory, file.base)
         spare = path.with_suffix(SPARE)
@@ -52,9 +63,10 @@ class SpareSegments:
             path = (
                 self._paths.pop()
             )  # the one that was trimmed last: its pages are the likeliest to be in memory
+            mapped = self._mapped.pop(int(path.stem), None)
             try:
                 if path.stat().st_size == size:
-                    return Segment.reuse(self._directory, base, path)
+                    return Segment.reuse(self._directory, base, path, mapped)
                 path.unlink()
             except FileNotFoundError:
                 pass
@@ -64,4 +76,5 @@ class SpareSegments:
         """Remove spares until they have no more than ``nbytes``. Raises OSError."""
         while self._paths and self.nbytes > max(0, nbytes):
             self._paths[0].unlink(missing_ok=True)
+            self._mapped.pop(int(self._paths[0].stem), None)
             del self._paths[0]

@@ -355,6 +355,7 @@ class StreamLog:
         segment.fill(self._position, segment.end, PAD, self._rows, self._seed)
         self._position = segment.end
         self._tail = None
+        self._spares.written(segment)
 
     def _checkpoint(self, *, base: int) -> None:
         self._serial += 1

@@ -27,7 +27,9 @@ from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, 
 from ..wire.batch import DATA_BATCH, scan_batch
 from ..wire.compressed import COMPRESSED, decompress
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
+from ..wire.fragment_stretches import FragmentStretch
 from ..wire.info import INFO_TS_SIZE
+from ..wire.large_datagrams import LargeRun, are_large, scan_large
 from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
@@ -58,6 +60,7 @@ from .message_work import (
     SHORT,
     WORK,
     WORK_ENDPOINT,
+    WORK_FRAGMENTS,
     WORK_PARTICIPANT,
     WORK_PIECES,
     WORK_RANGE,
@@ -69,9 +72,6 @@ from .unread import Unread
 from .writing.writer import StatefulWriter
 
 _LOOKAHEAD_MIN: Final = 1024
-#: Datagrams up to this size on average, that of jumbo frames, are looked at together; larger ones hold so many
-#: samples that it gains nothing.
-_SMALL_BYTES: Final = 9216
 #: What the COMPRESSED of one message may come to.
 _INFLATED_MAX: Final = 64 * UDP_PAYLOAD_MAX
 _DATA: Final = Data.KIND
@@ -183,11 +183,14 @@ class MessageReceiver:
         self._looks_at_addresses = trust is Trust.ADDRESS
 
     def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span | None]:
-        """Take in what `wire.datagrams` finds in small datagrams all at once; the datagrams left are handed out
+        """Take in what `wire.datagrams` finds in datagrams all at once; the datagrams left are handed out
         for :meth:`receive`, each when its turn comes. None after some work: it may be somebody else's turn."""
         if self.message_size_max < UDP_PAYLOAD_MAX:
             spans = [span for span in spans if self._admits(data, span)]
-        if len(spans) < DATAGRAMS_MIN or spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES:
+        if are_large(spans):
+            yield from self._receive_large(data, spans, now)
+            return
+        if len(spans) < DATAGRAMS_MIN:
             yield from spans
             return
         starts, stops, sources = zip(*spans, strict=True)
@@ -205,28 +208,72 @@ class MessageReceiver:
             before = bisect(rest, first, handed)
             yield from (spans[i] for i in rest[handed:before])
             handed = before
-            source = run.writer.prefix
-            if source == self._prefix and not self._endpoints.hears_itself:
-                continue  # our own multicast
-            if (refusal := self._refusal(source, sources[first], now)) is not None:
-                self._drops[refusal] += run.count
-                continue
             if self.work > pause:
                 yield None
                 pause = self.work + RUNS_WORK
+            if not self._is_believed(run.writer.prefix, sources[first], run.count, now):
+                continue
             if isinstance(run, Run):
                 self._on_run(run, now)
             else:
                 self._unread.drop(run.writer, run.count)
                 self.work += WORK[_DATA]
             if heartbeat_at >= 0:
-                body = memoryview(data)[heartbeat_at + 4 : heartbeat_at + HEARTBEAT_SIZE]
-                try:
-                    heartbeat = Heartbeat.decode(int(data[heartbeat_at + 1]), body)
-                    self._on_other(Heartbeat.KIND, heartbeat, run.writer.prefix, NO_TIMESTAMP, now)
-                except DecodeError as error:
-                    self._drops[error.reason] += 1
+                self._on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
         yield from (spans[i] for i in rest[handed:])
+
+    def _receive_large(self, data: U8, spans: Sequence[Span], now: int) -> Iterator[Span | None]:
+        """As :meth:`receive_runs`, in large datagrams."""
+        handed = 0
+        pause = self.work + RUNS_WORK
+        for each in scan_large(data, spans):
+            yield from spans[handed : each.first]
+            handed = each.stop
+            if self.work > pause:
+                yield None
+                pause = self.work + RUNS_WORK
+            source_ip = spans[each.first][2]
+            if isinstance(each, LargeRun):
+                if self._is_believed(each.run.writer.prefix, source_ip, each.run.count, now):
+                    self._on_run(each.run, now)
+            elif not self._on_fragment_stretch(each.stretch, source_ip, now):
+                handed = each.first
+            elif each.heartbeat_at >= 0:
+                self._on_heartbeat_at(data, each.heartbeat_at, each.stretch.writer.prefix, now)
+        yield from spans[handed:]
+
+    def _is_believed(self, source: bytes, source_ip: str, count: int, now: int) -> bool:
+        """Whether so many samples that span datagrams are its own; False: they are dropped."""
+        if source == self._prefix and not self._endpoints.hears_itself:
+            return False  # our own multicast
+        if (refusal := self._refusal(source, source_ip, now)) is not None:
+            self._drops[refusal] += count
+            return False
+        return True
+
+    def _on_heartbeat_at(self, data: U8, at: int, source: bytes, now: int) -> None:
+        """Handle the HEARTBEAT behind datagrams that were looked at together."""
+        try:
+            heartbeat = Heartbeat.decode(int(data[at + 1]), memoryview(data)[at + 4 : at + HEARTBEAT_SIZE])
+            self._on_other(Heartbeat.KIND, heartbeat, source, NO_TIMESTAMP, now)
+        except DecodeError as error:
+            self._drops[error.reason] += 1
+
+    def _on_fragment_stretch(self, stretch: FragmentStretch, source_ip: str, now: int) -> bool:
+        """Hand a stretch to the readers of its writer; False: it is for none, or is not to be believed."""
+        writer = stretch.writer
+        readers = self._addressed(writer, stretch.reader_id)
+        if not readers or (writer.prefix == self._prefix and not self._endpoints.hears_itself):
+            return False
+        if self._refusal(writer.prefix, source_ip, now) is not None:
+            return False
+        self.work += WORK_FRAGMENTS * stretch.datagrams
+        self.on_alive(writer, now)
+        for reader in readers:
+            before = reader.fragment_bytes
+            reader.on_fragment_stretch(stretch, now=now)
+            self.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+        return True
 
     def _admits(self, data: U8, span: Span) -> bool:
         start, stop, source_ip = span

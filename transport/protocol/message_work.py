@@ -39,6 +39,8 @@ WORK: Final = {
 WORK_ENDPOINT: Final = 200
 #: A participant's announcement.
 WORK_PARTICIPANT: Final = 1_000
+#: A DATA_FRAG of several that are looked at together.
+WORK_FRAGMENTS: Final = 20
 #: A range of a number set.
 WORK_RANGE: Final = 2
 #: A batch that leaves out numbers, beside its submessage.

@@ -268,7 +268,7 @@ def _uniform(
 
 
 _COUNT = np.arange(4096, dtype=np.uint32)
-_LOW_MAX: Final = 0xFFFF_FFFF
+LOW_MAX: Final = 0xFFFF_FFFF
 
 
 def _counting(count: int) -> npt.NDArray[np.uint32]:
@@ -278,7 +278,7 @@ def _counting(count: int) -> npt.NDArray[np.uint32]:
 
 def _until_wrap(sn: int) -> int:
     """How many sequence numbers from ``sn`` on have the same high word."""
-    return _LOW_MAX + 1 - (sn & _LOW_MAX)
+    return LOW_MAX + 1 - (sn & LOW_MAX)
 
 
 def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lead: int) -> Words:
@@ -360,7 +360,7 @@ def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix:
     same = _alike(rows, rows[0, 0], first)
     same &= (rows[..., 4] == high) & (rows[..., 5] == low + _counting(each))
     numbers = (high.astype(np.int64) << 32 | low).reshape(count)
-    good = same.all(axis=1) & (numbers >= 1) & (low.reshape(count) <= _LOW_MAX + 1 - each)
+    good = same.all(axis=1) & (numbers >= 1) & (low.reshape(count) <= LOW_MAX + 1 - each)
     cut = ~(good[1:] & good[:-1] & (numbers[1:] == numbers[:-1] + each))
     # A run is no longer than a datagram could be, since a smaller window takes all of it or nothing.
     step = max(1, UDP_PAYLOAD_MAX // size)
@@ -424,7 +424,7 @@ def _ragged(
     linked = (at[1:] == follows) & (lengths[:-1] % 4 == 0)
     # length 0 means "to the end of the message", and the header must fit
     good = (lengths >= first.payload_offset - 4 + 4) & (ends <= len(words)) & (lengths % 4 == 0)
-    good &= (values[at + 5] == _counting(len(at)) + np.uint32(first.sn & _LOW_MAX)) & (
+    good &= (values[at + 5] == _counting(len(at)) + np.uint32(first.sn & LOW_MAX)) & (
         values[at + 4] == first.sn >> 32
     )
     good[1:] &= linked

@@ -161,6 +161,8 @@ class Run:
     sparse: bool = False
     #: First sequence number of the coherent set to which they belong; 0: none; -1: none, as their inline QoS says.
     coherent_set: int = 0
+    #: Bytes of the largest of the large datagrams that it spans; 0: it came in one, or they were small.
+    datagram_bytes: int = 0
 
     @property
     def last_sn(self) -> int:

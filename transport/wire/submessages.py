@@ -9,6 +9,7 @@ both are exported here, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -52,11 +53,12 @@ _HEARTBEAT_FRAG: Final = pair("4s4siIII")
 _HEARTBEAT_BATCH: Final = pair("4s4siIiIiIiII")
 
 # octetsToInlineQos: from behind that field to the inline QoS (RTPS 2.5 §9.4.5.4.2, §9.4.5.5.3)
-_DATA_FRAG_OCTETS_TO_INLINE_QOS: Final = 28
-
+DATA_FRAG_OCTETS_TO_INLINE_QOS: Final = 28
 
 #: Bytes of a DATA before its inline QoS or payload, and octetsToInlineQos as it says that.
 DATA_HEADER_SIZE: Final = 24
+#: The same of a DATA_FRAG.
+DATA_FRAG_HEADER_SIZE: Final = 36
 #: Of a HEARTBEAT, its own header included.
 HEARTBEAT_SIZE: Final = 32
 DATA_OCTETS_TO_INLINE_QOS: Final = 16
@@ -144,13 +146,18 @@ class DataFrag:
         """Where the payload belongs in the sample."""
         return (self.first_fragment - 1) * self.fragment_size
 
+    @property
+    def payloads(self) -> Sequence[Buffer]:
+        """The payload, as it lies in memory."""
+        return (self.payload,)
+
     def encode(self, little_endian: bool = True) -> bytes:
         flags = self.FLAG_K if self.key else 0
         if self.inline_qos is not None:
             flags |= self.FLAG_Q
         head = _DATA_FRAG[little_endian].pack(
             0,
-            _DATA_FRAG_OCTETS_TO_INLINE_QOS,
+            DATA_FRAG_OCTETS_TO_INLINE_QOS,
             self.reader_id,
             self.writer_id,
             *_halves(self.sn),
@@ -179,7 +186,7 @@ class DataFrag:
                 DropReason.BAD_FRAGMENT, f"fragments {first}+{fragments} of {size} bytes, sample of {total}"
             )
         inline_qos, rest = _decode_inline_qos(
-            body, octets, _DATA_FRAG_OCTETS_TO_INLINE_QOS, little_endian, bool(flags & cls.FLAG_Q)
+            body, octets, DATA_FRAG_OCTETS_TO_INLINE_QOS, little_endian, bool(flags & cls.FLAG_Q)
         )
         start = (first - 1) * size
         length = min(start + fragments * size, total) - start
@@ -187,6 +194,18 @@ class DataFrag:
             raise DecodeError(DropReason.BAD_FRAGMENT, f"{len(rest)} bytes of {length}")
         key = bool(flags & cls.FLAG_K)
         return cls(reader_id, writer_id, sn, first, fragments, size, total, rest[:length], inline_qos, key)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFrags(DataFrag):
+    """Fragments of several DATA_FRAG which follow one another, as if they had come in one; ``payload`` is that of the
+    first."""
+
+    pieces: Sequence[Buffer] = ()
+
+    @property
+    def payloads(self) -> Sequence[Buffer]:
+        return self.pieces
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX, UDP_
 from ...qos import Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
+from ...wire.fragment_stretches import FragmentStretch
 from ...wire.samples import Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
@@ -287,26 +288,9 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += run.count
             return
-        delivery, nbytes = self._delivery, run.data.nbytes
-        if (
-            run.first_sn == proxy.expected
-            and proxy.synced
-            and nbytes <= delivery.window
-            and nbytes <= delivery.sample_size_max
-            and not run.coherent_set
-            and not proxy.held
-            and not proxy.fragments
-            and not proxy.resting
-        ):
-            proxy.expected += run.count
-            delivery.window -= nbytes
-            self.counters.received_samples += run.count
-            delivery.ready.append(run)
-            stream = proxy.stream
-            stream.rcv_pos += nbytes
-            if stream.rcv_pos >= stream.due:
-                self._responder.on_progress(proxy, run, now)
+        if self._takes_next(proxy, run, now):
             return
+        delivery, nbytes = self._delivery, run.data.nbytes
         if run.last_sn - proxy.expected > REACH:
             if not self._jumps.admits_runs(proxy, (run,), run.last_sn, now):
                 return
@@ -318,6 +302,30 @@ class StatefulReader:
             self._arrivals.accept_small(proxy, run, now)
         else:
             self._arrivals.accept(proxy, run, now)
+
+    def _takes_next(self, proxy: WriterProxy, run: Run, now: int) -> bool:
+        """Hand out a run that is the next one, with nothing else to consider; False: there is more to it."""
+        delivery, nbytes = self._delivery, run.data.nbytes
+        if not (
+            run.first_sn == proxy.expected
+            and proxy.synced
+            and nbytes <= delivery.window
+            and nbytes <= delivery.sample_size_max
+            and not run.coherent_set
+            and not proxy.held
+            and not proxy.fragments
+            and not proxy.resting
+        ):
+            return False
+        proxy.expected += run.count
+        delivery.window -= nbytes
+        self.counters.received_samples += run.count
+        delivery.ready.append(run)
+        stream = proxy.stream
+        stream.rcv_pos += nbytes
+        if stream.rcv_pos >= stream.due:
+            self._responder.on_progress(proxy, run, now)
+        return True
 
     def on_batch(self, batch: Batch, *, now: int) -> None:
         """A DATA_BATCH arrived; its runs have memory of their own."""
@@ -372,11 +380,32 @@ class StatefulReader:
             self._arrivals.pass_oversized(proxy, frag.sn, now)
             return
         run = self._reassembly.add(proxy, frag, timestamp, now)
-        proxy.stream.datagram = max(proxy.stream.datagram, min(len(frag.payload), UDP_PAYLOAD_MAX))
+        longest = max(map(len, frag.payloads))
+        proxy.stream.datagram = max(proxy.stream.datagram, min(longest, UDP_PAYLOAD_MAX))
         if run is not None:
             self._arrivals.accept(proxy, run, now, owned=True)
         elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
             self._responder.on_fragment(proxy, frag.sn, now)
+
+    def on_fragment_stretch(self, stretch: FragmentStretch, *, now: int) -> None:
+        """Fragments that follow one another arrived: it comes to the same as if each DATA_FRAG came by itself."""
+        self.touch()
+        writer = stretch.writer
+        proxy = self.writers.get(writer)
+        if proxy is not None and stretch.is_whole:
+            run = stretch.run()
+            if run.first_sn == proxy.expected and self._takes_next(proxy, run, now):
+                self.counters.fragments += stretch.fragments
+                proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
+                return
+        elif proxy is not None and proxy.synced:
+            frags = stretch.together()
+            if frags.sn - proxy.expected <= REACH and self._reassembly.takes_together(proxy, frags):
+                if frags.sample_size <= min(self.sample_size_max, FRAGMENTED_SAMPLE_MAX):
+                    self.on_data_frag(writer, frags, stretch.timestamp, now=now)
+                    return
+        for frag, timestamp in stretch.apart():
+            self.on_data_frag(writer, frag, timestamp, now=now)
 
     # --- what the writer announces ---------------------------------------------------------------
 

@@ -98,19 +98,32 @@ class FragmentedSample:
             return False
         last = min(frag.first_fragment + frag.fragments - 1, self.fragments)
         start, stop = frag.offset, min(last * self.fragment_size, self.size)
-        if frag.first_fragment < 1 or start >= stop or len(frag.payload) < stop - start:
+        payloads = frag.payloads
+        if frag.first_fragment < 1 or start >= stop or sum(map(len, payloads)) < stop - start:
             return False
         if len(self.received) >= REORDER_RUNS_MAX and frag.first_fragment - 1 not in self.received:
             return False
         if frag.inline_qos is not None:  # RTPS 2.5 §8.7: any fragment may carry it, the first one has to
             self.flags, self.key_hash = frag.inline_qos.status_info, frag.inline_qos.key_hash
             self.coherent_set = frag.inline_qos.coherent_set
-        self.data[start:stop] = np.frombuffer(frag.payload, np.uint8, stop - start)
+        for payload in payloads:
+            end = min(start + len(payload), stop)
+            self.data[start:end] = np.frombuffer(payload, np.uint8, end - start)
+            start = end
         self.received.add(frag.first_fragment, last)
         self.blocks |= self._blocks(frag)
         self.announced = max(self.announced, last)
         self.touched = now
         return True
+
+    def takes_together(self, frags: DataFrag) -> bool:
+        """Whether it is all the same if these fragments come in one DATA_FRAG or in several."""
+        last = frags.first_fragment + frags.fragments - 1
+        return (
+            (frags.sample_size, frags.fragment_size, frags.key) == (self.size, self.fragment_size, self.key)
+            and len(self.received) < REORDER_RUNS_MAX
+            and next(self.received.within(frags.first_fragment, last), None) is None
+        )
 
     def missing(self, last: int) -> FragmentNumberSet | None:
         """The set of a NACK_FRAG that requests what is missing up to fragment ``last``; None if nothing is."""

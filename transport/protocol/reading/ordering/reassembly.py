@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....errors import DecodeError
+from ....limits import FRAGMENTED_SAMPLES_MAX
 from ....structure import Guid
 from ....wire.samples import Run
 from ....wire.submessages import DataFrag
@@ -40,6 +41,14 @@ class Reassembly:
             return None
         self.give_up(proxy, frag.sn)
         return sample.to_run()
+
+    def takes_together(self, proxy: WriterProxy, frags: DataFrag) -> bool:
+        """Whether it is all the same if fragments of a sample come in one DATA_FRAG or in several."""
+        sample, budget = proxy.fragments.get(frags.sn), self.budget
+        if sample is None:
+            has_place = budget.admits(frags) and len(budget) < FRAGMENTED_SAMPLES_MAX
+            return has_place and budget.has_room(frags.sample_size)
+        return sample.takes_together(frags) and budget.has_room(sample.grows(frags))
 
     def _start(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> FragmentedSample | None:
         budget = self.budget

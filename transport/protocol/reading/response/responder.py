@@ -236,7 +236,7 @@ class Responder:
     def on_progress(self, proxy: WriterProxy, run: Run, now: int) -> None:
         """The stream has come to where something may be due."""
         # A run that is not of samples of one size may span datagrams.
-        size = run.data.nbytes if run.stride or run.count == 1 else 0
+        size = run.datagram_bytes or (run.data.nbytes if run.stride or run.count == 1 else 0)
         it = self._responses[proxy.guid]
         if self._status.on_progress(proxy, size if size <= UDP_PAYLOAD_MAX else 0, now):
             self._respond(it, now)
