@@ -16,7 +16,7 @@ from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
 from ...intervals import IntervalSet
 from ...outgoing import DATAGRAM_ROOM, HEARTBEAT_ROOM, Buffer, Packer
-from ..changes import DATA, BatchContent, Change, LargeSample, addressed_to
+from ..changes import DATA, BatchContent, BatchTrainContent, Change, LargeSample, addressed_to
 from ..publication import WriterHistory
 from ..readers import ReaderProxy, Requested
 from ..state import WriterState
@@ -167,6 +167,9 @@ class Repairs:
             )
         if isinstance(content, BatchContent):
             return self._resend_batch(answer, proxy, change, content, first, last, now)
+        if isinstance(content, BatchTrainContent):
+            batches = change.batches_of(content, first, last)
+            return all(self._resend_change(answer, proxy, batch, first, last, now) for batch in batches)
         if isinstance(content, MessageBlock):
             return all(
                 self._resend_block(
@@ -265,6 +268,8 @@ class Repairs:
         fits, content, timestamp = self._fits(proxy), change.content, change.timestamp
         if isinstance(content, LargeSample):
             return content.fitting(fits), timestamp
+        if isinstance(content, BatchTrainContent):
+            content = content.batch(content.train.index(sn))
         if isinstance(content, BatchContent):
             stretch = next(each for each in content.stretches() if each.last >= sn)
             if stretch.block is None:
