@@ -93,6 +93,7 @@ class UnsentChanges:
         if change.position:  # it was framed there
             end = change.position
         elif self.log is None:
+            _own(change)
             start = self.positions.pub_pos
             end = start + (_BEFORE_CONTENT + change.nbytes + FRAME_ALIGNMENT - 1 & -FRAME_ALIGNMENT)
         else:
@@ -242,6 +243,7 @@ class UnsentChanges:
             )
         data, head = content.data, len(headers)
         if head + data.nbytes > log.max_message_length:
+            _own(change)
             claim = self._claim(log, 0, change)
             claim.commit()
             return claim.end
@@ -307,6 +309,12 @@ class UnsentChanges:
             if change.start >= 0:
                 change.content.data, change.start = change.content.data.copy(), -1
             self._spilled_sn = change.last_sn
+
+
+def _own(change: Change) -> None:
+    """Copy a large sample that does not lie in the log: the caller may use its buffer again."""
+    if isinstance(change.content, LargeSample):
+        change.content.data = change.content.data.copy()
 
 
 def _placed(change: Change, claim: Claim | None) -> Change:

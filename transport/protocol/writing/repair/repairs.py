@@ -47,9 +47,10 @@ class Answer(Packer):
         self.add_repair(data, timestamp)
         self._samples = count if len(self.packed) > datagrams else self._samples + count
 
-    def add_repair(self, data: Buffer, timestamp: int) -> None:
-        self.add(data, timestamp, reserve=HEARTBEAT_ROOM)
-        self.repaired += len(data)
+    def add_repair(self, data: Buffer, timestamp: int, payload: Buffer | None = None) -> None:
+        before = self.nbytes
+        self.add(data, timestamp, payload=payload, reserve=HEARTBEAT_ROOM)
+        self.repaired += self.nbytes - before
 
 
 class Repairs:
@@ -310,15 +311,15 @@ class Repairs:
         unsent = proxy.repairs.recent.unsent(first, last, of=sn)
         self._counters.repairs_suppressed += max(last - first + 1, 0) - sum(b - a + 1 for a, b in unsent)
         for a, b in self._allowed(proxy, unsent, of=sn):
-            for number in range(a, b + 1):
-                data = large.encode(self._writer_id, sn, number, reader_id)
-                if self._room(answer, proxy) < len(data) and not self._may_begin(answer, proxy):
+            for number, (head, piece) in enumerate(large.encode(self._writer_id, sn, a, b, reader_id), a):
+                nbytes = len(head) + len(piece)
+                if self._room(answer, proxy) < nbytes and not self._may_begin(answer, proxy):
                     self._counters.repairs_bounded += 1
                     return number
-                answer.add_repair(data, timestamp)
-                self._note(proxy, number, number, len(data), now, of=sn)
+                answer.add_repair(head, timestamp, piece)
+                self._note(proxy, number, number, nbytes, now, of=sn)
                 self._counters.repaired_fragments += 1
-                self._counters.repaired_bytes += len(data)
+                self._counters.repaired_bytes += nbytes
         return last + 1
 
     # --- both ------------------------------------------------------------------------------------

@@ -78,9 +78,8 @@ class Broadcast:
                 continue
             packer = self._packer(stream)
             if isinstance(content, LargeSample):
-                for number in range(1, content.fragments + 1):
-                    fragment = content.encode(self._writer_id, first, number)
-                    packer.add(fragment, change.timestamp, reserve=HEARTBEAT_ROOM)
+                for head, piece in content.encode(self._writer_id, first, 1, content.fragments):
+                    packer.add(head, change.timestamp, payload=piece, reserve=HEARTBEAT_ROOM)
             elif isinstance(content, MessageBlock):
                 packer.add_messages(content.data, content.segment)
             elif isinstance(content, BatchContent):
