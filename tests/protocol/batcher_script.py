@@ -56,6 +56,11 @@ def payloads(batch: PendingBatch) -> list[bytes]:
     ]
 
 
+def apart(batches: list[PendingBatch]) -> list[PendingBatch]:
+    """Each batch by itself."""
+    return [each for batch in batches for each in batch.apart()]
+
+
 def counts(batches: list[PendingBatch]) -> list[int]:
     return [batch.count for batch in batches]
 
@@ -89,7 +94,8 @@ class Script:
     def timer(self) -> list[PendingBatch]:
         return self._out(self.batcher.handle_timer(self.now))
 
-    def _out(self, batches: list[PendingBatch]) -> list[PendingBatch]:
+    def _out(self, together: list[PendingBatch]) -> list[PendingBatch]:
+        batches = apart(together)
         self.sent += batches
         got = [each for batch in self.sent for each in payloads(batch)]
         assert got == self.written[: len(got)]

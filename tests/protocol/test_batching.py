@@ -114,11 +114,13 @@ def test_max_samples_per_instance_cuts_a_block() -> None:
     assert counts(s.write(2, key_hashes=hashes(1, 2))) == [3]
 
 
+@pytest.mark.parametrize("max_samples", [INFINITE, 12])
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])
-def test_max_samples_per_instance_as_counted_one_by_one(limit: int) -> None:
+def test_max_samples_per_instance_as_counted_one_by_one(limit: int, max_samples: int) -> None:
     random = np.random.default_rng(limit)
     keys = hashes(*random.integers(0, 6, 500).tolist())
-    block, single = (Script(OPEN, max_samples_per_instance=limit) for _ in range(2))
+    policy = replace(OPEN, max_samples=max_samples)
+    block, single = (Script(policy, max_samples_per_instance=limit) for _ in range(2))
     for first in range(0, 500, 100):
         expected = [
             each for i in range(first, first + 100) for each in single.write(1, key_hashes=keys[i : i + 1])

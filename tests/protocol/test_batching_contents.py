@@ -17,6 +17,7 @@ from tests.protocol.batcher_script import (
     LIMIT,
     OPEN,
     Script,
+    apart,
     counts,
     hashes,
     payloads,
@@ -134,7 +135,7 @@ def test_a_block_is_cut_into_batches_and_the_rest_has_memory_of_its_own(make) ->
     samples = make(0, 1_030)
     samples.data = samples.data.copy()
     expected = [bytes(samples.payload(i)) for i in range(1_030)]
-    batches = batcher.add(samples, timestamp=0, now=0)
+    batches = apart(batcher.add(samples, timestamp=0, now=0))
     assert counts(batches) == [100] * 10
     assert all(batch.samples.is_uniform for batch in batches)
     written = [each for batch in batches for each in payloads(batch)]
@@ -153,7 +154,7 @@ def test_a_ragged_block_is_cut_into_batches(backwards: bool) -> None:
     assert len([each for batch in s.sent for each in payloads(batch)]) == 2_000
 
 
-def test_a_large_block_costs_by_batch_and_not_by_sample() -> None:
+def test_a_large_block_costs_by_call_and_not_by_batch_or_sample() -> None:
     calls = 0
 
     class Counting(Batcher):
@@ -165,8 +166,38 @@ def test_a_large_block_costs_by_batch_and_not_by_sample() -> None:
     batcher = Counting(OPEN, limit=LIMIT)
     data = np.zeros(100_000 * 64, np.uint8)
     batches = batcher.add(Samples.uniform(data, 100_000, 64), timestamp=0, now=0)
-    assert calls == len(batches) == 100_000 * 72 // LIMIT
+    assert calls == len(batches) == 1
+    assert batches[0].batches == len(apart(batches)) == 100_000 * 72 // LIMIT
+    assert batcher.flushes[FlushReason.AUTO_FLUSH_SIZE] == 100_000 * 72 // LIMIT
     assert sum(counts(batches)) + batcher.count == 100_000
+
+
+@pytest.mark.parametrize(
+    ("limits", "options"),
+    [
+        ({"max_samples": 7}, {}),
+        ({"max_samples": 6, "max_data_bytes": 96}, {}),
+        ({"max_data_bytes": 100}, {}),
+        ({"max_data_bytes": 96}, {}),
+        ({"auto_flush_size": 100}, {}),
+        ({}, {"limit": 150}),
+        ({}, {"limit": 144}),
+        ({}, {"max_samples": 9}),
+        ({"max_samples": 1}, {}),
+    ],
+)
+def test_a_block_makes_the_batches_that_samples_make_one_by_one(
+    limits: dict[str, int], options: dict[str, int]
+) -> None:
+    block, single = (Script(replace(OPEN, **limits), **options) for _ in range(2))  # type: ignore[arg-type]
+    for count in (2, 100, 1, 36):
+        block.write(count)
+        for _ in range(count):
+            single.write(1)
+    for script in (block, single):
+        script.flush()
+    assert (counts(block.sent), reasons(block.sent)) == (counts(single.sent), reasons(single.sent))
+    assert block.batcher.flushes == single.batcher.flushes
 
 
 def test_the_caller_may_reuse_its_memory() -> None:

@@ -17,6 +17,7 @@ from spark_rtps.transport.protocol.writing.batching.batcher import (
 from spark_rtps.transport.protocol.writing.batching.turbo import BLOCKED_DELAY_MAX
 from spark_rtps.transport.structure import INFINITE
 from spark_rtps.transport.wire.samples import DISPOSED, U8, Samples
+from tests.protocol.batcher_script import apart
 
 #: Payload, source timestamp as written, flags, key hash.
 Sample = tuple[bytes, int, int, bytes]
@@ -159,7 +160,7 @@ class BatcherMachine(RuleBasedStateMachine):
     # --- what must hold --------------------------------------------------------------------------
 
     def _sent(self, batches: list[PendingBatch]) -> None:
-        for batch in batches:
+        for batch in apart(batches):
             expected = self.written[self.sent : self.sent + batch.count]
             assert batch.count > 0
             self._check_samples(batch, expected)

@@ -12,6 +12,7 @@ from spark_rtps.transport.protocol.writing.batching import Batcher, FlushReason,
 from spark_rtps.transport.protocol.writing.batching.turbo import BLOCKED_DELAY_MAX, DELAY_MAX, Turbo
 from spark_rtps.transport.structure import NANOSECONDS
 from spark_rtps.transport.wire.samples import Samples
+from tests.protocol.batcher_script import apart
 
 MS = 1_000_000
 LIMIT = 64_000
@@ -42,7 +43,7 @@ class Simulation:
         self.now = until
 
     def _sent(self, batches: list[PendingBatch]) -> None:
-        for batch in batches:
+        for batch in apart(batches):
             self.sent.append((self.now, batch))
             self.delays += [self.now - written for written in self.waiting[: batch.count]]
             del self.waiting[: batch.count]

@@ -89,28 +89,33 @@ class Packer:
         """What is added next begins a new datagram."""
         self._room = 0
 
-    def add(self, buffer: Buffer, timestamp: int | None = None, *, reserve: int = 0) -> None:
-        """Append a submessage, or several in one buffer.
+    def add(
+        self, buffer: Buffer, timestamp: int | None = None, *, payload: Buffer | None = None, reserve: int = 0
+    ) -> None:
+        """Append a submessage, or several in one buffer; ``payload`` is what the submessage ends with, if that lies
+        elsewhere.
 
         ``timestamp`` is that of DATA and DATA_FRAG, NO_TIMESTAMP if they have none; None for submessages to which
         timestamps mean nothing. ``reserve`` bytes are left free behind it.
         """
         stamp = self._timestamp if timestamp is None else timestamp
         changes = stamp != self._timestamp
-        need = len(buffer) + (INFO_TS_SIZE if changes else 0)
-        self.nbytes += len(buffer)
+        buffers = [buffer] if payload is None else [buffer, payload]
+        nbytes = len(buffer) if payload is None else len(buffer) + len(payload)
+        need = nbytes + (INFO_TS_SIZE if changes else 0)
+        self.nbytes += nbytes
         if not self.packed or need + reserve > self._room or (changes and stamp == NO_TIMESTAMP):
             own = None if timestamp is None or timestamp == NO_TIMESTAMP else timestamp
             # A datagram that is shared may grow beyond a message size that is lower than usual.
             shareable = self.shareable and self.message_size >= SHARED_SIZE_MAX
-            self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, [buffer], shareable))
-            self._room = self.message_size - HEADER_ROOM - len(buffer)
+            self.packed.append(Outgoing(self.destinations, self.dest_prefix, own, buffers, shareable))
+            self._room = self.message_size - HEADER_ROOM - nbytes
             self._timestamp = NO_TIMESTAMP if own is None else own
             return
         if changes:
             self.packed[-1].submessages.append(InfoTimestamp(stamp).encode())
             self._timestamp = stamp
-        self.packed[-1].submessages.append(buffer)
+        self.packed[-1].submessages += buffers
         self._room -= need
 
 

@@ -22,6 +22,9 @@ def pack(
     header = Header(prefix=prefix).encode()
     datagrams: list[OutgoingDatagrams] = []
     shared: dict[_Key, tuple[OutgoingDatagrams, int]] = {}
+    #: INFO_TS of the timestamp before: what was written together has one.
+    stamped: int | None = None
+    info_ts = b""
     for each in outgoing:
         if not each.destinations or not each.submessages:
             continue
@@ -30,14 +33,16 @@ def pack(
             shared.pop((each.destinations, each.dest_prefix), None)
             continue
         key = (each.destinations, each.dest_prefix)
-        size = sum(len(buffer) for buffer in each.submessages) + INFO_TS_SIZE
+        size = sum(map(len, each.submessages)) + INFO_TS_SIZE
         datagram, filled = shared.get(key, (None, 0)) if each.shareable else (None, 0)
         if datagram is None or filled + size > shared_size_max:
             buffers: list[Buffer] = [header]
             if each.dest_prefix is not None:
                 buffers.append(InfoDestination(each.dest_prefix).encode())
             if each.timestamp is not None:
-                buffers.append(InfoTimestamp(each.timestamp).encode())
+                if each.timestamp != stamped:
+                    stamped, info_ts = each.timestamp, InfoTimestamp(each.timestamp).encode()
+                buffers.append(info_ts)
             datagram, filled = OutgoingDatagrams(buffers, each.destinations), HEADER_SIZE + INFO_DST_SIZE
             datagrams.append(datagram)
         else:

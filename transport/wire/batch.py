@@ -121,27 +121,19 @@ def frame_batch(
     encapsulation, lengths, padding, payload = _payloads(samples, flags)
     bits = padding | _bits(lengths, flags, removed) << 8
     infos, starts = _sample_infos(count, bits, lengths, flags, key_hashes, timestamps)
-    qos = inline_qos_words(0, False, coherent_set)
-    head = [
-        DATA_BATCH | (FLAG_E | (FLAG_Q if qos else 0)) << 8,
-        _OCTETS_TO_INLINE_QOS << 16,
-        int.from_bytes(reader_id, "little"),
-        int.from_bytes(writer_id, "little"),
-        batch_sn >> 32,
-        batch_sn & 0xFFFF_FFFF,
-        first_sn >> 32,
-        first_sn & 0xFFFF_FFFF,
-        count - 1,
+    head = words_before_infos(
+        writer_id,
         count,
-        *qos,
-        4 * infos.size,
-    ]
+        infos.size,
+        payload.size,
+        batch_sn=batch_sn,
+        first_sn=first_sn,
+        coherent_set=coherent_set,
+        reader_id=reader_id,
+    )
     at = len(head)
     body = at + infos.size
     words = body + 1 + payload.size
-    if 4 * words - 4 > _SUBMESSAGE_MAX:
-        raise UsageError(f"a batch of {4 * words} bytes; a submessage has at most {_SUBMESSAGE_MAX + 4}")
-    head[0] |= (4 * words - 4) << 16
     out = np.empty(words, np.uint32)
     out[:at] = head
     out[at:body] = infos.reshape(-1)
@@ -159,23 +151,70 @@ def frame_batch(
     )
 
 
+def words_before_infos(
+    writer_id: bytes,
+    count: int,
+    infos: int,
+    payload: int,
+    *,
+    batch_sn: int = 0,
+    first_sn: int = 0,
+    coherent_set: int = 0,
+    reader_id: bytes = ENTITYID_UNKNOWN,
+) -> list[int]:
+    """A DATA_BATCH of ``count`` samples up to its sample infos; of these and of the payloads, how many words."""
+    qos = inline_qos_words(0, False, coherent_set)
+    head = [
+        DATA_BATCH | (FLAG_E | (FLAG_Q if qos else 0)) << 8,
+        _OCTETS_TO_INLINE_QOS << 16,
+        int.from_bytes(reader_id, "little"),
+        int.from_bytes(writer_id, "little"),
+        batch_sn >> 32,
+        batch_sn & 0xFFFF_FFFF,
+        first_sn >> 32,
+        first_sn & 0xFFFF_FFFF,
+        count - 1,
+        count,
+        *qos,
+        4 * infos,
+    ]
+    nbytes = 4 * (len(head) + infos + 1 + payload)
+    if nbytes - 4 > _SUBMESSAGE_MAX:
+        raise UsageError(f"a batch of {nbytes} bytes; a submessage has at most {_SUBMESSAGE_MAX + 4}")
+    head[0] |= (nbytes - 4) << 16
+    return head
+
+
+def uniform_payloads(samples: Samples, flags: int) -> tuple[int, int, int | Words, Words]:
+    """Of uniform samples of one encapsulation that have the same flags: the encapsulation header of all, the length
+    behind it (-1: no payload), how much of it is padding, and (samples, words) of bytes."""
+    if (flags & (DISPOSED | UNREGISTERED) and not flags & KEY_ONLY) or not samples.size:
+        return _NO_PAYLOAD, -1, 0, np.empty((samples.count, 0), np.uint32)
+    samples.check_padding()
+    rows = word_rows(samples)
+    headers, length = rows[:, 0], samples.size - 4
+    if (((headers ^ headers[0]) & _ID_AND_PADDING) == 0).all():
+        return int(headers[0] & _ID), length, int(headers[0]) >> 24 & 3, rows[:, 1:]
+    paddings: Words = (headers >> 24 & 3).astype(np.uint32)
+    return _encapsulation(headers), length, paddings, rows[:, 1:]
+
+
+def sample_infos(count: int, padding: int | Words, length: int, flags: int, key_hashes: U8 | None) -> Words:
+    """The (count, words) sample infos of payloads as :func:`uniform_payloads` returns them."""
+    bits = padding | _bits(length, flags, None) << 8
+    infos, _ = _sample_infos(count, bits, length, flags, key_hashes, None)
+    return infos
+
+
 def _payloads(
     samples: Samples, flags: int | npt.NDArray[np.uint32]
 ) -> tuple[int, int | I64, int | Words, Words]:
     """The encapsulation header of all, the lengths behind it (-1: no payload), how much of them is padding,
     and the bytes."""
-    if isinstance(flags, int):
-        bare = flags & (DISPOSED | UNREGISTERED) and not flags & KEY_ONLY
-        if bare or (samples.is_uniform and not samples.size):
-            return _NO_PAYLOAD, -1, 0, np.empty(0, np.uint32)
-    if samples.is_uniform and isinstance(flags, int):
-        samples.check_padding()
-        rows = word_rows(samples)
-        headers, length = rows[:, 0], samples.size - 4
-        if (((headers ^ headers[0]) & _ID_AND_PADDING) == 0).all():
-            return int(headers[0] & _ID), length, int(headers[0]) >> 24 & 3, rows[:, 1:]
-        paddings: Words = (headers >> 24 & 3).astype(np.uint32)
-        return _encapsulation(headers), length, paddings, rows[:, 1:]
+    if isinstance(flags, int) and samples.is_uniform:
+        return uniform_payloads(samples, flags)
+    if isinstance(flags, int) and flags & (DISPOSED | UNREGISTERED) and not flags & KEY_ONLY:
+        return _NO_PAYLOAD, -1, 0, np.empty(0, np.uint32)
     offsets, sizes = samples.all_offsets(), samples.all_lengths()
     samples.check_padding()
     carries = sizes > 0

@@ -81,12 +81,17 @@ def iter_submessages(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
 def encode_submessage(kind: int, flags: int, little_endian: bool, *parts: Buffer) -> bytes:
     """A submessage of the given body parts: header in front, padded to 4; the E flag is added here."""
     length = sum(map(len, parts))
+    header = encode_submessage_header(kind, flags, little_endian, length)
+    return b"".join((header, *parts, bytes(-length & 3)))
+
+
+def encode_submessage_header(kind: int, flags: int, little_endian: bool, length: int) -> bytes:
+    """The header of a submessage with a body of ``length`` bytes, which is to be padded to 4."""
     padding = -length & 3
     if length + padding > 0xFFFF:
         raise UsageError(f"submessage {kind:#04x} of {length} bytes; at most 65532 fit")
     flags |= FLAG_E if little_endian else 0
-    head = _SUBMESSAGE_HEADER[little_endian].pack(kind, flags, length + padding)
-    return b"".join((head, *parts, bytes(padding)))
+    return _SUBMESSAGE_HEADER[little_endian].pack(kind, flags, length + padding)
 
 
 def short_submessage(what: str) -> DecodeError:

@@ -15,7 +15,7 @@ from typing import ClassVar, Final, Self
 
 from ..errors import DecodeError, DropReason, UsageError
 from .info import InfoDestination, InfoReply, InfoReplyIp4, InfoSource, InfoTimestamp, Pad
-from .message import FLAG_E, Buffer, encode_submessage, short_submessage
+from .message import FLAG_E, Buffer, encode_submessage, encode_submessage_header, short_submessage
 from .numbers import FragmentNumberSet, SequenceNumberSet, pair
 from .parameters import ParameterList, decode_parameters
 from .status_messages import RttMeasurement, StatusMessage
@@ -152,10 +152,15 @@ class DataFrag:
         return (self.payload,)
 
     def encode(self, little_endian: bool = True) -> bytes:
+        padding = -len(self.payload) & 3
+        return b"".join((self.encode_head(little_endian), self.payload, bytes(padding)))
+
+    def encode_head(self, little_endian: bool = True) -> bytes:
+        """All before the payload."""
         flags = self.FLAG_K if self.key else 0
         if self.inline_qos is not None:
             flags |= self.FLAG_Q
-        head = _DATA_FRAG[little_endian].pack(
+        fields = _DATA_FRAG[little_endian].pack(
             0,
             DATA_FRAG_OCTETS_TO_INLINE_QOS,
             self.reader_id,
@@ -167,7 +172,8 @@ class DataFrag:
             self.sample_size,
         )
         qos = _encode_inline_qos(self.inline_qos, little_endian)
-        return encode_submessage(self.KIND, flags, little_endian, head, qos, self.payload)
+        length = len(fields) + len(qos) + len(self.payload)
+        return encode_submessage_header(self.KIND, flags, little_endian, length) + fields + qos
 
     @classmethod
     def decode(cls, flags: int, body: memoryview) -> Self:

@@ -257,7 +257,8 @@ class StatefulWriter:
             self.feedback.expire(now)
         wrote = False
         for pending in batches:
-            self._send_pending(pending, now)
+            for each in self._framer.together(pending):
+                self._send_pending(each, now)
             wrote = True
         self.admission.conclude(now, wrote=wrote)
 

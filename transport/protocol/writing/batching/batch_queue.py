@@ -41,7 +41,10 @@ class FlushReason(enum.Enum):
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Samples that are sent as one; they may view what was written, so they are to be sent before that changes."""
+    """Samples that are sent as one batch, or as several that are alike.
+
+    They may view what was written, so they are to be sent before that changes.
+    """
 
     samples: Samples
     #: Source timestamp of the first sample; of all, if ``timestamps`` is None.
@@ -53,6 +56,8 @@ class PendingBatch:
     #: A sample too large for a batch: it goes outside of one.
     alone: bool
     reason: FlushReason
+    #: Samples of each batch, where they are several batches that are alike, and full; 0: they are one.
+    per_batch: int = 0
 
     @property
     def count(self) -> int:
@@ -66,6 +71,24 @@ class PendingBatch:
             samples=replace(samples, data=samples.data.copy()),
             key_hashes=None if self.key_hashes is None else self.key_hashes.copy(),
         )
+
+    @property
+    def batches(self) -> int:
+        return self.count // self.per_batch if self.per_batch else 1
+
+    def apart(self) -> list[PendingBatch]:
+        """Each batch by itself."""
+        if not (per := self.per_batch):
+            return [self]
+        return [
+            replace(
+                self,
+                samples=self.samples.take(i, i + per),
+                key_hashes=None if self.key_hashes is None else self.key_hashes[i : i + per],
+                per_batch=0,
+            )
+            for i in range(0, self.count, per)
+        ]
 
     @property
     def nbytes(self) -> int:

@@ -1,7 +1,8 @@
 """Samples gathered into batches: RTI's BATCH QoS, Ice's automatic flush, turbo mode.
 
 Sans I/O: samples in by :meth:`Batcher.add`, full batches out; the rest stays queued until a limit, a timer or a
-``flush`` sends it. Costs are per batch and per call, never per sample, unless an interceptor wants to see each.
+``flush`` sends it. Costs are per batch and per call, never per sample, unless an interceptor wants to see each;
+batches that are alike, and fill up within one call, come out together, and cost no more than one.
 
 Invariants:
 * every sample comes out exactly once, whole and in order;
@@ -42,6 +43,9 @@ __all__ = ["Batcher", "FlushReason", "Interceptor", "PendingBatch", "sample_meta
 #: Of a SampleInfo in a DATA_BATCH: its flags, and the lengths of inline QoS and payload; its timestamp.
 _SAMPLE_INFO: Final = 8
 _TIMESTAMP: Final = 8
+
+#: Fewer batches than these are no train.
+_TRAIN_MIN: Final = 2
 
 #: Called before a sample is queued, with its size, and the samples and bytes queued without it; may flush them.
 Interceptor = Callable[[int, int, int, Callable[[], None]], None]
@@ -204,6 +208,9 @@ class Batcher:
             ends = InstanceEnds(write.key_hashes, self._per_instance, self._instances)
         i, count = 0, write.samples.count
         while i < count:
+            if ends is None and not queue.count and (train := self._train(write, i)) is not None:
+                self._emit(train)
+                i += train.count
             by_bytes = write.end(i, self._max_bytes - queue.nbytes)
             by_limit = write.wire_end(i, self._limit - queue.wire_bytes)
             reason = self._bytes_reason if by_bytes <= by_limit else FlushReason.AUTO_FLUSH_SIZE
@@ -232,6 +239,24 @@ class Batcher:
                 if is_full:
                     self._flush(reason)
             i = j
+
+    def _train(self, write: Write, i: int) -> PendingBatch | None:
+        """The batches that samples from ``i`` on fill, if these are alike; what may not fill one is left."""
+        if not write.samples.is_uniform:
+            return None
+        by_bytes, by_limit = write.end(0, self._max_bytes), write.wire_end(0, self._limit)
+        per, reason = min(by_bytes, by_limit), self._bytes_reason
+        if by_limit < by_bytes:
+            reason = FlushReason.AUTO_FLUSH_SIZE
+        if self._max_samples <= per:
+            per, reason = self._max_samples, self._samples_reason
+        # Whether the last one is full may depend on more than the number of its samples.
+        batches = (write.samples.count - i - 1) // per if per else 0
+        if batches < _TRAIN_MIN:
+            return None
+        train = write.batch(i, i + batches * per, reason)
+        train.per_batch = per
+        return train
 
     def _enqueue(self, write: Write, i: int, j: int, now: int) -> None:
         queue = self._queue
@@ -300,7 +325,7 @@ class Batcher:
             self._emit(piece)
 
     def _emit(self, batch: PendingBatch) -> None:
-        self.flushes[batch.reason] += 1
+        self.flushes[batch.reason] += batch.batches
         self._ready.append(batch)
 
     def _fetch(self) -> list[PendingBatch]:

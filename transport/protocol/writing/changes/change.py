@@ -5,6 +5,7 @@ A change cut down to little is copied out of its block, so at most four times th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +14,7 @@ import numpy as np
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.samples import U8
 from .batch_content import BatchContent
+from .batch_train_content import BatchTrainContent
 from .large_sample import LargeSample
 
 _COMPACT_BELOW: Final = 4
@@ -45,7 +47,7 @@ class Change:
     first_sn: int
     last_sn: int
     timestamp: int
-    content: DataBlock | MessageBlock | LargeSample | BatchContent
+    content: DataBlock | MessageBlock | LargeSample | BatchContent | BatchTrainContent
     #: The last batch up to and including this change; 0: there is none.
     batch_sn: int = 0
     #: Its frame in the publication log: where it begins, -1 if it is not there; where the one behind it begins.
@@ -66,14 +68,21 @@ class Change:
     @property
     def units(self) -> int:
         """Samples, but a batch is one: it is acknowledged as one."""
-        return 1 if isinstance(self.content, BatchContent) else self.count
+        return self.batches or self.count
+
+    @property
+    def batches(self) -> int:
+        """How many batches the samples are."""
+        if isinstance(self.content, BatchTrainContent):
+            return self.content.train.batches
+        return 1 if isinstance(self.content, BatchContent) else 0
 
     @property
     def nbytes(self) -> int:
         content = self.content
         if isinstance(content, LargeSample):
             return content.data.nbytes
-        if isinstance(content, BatchContent):
+        if isinstance(content, BatchContent | BatchTrainContent):
             return content.nbytes
         if content.count == self.last_sn - self.first_sn + 1:
             return content.data.nbytes
@@ -81,11 +90,37 @@ class Change:
             return self.count * content.stride
         return content.end_of(self.last_sn) - content.end_of(self.first_sn - 1)
 
+    def batches_of(self, train: BatchTrainContent, first: int, last: int) -> Iterator[Change]:
+        """Each batch of ``train``, the content, that has a sample of first..last, as a change by itself."""
+        for i in range(train.train.index(first), train.train.index(last) + 1):
+            content = train.batch(i)
+            block = content.batch
+            yield replace(
+                self,
+                first_sn=block.first_sn,
+                last_sn=block.last_sn,
+                content=content,
+                batch_sn=block.batch_sn,
+            )
+
+    def train_part(self, train: MessageBlock | BatchTrainContent, first: int, last: int) -> Change:
+        """The whole messages first..last of ``train``, the content; a view."""
+        content = train.part(first, last)
+        part = replace(self, first_sn=first, last_sn=last, content=content)
+        if isinstance(content, BatchTrainContent):
+            part.batch_sn = content.train.last_batch_sn
+        return part
+
     def cut(self, first: int, last: int) -> Change:
-        """The part first..last, with memory of its own once it is small."""
+        """The part first..last, with memory of its own once it is small; of a train of batches, whole batches."""
         block = self.content
         if isinstance(block, LargeSample | BatchContent) or (first == self.first_sn and last == self.last_sn):
             return self
+        if isinstance(block, BatchTrainContent):
+            part = self.train_part(block, first, last)
+            if part.nbytes * _COMPACT_BELOW < block.nbytes:
+                part.content.data, part.start = part.content.data.copy(), -1
+            return part
         part = replace(self, first_sn=first, last_sn=last)
         if part.nbytes * _COMPACT_BELOW >= block.nbytes:
             return part

@@ -132,8 +132,7 @@ def _changes(
     for first, last, is_large in _segments(samples, largest):
         hashes = None if key_hashes is None else key_hashes[first:last]
         if is_large:
-            # A copy: the caller may use its buffer again.
-            payload = np.array(np.frombuffer(samples.payload(first), np.uint8))
+            payload = np.frombuffer(samples.payload(first), np.uint8)
             key_hash = None if hashes is None else hashes[0].tobytes()
             large = LargeSample(payload, framing.fragment_size, flags, key_hash, coherent_set)
             yield Change(first_sn + first, first_sn + first, timestamp, large, batch_sn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,6 +30,9 @@ from ....wire.submessages import DataFrag
 #: DATA_FRAG header, and its inline QoS with key hash, status info, coherent set and sentinel.
 _DATA_FRAG_ROOM: Final = 36 + KEY_HASH_SIZE + STATUS_INFO_SIZE + COHERENT_SET_SIZE + SENTINEL_SIZE
 
+#: Where a DATA_FRAG has its fragment's number (RTPS 2.5 §9.4.5.5).
+_NUMBER_AT: Final = 24
+
 
 def fragment_size_for(budget: int) -> int:
     """Bytes of a fragment that fits a datagram with ``budget`` bytes for submessages."""
@@ -39,7 +43,7 @@ def fragment_size_for(budget: int) -> int:
 class LargeSample:
     """A sample that travels as DATA_FRAGs of ``fragment_size`` bytes each."""
 
-    #: The payload.
+    #: The payload; until it is published, it views what was written.
     data: U8
     fragment_size: int
     flags: int
@@ -50,10 +54,23 @@ class LargeSample:
     def fragments(self) -> int:
         return -(-self.data.nbytes // self.fragment_size)
 
-    def encode(self, writer_id: bytes, sn: int, number: int, reader_id: bytes = ENTITYID_UNKNOWN) -> bytes:
-        """The DATA_FRAG submessage of fragment ``number`` (from 1)."""
-        start = (number - 1) * self.fragment_size
-        piece = memoryview(self.data)[start : start + self.fragment_size]
+    def encode(
+        self, writer_id: bytes, sn: int, first: int, last: int, reader_id: bytes = ENTITYID_UNKNOWN
+    ) -> Iterator[tuple[bytes, memoryview]]:
+        """The DATA_FRAG submessages of the fragments first..last (from 1): what lies before the piece of the sample,
+        and that piece, which is a view."""
+        data, size = memoryview(self.data), self.fragment_size
+        head, length = b"", -1
+        for number in range(first, last + 1):
+            piece = data[(number - 1) * size : number * size]
+            if len(piece) != length:  # of the first one, and of the sample's last one
+                length = len(piece)
+                head = self._head(writer_id, sn, number, piece, reader_id)
+            else:
+                head = head[:_NUMBER_AT] + number.to_bytes(4, "little") + head[_NUMBER_AT + 4 :]
+            yield head, piece
+
+    def _head(self, writer_id: bytes, sn: int, number: int, piece: memoryview, reader_id: bytes) -> bytes:
         return DataFrag(
             reader_id,
             writer_id,
@@ -65,7 +82,7 @@ class LargeSample:
             piece,
             self._inline_qos(),
             bool(self.flags & KEY_ONLY),
-        ).encode()
+        ).encode_head()
 
     def fitting(self, budget: int) -> LargeSample:
         """The same sample in fragments that fit ``budget`` bytes."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
+from ....qos import HistoryKind
+from ....wire.samples import NO_TIMESTAMP
 from ..batching import PendingBatch
 from ..changes import Change, batch_change, data_changes, overhead, removed_samples
 from ..publication import UnsentChanges, WriterHistory
@@ -35,8 +38,23 @@ class Framer:
         self._window = window
         self._broadcast = broadcast
 
+    def together(self, pending: PendingBatch) -> list[PendingBatch]:
+        """The same samples in pieces that :meth:`changes` takes: batches that are alike leave together if none of
+        them has to be looked at by itself."""
+        if not pending.per_batch:
+            return [pending]
+        if not self._broadcast.wants_batches:
+            return [replace(pending, per_batch=0)]
+        qos, expired = self._state.qos, self._history.expired_before
+        is_whole = (qos.history is not HistoryKind.KEEP_LAST or qos.history_depth >= pending.per_batch) and (
+            NO_TIMESTAMP in (expired, pending.timestamp) or pending.timestamp > expired
+        )
+        if is_whole and self._takes_trains and not self._broadcast.wants_other_forms:
+            return [pending]
+        return pending.apart()
+
     def changes(self, pending: PendingBatch) -> Iterable[Change]:
-        """The next samples as changes; none of a batch in which all samples are removed."""
+        """The next samples (:meth:`together`) as changes; none of a batch in which all samples are removed."""
         state, framing = self._state, self._readers.framing
         first_sn, coherent_set = state.last_sn + 1, state.set_begun
         if self._goes_in_trains(pending):
@@ -47,6 +65,10 @@ class Framer:
                 batch_sn=state.last_batch_sn,
                 coherent_set=coherent_set,
             )
+        if pending.per_batch:
+            batch_sn = state.last_batch_sn + 1
+            state.last_batch_sn += pending.batches
+            return self._unsent.batch_trains(pending, first_sn, batch_sn, framing, coherent_set=coherent_set)
         if pending.alone or not self._broadcast.wants_batches:
             return data_changes(pending, first_sn, framing, state.last_batch_sn, coherent_set)
         removed = removed_samples(pending, state.qos, self._history.expired_before)
@@ -70,9 +92,17 @@ class Framer:
         return (
             size <= budget
             and samples.count * size >= 2 * budget
-            and self._window.size is None
-            and state.policy.send_window_bytes >= _TRAINS_WINDOW
+            and self._takes_trains
             and self._broadcast.coalesces
             and not self._broadcast.wants_batches
+        )
+
+    @property
+    def _takes_trains(self) -> bool:
+        """Whether what leaves together is a small part of what may be in flight."""
+        state = self._state
+        return (
+            self._window.size is None
+            and state.policy.send_window_bytes >= _TRAINS_WINDOW
             and not state.is_asynchronous
         )

@@ -20,7 +20,7 @@ from ....structure import INFINITE
 from ....wire.numbers import SequenceNumberSet
 from ....wire.samples import NO_TIMESTAMP
 from ...intervals import IntervalSet
-from ..changes import BatchContent, Change, MissingSamples
+from ..changes import BatchContent, BatchTrainContent, Change, MissingSamples
 from ..state import WriterState
 from .keep_last import KeepLast
 
@@ -83,16 +83,15 @@ class WriterHistory:
     def _account(self, change: Change, sign: int) -> None:
         """A change came, or goes."""
         content = change.content
-        is_batch = isinstance(content, BatchContent)
         self.samples += sign * (content.live if isinstance(content, BatchContent) else change.count)
         self.nbytes += sign * change.nbytes
-        self.batches += sign * is_batch
+        self.batches += sign * change.batches
 
     def batch(self, batch_sn: int) -> Change | None:
         """The change that holds a batch, or the next one; None if there is none."""
         changes = self._changes
         i = bisect_left(changes, batch_sn, key=_batch_sn)
-        while i < len(changes) and not isinstance(changes[i].content, BatchContent):
+        while i < len(changes) and not changes[i].batches:
             # what followed a batch that is no more; the next one comes first of its number
             i = bisect_left(changes, changes[i].batch_sn + 1, i, key=_batch_sn)
         return changes[i] if i < len(changes) else None
@@ -100,19 +99,22 @@ class WriterHistory:
     def first_batch_sn(self, first_sn: int) -> int:
         """The lowest batch from ``first_sn`` on that can be sent; last_batch_sn + 1 if there is none."""
         i = bisect_left(self._changes, first_sn, key=_first_sn)
+        if i and isinstance(train := self._changes[i - 1].content, BatchTrainContent):
+            within = -(-(first_sn - train.train.first_sn) // train.per_message)
+            if within < train.train.batches:
+                return train.train.batch_sn + within
         first = self._changes[i] if i < len(self._changes) else None
-        if first is not None and not isinstance(first.content, BatchContent):
+        if first is not None and not first.batches:
             first = self.batch(first.batch_sn + 1)
-        return self.state.last_batch_sn + 1 if first is None else first.batch_sn
+        return self.state.last_batch_sn + 1 if first is None else first.batch_sn - first.batches + 1
 
     def samples_of(self, batches: SequenceNumberSet, acked: int) -> MissingSamples:
         """An ACKNACK_BATCH translated into numbers of samples; ``acked`` is what its reader has at least."""
         # Only the batch before is known to have arrived: samples behind it may have been sent outside a batch.
         before = self.batch(batches.base - 1)
-        known = before is not None and before.batch_sn == batches.base - 1
-        next_sn = before.last_sn + 1 if before is not None and known else acked + 1
-        newest = self._changes[-1].content if self._changes else None
-        if batches.base > self.state.last_batch_sn and (newest is None or isinstance(newest, BatchContent)):
+        span = None if before is None else _span_of(before, batches.base - 1, batches.base - 1)
+        next_sn = acked + 1 if span is None else span[1] + 1
+        if batches.base > self.state.last_batch_sn and (not self._changes or self._changes[-1].batches):
             next_sn = self.state.last_sn + 1
         base = max(next_sn, acked + 1)
         spans = [
@@ -128,9 +130,9 @@ class WriterHistory:
         while batch_sn <= last_batch_sn:
             i = bisect_left(changes, batch_sn, i, key=_batch_sn)
             here = changes[i] if i < len(changes) else None
-            if here is not None and here.batch_sn == batch_sn and isinstance(here.content, BatchContent):
-                yield here.first_sn, here.last_sn
-                batch_sn += 1
+            if here is not None and (span := _span_of(here, batch_sn, last_batch_sn)) is not None:
+                yield span
+                batch_sn = here.batch_sn + 1
                 continue
             first = changes[i - 1].last_sn + 1 if i else 1
             last = self.state.last_sn if here is None else here.first_sn - 1
@@ -138,7 +140,7 @@ class WriterHistory:
                 yield first, last
             if here is None:
                 return
-            batch_sn = max(here.batch_sn, batch_sn + 1)
+            batch_sn = max(here.batch_sn - max(here.batches - 1, 0), batch_sn + 1)
 
     # --- coherent sets --------------------------------------------------------------------------
 
@@ -256,6 +258,8 @@ class WriterHistory:
 
     def _drop(self, first: int, last: int) -> None:
         changes = self._changes
+        self._take_apart(first)
+        self._take_apart(last + 1)
         i = low = bisect_left(changes, first, key=_last_sn)
         kept: list[Change] = []
         while i < len(changes) and changes[i].first_sn <= last:
@@ -277,6 +281,19 @@ class WriterHistory:
             for change in kept:
                 self._account(change, 1)
 
+    def _take_apart(self, sn: int) -> None:
+        """Let each batch be a change by itself where ``sn`` lies within a batch of a train."""
+        i = bisect_left(self._changes, sn, key=_last_sn)
+        change = self._changes[i] if i < len(self._changes) else None
+        if change is None or not isinstance(train := change.content, BatchTrainContent):
+            return
+        if change.first_sn < sn and not train.begins_at(sn):
+            self._account(change, -1)
+            parts = list(change.batches_of(train, change.first_sn, change.last_sn))
+            self._changes[i : i + 1] = parts
+            for part in parts:
+                self._account(part, 1)
+
     def _drop_oldest(self, excess: int, acknowledged: int) -> None:
         while excess > 0 and self._changes and self._changes[0].first_sn <= acknowledged:
             oldest = self._changes[0]
@@ -285,6 +302,8 @@ class WriterHistory:
                 self._drop(oldest.first_sn, oldest.last_sn)
                 continue
             last = min(oldest.last_sn, oldest.first_sn + excess - 1, acknowledged)
+            if isinstance(train := oldest.content, BatchTrainContent):
+                last = train.train.part(0, train.train.index(last) + 1).last_sn  # no batch in part
             excess -= last - oldest.first_sn + 1
             self._drop(oldest.first_sn, last)
 
@@ -314,3 +333,15 @@ def _last_sn(change: Change) -> int:
 
 def _batch_sn(change: Change) -> int:
     return change.batch_sn
+
+
+def _span_of(change: Change, first: int, last: int) -> tuple[int, int] | None:
+    """The samples of the batches first..last, as far as the change has them; None: it has not the first."""
+    content = change.content
+    if isinstance(content, BatchTrainContent):
+        train = content.train
+        if first < train.batch_sn:
+            return None
+        part = train.part(first - train.batch_sn, min(last, train.last_batch_sn) + 1 - train.batch_sn)
+        return part.first_sn, part.last_sn
+    return (change.first_sn, change.last_sn) if change.batches and change.batch_sn == first else None

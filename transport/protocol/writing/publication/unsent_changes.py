@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from ....errors import TransportError, UnloggedError
 from ....limits import TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
 from ....structure import INFINITE
+from ....wire.batch_train import batch_train_framer
 from ....wire.framing import DataBlock, MessageBlock, frame_messages, long_data_header, message_shape
 from ....wire.info import INFO_TS_SIZE
 from ....wire.message import HEADER_SIZE, Header
@@ -29,7 +29,7 @@ from ....wire.samples import NO_TIMESTAMP, U8
 from ....wire.submessages import InfoTimestamp
 from ...policies import FlowControlPolicy
 from ..batching import PendingBatch
-from ..changes import Change, LargeSample
+from ..changes import BatchTrainContent, Change, Framing, LargeSample
 from ..state import WriterState
 from .history import WriterHistory
 from .message_log import (
@@ -93,6 +93,7 @@ class UnsentChanges:
         if change.position:  # it was framed there
             end = change.position
         elif self.log is None:
+            _own(change)
             start = self.positions.pub_pos
             end = start + (_BEFORE_CONTENT + change.nbytes + FRAME_ALIGNMENT - 1 & -FRAME_ALIGNMENT)
         else:
@@ -104,7 +105,7 @@ class UnsentChanges:
     ) -> Iterator[Change]:
         """Uniform samples framed in their place, as whole messages that leave in one system call."""
         headers = self._message_headers(pending.timestamp)
-        samples, hashes, log = pending.samples, pending.key_hashes, self.log
+        samples, hashes = pending.samples, pending.key_hashes
         flags = int(pending.flags)
         shape = message_shape(
             samples.size,
@@ -114,18 +115,12 @@ class UnsentChanges:
             with_key_hash=hashes is not None,
             coherent_set=coherent_set,
         )
-        longest = UDP_PAYLOAD_MAX if log is None else min(UDP_PAYLOAD_MAX, log.max_message_length)
-        step = shape.per_message * max(1, min(longest // shape.segment, TRAIN_MESSAGES_MAX))
+        step = shape.per_message * self._messages_max(shape.segment)
         for start in range(0, samples.count, step):
             part = samples.take(start, min(start + step, samples.count))
             last_sn = first_sn + start + part.count - 1
             change = Change(first_sn + start, last_sn, pending.timestamp, _EMPTY, batch_sn)
-            nbytes, claim = shape.nbytes(part.count), None
-            if log is None:
-                out: U8 = np.empty(nbytes, np.uint8)
-            else:
-                claim = self._claim(log, nbytes, change, segment=shape.segment)
-                out = claim.data
+            out, claim = self._place_for(change, shape.nbytes(part.count), shape.segment)
             change.content = frame_messages(
                 out,
                 shape,
@@ -136,10 +131,31 @@ class UnsentChanges:
                 flags=flags,
                 key_hashes=None if hashes is None else hashes[start : start + part.count],
             )
-            if claim is not None:
-                claim.commit()
-                change.start, change.position = claim.start, claim.end
-            yield change
+            yield _placed(change, claim)
+
+    def batch_trains(
+        self, pending: PendingBatch, first_sn: int, batch_sn: int, framing: Framing, *, coherent_set: int
+    ) -> Iterator[Change]:
+        """Batches that are alike, framed in their place; ``first_sn`` and ``batch_sn`` are the numbers of the first."""
+        per, timestamp = pending.per_batch, pending.timestamp
+        framer = batch_train_framer(
+            self._message_headers(timestamp),
+            pending.samples,
+            per,
+            self._writer_id,
+            flags=int(pending.flags),
+            key_hashes=None if framing.policy.disable_inline_keyhash else pending.key_hashes,
+            coherent_set=coherent_set,
+        )
+        step, batches = self._messages_max(framer.segment), pending.batches
+        for start in range(0, batches, step):
+            count = min(step, batches - start)
+            first, number = first_sn + start * per, batch_sn + start
+            change = Change(first, first + count * per - 1, timestamp, _EMPTY, number + count - 1)
+            out, claim = self._place_for(change, count * framer.segment, framer.segment)
+            train = framer.frame(out, start, count, batch_sn=number, first_sn=first)
+            change.content = BatchTrainContent(train, timestamp, framing.policy, framing.budget)
+            yield _placed(change, claim)
 
     def claim(self, change: Change) -> Claim:
         """Put a change that is still to be filled into the log; its frame is to be committed once it is filled."""
@@ -171,15 +187,16 @@ class UnsentChanges:
         """
         change = self.queue[0]
         train = change.content
-        if not isinstance(train, MessageBlock):
+        if not isinstance(train, MessageBlock | BatchTrainContent):
             return False
         fits = max(train.messages_within(limit - self.positions.snd_pos - FRAME_HEADER_BYTES), at_least)
         last_sn = change.first_sn - 1 + fits * train.per_message
         if not fits or last_sn >= change.last_sn:
             return fits > 0
         end = self.positions.snd_pos + FRAME_HEADER_BYTES + fits * train.segment
-        first = replace(change, last_sn=last_sn, position=end, content=train.part(change.first_sn, last_sn))
-        rest = replace(change, first_sn=last_sn + 1, content=train.part(last_sn + 1, change.last_sn))
+        first = change.train_part(train, change.first_sn, last_sn)
+        first.position = end
+        rest = change.train_part(train, last_sn + 1, change.last_sn)
         self.queue.popleft()
         self.queue.extendleft((rest, first))
         self._history.divide(change, (first, rest))
@@ -226,6 +243,7 @@ class UnsentChanges:
             )
         data, head = content.data, len(headers)
         if head + data.nbytes > log.max_message_length:
+            _own(change)
             claim = self._claim(log, 0, change)
             claim.commit()
             return claim.end
@@ -237,6 +255,18 @@ class UnsentChanges:
         claim.commit()
         content.data, change.start = view, claim.start
         return claim.end
+
+    def _messages_max(self, segment: int) -> int:
+        """How many messages of so many bytes a train has, at most."""
+        longest = UDP_PAYLOAD_MAX if self.log is None else min(UDP_PAYLOAD_MAX, self.log.max_message_length)
+        return max(1, min(longest // segment, TRAIN_MESSAGES_MAX))
+
+    def _place_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, Claim | None]:
+        """Where a train is framed: in the log, if there is one."""
+        if self.log is None:
+            return np.empty(nbytes, np.uint8), None
+        claim = self._claim(self.log, nbytes, change, segment=segment)
+        return claim.data, claim
 
     def _claim(self, log: MessageLog, length: int, change: Change, *, segment: int = 0) -> Claim:
         while True:
@@ -279,3 +309,17 @@ class UnsentChanges:
             if change.start >= 0:
                 change.content.data, change.start = change.content.data.copy(), -1
             self._spilled_sn = change.last_sn
+
+
+def _own(change: Change) -> None:
+    """Copy a large sample that does not lie in the log: the caller may use its buffer again."""
+    if isinstance(change.content, LargeSample):
+        change.content.data = change.content.data.copy()
+
+
+def _placed(change: Change, claim: Claim | None) -> Change:
+    """The change, framed; its frame in the log is committed."""
+    if claim is not None:
+        claim.commit()
+        change.start, change.position = claim.start, claim.end
+    return change

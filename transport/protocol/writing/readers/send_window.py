@@ -37,7 +37,9 @@ class SendWindow:
         self._min = min(policy.min_send_window_size, self._max)
         self.size: int | None = None if self._min == INFINITE else self._min
         self._high = policy.high_watermark
-        self._changes: deque[tuple[int, int, int]] = deque()  # (last SN of a change, its samples, its bytes)
+        #: Of each change: its last number, its samples, its bytes, and how many numbers a sample has. A batch is one
+        #: sample.
+        self._changes: deque[tuple[int, int, int, int]] = deque()
         self._update_at: int | None = None
         self._shrunk_sn = 0
         #: Samples and bytes sent since the last piggyback HEARTBEAT.
@@ -49,7 +51,7 @@ class SendWindow:
     def add(self, change: Change) -> None:
         """The change is sent, and a reader has to acknowledge it."""
         count, nbytes = change.units, change.nbytes
-        self._changes.append((change.last_sn, count, nbytes))
+        self._changes.append((change.last_sn, count, nbytes, change.count // count))
         if self._set_bytes >= 0:
             self._set_bytes += nbytes
         before, counters = self.samples, self.counters
@@ -69,12 +71,12 @@ class SendWindow:
         changes = self._changes
         samples = nbytes = 0
         while changes and changes[0][0] <= acked:
-            _, count, size = changes.popleft()
+            _, count, size, _ = changes.popleft()
             samples, nbytes = samples + count, nbytes + size
         if changes:
-            last_sn, count, size = changes[0]
-            left = min(count, last_sn - acked)
-            changes[0] = (last_sn, left, size)
+            last_sn, count, size, step = changes[0]
+            left = min(count, -(-(last_sn - acked) // step))
+            changes[0] = (last_sn, left, size, step)
             samples += count - left
         if samples:
             self._fall(samples, nbytes)
@@ -84,7 +86,7 @@ class SendWindow:
         changes = self._changes
         samples = nbytes = 0
         while changes and changes[-1][0] >= first_sn:
-            _, count, size = changes.pop()
+            _, count, size, _ = changes.pop()
             samples, nbytes = samples + count, nbytes + size
         if samples:
             self._fall(samples, nbytes)

@@ -16,7 +16,7 @@ from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
 from ...intervals import IntervalSet
 from ...outgoing import DATAGRAM_ROOM, HEARTBEAT_ROOM, Buffer, Packer
-from ..changes import DATA, BatchContent, Change, LargeSample, addressed_to
+from ..changes import DATA, BatchContent, BatchTrainContent, Change, LargeSample, addressed_to
 from ..publication import WriterHistory
 from ..readers import ReaderProxy, Requested
 from ..state import WriterState
@@ -47,9 +47,10 @@ class Answer(Packer):
         self.add_repair(data, timestamp)
         self._samples = count if len(self.packed) > datagrams else self._samples + count
 
-    def add_repair(self, data: Buffer, timestamp: int) -> None:
-        self.add(data, timestamp, reserve=HEARTBEAT_ROOM)
-        self.repaired += len(data)
+    def add_repair(self, data: Buffer, timestamp: int, payload: Buffer | None = None) -> None:
+        before = self.nbytes
+        self.add(data, timestamp, payload=payload, reserve=HEARTBEAT_ROOM)
+        self.repaired += self.nbytes - before
 
 
 class Repairs:
@@ -167,6 +168,9 @@ class Repairs:
             )
         if isinstance(content, BatchContent):
             return self._resend_batch(answer, proxy, change, content, first, last, now)
+        if isinstance(content, BatchTrainContent):
+            batches = change.batches_of(content, first, last)
+            return all(self._resend_change(answer, proxy, batch, first, last, now) for batch in batches)
         if isinstance(content, MessageBlock):
             return all(
                 self._resend_block(
@@ -265,6 +269,8 @@ class Repairs:
         fits, content, timestamp = self._fits(proxy), change.content, change.timestamp
         if isinstance(content, LargeSample):
             return content.fitting(fits), timestamp
+        if isinstance(content, BatchTrainContent):
+            content = content.batch(content.train.index(sn))
         if isinstance(content, BatchContent):
             stretch = next(each for each in content.stretches() if each.last >= sn)
             if stretch.block is None:
@@ -305,15 +311,15 @@ class Repairs:
         unsent = proxy.repairs.recent.unsent(first, last, of=sn)
         self._counters.repairs_suppressed += max(last - first + 1, 0) - sum(b - a + 1 for a, b in unsent)
         for a, b in self._allowed(proxy, unsent, of=sn):
-            for number in range(a, b + 1):
-                data = large.encode(self._writer_id, sn, number, reader_id)
-                if self._room(answer, proxy) < len(data) and not self._may_begin(answer, proxy):
+            for number, (head, piece) in enumerate(large.encode(self._writer_id, sn, a, b, reader_id), a):
+                nbytes = len(head) + len(piece)
+                if self._room(answer, proxy) < nbytes and not self._may_begin(answer, proxy):
                     self._counters.repairs_bounded += 1
                     return number
-                answer.add_repair(data, timestamp)
-                self._note(proxy, number, number, len(data), now, of=sn)
+                answer.add_repair(head, timestamp, piece)
+                self._note(proxy, number, number, nbytes, now, of=sn)
                 self._counters.repaired_fragments += 1
-                self._counters.repaired_bytes += len(data)
+                self._counters.repaired_bytes += nbytes
         return last + 1
 
     # --- both ------------------------------------------------------------------------------------

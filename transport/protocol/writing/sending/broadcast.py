@@ -15,7 +15,7 @@ from ....wire.framing import MessageBlock
 from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
 from ...outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
-from ..changes import DATA, BatchContent, Change, LargeSample
+from ..changes import BATCH, DATA, BatchContent, BatchTrainContent, Change, LargeSample
 from ..readers import ReaderProxy
 
 #: Form, and whether its readers read the publication log.
@@ -55,6 +55,11 @@ class Broadcast:
         """Whether some reader takes more than DATA."""
         return any(form != DATA for form, _ in self._destinations)
 
+    @property
+    def wants_other_forms(self) -> bool:
+        """Whether some reader takes anything but uncompressed batches."""
+        return any(form != BATCH for form, _ in self._destinations)
+
     def redirect(self, readers: Iterable[ReaderProxy], message_size: int) -> None:
         """The matched readers changed, and these are all: what is packed already goes to those that it was packed for.
 
@@ -73,22 +78,30 @@ class Broadcast:
                 continue
             packer = self._packer(stream)
             if isinstance(content, LargeSample):
-                for number in range(1, content.fragments + 1):
-                    fragment = content.encode(self._writer_id, first, number)
-                    packer.add(fragment, change.timestamp, reserve=HEARTBEAT_ROOM)
+                for head, piece in content.encode(self._writer_id, first, 1, content.fragments):
+                    packer.add(head, change.timestamp, payload=piece, reserve=HEARTBEAT_ROOM)
             elif isinstance(content, MessageBlock):
                 packer.add_messages(content.data, content.segment)
-            elif not isinstance(content, BatchContent):
+            elif isinstance(content, BatchContent):
+                self._add_batch(packer, form, content)
+            elif not isinstance(content, BatchTrainContent):
                 self._add(packer, content.slice, first, last, change.timestamp)
-            elif form != DATA:
-                packer.begin_datagram()  # a batch is a packet; what is lost is one of them
-                packer.add(content.encoded(form), change.timestamp, reserve=HEARTBEAT_ROOM)
+            elif form == BATCH:
+                packer.add_messages(content.data, content.segment)
+            else:  # for readers that were matched after it was framed
+                for i in range(change.batches):
+                    self._add_batch(packer, form, content.batch(i))
+
+    def _add_batch(self, packer: Packer, form: str, content: BatchContent) -> None:
+        if form != DATA:
+            packer.begin_datagram()  # a batch is a packet; what is lost is one of them
+            packer.add(content.encoded(form), content.timestamp, reserve=HEARTBEAT_ROOM)
+            return
+        for stretch in content.stretches():
+            if stretch.block is None:
+                packer.add(self._gap(stretch.first, stretch.last), reserve=HEARTBEAT_ROOM)
             else:
-                for stretch in content.stretches():
-                    if stretch.block is None:
-                        packer.add(self._gap(stretch.first, stretch.last), reserve=HEARTBEAT_ROOM)
-                    else:
-                        self._add(packer, stretch.block.slice, stretch.first, stretch.last, stretch.timestamp)
+                self._add(packer, stretch.block.slice, stretch.first, stretch.last, stretch.timestamp)
 
     def gap(self, first: int, last: int) -> None:
         """Announce to all readers that first..last will never come."""

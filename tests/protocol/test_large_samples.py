@@ -1,0 +1,111 @@
+"""Samples that leave in fragments: their bytes against DATA_FRAGs encoded one at a time, and whose memory they are."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.log.publication_log import PublicationLog
+from spark_rtps.transport.protocol.packing import pack
+from spark_rtps.transport.protocol.writing.changes import LargeSample
+from spark_rtps.transport.structure import ENTITYID_UNKNOWN
+from spark_rtps.transport.wire.message import iter_submessages
+from spark_rtps.transport.wire.parameters import (
+    PID_COHERENT_SET,
+    PID_KEY_HASH,
+    PID_STATUS_INFO,
+    ParameterList,
+    encode_sequence_number,
+    encode_status_info,
+)
+from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, Samples
+from spark_rtps.transport.wire.submessages import DataFrag, InfoTimestamp
+from tests.protocol.writer_script import ME, MS, Script
+
+READER = b"\0\0\2\4"
+
+
+def plain(large: LargeSample, sn: int, number: int, reader_id: bytes) -> bytes:
+    """One fragment, encoded by itself."""
+    parameters = [] if large.key_hash is None else [(PID_KEY_HASH, large.key_hash)]
+    if large.flags & DISPOSED:
+        parameters.append((PID_STATUS_INFO, encode_status_info(DISPOSED)))
+    if large.coherent_set:
+        parameters.append((PID_COHERENT_SET, encode_sequence_number(large.coherent_set)))
+    at, size = (number - 1) * large.fragment_size, large.fragment_size
+    return DataFrag(
+        reader_id,
+        ME.entity,
+        sn,
+        number,
+        1,
+        size,
+        large.data.nbytes,
+        large.data.tobytes()[at : at + size],
+        ParameterList(tuple(parameters)) if parameters else None,
+        bool(large.flags & KEY_ONLY),
+    ).encode()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_fragments_are_those_encoded_one_at_a_time(seed: int) -> None:
+    r = Random(seed)
+    data = np.frombuffer(r.randbytes(4 * r.randint(1, 3_000)), np.uint8)
+    large = LargeSample(
+        data,
+        4 * r.choice([16, 100, 300, data.nbytes // 4]),
+        r.choice([0, DISPOSED | KEY_ONLY]),
+        r.choice([None, r.randbytes(16)]),
+        r.choice([0, 5]),
+    )
+    first = r.randint(1, large.fragments)
+    last = r.randint(first, large.fragments)
+    sn, reader_id = r.choice([1, 2**32 + 7]), r.choice([ENTITYID_UNKNOWN, READER])
+    encoded = [head + piece for head, piece in large.encode(ME.entity, sn, first, last, reader_id)]
+    assert encoded == [plain(large, sn, number, reader_id) for number in range(first, last + 1)]
+
+
+def sample(data: np.ndarray) -> Samples:
+    return Samples.uniform(data, 1, data.nbytes)
+
+
+def fragments(s: Script) -> list[tuple[int, int, bytes, int]]:
+    """What was sent: number of the sample and of the fragment, its bytes, the timestamp in force."""
+    found = []
+    for datagrams in pack(ME.prefix, s.writer.outgoing()):
+        for message in datagrams.messages():
+            stamp = 0
+            for kind, flags, start, stop in iter_submessages(memoryview(message)):
+                body = memoryview(message)[start:stop]
+                if kind == InfoTimestamp.KIND:
+                    stamp = InfoTimestamp.decode(flags, body).timestamp or 0
+                if kind == DataFrag.KIND:
+                    frag = DataFrag.decode(flags, body)
+                    found.append((frag.sn, frag.first_fragment, bytes(frag.payload), stamp))
+    return found
+
+
+@pytest.mark.parametrize(
+    "term_length", [0, 16 << 20, 64 << 10], ids=["no log", "in the log", "beside the log"]
+)
+def test_the_caller_may_use_its_buffer_again(term_length: int) -> None:
+    s = Script(log=PublicationLog.create(term_length) if term_length else None)
+    data = np.frombuffer(Random(1).randbytes(300_000), np.uint8).copy()
+    kept = data.tobytes()
+    s.writer.write(sample(data), timestamp=s.now, now=s.now)
+    data[:] = 0xEE
+    sent = fragments(s)
+    assert b"".join(piece for _, _, piece, _ in sent) == kept
+    s.now += 100 * MS
+    s.nack_frag(1, 2, 3)
+    assert [each[:3] for each in fragments(s)] == [each[:3] for each in sent[1:3]]
+
+
+def test_each_sample_has_its_own_timestamp() -> None:
+    s = Script()
+    stamps = [7 * MS, 7 * MS, 9 * MS, 7 * MS]
+    for stamp in stamps:
+        s.writer.write(sample(np.zeros(100_000, np.uint8)), timestamp=stamp, now=s.now)
+    assert {(sn, stamp) for sn, _, _, stamp in fragments(s)} == set(enumerate(stamps, 1))
