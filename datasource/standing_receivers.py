@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -41,6 +41,7 @@ class Client(Protocol):
     """The part of :class:`ReceiverClient` that is used here."""
 
     def subscriptions(self) -> list[SubscriptionInfo]: ...
+    def subscribe(self, options: Mapping[str, str]) -> SubscriptionInfo: ...
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail: ...
     def advance(
         self, log: str, start: Cursor, tail: Cursor, *, max_rows: int | None, max_bytes: int | None
@@ -78,7 +79,10 @@ class StandingReceiver:
     def find(self) -> SubscriptionInfo:
         """The subscription that the query reads. Raises UsageError if there is none, or no single one."""
         if self._info is None:
-            self._info = self._chosen(self.client.subscriptions())
+            asked = self._settings.receiver_subscribes
+            self._info = (
+                self._chosen(self.client.subscriptions()) if asked is None else self.client.subscribe(asked)
+            )
         return self._info
 
     def tail(self) -> tuple[str, LogTail] | None:

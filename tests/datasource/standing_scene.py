@@ -37,6 +37,8 @@ class FakeReceiver:
         self.max_bytes = 1 << 24
         #: Answers only when all that share this barrier are asked.
         self.together: threading.Barrier | None = None
+        #: Options of subscriptions that queries asked for.
+        self.asked: list[dict[str, str]] = []
         self.committed: list[tuple[str, Cursor]] = []
         self.types: dict = {WRITER: POINT}
         self.renew()
@@ -61,6 +63,11 @@ class FakeReceiver:
         place, end = LogPlace.of(folder), self.stream.position
         about = (self.log, folder, place, self.base, end, 0, "running", None, False, {}, "bytes")
         return [SubscriptionInfo("t", "T", None, 0, *about)]
+
+    def subscribe(self, options) -> SubscriptionInfo:
+        self.asked.append(dict(options))
+        (found,) = self.subscriptions()
+        return found
 
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail:
         self._check(log)
