@@ -301,7 +301,9 @@ def test_the_type_is_what_writers_told(standing):
         standing_type(settings_of(), standing.connect)
     standing.a.types = standing.b.types = {}
     with pytest.raises(OptionError, match="no writer has told"):
-        standing_type(settings_of(), standing.connect)
+        standing_type(settings_of(**{"type.discovery_timeout": "0s"}), standing.connect)
+    threading.Timer(0.2, standing.b.types.update, ({OTHER: NOTE},)).start()
+    assert standing_type(settings_of(), standing.connect).struct == NOTE  # it was waited for
 
 
 @pytest.mark.parametrize(
