@@ -29,10 +29,10 @@ WRITERS, NUMBERS = 6, 300
 TOKEN = "of-all-receivers-of-a-query-0123456789"
 
 
-def subscription(name: str, part: str) -> str:
+def subscription(name: str, part: str, more: str = "") -> str:
     return (
         f'[subscriptions.{name}]\ntopic = "Sliced"\nslice = "{part}"\nreliability = "reliable"\n'
-        'history = "keep_all"\n'
+        f'history = "keep_all"\n{more}'
     )
 
 
@@ -69,15 +69,19 @@ def is_whole(got: dict[Guid, list[tuple[int, int]]]) -> bool:
     return sorted(got.values()) == expected
 
 
-def is_dropped(log: Path, count: int) -> bool:
-    """Whether so many samples of other slices have come and were dropped."""
-    return read_counters(log)["reader.of_other_slices"] >= count
+def drops_some(log: Path) -> bool:
+    """Whether anything of other slices was dropped."""
+    return read_counters(log)["reader.of_other_slices"] > 0
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_slices_together_get_everything_once(receive: Receive, count: int) -> None:
+#: So little room in the socket that datagrams are lost.
+TIGHT = 'receive_buffer = "4KiB"\n'
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (2, ""), (4, ""), (2, TIGHT)])
+def test_slices_together_get_everything_once(receive: Receive, count: int, more: str) -> None:
     names = [f"part-{index}" for index in range(count)]
-    receive.start("".join(subscription(name, f"{index}/{count}") for index, name in enumerate(names)))
+    receive.start("".join(subscription(name, f"{index}/{count}", more) for index, name in enumerate(names)))
     with written(count):
         total = WRITERS * NUMBERS
 
@@ -91,8 +95,11 @@ def test_slices_together_get_everything_once(receive: Receive, count: int) -> No
             assert {slice_of(writer, count) for writer in part} <= {index}
             counters = read_counters(receive.log(name))
             assert counters["reader.lost_samples"] == 0
-            dropped = total - sum(map(len, part.values()))
-            wait_until(partial(is_dropped, receive.log(name), dropped), receive.said)
+            # not how many: what is lost on the way to those who only acknowledge it is not sent to them again
+            if sum(map(len, part.values())) < total:
+                wait_until(partial(drops_some, receive.log(name)), receive.said)
+            else:
+                assert counters["reader.of_other_slices"] == 0
             assert counters["status.subscription_matched.current_count"] == len(part)
     # what is dropped is nothing that was lost, and no error of anybody
     assert "error" not in receive.said().lower()
