@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -30,9 +30,6 @@ _log = logging.getLogger("spark_rtps.datasource")
 #: How long planning waits for one receiver that does not answer, and how long it then leaves it alone.
 _PATIENCE_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 1.0
-#: How long the receiver of a new subscription may take to have a log, on a busy host.
-_START_SECONDS: Final = 20.0
-_POLL_SECONDS: Final = 0.1
 #: Receivers that are asked at the same time.
 _AT_ONCE: Final = 32
 _TOKEN: Final = "SPARK_RTPS_TOKEN"
@@ -44,7 +41,6 @@ class Client(Protocol):
     """The part of :class:`ReceiverClient` that is used here."""
 
     def subscriptions(self) -> list[SubscriptionInfo]: ...
-    def subscribe(self, options: Mapping[str, str]) -> SubscriptionInfo: ...
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail: ...
     def advance(
         self, log: str, start: Cursor, tail: Cursor, *, max_rows: int | None, max_bytes: int | None
@@ -82,10 +78,7 @@ class StandingReceiver:
     def find(self) -> SubscriptionInfo:
         """The subscription that the query reads. Raises UsageError if there is none, or no single one."""
         if self._info is None:
-            asked = self._settings.receiver_subscribes
-            self._info = (
-                self._chosen(self.client.subscriptions()) if asked is None else self._subscribed(asked)
-            )
+            self._info = self._chosen(self.client.subscriptions())
         return self._info
 
     def tail(self) -> tuple[str, LogTail] | None:
@@ -186,17 +179,6 @@ class StandingReceiver:
         host = self._served.addresses[0]
         return [LogPartition(str(directory), host, *a, *b, self._served, place) for a, b in ranges]
 
-    def _subscribed(self, asked: Mapping[str, str]) -> SubscriptionInfo:
-        info, deadline = self.client.subscribe(asked), time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                self.client.tail(info.log)
-                return info
-            except LogLostError:  # its receiver starts
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_POLL_SECONDS)
-
     def _chosen(self, found: list[SubscriptionInfo]) -> SubscriptionInfo:
         settings, wanted = self._settings, self._settings.receiver_subscription
         fits = [each for each in found if each.topic == settings.topic and wanted in (None, each.name)]
@@ -237,15 +219,13 @@ def at_once(ask: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
 
 
 def standing_type(settings: Settings, make: Connect = connect) -> TopicType:
-    """The type that the writers of all receivers told. Raises OptionError if none did, or not all the same.
-
-    A first writer is waited for, as long as type.discovery_timeout says.
-    """
+    """The type that the writers of all receivers told. Raises OptionError if none did, or not all the same."""
+    structs: set[Struct] = set()
     receivers = standing_receivers(settings, make)
-    deadline = time.monotonic() + settings.type_discovery_timeout / NANOSECONDS
     try:
-        while not (structs := _told_structs(receivers.values())) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+        for each in receivers.values():
+            told = each.client.writer_types(each.find().log)
+            structs.update(struct for struct in told.by_writer.values() if struct is not None)
     finally:
         for each in receivers.values():
             each.client.close()
@@ -258,11 +238,6 @@ def standing_type(settings: Settings, make: Connect = connect) -> TopicType:
     raise OptionError(
         "type.file", None, f"{why}: set type or type.file, or give the columns with .schema(...)"
     )
-
-
-def _told_structs(receivers: Iterable[StandingReceiver]) -> set[Struct]:
-    told = (each.client.writer_types(each.find().log) for each in receivers)
-    return {struct for types in told for struct in types.by_writer.values() if struct is not None}
 
 
 def _token(settings: Settings) -> str:

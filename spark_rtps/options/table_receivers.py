@@ -30,15 +30,6 @@ RECEIVER_OPTIONS: Final = (
         maximum=128,
     ),
     OptionSpec(
-        "receiver.subscribe",
-        Kind.BOOLEAN,
-        "false",
-        "Ask the standing receivers for a subscription with the options of this query: QoS, filter, interfaces and "
-        "`log.*`. One that receives the same is shared; else it is made, which the token has to allow (role admin). It "
-        "stays when the query ends. `false`: the query reads a subscription that is there.",
-        _READ,
-    ),
-    OptionSpec(
         "receiver.group",
         Kind.TEXT,
         None,

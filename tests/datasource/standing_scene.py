@@ -37,10 +37,6 @@ class FakeReceiver:
         self.max_bytes = 1 << 24
         #: Answers only when all that share this barrier are asked.
         self.together: threading.Barrier | None = None
-        #: The log of a new subscription is not there at once.
-        self.starts = 0
-        #: Options of subscriptions that queries asked for.
-        self.asked: list[dict[str, str]] = []
         self.committed: list[tuple[str, Cursor]] = []
         self.types: dict = {WRITER: POINT}
         self.renew()
@@ -66,17 +62,8 @@ class FakeReceiver:
         about = (self.log, folder, place, self.base, end, 0, "running", None, False, {}, "bytes")
         return [SubscriptionInfo("t", "T", None, 0, *about)]
 
-    def subscribe(self, options) -> SubscriptionInfo:
-        self.asked.append(dict(options))
-        (found,) = self.subscriptions()
-        self.starts = 2
-        return found
-
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail:
         self._check(log)
-        if self.starts:
-            self.starts -= 1
-            raise LogLostError("its receiver starts")
         self.is_gone = self.goes
         if self.together is not None:
             self.together.wait(20)
