@@ -155,7 +155,9 @@ class End:
         for reader in self.readers:
             reader.sample_size_max = sample_size_max
         self.drops = Counter[DropReason]()
-        endpoints: Any = SimpleNamespace(routes=routes, hears_itself=False, hears=lambda prefix: True)
+        endpoints: Any = SimpleNamespace(
+            routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
+        )
         self.receiver = MessageReceiver(b"r" * 12, endpoints, {}, {}, self.drops, trust=Trust.ANY)
         #: By reader and writer: between writers the order is nobody's.
         self.delivered: dict[tuple[int, Guid], list[tuple[int, int, bytes]]] = defaultdict(list)
