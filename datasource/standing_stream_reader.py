@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from ..monitoring.stream_counters import lost, rejected
 from ..options.explanations import explained
 from ..transport.log.frame import Cursor
 from .offsets import Json, Place, StandingOffset
-from .range_calculator import Limits
+from .read_limits import default_read_limit, limits_of
 from .standing_stream import StandingStream
 
 
@@ -30,12 +24,7 @@ class StandingStreamReader(StandingStream, SupportsTriggerAvailableNow):
     _available_now = False
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark has no composite limit: with both options, latestOffset adds the one in bytes
-        if self._settings.max_rows_per_trigger is not None:
-            return ReadMaxRows(self._settings.max_rows_per_trigger)
-        if self._settings.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self._settings.max_bytes_per_trigger)
-        return ReadAllAvailable()
+        return default_read_limit(self._settings)
 
     @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
@@ -43,12 +32,7 @@ class StandingStreamReader(StandingStream, SupportsTriggerAvailableNow):
         offset = StandingOffset.from_json(start)
         if self._available_now and self._targets is None:
             self._targets = {n: Place(log, Cursor(tail.position)) for n, (log, tail) in self._poll().items()}
-        limits = Limits()
-        if isinstance(limit, ReadMaxRows):
-            limits = Limits(limit.max_rows, self._settings.max_bytes_per_trigger)
-        elif isinstance(limit, ReadMaxBytes):
-            limits = Limits(None, limit.max_bytes)
-        return self._plan_end(offset, limits).to_json()
+        return self._plan_end(offset, limits_of(limit, self._settings)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._available_now = True

@@ -15,13 +15,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.decoding_report import (
@@ -44,8 +38,9 @@ from ..transport.receiver.process import ReceiverProcess
 from .log_reading import read_log
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
-from .range_calculator import Limits, LogPartition, plan_end, plan_partitions
+from .range_calculator import LogPartition, plan_end, plan_partitions
 from .range_serving import RangeServing
+from .read_limits import default_read_limit, limits_of
 from .receiver_session import START, ReceiverSession, StartReceiver
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -95,12 +90,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(START)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark has no composite limit: with both options, latestOffset adds the one in bytes
-        if self._settings.max_rows_per_trigger is not None:
-            return ReadMaxRows(self._settings.max_rows_per_trigger)
-        if self._settings.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self._settings.max_bytes_per_trigger)
-        return ReadAllAvailable()
+        return default_read_limit(self._settings)
 
     @explained()
     def latestOffset(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:  # noqa: N802
@@ -120,8 +110,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._available_now and self._target is None:
             self._target = self._listen(session)
         tail = session.tail() if self._target is None else self._target
-        log_max_bytes = self._settings.log_max_bytes
-        end = plan_end(session.directory, begin, tail, self._limits(limit), log_max_bytes=log_max_bytes)
+        limits = limits_of(limit, self._settings)
+        end = plan_end(session.directory, begin, tail, limits, log_max_bytes=self._settings.log_max_bytes)
         self._planned = max(begin, end)
         return self._offset(self._checks.trust(end)) if end > begin else start
 
@@ -336,13 +326,6 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(_LISTEN_STEP_SECONDS)
             session.tail()  # keeps it alive
         return session.tail()
-
-    def _limits(self, limit: ReadLimit) -> Limits:
-        if isinstance(limit, ReadMaxRows):
-            return Limits(limit.max_rows, self._settings.max_bytes_per_trigger)
-        if isinstance(limit, ReadMaxBytes):
-            return Limits(None, limit.max_bytes)
-        return Limits()
 
     def _offset(self, cursor: Cursor) -> dict[str, Json]:
         assert self._session is not None
