@@ -4,7 +4,7 @@ A module that fails to import would disable every data source found this way, so
 """
 
 try:
-    from spark_rtps.datasource.source import RtpsDataSource as DefaultSource  # noqa: F401
+    from spark_rtps import RtpsDataSource as DefaultSource  # noqa: F401
 except Exception as error:  # noqa: BLE001
     import warnings
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..spark_python import require_pyspark
+
 if TYPE_CHECKING:
     from .source import RtpsDataSource
 
@@ -13,6 +15,7 @@ __all__ = ["RtpsDataSource"]
 def __getattr__(name: str) -> object:
     # lazy: most of this package is used without PySpark
     if name == "RtpsDataSource":
+        require_pyspark()
         from .source import RtpsDataSource
 
         return RtpsDataSource

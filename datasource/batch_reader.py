@@ -16,7 +16,7 @@ from ..columns.topic_plan import TopicPlan
 from ..monitoring.reports import record_errors
 from ..options import Settings
 from ..options.explanations import explained
-from ..transport.errors import LogLostError
+from ..transport.errors import LogLostError, NoWriterError
 from ..transport.log.damage import Damage
 from ..transport.log.log_view import LogView
 from .log_reading import read_range
@@ -47,7 +47,10 @@ class RtpsBatchReader(DataSourceReader):
         return [TopicPartition(self._plan.topic)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows as they arrive, until ``read.max_rows`` or ``read.timeout`` is reached."""
+        """Rows as they arrive, until ``read.max_rows`` or ``read.timeout`` is reached.
+
+        Raises NoWriterError if none came because the topic's writers do not match, or it is spelled otherwise.
+        """
         settle()
         record_errors()  # the error log of the receiver is removed with its log
         listening = _Listening(
@@ -87,6 +90,8 @@ class RtpsBatchReader(DataSourceReader):
             yield from read_range(directory, at, end, self._plan, fail_on_data_loss=fail_on_data_loss)
             session.commit(end)
             at = end
+        if at == START and (why := session.why_unmatched()) is not None:
+            raise NoWriterError(why)
 
 
 @dataclass(slots=True)

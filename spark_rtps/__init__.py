@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from .spark_python import prepare_spark, require_pyspark, too_new
+
 if TYPE_CHECKING:
     from .api.instances import Instance
     from .api.participant import Participant
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
         LogLostError,
         MalformedSampleError,
         NoReaderError,
+        NoWriterError,
         OptionError,
+        PySparkVersionError,
         RtpsError,
         TransportError,
         TypeDefinitionError,
@@ -47,12 +51,14 @@ __all__ = [
     "RtpsError",
     "UsageError",
     "OptionError",
+    "PySparkVersionError",
     "TypeDefinitionError",
     "UnknownTypeError",
     "MalformedSampleError",
     "EncodeError",
     "TransportError",
     "NoReaderError",
+    "NoWriterError",
     "AcknowledgmentError",
     "LogError",
     "LogFullError",
@@ -75,8 +81,18 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = _ROOMS.get(name, ".transport.errors")
-    return getattr(importlib.import_module(room, __name__), name)
+    if name == "RtpsDataSource":
+        require_pyspark()
+    try:
+        return getattr(importlib.import_module(room, __name__), name)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "pyspark":
+            raise too_new(error) from error
+        raise
 
 
 def __dir__() -> list[str]:
     return [*globals(), *__all__]
+
+
+prepare_spark()

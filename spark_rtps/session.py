@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .java import use_java
+from .spark_python import require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +34,10 @@ def session_builder(name: str = "spark-rtps") -> SparkSession.Builder:
 
     It also sets JAVA_HOME and, unless it is set already, PYSPARK_PYTHON in this process's environment. Spark starts its
     workers with PYSPARK_PYTHON, else with the ``python3`` of PATH, which may be a Python without this package. Call it
-    before the first session of the process: a Spark that runs already keeps its Python. Raises JavaMissingError.
+    before the first session of the process: a Spark that runs already keeps its Python. Raises JavaMissingError, and
+    PySparkVersionError.
     """
+    require_pyspark()
     use_java()
     from pyspark.sql import SparkSession
 

@@ -8,7 +8,8 @@
     │   ├── PluginError            code of the user's that is named in settings cannot be used
     │   ├── CoherentSetError       a coherent set is larger than its writer can hold
     │   ├── UnloggedError          a sample is claimed of a writer without a publication log
-    │   └── TooManySamplesError    samples that would take too much memory together: decode fewer at once
+    │   ├── TooManySamplesError    samples that would take too much memory together: decode fewer at once
+    │   └── PySparkVersionError    PySpark is missing, or of a version that is not known here
     ├── TypeDefinitionError        IDL or schema that makes no DDS type (file, line, column)
     ├── UnknownTypeError           no peer announced the type of a topic, or they announced different ones
     ├── FilterError                a content filter is wrong: where, and what would be right
@@ -19,6 +20,7 @@
     │   └── OutOfTokensError       a flow controller does not let samples go in time
     ├── RangeServerError           what serves a log's ranges is not reached, or answers what cannot be (addresses)
     ├── NoReaderError              no reader to write to within the time given
+    ├── NoWriterError              a topic's writers do not match, or the topic has another name
     ├── AcknowledgmentError        a reliable reader did not acknowledge in time (limit, readers, positions)
     └── LogError                   a stream log or a publication log cannot be used (path, process)
         ├── LogAccessError         it belongs to another user, or is closed to this one (owner)
@@ -114,6 +116,10 @@ class TooManySamplesError(UsageError):
     """Samples would take too much memory together; decode fewer of them at once."""
 
 
+class PySparkVersionError(UsageError):
+    """PySpark is not installed, or is of a version that this package does not know."""
+
+
 class TypeDefinitionError(RtpsError):
     """A type definition is wrong or uses what is not supported."""
 
@@ -191,6 +197,10 @@ class RangeServerError(RtpsError):
 
 class NoReaderError(RtpsError):
     """No reader matched within the time given."""
+
+
+class NoWriterError(RtpsError):
+    """No writer matched while a batch read listened, and the reason is known."""
 
 
 class WriterLimit(enum.StrEnum):

@@ -1,8 +1,9 @@
-"""Explains in the log of the receiver why its reader gets nothing: mismatches, and topics that nobody writes."""
+"""Explains why a receiver's reader gets nothing: mismatches, and topics that nobody writes."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Final
 
 from ..limits import MISMATCHES_SAID_MAX
@@ -16,6 +17,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 #: A topic without a writer for so long is worth a warning; less than a batch read listens by default.
 _NOBODY_NS: Final = 4_000_000_000
 _TOPICS_NAMED_MAX: Final = 20
+#: Of the DDS names of ROS 2's topics.
+_ROS_PREFIX: Final = "rt/"
 
 
 class Adviser:
@@ -34,6 +37,17 @@ class Adviser:
             return
         self._explained.add(reasons)
         _log.warning("topic %r: no match with %s: %s", event.topic, event.remote, reasons)
+
+    def why_unmatched(self) -> str | None:
+        """Why no writer that is known matches, in one sentence; None: nothing that is known could be meant."""
+        topic, domain = self._config.topic, self._config.node.domain
+        if self._explained:
+            reasons = "; ".join(sorted(self._explained))
+            return f"topic {topic!r} has writers on domain {domain}, and none matches: {reasons}"
+        other = other_spelling(topic, self._node.written_topics())
+        if other is None:
+            return None
+        return f"nobody writes topic {topic!r} on domain {domain}; did you mean {other!r}?"
 
     def look(self, now: int, *, matched_writers: int, type_name: object) -> None:
         """Warn if it is time to, and nothing else explains that the topic is empty; ``type_name`` may be unknown."""
@@ -72,9 +86,19 @@ class Adviser:
                 reasons_with_remedies(["PARTITION"], self._config.remedies),
             )
             return
+        other = other_spelling(self._config.topic, topics)
         _log.warning(
-            "topic %r: no writer on domain %d so far; topics written here: %s",
+            "topic %r: no writer on domain %d so far; %stopics written here: %s",
             self._config.topic,
             self._config.node.domain,
+            "" if other is None else f"did you mean {other!r}? ",
             ", ".join(topics[:_TOPICS_NAMED_MAX]) or "none",
         )
+
+
+def other_spelling(topic: str, written: Collection[str]) -> str | None:
+    """The one of the topics ``written`` that is this topic but for ROS 2's prefix ``rt/`` or a leading slash; None:
+    there is none, or ``topic`` itself is written."""
+    bare = topic.removeprefix("/").removeprefix(_ROS_PREFIX)
+    others = (f"{_ROS_PREFIX}{bare}", bare, f"/{bare}")
+    return None if topic in written else next((other for other in others if other in written), None)

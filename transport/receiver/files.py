@@ -7,3 +7,5 @@ from typing import Final
 COUNTERS_FILE: Final = "counters"
 #: Why a receiver ended, in words.
 ERROR_FILE: Final = "error"
+#: Why no writer matches the reader of a batch read, in words.
+UNMATCHED_FILE: Final = "unmatched"

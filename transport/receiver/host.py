@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import LogError
+from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control
 from ..net.node import Node
@@ -32,7 +33,7 @@ from ..protocol.events import (
 )
 from .adviser import Adviser
 from .config import ReceiverConfig
-from .files import ERROR_FILE
+from .files import ERROR_FILE, UNMATCHED_FILE
 from .incarnation import next_incarnation
 from .known_participants import read_known_participants, write_known_participants
 from .shown_counters import ShownCounters
@@ -81,6 +82,7 @@ class Host:
         self.adviser = Adviser(config, node, now=now)
         self._stop = stop or StopRequest()
         self._changes_seen = -1
+        self._why_unmatched = ""
         self._housekeeping_at = 0
         self._participants_changed = False
         self._write_participants_at = 0
@@ -160,6 +162,16 @@ class Host:
             self.subscription.show()
         matched, type_name = self.shown.matched_writers, self.log.metadata["type"]
         self.adviser.look(now, matched_writers=matched, type_name=type_name)
+        if self.config.ephemeral and not matched:
+            self._write_why_unmatched()
+
+    def _write_why_unmatched(self) -> None:
+        """Let a batch read know why it gets nothing."""
+        why = self.adviser.why_unmatched()
+        if why is not None and why != self._why_unmatched:
+            self._why_unmatched = why
+            with contextlib.suppress(OSError):  # the log's own errors say that the disk is full
+                replace_text(self.directory / UNMATCHED_FILE, why)
 
     def _take_events(self, now: int) -> None:
         for event in self.node.events():

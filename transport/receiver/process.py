@@ -15,7 +15,7 @@ from ..errors import RtpsError, TransportError
 from ..log.counters import Counters
 from ..log.log_view import Cursor
 from .config import ReceiverConfig
-from .files import COUNTERS_FILE, ERROR_FILE
+from .files import COUNTERS_FILE, ERROR_FILE, UNMATCHED_FILE
 
 #: Long enough for a busy machine: a child that fails closes its pipe, which is noticed at once.
 _START_SECONDS: Final = 120.0
@@ -80,6 +80,15 @@ class ReceiverProcess:
 
     def counters(self) -> dict[str, int]:
         return self._counters.snapshot()
+
+    def why_unmatched(self) -> str | None:
+        """Why an ephemeral receiver has matched no writer so far, in words; None: it has, or nothing is known."""
+        if self.counters().get("status.subscription_matched.total_count", 0):
+            return None
+        try:
+            return (self.directory / UNMATCHED_FILE).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
 
     def check(self) -> None:
         """Raise RtpsError with the reason if the receiver has ended."""

@@ -1,0 +1,110 @@
+"""Whether the Spark of this process will find this package: its Python, and the version of PySpark.
+
+All programs import this: it imports little, and neither PySpark nor the rest of this package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .transport.errors import PySparkVersionError
+
+#: The oldest version with Python data sources for Arrow, and the newest that is tested.
+OLDEST: Final = "4.0"
+TESTED: Final = "4.3"
+
+
+def prepare_spark() -> None:
+    """Let a Spark that this process starts run its Python code with this very Python; called by ``import spark_rtps``.
+
+    Spark runs the ``python3`` of PATH unless PYSPARK_PYTHON is set. Where that is another Python than this one, as in
+    notebooks, in IDEs and in ``venv/bin/python script.py``, PYSPARK_PYTHON is set. Where Spark runs already, and with
+    another Python, a warning says what to do.
+    """
+    context = _running_context()
+    if context is not None:
+        if not _is_this_python(context.pythonExec):
+            warnings.warn(
+                f"Spark runs already, and its Python is {context.pythonExec!r}, where spark-rtps may not be installed: "
+                f"if format('rtps') ends in DATA_SOURCE_NOT_FOUND, restart this program with `import spark_rtps` "
+                f"before the session is made, or with PYSPARK_PYTHON={sys.executable} in its environment",
+                stacklevel=3,
+            )
+    elif "PYSPARK_PYTHON" not in os.environ and sys.executable and not _is_this_python("python3"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    if (trouble := _trouble()) is not None:
+        warnings.warn(trouble, stacklevel=3)
+
+
+def require_pyspark() -> None:
+    """Raises PySparkVersionError where PySpark is missing or too old; called before PySpark's data sources are used."""
+    from .transport.errors import PySparkVersionError
+
+    if find_spec("pyspark") is None:
+        raise PySparkVersionError(
+            f"this needs PySpark {OLDEST} or newer, which is not installed: pip install pyspark"
+        )
+    if (trouble := _trouble()) is not None:
+        raise PySparkVersionError(trouble)
+
+
+def too_new(error: ImportError) -> PySparkVersionError:
+    """The error for a PySpark in which something is not where it was."""
+    from .transport.errors import PySparkVersionError
+
+    return PySparkVersionError(
+        f"this spark-rtps knows PySpark {OLDEST} to {TESTED}, and {_version()} is installed, where it does not find "
+        f"what it needs ({error}): install a newer spark-rtps, or PySpark {TESTED}"
+    )
+
+
+def _trouble() -> str | None:
+    """What is wrong with the PySpark that is installed; None: nothing, or there is none."""
+    folder = _folder()
+    # Spark's workers have it in an archive, and are of the version that started them
+    if (
+        folder is None
+        or not os.path.isdir(folder)
+        or os.path.exists(os.path.join(folder, "sql", "datasource.py"))
+    ):
+        return None
+    return (
+        f"format('rtps') needs PySpark {OLDEST} or newer, and {_version()} is installed: upgrade the cluster and "
+        f"PySpark; the Python API without Spark works"
+    )
+
+
+def _folder() -> str | None:
+    """Where PySpark is installed."""
+    found = find_spec("pyspark")
+    return None if found is None or found.origin is None else os.path.dirname(found.origin)
+
+
+def _version() -> str:
+    try:
+        with open(os.path.join(_folder() or "", "version.py"), encoding="utf-8") as file:
+            found = next((line.rpartition("=")[2] for line in file if line.startswith("__version__")), "")
+    except OSError:
+        found = ""
+    return found.strip(" \n'\"") or "another version"
+
+
+def _running_context() -> Any:
+    """The SparkContext of this process, if it has one."""
+    core = sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context")
+    return getattr(getattr(core, "SparkContext", None), "_active_spark_context", None)
+
+
+def _is_this_python(command: str) -> bool:
+    """Whether a command runs the Python of this environment (a venv's own links count, what they lead to does not)."""
+    folders = [""] if os.path.dirname(command) else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    paths = (os.path.join(folder, command) for folder in folders)
+    found = next((path for path in paths if os.access(path, os.X_OK)), "")
+    return bool(found) and os.path.dirname(os.path.abspath(found)) == os.path.dirname(
+        os.path.abspath(sys.executable)
+    )
