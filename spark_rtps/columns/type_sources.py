@@ -42,11 +42,16 @@ def given_type(settings: Settings) -> TopicType | None:
             settings.type_name,
             include_path=settings.type_include_path,
         )
-    if settings.type is None or not _ROS_NAME.fullmatch(settings.type):
+    if settings.type is None or not is_ros_name(settings.type):
         return None
     from ..transport.types.ros import ros_type
 
     return _named(ros_type(settings.type, settings.ros_distribution), settings.type_name)
+
+
+def is_ros_name(text: str) -> bool:
+    """Whether a text is the name of a ROS 2 type, as ROS 2 or DDS spells it."""
+    return _ROS_NAME.fullmatch(text) is not None
 
 
 def type_of_file(
