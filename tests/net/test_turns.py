@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -159,3 +160,37 @@ def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSocket
     attacked.one._receiver.receive = receive  # type: ignore[method-assign]
     assert not node._unfinished
     node.do_work()
+
+
+@pytest.mark.parametrize(
+    ("received", "nbytes", "buffer", "naps"),
+    [
+        (1, 100, 32 << 20, False),
+        (2, 200, 1 << 10, True),
+        (2, 100_000, 32 << 20, True),
+        (1, 60_000, 32 << 20, False),
+        (2, 100_000, 200_000, False),  # what comes meanwhile would be lost
+        (16, 1 << 20, 32 << 20, False),  # more is waiting already
+    ],
+)
+def test_after_which_drains_more_datagrams_are_waited_for(
+    scene: tuple[Scene, FakeSockets, Node],
+    monkeypatch: pytest.MonkeyPatch,
+    received: int,
+    nbytes: int,
+    buffer: int,
+    naps: bool,
+) -> None:
+    _, sockets, node = scene
+    slept: list[float] = []
+    monkeypatch.setattr(node_module, "time", SimpleNamespace(sleep=slept.append))
+
+    def run_once(timeout: float) -> int:
+        node._received_bytes = nbytes
+        return received
+
+    monkeypatch.setattr(node, "run_once", run_once)
+    monkeypatch.setattr(sockets, "granted_receive_buffer", buffer, raising=False)
+    node.cycle(0.0)
+    monkeypatch.undo()
+    assert bool(slept) == naps

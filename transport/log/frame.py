@@ -33,6 +33,7 @@ reader learns of a position by way of another process, which takes far longer th
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -106,6 +107,27 @@ def frame_length(run: Run) -> int:
     """Header and body bytes of the frame that holds ``run``, not yet aligned."""
     index_bytes = 0 if run.stride else run.count * SAMPLE_INDEX.itemsize
     return HEADER_BYTES + index_bytes + run.data.nbytes
+
+
+def goes_on(run: Run, following: Run) -> bool:
+    """Whether a run can lie in one frame with the one before it: it holds the next samples, and they look alike."""
+    size = run.count * run.stride
+    return bool(
+        size
+        and following.stride == run.stride
+        and following.first_sn == run.first_sn + run.count
+        and following.writer == run.writer
+        and following.flags == run.flags
+        and following.payload_offset == run.payload_offset
+        and following.payload_length == run.payload_length
+        and following.timestamp_offset == run.timestamp_offset
+        and following.timestamp == run.timestamp
+        and following.timestamp_big_endian == run.timestamp_big_endian
+        and following.key_hash_offset == run.key_hash_offset
+        and following.reader_id == run.reader_id
+        and run.data.nbytes == size
+        and following.data.nbytes == following.count * run.stride
+    )
 
 
 #: A log holds few writers, but any number of their frames.
@@ -190,8 +212,12 @@ def write_run(
     reception: int,
     rows_before: int,
     seed: int,
+    more: Sequence[Run] = (),
 ) -> None:
-    """Store and commit ``run`` at ``data[at:]``; ``lengths`` views the same bytes, for the length's store."""
+    """Store and commit ``run`` at ``data[at:]``; ``lengths`` views the same bytes, for the length's store.
+
+    ``more``: runs of which each goes on from the one before (:func:`goes_on`). The frame's ``length`` includes them.
+    """
     word = at >> 2
     lengths[word] = -length
     body = at + HEADER_BYTES
@@ -199,14 +225,20 @@ def write_run(
         index = data[body : body + run.count * SAMPLE_INDEX.itemsize]
         np.copyto(index.view(SAMPLE_INDEX), run.index)
         body += index.nbytes
-    np.copyto(data[body : at + length], run.data)
+    stop = body + run.data.nbytes
+    np.copyto(data[body:stop], run.data)
+    count = run.count
+    for each in more:
+        body, stop = stop, stop + each.data.nbytes
+        np.copyto(data[body:stop], each.data)
+        count += each.count
     header = _RUN.pack(
         length,
         RUN,
         (TIMESTAMP_BIG_ENDIAN if run.timestamp_big_endian else 0) | (SPARSE if run.sparse else 0),
         position,
         rows_before,
-        run.count,
+        count,
         run.stride,
         reception,
         run.first_sn,

@@ -22,6 +22,7 @@ torn is found by the checksums.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -240,8 +241,15 @@ class StreamLog:
             raise refusal(error, what, path=self.directory) from error
         self.metadata.update(given)
 
-    def append(self, run: Run, *, reception: int) -> bool:
+    @property
+    def frame_bytes_max(self) -> int:
+        """Frames of several runs are to be no longer: free_bytes counts on it."""
+        return self.segment_bytes // _FRAME_PART
+
+    def append(self, run: Run, *, reception: int, more: Sequence[Run] = ()) -> bool:
         """Append and commit a whole run, or nothing of it: False = no room until more is trimmed.
+
+        ``more``: runs that go on from it, which go into the same frame (`frame.goes_on`).
 
         LogFullError: the disk is full (append the run again when there is room), or the run is so long that
         max_bytes can never hold it.
@@ -249,6 +257,10 @@ class StreamLog:
         if self._lock is None:
             raise UsageError(f"the stream log in {self.directory} is closed")
         length = frame_length(run)
+        last_sn, count = run.last_sn, run.count
+        if more:
+            length += sum(each.nbytes for each in more)
+            last_sn, count = more[-1].last_sn, count + sum(each.count for each in more)
         _check(run, length)
         aligned = align(length)
         tail = self._tail
@@ -270,10 +282,11 @@ class StreamLog:
             reception=reception,
             rows_before=self._rows,
             seed=self._seed,
+            more=more,
         )
         self._position = position + aligned
-        self._rows += run.count
-        remember(self._writers, run.writer, run.last_sn)
+        self._rows += count
+        remember(self._writers, run.writer, last_sn)
         if tail.size > self.segment_bytes:
             self._seal(tail)
         self._stored.store(self._position, self._rows)

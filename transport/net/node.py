@@ -45,16 +45,20 @@ from .on_host import ReadLogs
 from .plugins import load_flow_control, load_interceptor
 from .receiving_node import NamedType
 from .recipients import Recipient, Recipients
-from .sockets import Sockets
+from .sockets import DRAIN_BYTES, Sockets
 from .topic_types import first_writer
 from .wake_pipe import WakePipe
 from .written_logs import WrittenLogs
 
 _log = logging.getLogger(__name__)
 
-#: After a drain of several small datagrams the duty cycle naps this long, so that the next drain finds many.
+#: After a drain of several datagrams the duty cycle naps, so that the next drain finds many: this long after small ones.
 _NAP_SECONDS: Final = 0.0002
 _SMALL_BYTES: Final = 4096
+#: And this long after others, if the kernel holds so much of what comes meanwhile, and less than so much was waiting.
+_NAP_SECONDS_LARGE: Final = 0.0004
+_NAP_ROOM: Final = 8 << 20
+_NAP_BYTES: Final = DRAIN_BYTES // 2
 _IDLE_SECONDS_MAX: Final = 1.0
 #: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
 #: microseconds) it is taken in; the drains of honest peers are one part.
@@ -231,10 +235,17 @@ class Node:
         return self.do_work()
 
     def cycle(self, timeout: float) -> None:
-        """:meth:`run_once` for the owner of a loop; after small datagrams it naps, so that more of them gather."""
+        """:meth:`run_once` for the owner of a loop; after several datagrams it naps, so that more of them gather."""
         received = self.run_once(timeout)
-        if received > 1 and self._received_bytes < received * _SMALL_BYTES:
-            time.sleep(_NAP_SECONDS)
+        if received > 1 and (nap := self._nap(received)):
+            time.sleep(nap)
+
+    def _nap(self, received: int) -> float:
+        """How long to nap after so many datagrams."""
+        if self._received_bytes < received * _SMALL_BYTES:
+            return _NAP_SECONDS
+        gathers = self._received_bytes < _NAP_BYTES and self.sockets.granted_receive_buffer >= _NAP_ROOM
+        return _NAP_SECONDS_LARGE if gathers else 0.0
 
     def do_work(self) -> int:
         """One duty cycle without waiting: receive, timers, send. Returns the number of datagrams received."""

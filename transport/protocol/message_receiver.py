@@ -25,11 +25,12 @@ from ..errors import DecodeError, DropReason
 from ..limits import ANNOUNCEMENTS_PER_MESSAGE_MAX, MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
 from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid, is_builtin
 from ..wire.batch import DATA_BATCH, scan_batch
+from ..wire.batch_stretches import BatchStretch
 from ..wire.compressed import COMPRESSED, decompress
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
 from ..wire.fragment_stretches import FragmentStretch
 from ..wire.info import INFO_TS_SIZE
-from ..wire.large_datagrams import LargeRun, are_large, scan_large
+from ..wire.large_datagrams import LargeBatches, LargeRun, are_large, scan_large
 from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
@@ -211,6 +212,10 @@ class MessageReceiver:
             if self.work > pause:
                 yield None
                 pause = self.work + RUNS_WORK
+            if isinstance(run, BatchStretch):
+                if not self._on_batch_stretch(run, sources[first], now):
+                    yield from spans[first : first + run.batches]
+                continue
             if not self._is_believed(run.writer.prefix, sources[first], run.count, now):
                 continue
             if isinstance(run, Run):
@@ -236,6 +241,9 @@ class MessageReceiver:
             if isinstance(each, LargeRun):
                 if self._is_believed(each.run.writer.prefix, source_ip, each.run.count, now):
                     self._on_run(each.run, now)
+            elif isinstance(each, LargeBatches):
+                if not self._on_batch_stretch(each.stretch, source_ip, now):
+                    handed = each.first
             elif not self._on_fragment_stretch(each.stretch, source_ip, now):
                 handed = each.first
             elif each.heartbeat_at >= 0:
@@ -262,10 +270,8 @@ class MessageReceiver:
     def _on_fragment_stretch(self, stretch: FragmentStretch, source_ip: str, now: int) -> bool:
         """Hand a stretch to the readers of its writer; False: it is for none, or is not to be believed."""
         writer = stretch.writer
-        readers = self._addressed(writer, stretch.reader_id)
-        if not readers or (writer.prefix == self._prefix and not self._endpoints.hears_itself):
-            return False
-        if self._refusal(writer.prefix, source_ip, now) is not None:
+        readers = self._readers_of_stretch(writer, stretch.reader_id, source_ip, now)
+        if not readers:
             return False
         self.work += WORK_FRAGMENTS * stretch.datagrams
         self.on_alive(writer, now)
@@ -274,6 +280,28 @@ class MessageReceiver:
             reader.on_fragment_stretch(stretch, now=now)
             self.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
         return True
+
+    def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
+        """As :meth:`_on_fragment_stretch`, of batches."""
+        run = stretch.run
+        readers = self._readers_of_stretch(run.writer, run.reader_id, source_ip, now)
+        if not readers:
+            return False
+        self.work += WORK[DATA_BATCH] + run.nbytes // BYTES_PER_WORK
+        self.on_alive(run.writer, now)
+        for reader in readers:
+            if not reader.on_batch_stretch(stretch, now=now):
+                self.work += WORK[DATA_BATCH] * stretch.batches
+        return True
+
+    def _readers_of_stretch(
+        self, writer: Guid, reader_id: bytes, source_ip: str, now: int
+    ) -> list[StatefulReader]:
+        """For whom datagrams of this writer are that were looked at together; none if they are not believed."""
+        readers = self._addressed(writer, reader_id)
+        if not readers or (writer.prefix == self._prefix and not self._endpoints.hears_itself):
+            return []
+        return [] if self._refusal(writer.prefix, source_ip, now) is not None else readers
 
     def _admits(self, data: U8, span: Span) -> bool:
         start, stop, source_ip = span

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..errors import LogFullError
+from ..log.frame import goes_on
 from ..log.stream_log import StreamLog
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
@@ -72,12 +73,20 @@ class LogAppender:
         """Append everything; what finds no room waits, and closes the window."""
         reception = time.time_ns()
         self._append_pending(reception)
-        now = time.monotonic_ns()
+        now, most = time.monotonic_ns(), self._log.frame_bytes_max
+        group: list[tuple[Run | None, Consumed]] = []
+        last: Run | None = None
+        nbytes = 0
         for delivered in runs:
             whole = Consumed(0, delivered.writer, delivered.last_sn, delivered.nbytes)
             run = self._cache.accept(delivered, reception=reception, now=now)
-            if self._pending or not self._append(run, whole, reception):
-                self._pending.append((None if run is None else run.copy(), whole))
+            nbytes += delivered.nbytes
+            if last is None or run is None or nbytes > most or not goes_on(last, run):
+                self._append_group(group, reception)
+                group, nbytes = [], delivered.nbytes
+            group.append((run, whole))
+            last = run
+        self._append_group(group, reception)
         reader.hold_acknowledgments = bool(self._pending)
         self._shown.show_log(self._log)
 
@@ -92,16 +101,23 @@ class LogAppender:
         reader.hold_acknowledgments = bool(self._pending)
         self._shown.show_log(self._log)
 
+    def _append_group(self, group: list[tuple[Run | None, Consumed]], reception: int) -> None:
+        """Append runs that may share a frame, or have them wait."""
+        if group and (self._pending or not self._append(group, reception)):
+            self._pending += [(None if run is None else run.copy(), whole) for run, whole in group]
+
     def _append_pending(self, reception: int) -> None:
-        while self._pending and self._append(*self._pending[0], reception):
+        while self._pending and self._append([self._pending[0]], reception):
             self._pending.popleft()
 
-    def _append(self, run: Run | None, whole: Consumed, reception: int) -> bool:
-        """Append what is kept of a delivered run; False: there is no room."""
+    def _append(self, group: list[tuple[Run | None, Consumed]], reception: int) -> bool:
+        """Append what is kept of delivered runs, each of which goes on from the one before; False: there is no room."""
+        run = group[0][0]
+        more = [each for each, _ in group[1:] if each is not None]
         if run is not None and self._writer_types is not None:
             self._writer_types.note(run.writer)
         try:
-            taken = run is None or self._append_run(run, reception)
+            taken = run is None or self._append_run(run, more, reception)
         except LogFullError as error:
             if not self._reported_disk_full:
                 told = f"{error}; writers are held back until there is room"
@@ -110,15 +126,16 @@ class LogAppender:
             self._reported_disk_full = True
             return False
         if taken and self._consumption is not None:
-            self._consumption.on_append(self._log.position, *whole[1:])
+            for _, whole in group:
+                self._consumption.on_append(self._log.position, *whole[1:])
         self._reported_disk_full = self._reported_disk_full and not taken
         return taken
 
-    def _append_run(self, run: Run, reception: int) -> bool:
+    def _append_run(self, run: Run, more: list[Run], reception: int) -> bool:
         """Append, in the place of the oldest samples if they may go; False: there is no room. Raises LogFullError."""
         while True:
             try:
-                if self._log.append(run, reception=reception):
+                if self._log.append(run, reception=reception, more=more):
                     return True
             except LogFullError as error:
                 if error.limit is not None or self._retention is None or not self._retention.make_room():

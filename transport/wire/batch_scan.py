@@ -136,7 +136,7 @@ class _Shape(NamedTuple):
     coherent_set: int
 
 
-def _shape(data: U8, at: int, stop: int, little: int) -> _Shape:
+def shape_of_info(data: U8, at: int, stop: int, little: int) -> _Shape:
     if stop - at < 8:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "sample info")
     bits = int(data[at + 1])
@@ -172,7 +172,7 @@ def _parts(data: U8, at: int, stop: int, little: int) -> list[_Part] | None:
     while w < len(words):
         if len(parts) >= _PARTS_MANY and count < len(parts) * _PART_SHORT:
             return None
-        shape = _shape(data, at + 4 * w, stop, little)
+        shape = shape_of_info(data, at + 4 * w, stop, little)
         rows = _alike(words[w:], shape, ahead, little)
         parts.append((shape, rows))
         w += rows.size

@@ -1,12 +1,13 @@
 """The hot path for small datagrams: a drain of them becomes runs, without a step per datagram.
 
-:func:`scan_datagrams` tests all datagrams of a drain at once for one of two forms, and leaves the others to the
+:func:`scan_datagrams` tests all datagrams of a drain at once for one of three forms, and leaves the others to the
 message receiver:
 
 * one sample a datagram: header, INFO_TS, DATA, now and then a HEARTBEAT behind it. Most foreign writers send this form
   (Cyclone DDS does; Fast DDS puts a vendor submessage behind the DATA). Datagrams are grouped by writer;
 * stretches of datagrams of equal length that lie at a constant pitch, as trains do: header, INFO_TS and DATA of equal
-  length and consecutive numbers. Writers that cut what is written at once into small datagrams send this form.
+  length and consecutive numbers. Writers that cut what is written at once into small datagrams send this form;
+* such stretches of batches (`batch_stretches`).
 
 A run takes the place of the first of its datagrams. A datagram of one sample that lies further on is treated as if the
 network had delivered it a moment sooner; everything else keeps its place.
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..structure import Guid
+from .batch_stretches import PLAIN_BATCH, BatchStretch, scan_batches
 from .compressed import COMPRESSED
 from .info import INFO_TS_SIZE
 from .message import FLAG_E, HEADER_SIZE, MAGIC, SUBMESSAGE_HEADER_SIZE
@@ -67,7 +69,7 @@ class DatagramRun(NamedTuple):
     """
 
     first: int
-    run: Run | Unread
+    run: Run | Unread | BatchStretch
     heartbeat_at: int
 
 
@@ -119,8 +121,9 @@ def scan_datagrams(
         at = np.where(roomy, at, at[int(roomy.argmax())])  # read, never used
     head: Words = words[at[:, None] + np.arange(_PAYLOAD_WORD)]
     fit = roomy & (head[:, 0] == _MAGIC) & ((head[:, 1] & 0xFF) == 2) & (head[:, 5] == _INFO_TS_LE)
-    fit &= (head[:, 8] & _KIND_AND_E) == _DATA_LE
     fit &= (head[:, 11] >> 30) != 3  # what built-in writers send is looked at message by message
+    of_batches = fit & ((head[:, 8] & 0xFFFF) == PLAIN_BATCH)
+    fit &= (head[:, 8] & _KIND_AND_E) == _DATA_LE
     lengths = (head[:, 8] >> 16).astype(np.int64)
     data_ends = starts + (_BODY + 4) + lengths
     # a length of 0 ("to the end") and lengths that are no multiple of 4 are left to the message receiver
@@ -136,6 +139,8 @@ def scan_datagrams(
     of_many = fit & ~single & (stops > data_ends) & ((stops - starts - _BODY) % (lengths + 4) == 0)
     if np.count_nonzero(of_many) >= _STRETCH_MIN:
         runs += _stretches(drain, of_many, left)
+    if np.count_nonzero(of_batches) >= _STRETCH_MIN:
+        runs += _batches(drain, of_batches, left)
     runs.sort(key=_position)
     return DatagramScan(runs, np.flatnonzero(left).tolist())
 
@@ -147,21 +152,9 @@ def _stretches(
     drain: _Drain, of_many: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
 ) -> Iterator[DatagramRun]:
     """The runs of datagrams of many samples; clears ``left`` of those in them."""
-    data, starts, stops, head, data_ends, sources, passes_over = drain
+    data, starts, stops, head, data_ends, _, passes_over = drain
     size, pitch = stops - starts, np.diff(starts)
-    linked = of_many[1:] & of_many[:-1] & (size[1:] == size[:-1])
-    for column in _ALIKE:
-        linked &= head[1:, column] == head[:-1, column]
-    if sources is not None:
-        linked &= sources[1:] == sources[:-1]
-    # Between trains the pitch may differ once; where the difference lasts, a new stretch begins.
-    steady = np.zeros(len(starts), np.bool_)
-    steady[1:-1] = pitch[1:] == pitch[:-1]
-    linked &= steady[1:] | steady[:-1]
-    linked[1:] &= steady[1:-1] | ~linked[:-1]
-    for first, last in stretches(~linked):
-        if last - first < _STRETCH_MIN:
-            continue
+    for first, last in _linked(drain, of_many):
         body, length = int(starts[first]) + _BODY, int(size[first]) - _BODY
         prefix = head[first, 2:5].tobytes()
         writer = Guid(prefix, head[first, 11].tobytes())
@@ -177,6 +170,39 @@ def _stretches(
         ):
             left[first + start : first + stop] = False
             yield DatagramRun(first + start, run, -1)
+
+
+def _batches(
+    drain: _Drain, of_batches: npt.NDArray[np.bool_], left: npt.NDArray[np.bool_]
+) -> Iterator[DatagramRun]:
+    """The stretches of batches that somebody reads; clears ``left`` of the datagrams in them."""
+    data, starts, stops, head, _, _, passes_over = drain
+    for first, last in _linked(drain, of_batches):
+        at, size = int(starts[first]), int(stops[first] - starts[first])
+        if size % 4 or passes_over(Guid(head[first, 2:5].tobytes(), head[first, 11].tobytes())):
+            continue
+        pitch = int(starts[first + 1]) - at
+        for start, stop, stretch in scan_batches(data, at, size, pitch, last - first):
+            left[first + start : first + stop] = False
+            yield DatagramRun(first + start, stretch, -1)
+
+
+def _linked(drain: _Drain, taken: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """[first, last) of each stretch of datagrams among ``taken`` that are as long as each other, lie at a constant
+    pitch and agree in what tells the writer."""
+    _, starts, stops, head, _, sources, _ = drain
+    size, pitch = stops - starts, np.diff(starts)
+    linked = taken[1:] & taken[:-1] & (size[1:] == size[:-1])
+    for column in _ALIKE:
+        linked &= head[1:, column] == head[:-1, column]
+    if sources is not None:
+        linked &= sources[1:] == sources[:-1]
+    # Between trains the pitch may differ once; where the difference lasts, a new stretch begins.
+    steady = np.zeros(len(starts), np.bool_)
+    steady[1:-1] = pitch[1:] == pitch[:-1]
+    linked &= steady[1:] | steady[:-1]
+    linked[1:] &= steady[1:-1] | ~linked[:-1]
+    return ((first, last) for first, last in stretches(~linked) if last - first >= _STRETCH_MIN)
 
 
 def _singles(

@@ -4,6 +4,7 @@ A drain holds few large datagrams, so that a step of Python for each costs less 
 for more than a look at a header is done once for each stretch of datagrams that are alike:
 
 * header, INFO_TS and DATA of equal length and consecutive numbers: they make up a run;
+* batches (`batch_stretches`);
 * header, INFO_TS and one DATA_FRAG: those whose fragments follow one another make up a `FragmentStretch`. A HEARTBEAT
   may come behind one, which ends its stretch: what is said in between keeps its place.
 
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ..structure import Guid, is_builtin
+from .batch import DATA_BATCH
+from .batch_stretches import BatchStretch, scan_batches
 from .fragment_stretches import FragmentStretch, Piece
 from .info import INFO_TS_SIZE, InfoTimestamp
 from .message import FLAG_E, HEADER_SIZE, MAGIC
@@ -85,6 +88,15 @@ class LargeFragments(NamedTuple):
     heartbeat_at: int
 
 
+class LargeBatches(NamedTuple):
+    """A stretch of batches in the datagrams [first, stop) of the drain."""
+
+    first: int
+    stop: int
+    stretch: BatchStretch
+
+
+Large: TypeAlias = "LargeRun | LargeFragments | LargeBatches"
 Spans = Sequence[tuple[int, int, str]]
 
 
@@ -93,12 +105,12 @@ def are_large(spans: Spans) -> bool:
     return len(spans) >= _LARGE_MIN and spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES
 
 
-def scan_large(data: U8, spans: Spans) -> list[LargeRun | LargeFragments]:
+def scan_large(data: U8, spans: Spans) -> list[Large]:
     """Find what follows one another in datagrams, which lie at ``spans`` of ``data``, each with its sender's address.
 
     Starts are multiples of 4. The datagrams that are in nothing found are left.
     """
-    found: list[LargeRun | LargeFragments] = []
+    found: list[Large] = []
     at, count = 0, len(spans)
     view = memoryview(data)
     while at < count - 1:
@@ -108,15 +120,17 @@ def scan_large(data: U8, spans: Spans) -> list[LargeRun | LargeFragments]:
             last = _data(data, view, spans, at, found)
         elif kind == DataFrag.KIND:
             last = _fragments(data, view, spans, at, found)
+        elif kind == DATA_BATCH:
+            last = _batches(data, spans, at, found)
         else:
             last = at + 1
         at = max(last, at + 1)
     return found
 
 
-def _data(data: U8, view: memoryview, spans: Spans, at: int, found: list[LargeRun | LargeFragments]) -> int:
+def _data(data: U8, view: memoryview, spans: Spans, at: int, found: list[Large]) -> int:
     """Find the run that begins with the DATA of datagram ``at``; returns where it ends, or less than what follows."""
-    start, stop, source = spans[at]
+    start, stop, _ = spans[at]
     head = _HEAD.unpack_from(view, start)
     magic, major, _, prefix, info, _, kind, length, _, octets, reader_id, writer_id, high, low = head
     size = length + 4
@@ -126,15 +140,8 @@ def _data(data: U8, view: memoryview, spans: Spans, at: int, found: list[LargeRu
     sn = high << 32 | low
     if rest or size % 4 or sn < 1 or is_builtin(writer_id):
         return at
-    pitch, here = spans[at + 1][0] - start, start
-    most = at + (LOW_MAX + 1 - low) // each  # from there on the high word of the numbers is another
-    end = at + 1
-    for begin, finish, sender in spans[at + 1 : most]:
-        here += pitch
-        if begin != here or finish - begin != stop - start or sender != source:
-            break
-        end += 1
-    count = end - at
+    # from there on the high word of the numbers is another
+    pitch, count = _at_one_pitch(spans, at, at + (LOW_MAX + 1 - low) // each)
     if count < 2 or pitch < stop - start:
         return at
     heads = np.ndarray((count,), f"V{_BODY}", data, start, (pitch,)).copy().view("<u4").reshape(count, -1)
@@ -167,6 +174,30 @@ def _data(data: U8, view: memoryview, spans: Spans, at: int, found: list[LargeRu
     return at + count
 
 
+def _at_one_pitch(spans: Spans, at: int, stop: int) -> tuple[int, int]:
+    """How far apart the datagrams from ``at`` on lie, and how many before ``stop`` do, are of one length and of one
+    sender."""
+    here, end, source = spans[at]
+    size, pitch, count = end - here, spans[at + 1][0] - here, 1
+    for begin, finish, sender in spans[at + 1 : stop]:
+        here += pitch
+        if begin != here or finish - begin != size or sender != source:
+            break
+        count += 1
+    return pitch, count
+
+
+def _batches(data: U8, spans: Spans, at: int, found: list[Large]) -> int:
+    """Find the stretches of batches from datagram ``at`` on; returns where what was looked at ends."""
+    start, stop, _ = spans[at]
+    pitch, count = _at_one_pitch(spans, at, len(spans))
+    if (stop - start) % 4 or pitch % 4:
+        return at
+    for first, end, stretch in scan_batches(data, start, stop - start, pitch, count):
+        found.append(LargeBatches(at + first, at + end, stretch))
+    return at + count
+
+
 def _alike(rows: npt.NDArray[np.uint32]) -> int:
     """How many of the first rows are equal."""
     raw, one = rows.tobytes(), rows[0].tobytes()
@@ -175,9 +206,7 @@ def _alike(rows: npt.NDArray[np.uint32]) -> int:
     return int((rows != rows[0]).any(axis=1).argmax())
 
 
-def _fragments(
-    data: U8, view: memoryview, spans: Spans, at: int, found: list[LargeRun | LargeFragments]
-) -> int:
+def _fragments(data: U8, view: memoryview, spans: Spans, at: int, found: list[Large]) -> int:
     """Find the stretches of fragments that begin with the DATA_FRAG of datagram ``at``; returns where they end."""
     pieces: list[Piece] = []
     opens: list[bool] = []

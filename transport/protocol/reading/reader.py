@@ -36,9 +36,10 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
-from ...qos import Qos
+from ...qos import HistoryKind, Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
+from ...wire.batch_stretches import BatchStretch
 from ...wire.fragment_stretches import FragmentStretch
 from ...wire.samples import Run
 from ...wire.status_messages import RttMeasurement
@@ -83,6 +84,12 @@ class StatefulReader:
         self.hold_acknowledgments = False
         #: Called when something is done to the reader (:mod:`..agenda`).
         self.touch: Callable[[], None] = untouched
+        #: Of a batch with more samples, HISTORY and RESOURCE_LIMITS may let less through (:mod:`.cache.reader_cache`).
+        self._batch_samples_max = min(
+            qos.history_depth if qos.history is HistoryKind.KEEP_LAST else INFINITE,
+            qos.max_samples,
+            qos.max_samples_per_instance,
+        )
         self._delivered_before: dict[Guid, int] = dict(resume or {})
         self._passed_before: dict[Guid, list[Pass]] = {}
         self._delivery = Delivery(self.counters, self.writers)
@@ -350,6 +357,23 @@ class StatefulReader:
             self.on_run(runs[0], now=now)
         else:
             self._arrivals.accept_pieces(proxy, batch, self.on_run, now)
+
+    def on_batch_stretch(self, stretch: BatchStretch, *, now: int) -> bool:
+        """Batches that follow one another arrived: it comes to the same as if each came by itself. False: each did."""
+        self.touch()
+        run = stretch.run
+        proxy = self.writers.get(run.writer)
+        if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
+            if self._takes_next(proxy, run, now):
+                self.counters.received_batches += stretch.batches
+                if proxy.reliable:
+                    batches = proxy.batches or proxy.count_batches()
+                    last = stretch.last_batch_sn
+                    batches.on_batch(last, proxy.expected - stretch.per_batch, run.last_sn, waits=False)
+                return True
+        for batch in stretch.apart():
+            self.on_batch(batch, now=now)
+        return False
 
     # --- fragments -------------------------------------------------------------------------------
 

@@ -1,0 +1,218 @@
+"""Batches that follow one another, a DATA_BATCH a datagram, read together: they come to one run.
+
+Datagrams are read so that are as long as each other and lie at a constant pitch, as trains do: header, INFO_TS and one
+little-endian DATA_BATCH without inline QoS of its own, whose samples are all there, are of one size and say nothing
+more of themselves than a key hash. All else is left to the message receiver, which reads each by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DecodeError
+from ..structure import Guid, is_builtin
+from .batch import DATA_BATCH, Batch
+from .batch_scan import SAMPLE_INFO_FLAGS, shape_of_info
+from .info import INFO_TS_SIZE
+from .message import FLAG_E, HEADER_SIZE, MAGIC
+from .runs import INFO_TS_WORDS, Words, alike_between
+from .samples import U8, Run, source_timestamps, stretches
+
+_BODY: Final = HEADER_SIZE + INFO_TS_SIZE
+#: Of a datagram, where lie: the INFO_TS's time; the DATA_BATCH, and of it the words that are the same in a stretch and
+#: tell the writer; its numbers; the offset to its last sample; the length of its sample infos; these.
+_STAMP: Final = 6
+_BATCH: Final = _BODY // 4
+_BATCH_SN: Final = _BATCH + 4
+_FIRST_SN: Final = _BATCH + 6
+_TO_LAST: Final = _BATCH + 8
+_LIST_BYTES: Final = _BATCH + 10
+_INFOS: Final = _BATCH + 11
+#: Words in which the datagrams of a stretch agree; of the header, the minor version and the vendor may differ.
+_ALIKE: Final = (0, 2, 3, 4, 5, _BATCH, _BATCH + 1, _BATCH + 2, _BATCH + 3, _TO_LAST, _LIST_BYTES)
+_MAGIC: Final = int.from_bytes(MAGIC, "little")
+#: The low half of a DATA_BATCH's first word, and octetsToInlineQos behind the extra flags.
+PLAIN_BATCH: Final = DATA_BATCH | FLAG_E << 8
+_TO_INLINE_QOS: Final = 32
+_T, _Q, _O, _D, _I, _K = SAMPLE_INFO_FLAGS
+_NUMBER_MAX: Final = (1 << 62) - 1
+#: What a run of several times has in front of each sample.
+_STAMP_BYTES: Final = 8
+
+
+class BatchStretch(NamedTuple):
+    """``batches`` batches of as many samples each, the first of them ``batch_sn``: as one run, and apart.
+
+    The run has memory of its own, and no number of a batch.
+    """
+
+    batch_sn: int
+    batches: int
+    run: Run
+
+    @property
+    def per_batch(self) -> int:
+        return self.run.count // self.batches
+
+    @property
+    def last_batch_sn(self) -> int:
+        return self.batch_sn + self.batches - 1
+
+    def apart(self) -> Iterator[Batch]:
+        """Each batch, with memory of its own."""
+        per, run = self.per_batch, self.run
+        lead = _STAMP_BYTES if run.timestamp_offset >= 0 else 0
+        rows = run.data.reshape(run.count, run.stride)[:, lead:]
+        for i in range(self.batches):
+            part = slice(i * per, (i + 1) * per)
+            one = replace(
+                run.take(part.start, part.stop),
+                data=rows[part].copy().reshape(-1),
+                stride=run.stride - lead,
+                payload_offset=run.payload_offset - lead,
+                key_hash_offset=max(run.key_hash_offset - lead, -1),
+                timestamp=int(run.take(part.start, part.start + 1).timestamps()[0]),
+                timestamp_offset=-1,
+                batch_sn=self.batch_sn + i,
+            )
+            yield Batch(one.batch_sn, one.first_sn, one.last_sn, [one], 0, one.reader_id, one.writer)
+
+
+class SpanningBatches(NamedTuple):
+    """A stretch in the datagrams [first, stop) of those that were looked at."""
+
+    first: int
+    stop: int
+    stretch: BatchStretch
+
+
+def scan_batches(data: U8, start: int, size: int, pitch: int, count: int) -> list[SpanningBatches]:
+    """Read ``count`` datagrams of ``size`` bytes, the first at ``data[start]`` and each ``pitch`` bytes behind the one
+    before, all multiples of 4. A datagram that turns out to be different is in no stretch."""
+    if pitch < size or size < 4 * (_INFOS + 2) or count < 2:
+        return []
+    words = data[start : start + (count - 1) * pitch + size].view("<u4")
+    rows = np.lib.stride_tricks.as_strided(words, (count, size // 4), (pitch, 4), writeable=False)
+    found = _Layout.of(data, start, size, rows[0])
+    if found is None:
+        return []
+    return [
+        SpanningBatches(first, stop, found.stretch(rows[first:stop]))
+        for first, stop in found.alike(rows)
+        if stop - first > 1
+    ]
+
+
+class _Layout(NamedTuple):
+    """What is the same in all datagrams of a stretch; ``head`` is the first of them. Positions are in words."""
+
+    head: Words
+    per: int
+    info: int  # words of a sample info
+    key_hash: int  # where in it; -1: it has none
+    status: int
+    payloads: int  # where they begin, behind their encapsulation header
+    width: int  # of each
+    padding: int
+
+    @classmethod
+    def of(cls, data: U8, start: int, size: int, head: Words) -> _Layout | None:
+        """Of the datagram at ``data[start]``; None: it is none of those that are read here."""
+        plain = (
+            head[0] == _MAGIC
+            and head[1] & 0xFF == 2
+            and head[5] == INFO_TS_WORDS[FLAG_E]
+            and head[_BATCH] & 0xFFFF == PLAIN_BATCH
+            and head[_BATCH] >> 16 in (size - _BODY - 4, 0)
+            and head[_BATCH + 1] >> 16 == _TO_INLINE_QOS
+            and not is_builtin(head[_BATCH + 3].tobytes())
+        )
+        list_bytes = int(head[_LIST_BYTES])
+        infos = start + 4 * _INFOS
+        if not plain or not 8 <= list_bytes <= size - 4 * (_INFOS + 1):
+            return None
+        try:
+            shape = shape_of_info(data, infos, infos + list_bytes, FLAG_E)
+        except DecodeError:
+            return None
+        first = head[_INFOS : _INFOS + 2].tolist()
+        bits, length, padding = first[0] >> 8 & 0xFF, first[1], first[0] & 3
+        per, rest = divmod(list_bytes, 4 * shape.size)
+        width = (length + 3) // 4
+        payloads = _INFOS + list_bytes // 4 + 1
+        fits = payloads + per * width <= size // 4
+        if rest or not fits or bits & ~_Q != _D or shape.coherent_set or int(head[_TO_LAST]) != per - 1:
+            return None
+        padding = -length & 3 or min(padding, length)
+        return cls(head, per, shape.size, shape.key_hash, shape.status, payloads, width, padding)
+
+    def alike(self, rows: Words) -> Iterator[tuple[int, int]]:
+        """[first, stop) of the rows that make up a stretch each."""
+        head, count = self.head, len(rows)
+        good = (rows[:, 1] & 0xFF) == 2
+        for column in _ALIKE:
+            good &= rows[:, column] == head[column]
+        good &= rows[:, self.payloads - 1] == head[self.payloads - 1]
+        infos = self._infos(rows)
+        one = head[_INFOS : _INFOS + self.info]
+        hashed = self.key_hash if self.key_hash >= 0 else self.info
+        same = alike_between(infos, one, 0, hashed) & alike_between(infos, one, hashed + 4, self.info)
+        good &= same.all(axis=1)
+        batch_sn, first_sn = _numbers(rows, _BATCH_SN), _numbers(rows, _FIRST_SN)
+        for numbers in (batch_sn, first_sn):
+            good &= (numbers >= 1) & (numbers <= _NUMBER_MAX)
+        linked = (batch_sn[1:] == batch_sn[:-1] + 1) & (first_sn[1:] == first_sn[:-1] + self.per)
+        cut = ~(good[1:] & good[:-1] & linked) if count > 1 else np.zeros(0, np.bool_)
+        return ((first, stop) for first, stop in stretches(cut) if good[first])
+
+    def _infos(self, rows: Words) -> Words:
+        infos = rows[:, _INFOS : self.payloads - 1]
+        shape = (len(rows), self.per, self.info)
+        strides = (rows.strides[0], 4 * self.info, 4)
+        return np.lib.stride_tricks.as_strided(infos, shape, strides, writeable=False)
+
+    def stretch(self, rows: Words) -> BatchStretch:
+        """All of ``rows`` as one."""
+        count, per, width, head = len(rows), self.per, self.width, self.head
+        stamps = rows[:, _STAMP : _STAMP + 2]
+        hash_at = 2 if (stamps != stamps[0]).any() else 0
+        payload_at = hash_at + 4 if self.key_hash >= 0 else hash_at
+        out = np.empty((count, per, payload_at + 1 + width), np.uint32)
+        if hash_at:
+            out[..., :2] = stamps[:, None]
+        if self.key_hash >= 0:
+            out[..., hash_at:payload_at] = self._infos(rows)[..., self.key_hash : self.key_hash + 4]
+        encapsulation = int(head[self.payloads - 1]) & 0xFCFF_FFFF
+        out[..., payload_at] = encapsulation | self.padding << 24
+        payloads = rows[:, self.payloads : self.payloads + per * width]
+        out[..., payload_at + 1 :] = np.lib.stride_tricks.as_strided(
+            payloads, (count, per, width), (rows.strides[0], 4 * width, 4), writeable=False
+        )
+        run = Run(
+            Guid(head[2:5].tobytes(), head[_BATCH + 3 : _BATCH + 4].tobytes()),
+            int(_numbers(rows, _FIRST_SN)[0]),
+            count * per,
+            out.reshape(-1).view(np.uint8),
+            out.shape[2] * 4,
+            payload_at * 4,
+            4 + width * 4,
+            int(source_timestamps(stamps[:1, 0], stamps[:1, 1])[0]),
+            0 if hash_at else -1,
+            False,
+            hash_at * 4 if self.key_hash >= 0 else -1,
+            self.status,
+            None,
+            head[_BATCH + 2 : _BATCH + 3].tobytes(),
+            datagram_bytes=4 * per * (out.shape[2] - hash_at),
+        )
+        return BatchStretch(int(_numbers(rows, _BATCH_SN)[0]), count, run)
+
+
+def _numbers(rows: Words, at: int) -> npt.NDArray[Any]:
+    """The sequence numbers at a place of each row."""
+    return rows[:, at].astype(np.int32).astype(np.int64) << 32 | rows[:, at + 1]
