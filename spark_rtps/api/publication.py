@@ -188,7 +188,8 @@ class Publication(TopicEndpoint):
 
         Returns:
             The position behind them, in bytes, or a `PublicationResult`, which is negative: ``NOT_CONNECTED`` (there is
-            no reader), ``BACK_PRESSURED`` (try again), ``ADMIN_ACTION`` (try again), ``CLOSED``,
+            no reader), ``BACK_PRESSURED`` (try again), ``ADMIN_ACTION`` (the log has begun its
+            next term: try again at once), ``CLOSED``,
             ``MAX_POSITION_EXCEEDED`` (never again: make a new publication).
 
         Raises:

@@ -245,6 +245,10 @@ def _ungrouped(values: Values) -> str:
     return _unused(values, names, f"with flow_control.strategy={strategy}")
 
 
+def _unused_ipc_window(values: Values) -> str:
+    return "" if values.boolean("ipc") else _unused(values, ("publication.ipc_term_window",), "without ipc=true")
+
+
 def _short_receiver_timeout(values: Values) -> str:
     timeout, period = (
         values.integer(name) for name in ("flow_control.receiver_timeout", "reliable_writer.heartbeat_period")
@@ -280,4 +284,5 @@ _OF_WRITERS: Final[tuple[Callable[[Values], str], ...]] = (
     _overflowing_bucket,
     _ungrouped,
     _short_receiver_timeout,
+    _unused_ipc_window,
 )

@@ -71,6 +71,8 @@ def check_options(values: Values, role: AppliesTo) -> None:
     _check_compression(values)
     _check_flow_controller(values)
     _check_flow_control(values)
+    _check_inactivity(values)
+    _check_tethering(values, role)
     _check_publication(values)
     _check_end(values)
 
@@ -401,9 +403,30 @@ def _check_flow_control(values: Values) -> None:
         raise OptionError(group, values.given(group), fix)
 
 
+def _check_inactivity(values: Values) -> None:
+    """A reader without progress counts as one that does not answer: something has to bound how long it may do so."""
+    name, retries = "reliable_writer.inactivate_nonprogressing_readers", "reliable_writer.max_heartbeat_retries"
+    timeout = "flow_control.receiver_timeout"
+    if values.boolean(name) and values.integer(retries) == values.integer(timeout) == INFINITE:
+        where = "" if values.has(name) else " (set by the QoS profile)"
+        fix = (
+            f"has no effect{where} while a reader may be without progress for ever; set {retries}, to 150 as in RTI "
+            f"Connext, or {timeout}"
+        )
+        raise OptionError(name, values.given(name), fix)
+
+
+def _check_tethering(values: Values, role: AppliesTo) -> None:
+    """A spy lies in the sink's log, whose writer keeps the time."""
+    for name in ("untethered_window_limit_timeout", "untethered_resting_timeout"):
+        if role is AppliesTo.READ and values.has(name) and values.boolean("spy"):
+            fix = f"has no effect with spy=true: the sink lets a slow spy go; set {name} at the sink"
+            raise OptionError(name, values.given(name), fix)
+
+
 def _check_publication(values: Values) -> None:
-    name, ahead = "publication.term_length", "publication.term_window"
-    length, window = values.integer(name), values.integer_or_none(ahead)
+    name = "publication.term_length"
+    length = values.integer(name)
     nearest = sorted({min(max(near, TERM_LENGTH_MIN), TERM_LENGTH_MAX) for near in _powers_around(length)})
     if length not in nearest:
         fix = (
@@ -411,10 +434,15 @@ def _check_publication(values: Values) -> None:
             f"{' or '.join(size_text(near) for near in nearest)}"
         )
         raise OptionError(name, values.given(name), fix)
-    if window is not None and window > length // 2:
-        _, least = _powers_around(2 * window)
-        fix = f"must be at most half of {name}={_shown(values, name)}; lower {ahead}, or set {name}={size_text(least)}"
-        raise OptionError(ahead, values.given(ahead), fix)
+    for ahead in ("publication.term_window", "publication.ipc_term_window"):
+        window = values.integer_or_none(ahead)
+        if window is not None and window > length // 2:
+            _, least = _powers_around(2 * window)
+            fix = (
+                f"must be at most half of {name}={_shown(values, name)}; lower {ahead}, or set "
+                f"{name}={size_text(least)}"
+            )
+            raise OptionError(ahead, values.given(ahead), fix)
 
 
 def _powers_around(length: int) -> tuple[int, int]:

@@ -99,7 +99,7 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "auto_flush_size",
         Kind.SIZE_LIMIT,
         "Size at which a batch is sent, if that is less than `batch.max_data_bytes` (BatchAutoFlushSize "
-        "of ZeroC Ice).",
+        "of ZeroC Ice, whose default is 1MB: more than a datagram holds).",
         minimum=1,
     ),
     _batch(
@@ -121,7 +121,8 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _batch(
         "compression_threshold",
         Kind.SIZE,
-        "Minimum size of a batch that is compressed; smaller batches are sent uncompressed.",
+        "Minimum size of a batch that is compressed; smaller batches are sent uncompressed. Ice compresses "
+        "from 100 bytes on.",
     ),
     OptionSpec(
         "batch.interceptor",

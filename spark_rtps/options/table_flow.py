@@ -52,7 +52,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "`flow_control.receiver_timeout` goes on without a reader that does not answer, and with "
         "`reliable_writer.inactivate_nonprogressing_readers` also without one that answers and "
         "acknowledges nothing; `max` and `tagged` wait for no such reader at all, and `readers.allow` "
-        "keeps strangers from being readers.",
+        "keeps strangers from being readers. Aeron's default for several readers is `max`, with which a "
+        "reliable reader may lose samples.",
         _WRITE,
         of=_FLOW,
         choices=("min", "max", "tagged", "unicast"),
@@ -62,7 +63,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.DURATION,
         "Time without an answer after which a reader no longer sets the pace, until it answers again. "
         "With `reliable_writer.inactivate_nonprogressing_readers=true`, an answer that acknowledges no "
-        "more than those before it is none.",
+        "more than those before it is none. Aeron's default is 5s.",
         _WRITE,
         of=_FLOW,
         minimum=_TIMEOUT,
@@ -143,7 +144,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.SIZE,
         "auto",
         "Size of the window that a reader offers at first; with `static` it stays at that. `auto`: "
-        "`congestion_control.max_window` for `static`, ten datagrams for `cubic`.",
+        "`congestion_control.max_window` for `static`, ten datagrams for `cubic`. Aeron's default is "
+        "128KiB, which is two of our largest datagrams on loopback, where a writer would stop after each.",
         _READ,
         minimum=1,
         maximum=_WINDOW_MAX,
@@ -151,7 +153,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "congestion_control.max_window",
         Kind.SIZE,
-        "Maximum size of the window that a reader offers to a writer.",
+        "Maximum size of the window that a reader offers to a writer, which is bounded by half of the "
+        "writer's `publication.term_length` as well.",
         _READ,
         of=_CONGESTION,
         minimum=1,
@@ -196,6 +199,16 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "auto",
         "How far writing may be ahead of sending before a write waits. The maximum, which `auto` selects, "
         "is half of `publication.term_length`.",
+        _WRITE,
+        minimum=TERM_LENGTH_MIN // 2,
+        maximum=TERM_LENGTH_MAX // 2,
+    ),
+    OptionSpec(
+        "publication.ipc_term_window",
+        Kind.SIZE,
+        "auto",
+        "How far sending may be ahead of a reader that maps the publication log of a writer with `ipc=true`. "
+        "The maximum, which `auto` selects, is half of `publication.term_length`.",
         _WRITE,
         minimum=TERM_LENGTH_MIN // 2,
         maximum=TERM_LENGTH_MAX // 2,
@@ -245,18 +258,20 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "tether",
         Kind.BOOLEAN,
-        "Whether writers wait for this reader. `false`: if the reader stays in the last eighth of its "
-        "window for `untethered_window_limit_timeout`, it rests, misses what is sent in the meantime, and "
-        "rejoins at the newest sample.",
+        "Whether writers wait for this reader. `false`: a reader that keeps others waiting is let go. If it "
+        "stays in the last eighth of its window for `untethered_window_limit_timeout` while another reader "
+        "has consumed everything, it is reported as unavailable; after the same time again it rests, misses "
+        "what is sent in the meantime, and rejoins at the newest sample. A reader that keeps nobody "
+        "waiting loses nothing.",
         _READ,
         of=READER_POLICY,
     ),
     _option(
         "untethered_window_limit_timeout",
         Kind.DURATION,
-        "How long a reader with `tether=false` may stay in the last eighth of its window before it rests. "
-        "A reader that maps the sink's publication log (`ipc`) is subject to the sink's value: it stops "
-        "reading after this time, and holds up the writer for the same time again before it rests.",
+        "How long a reader with `tether=false` may keep others waiting before it is unavailable; it rests "
+        "after the same time again. A reader that maps the sink's publication log (`ipc`, `spy`) is subject "
+        "to the sink's value, and stops reading when it is unavailable.",
         _BOTH,
         of=READER_POLICY,
         minimum=_TIMEOUT,
@@ -264,7 +279,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "untethered_resting_timeout",
         Kind.DURATION,
-        "How long a reader with `tether=false` rests before it rejoins at the newest sample.",
+        "How long a reader with `tether=false` rests before it rejoins at the newest sample. A reader that "
+        "maps the sink's publication log (`ipc`, `spy`) is subject to the sink's value.",
         _BOTH,
         of=READER_POLICY,
         minimum=_TIMEOUT,

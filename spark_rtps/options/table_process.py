@@ -99,7 +99,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.SIZE,
         str(UDP_PAYLOAD_MAX),
         "Maximum size of an RTPS message. Larger ones are dropped, counted, and logged with their sender. "
-        "Our writers send none that are larger.",
+        "Our writers send none that are larger. The default is what UDP carries; Ice's is 1MB.",
         minimum=MESSAGE_SIZE_LEAST,
         maximum=UDP_PAYLOAD_MAX,
     ),

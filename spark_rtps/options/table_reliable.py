@@ -29,7 +29,8 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _writer(
         "heartbeat_period",
         Kind.DURATION,
-        "Period of HEARTBEATs to a reader while samples await its acknowledgement.",
+        "Period of HEARTBEATs to a reader while samples await its acknowledgement. RTI's default is 200ms "
+        "(3s before version 7.6).",
         _PERIOD,
         YEAR,
     ),
@@ -38,7 +39,7 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.DURATION,
         "Period of HEARTBEATs while the send window is full, and from the time when "
         "`reliable_writer.high_watermark` samples await acknowledgement until no more than "
-        "`reliable_writer.low_watermark` do.",
+        "`reliable_writer.low_watermark` do. RTI's default is 200ms (3s before version 7.6).",
         _PERIOD,
         YEAR,
     ),
@@ -46,7 +47,7 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "late_joiner_heartbeat_period",
         Kind.DURATION,
         "Period of HEARTBEATs to a reader that has not yet caught up with the history it found when it "
-        "joined.",
+        "joined. RTI's default is 200ms (3s before version 7.6).",
         _PERIOD,
         YEAR,
     ),
@@ -59,7 +60,8 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _writer(
         "high_watermark",
         Kind.COUNT,
-        "Number of unacknowledged samples from which the writer uses the fast heartbeat period.",
+        "Number of unacknowledged samples from which the writer uses the fast heartbeat period. RTI's "
+        "default is 1.",
         1,
     ),
     _writer(
@@ -81,8 +83,8 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "inactivate_nonprogressing_readers",
         Kind.BOOLEAN,
         "Whether a reader that answers but acknowledges no more than before, and not everything, counts as "
-        "a reader that does not answer: for `reliable_writer.max_heartbeat_retries` and "
-        "`flow_control.receiver_timeout`.",
+        "a reader that does not answer: for `reliable_writer.max_heartbeat_retries` or "
+        "`flow_control.receiver_timeout`, one of which has to be set.",
     ),
     _writer(
         "min_send_window_size",
@@ -153,7 +155,8 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _writer(
         "max_bytes_per_nack_response",
         Kind.SIZE,
-        "Maximum size of one answer to a request for repair. An answer always holds at least one sample.",
+        "Maximum size of one answer to a request for repair. An answer always holds at least one sample. "
+        "RTI's default is 128KiB.",
         1,
     ),
     _writer(
@@ -180,7 +183,8 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _writer(
         "disable_positive_acks_min_sample_keep_duration",
         Kind.DURATION,
-        "Minimum keep duration of a sample with `reliable_writer.disable_positive_acks`.",
+        "Minimum keep duration of a sample with `reliable_writer.disable_positive_acks`. RTI's default is "
+        "1ms, less than most repairs take.",
         0,
         YEAR,
     ),
@@ -231,7 +235,7 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "heartbeat_suppression_duration",
         Kind.DURATION,
         "Time after an answered HEARTBEAT within which the reader leaves further HEARTBEATs unanswered. "
-        "It should be less than the writers' `reliable_writer.heartbeat_period`.",
+        "It should be less than the writers' `reliable_writer.heartbeat_period`. RTI's default is 62.5ms.",
         0,
         YEAR,
     ),
@@ -239,7 +243,7 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "round_trip_time",
         Kind.DURATION,
         "Time after which the reader first repeats a request for missing samples. The interval doubles up "
-        "to `reliable_reader.nack_period` while nothing arrives.",
+        "to `reliable_reader.nack_period` while nothing arrives. RTI's default is 0s.",
         0,
         YEAR,
     ),

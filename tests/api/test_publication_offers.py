@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -98,6 +99,96 @@ def test_more_than_ever_fits(participate: Participate) -> None:
     assert ours.wait_for_readers(PATIENCE)
     with pytest.raises(rtps.UsageError, match="never fit at once"):
         ours.offer(points(0, 100_000))
+
+
+def offered(ours: rtps.Publication, batch: pa.RecordBatch, answers: list[int]) -> int:
+    """The position behind the rows, once there is room; ``answers`` is what it took."""
+    until = time.monotonic() + PATIENCE
+    while (answer := ours.offer(batch)) <= 0:
+        answers.append(answer)
+        assert time.monotonic() < until
+        if answer is rtps.PublicationResult.BACK_PRESSURED:
+            ours.wait_for_acknowledgments(PATIENCE)
+    return answer
+
+
+def test_at_the_end_of_a_term_an_offer_is_to_be_made_again(participate: Participate) -> None:
+    reading = participate().subscribe("points", **KEYED)
+    ours = publication(participate())
+    assert ours.wait_for_readers(PATIENCE)
+    term, rows, offers = 64 << 10, 40, 100
+    for number in range(offers):
+        before = ours.positions.pub_pos
+        answers: list[int] = []
+        position = offered(ours, points(number * rows, rows), answers)
+        if rtps.PublicationResult.ADMIN_ACTION in answers:
+            assert answers[-1] is rtps.PublicationResult.ADMIN_ACTION, "the next one is taken"
+            assert before // term + 1 == position // term and before % term > 3 * term // 4
+        else:
+            assert before // term == (position - 1) // term, "no offer is divided by the end of a term"
+    assert position > 2 * term
+    assert reading.take(max_rows=rows * offers, timeout=PATIENCE)["x"].to_pylist() == list(range(rows * offers))
+
+
+def test_at_the_end_of_a_term_a_claim_is_to_be_made_again(participate: Participate) -> None:
+    reading = participate().subscribe("points", **KEYED)
+    ours = publication(participate())
+    assert ours.wait_for_readers(PATIENCE)
+    answers = []
+    for number in range(700):
+        while not isinstance(claim := ours.try_claim(12), Claim):
+            answers.append(claim)
+            if claim is rtps.PublicationResult.BACK_PRESSURED:
+                ours.wait_for_acknowledgments(PATIENCE)
+        with claim:
+            claim.buffer[:] = serialized(1, number)
+    assert answers.count(rtps.PublicationResult.ADMIN_ACTION) == ours.positions.pub_pos // (64 << 10) == 1
+    assert reading.take(max_rows=700, timeout=PATIENCE)["x"].to_pylist() == list(range(700))
+
+
+def test_at_the_end_of_all_positions_nothing_is_taken_any_more(participate: Participate) -> None:
+    """Term ids have 31 bits, more than a test can use up: this log is made to end after its first term."""
+    reading = participate().subscribe("points", **KEYED)
+    ours = publication(participate())
+    assert ours.wait_for_readers(PATIENCE)
+    ours._writer.writer._unsent.log.max_position = 64 << 10
+    rows, number = 40, 0
+    while (answer := ours.offer(points(number * rows, rows))) is not rtps.PublicationResult.MAX_POSITION_EXCEEDED:
+        assert answer > 0 or answer is rtps.PublicationResult.BACK_PRESSURED
+        number += answer > 0
+    assert number > 5 and ours.positions.pub_pos < 64 << 10
+    assert ours.offer(points(0, rows)) is rtps.PublicationResult.MAX_POSITION_EXCEEDED, "never again"
+    while isinstance(claim := ours.try_claim(12), Claim):  # smaller ones still fit
+        claim.buffer[:] = serialized(1, -1)
+        claim.commit()
+    assert claim is rtps.PublicationResult.MAX_POSITION_EXCEEDED
+    found = reading.take(max_rows=number * rows, timeout=PATIENCE)["x"].to_pylist()
+    assert found == list(range(number * rows))
+    ours.wait_for_acknowledgments(PATIENCE)
+
+
+def test_offers_into_batches_know_the_end_of_all_positions(participate: Participate) -> None:
+    participate().subscribe("points", **KEYED)
+    ours = publication(participate(), options={"batch.enable": "true", "batch.max_samples": 10})
+    assert ours.wait_for_readers(PATIENCE)
+    ours._writer.writer._unsent.log.max_position = 0
+    assert ours.offer(points(0, 5)) is rtps.PublicationResult.MAX_POSITION_EXCEEDED
+
+
+def test_a_thread_that_dies_with_a_claim_blocks_nobody_for_long(participate: Participate) -> None:
+    reading = participate().subscribe("points", **KEYED)
+    ours = publication(participate(), options={"publication.unblock_timeout": "300ms"})
+    assert ours.wait_for_readers(PATIENCE)
+
+    def die() -> None:
+        claimed(ours).buffer[:4] = b"\x00\x01\x00\x00"
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    thread.join()
+    ours.write(points(7, 1))
+    assert reading.take(max_rows=1, timeout=PATIENCE)["x"].to_pylist() == [7]
+    assert ours.counters()["unblocked_publications"] == 1
 
 
 def claimed(ours: rtps.Publication, size: int = 12) -> Claim:

@@ -62,6 +62,15 @@ class TestDefaults:
         assert TERM_LENGTH_MIN == publication_log_metadata.TERM_LENGTH_MIN
         assert TERM_LENGTH_MAX == publication_log_metadata.TERM_LENGTH_MAX
 
+    def test_the_window_of_the_log_on_one_host_is_an_option_of_its_own(self) -> None:
+        given = {"publication.term_length": "1MiB", "publication.term_window": "256KiB"}
+        policy = parse(WRITE, given).flow_control
+        assert policy.log_window(policy.term_length) == 256 << 10, "spies of a writer by UDP"
+        policy = parse(WRITE, {**given, "ipc": "true"}).flow_control
+        assert policy.log_window(policy.term_length) == 512 << 10
+        policy = parse(WRITE, {**given, "ipc": "true", "publication.ipc_term_window": "64KiB"}).flow_control
+        assert policy.log_window(policy.term_length) == 64 << 10
+
     def test_auto_is_half_a_term(self) -> None:
         policy = parse(WRITE, {"publication.term_length": "1MiB"}).flow_control
         assert PublicationPositions(policy.term_length, policy.term_window).term_window == 512 << 10
@@ -78,6 +87,7 @@ class TestWhatTheyBecome:
                 "flow_control.group_min_size": "3",
                 "publication.term_length": "1MiB",
                 "publication.term_window": "256KiB",
+                "publication.ipc_term_window": "128KiB",
                 "publication.unblock_timeout": "2s",
                 "ipc": "true",
                 "spies_simulate_connection": "true",
@@ -92,6 +102,7 @@ class TestWhatTheyBecome:
             group_min_size=3,
             term_length=1 << 20,
             term_window=256 << 10,
+            ipc_term_window=128 << 10,
             unblock_timeout=2_000_000_000,
             ipc=True,
             spies_simulate_connection=True,
@@ -216,6 +227,19 @@ class TestContradictions:
             parse(WRITE, {f"{FLOW}strategy": "tagged", f"{FLOW}group_tag": "0"}).flow_control.group_tag == 0
         )
 
+    @pytest.mark.parametrize("name", ["untethered_window_limit_timeout", "untethered_resting_timeout"])
+    def test_a_spy_has_the_times_of_its_sink(self, name: str) -> None:
+        error = refusal(READ, {"spy": "true", "tether": "false", name: "1s"})
+        assert error.option == name and "set " + name + " at the sink" in error.fix
+        assert parse(READ, {"spy": "true", "tether": "false"}).warnings == ()
+
+    def test_nothing_bounds_how_long_a_reader_may_be_without_progress(self) -> None:
+        name = "reliable_writer.inactivate_nonprogressing_readers"
+        error = refusal(WRITE, {name: "true"})
+        assert error.option == name and "reliable_writer.max_heartbeat_retries" in error.fix
+        for bound in ({"reliable_writer.max_heartbeat_retries": "9"}, {f"{FLOW}receiver_timeout": "1s"}):
+            assert parse(WRITE, {name: "true", **bound}).writer_policy.inactivate_nonprogressing_readers
+
     def test_a_group_that_nobody_can_count(self) -> None:
         error = refusal(WRITE, {**BEST_EFFORT, f"{FLOW}group_min_size": "2"})
         assert error.option == f"{FLOW}group_min_size"
@@ -243,6 +267,10 @@ class TestContradictions:
     def test_a_term(self, text: str) -> None:
         length = parse(WRITE, {f"{LOG}term_length": text}).flow_control.term_length
         assert length.bit_count() == 1
+
+    def test_a_window_on_one_host_of_more_than_half_a_term(self) -> None:
+        error = refusal(WRITE, {"publication.term_length": "64KiB", "publication.ipc_term_window": "64KiB"})
+        assert error.option == "publication.ipc_term_window" and "publication.term_length=128KiB" in error.fix
 
     def test_a_window_of_more_than_half_a_term(self) -> None:
         error = refusal(WRITE, {f"{LOG}term_window": "9MiB"})
@@ -285,6 +313,7 @@ WARNINGS = [
     (READ, {f"{CUBIC}min_rtt": "1ms"}),
     (READ, {"reliable_reader.nack_backoff_max": "1ms", "reliable_reader.nack_group_size": "1"}),
     (READ, {"untethered_window_limit_timeout": "1s", "untethered_resting_timeout": "1s"}),
+    (WRITE, {"publication.ipc_term_window": "64KiB"}),
     (READ, {"destination_order.source_timestamp_tolerance": "1s"}),
     (READ, {"peers.allow": "10.1.0.0/16", "peers": "robot,10.1.0.1,10.2.0.1:7410"}),
     (WRITE, {"peers.allow": "10.1.0.0/16", "peers": "10.2.0.1"}),

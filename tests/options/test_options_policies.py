@@ -273,6 +273,7 @@ def _room(field: str) -> dict[str, str]:
         "fast_heartbeat_period": {"reliable_writer.heartbeat_period": "1s"},
         "round_trip_time": {"reliable_reader.nack_period": "1s"},
         "min_nack_response_delay": {"reliable_writer.max_nack_response_delay": "1s"},
+        "inactivate_nonprogressing_readers": {"reliable_writer.max_heartbeat_retries": "9"},
         "min_heartbeat_response_delay": {"reliable_reader.max_heartbeat_response_delay": "1s"},
     }.get(field, {})
 

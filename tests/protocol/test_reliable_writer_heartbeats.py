@@ -6,11 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from spark_rtps.transport.protocol.policies import WRITER_POLICY, WriterPolicy
+from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
+from spark_rtps.transport.protocol.policies import WRITER_POLICY, BatchPolicy, WriterPolicy
 from spark_rtps.transport.protocol.writing.readers import ReaderActivityChanged
 from spark_rtps.transport.structure import INFINITE
-from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat
-from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns, times
+from spark_rtps.transport.wire.batch import DATA_BATCH
+from spark_rtps.transport.wire.submessages import Data, Gap, Heartbeat, HeartbeatBatch
+from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns, times, where
 
 
 def heard(readers: int = 1, **options: object) -> Script:
@@ -198,6 +200,28 @@ def test_heartbeats_per_max_samples_with_the_current_window() -> None:
     s.sleep(policy.send_window_update_period)
     s.write(9)
     assert shape(s.said()) == [*range(9, 17), "HB 16", 17]
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 45])
+def test_heartbeats_per_max_samples_counts_batches(at_once: int) -> None:
+    """A batch counts as one sample: a HEARTBEAT with every third of 12, however many samples each has."""
+    policy = WriterPolicy(heartbeats_per_max_samples=4, min_send_window_size=12, max_send_window_size=12)
+    s = Script(readers=0, policy=policy, batch=BatchPolicy(enable=True, max_samples=5))
+    s.writer.match_reader(
+        ReaderInfo(reader_guid(1), (where(1),), (), reliable=True, transient_local=False, batches=True),
+        now=s.now,
+    )
+    s.acknack(1)
+    s.writer.outgoing()
+    for _ in range(45 // at_once):
+        s.write(at_once)
+    kinds = [
+        "HB" if buffer[0] == HeartbeatBatch.KIND else "batch"
+        for out in s.writer.outgoing()
+        for buffer in map(bytes, out.submessages)
+        if buffer[0] in (HeartbeatBatch.KIND, DATA_BATCH)
+    ]
+    assert kinds == 3 * ["batch", "batch", "batch", "HB"]
 
 
 # --- max_heartbeat_retries -----------------------------------------------------------------------

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
-from spark_rtps.transport.wire.status_messages import StatusMessage
+from spark_rtps.transport.wire.status_messages import RttMeasurement, StatusMessage
 from spark_rtps.transport.wire.submessages import AckNack
 from tests.protocol.reader_script import IT, POLICY, Script
 
 WINDOW = 64_000
 LIMIT, REST = 5_000_000_000, 10_000_000_000
 SIZE = 1_000
+#: How often the reader asks.
+STEP = LIMIT // 8
 UNTETHERED = replace(
     POLICY,
     congestion_control=CongestionControlPolicy(max_window=WINDOW),
@@ -31,9 +33,9 @@ def script(policy: ReaderPolicy = UNTETHERED, *, room: int = WINDOW, **options: 
     return each
 
 
-def full() -> Script:
+def full(policy: ReaderPolicy = UNTETHERED) -> Script:
     """Its owner takes nothing more: the window is closed, and the writer knows it."""
-    each = script()
+    each = script(policy)
     each.data(1, 64, SIZE)
     messages = status(each.heartbeat(1, 64))
     assert messages[-1].receiver_window == 0
@@ -44,6 +46,26 @@ def status(each: Script) -> list[StatusMessage]:
     return [found for found in each.said() if isinstance(found, StatusMessage)]
 
 
+def held(each: Script, time: int, *, others_wait: bool = True) -> list[object]:
+    """What is said in so much time by a reader whose writer answers its questions."""
+    said: list[object] = []
+    until = each.now + time
+    while each.now < until:
+        each.sleep(min(STEP, until - each.now))
+        for found in each.said():
+            said.append(found)
+            if isinstance(found, RttMeasurement):
+                answer = replace(found, reply=True, others_wait=others_wait)
+                each.reader.on_rtt_measurement(IT, answer, now=each.now)
+    return said
+
+
+def resting(each: Script) -> Script:
+    held(each, 2 * LIMIT + 2 * STEP)
+    assert each.proxy.resting
+    return each
+
+
 def acknowledged(each: Script, last: int) -> int:
     """What the answer to a HEARTBEAT acknowledges."""
     found = [said for said in each.heartbeat(1, last).said() if isinstance(said, AckNack)]
@@ -51,12 +73,17 @@ def acknowledged(each: Script, last: int) -> int:
     return found[-1].missing.base - 1
 
 
-def test_it_rests_and_rejoins_at_the_newest() -> None:
-    each = full().sleep(LIMIT - 1_000_000_000)
+def test_it_lingers_rests_and_rejoins_at_the_newest() -> None:
+    each = full()
+    held(each, LIMIT - STEP)
+    assert each.reader.counters.unavailable == 0
+    held(each, 3 * STEP)
+    assert each.reader.counters.unavailable == 1 and not each.proxy.resting, "it is still waited for"
+    said = held(each, LIMIT - 2 * STEP)
     assert not each.proxy.resting
-    each.sleep(2_000_000_000)
+    assert not any(isinstance(found, StatusMessage) and found.end_of_stream for found in said)
+    [message] = [found for found in held(each, 2 * STEP) if isinstance(found, StatusMessage)]
     assert each.proxy.resting and each.reader.counters.unavailable == 1
-    [message] = status(each)
     assert message.end_of_stream and message.consumption_sn == 64 and message.receiver_window == WINDOW
     assert each.taken() == list(range(1, 65))
     each.data(65, 80, SIZE).data(90, 95, SIZE).frag(96, 1).heartbeat(1, 100)
@@ -71,29 +98,90 @@ def test_it_rests_and_rejoins_at_the_newest() -> None:
     assert each.taken() == [121, 122, 123, 124, 125] and acknowledged(each, 125) == 125
 
 
+def test_one_that_nobody_waits_for_loses_nothing() -> None:
+    each = full()
+    asked = [found for found in held(each, 20 * LIMIT, others_wait=False) if isinstance(found, RttMeasurement)]
+    assert len(asked) == 160 and not each.proxy.resting and each.reader.counters.unavailable == 0
+    each.reader.window = WINDOW
+    each.data(65, 70, SIZE)
+    assert each.taken() == list(range(1, 71)) and each.reader.counters.lost_samples == 0
+
+
+def test_a_writer_that_does_not_answer_waits() -> None:
+    each = full().sleep(20 * LIMIT)
+    assert not each.proxy.resting and each.reader.counters.unavailable == 0
+
+
+def test_others_have_to_wait_all_the_time() -> None:
+    each = full()
+    held(each, LIMIT - STEP)
+    held(each, STEP, others_wait=False)
+    held(each, LIMIT - STEP)
+    assert each.reader.counters.unavailable == 0
+    held(each, 3 * STEP)
+    assert each.reader.counters.unavailable == 1
+
+
+def test_what_still_comes_while_it_lingers_is_taken() -> None:
+    each = full()
+    held(each, LIMIT + 2 * STEP)
+    assert each.reader.counters.unavailable == 1
+    each.reader.window = WINDOW
+    each.data(65, 66, SIZE)
+    assert each.taken() == list(range(1, 67))
+    held(each, LIMIT + STEP, others_wait=False)
+    assert each.proxy.resting, "it is decided"
+
+
+def test_an_answer_that_was_not_asked_for_decides_nothing() -> None:
+    each = full()
+    for _ in range(100):
+        each.sleep(STEP)
+        forged = RttMeasurement(each.reader.guid.entity, IT.entity, 5, reply=True, others_wait=True)
+        each.reader.on_rtt_measurement(IT, forged, now=each.now)
+        each.said()
+    assert not each.proxy.resting and each.reader.counters.unavailable == 0
+
+
+def test_questions_are_no_measurements() -> None:
+    each = full()
+    held(each, LIMIT)
+    assert each.reader.counters.rtt_measurements == 0 and each.reader.positions(IT).rtt_ns == 0
+
+
+def test_what_is_not_committed_fills_the_window_too() -> None:
+    each = Script(policy=UNTETHERED, status_messages=True)
+    each.reader.window, each.reader.consumption_held = 10 * WINDOW, True
+    each.heartbeat(1, 0).sleep(1_000_000_000).said()
+    each.data(1, 60, SIZE)
+    assert len(each.taken()) == 60
+    held(each, 2 * LIMIT + 2 * STEP)
+    assert each.proxy.resting
+
+
 def test_all_it_says_while_it_rests_says_so() -> None:
-    each = full().sleep(2 * LIMIT)
-    each.said()
+    each = resting(full())
     messages = [message for last in range(65, 75) for message in status(each.heartbeat(1, last))]
     assert messages and all(message.end_of_stream for message in messages)
 
 
 def test_a_tethered_one_is_patient() -> None:
-    each = script(TETHERED)
-    each.data(1, 64, SIZE).heartbeat(1, 64).said()
-    each.sleep(10 * LIMIT)
+    each = full(TETHERED)
+    said = held(each, 10 * LIMIT)
+    assert not any(isinstance(found, RttMeasurement) for found in said)
     assert not each.proxy.resting and each.reader.counters.unavailable == 0
 
 
 def test_who_gets_room_in_time_goes_on() -> None:
-    each = full().sleep(LIMIT - 1_000_000_000)
+    each = full()
+    held(each, LIMIT - STEP)
     each.reader.window = WINDOW
-    each.sleep(10 * LIMIT).said()
+    held(each, 10 * LIMIT)
     assert not each.proxy.resting
     each.data(65, 128, SIZE).heartbeat(1, 128).said()
-    each.sleep(LIMIT - 1_000_000_000)
-    assert not each.proxy.resting, "its time began anew"
-    each.sleep(2_000_000_000)
+    held(each, LIMIT - STEP)
+    assert each.reader.counters.unavailable == 0, "its time began anew"
+    held(each, LIMIT + 4 * STEP)
     assert each.proxy.resting
 
 
@@ -103,7 +191,7 @@ def test_the_last_eighth_is_meant(room: int, rests: bool) -> None:
     each.data(1).heartbeat(1, 1).said()
     each.reader.window = room
     each.heartbeat(1, 1).said()
-    each.sleep(2 * LIMIT)
+    held(each, 2 * LIMIT + 4 * STEP)
     assert each.proxy.resting is rests
 
 
@@ -111,20 +199,19 @@ def test_what_it_held_is_dropped() -> None:
     each = full()
     each.data(70, 75, SIZE).frag(80, 1)
     assert each.proxy.held and each.proxy.fragments
-    each.sleep(2 * LIMIT)
+    resting(each)
     assert each.proxy.resting and not each.proxy.held and not each.proxy.fragments
     assert each.taken() == list(range(1, 65)) and acknowledged(each, 80) == 80
 
 
 def test_batches_are_passed_too() -> None:
-    each = full().sleep(2 * LIMIT)
+    each = resting(full())
     each.batch(1, 65, 99)
     assert each.proxy.expected == 100 and each.taken()[-1] == 64
 
 
 def test_a_writer_that_goes_while_it_rests() -> None:
-    each = full().sleep(2 * LIMIT)
-    assert each.proxy.resting
+    each = resting(full())
     each.reader.unmatch_writer(IT)
     each.sleep(10 * REST)
     assert each.reader.get_timer() is None

@@ -438,6 +438,22 @@ VECTORS = [
         00 00 00 00  00 00 01 f4
         """,
     ),
+    Vector(
+        "RTT_MEASUREMENT, the reply to one whom others wait for",
+        RttMeasurement(READER, WRITER, 1, reply=True, others_wait=True),
+        """
+        b2 07 18 00               # RTT_MEASUREMENT, E | R | W, 24 bytes
+        00 00 01 07  00 00 02 02
+        01 00 00 00  00 00 00 00
+        00 00 00 00  00 00 00 00
+        """,
+        """
+        b2 06 00 18
+        00 00 01 07  00 00 02 02
+        00 00 00 00  00 00 00 01
+        00 00 00 00  00 00 00 00
+        """,
+    ),
 ]
 
 

@@ -145,6 +145,7 @@ submessages: st.SearchStrategy[Submessage] = st.one_of(
         st.integers(-(2**63), 2**63 - 1),
         st.integers(0, 2**63 - 1),
         st.booleans(),
+        st.booleans(),
     ),
 )
 

@@ -116,13 +116,15 @@ class BlockingWriter:
         """Write all samples or none, without waiting: the position behind them, or why not.
 
         NOT_CONNECTED: there is no reader, or no group of them yet. BACK_PRESSURED: try again, a reader or the network
-        is slower. CLOSED, MAX_POSITION_EXCEEDED: never again. UsageError for more than ever fits, and for samples of a
-        keyed topic without key hashes.
+        is slower. ADMIN_ACTION: try again at once, the publication log has begun its next term. CLOSED,
+        MAX_POSITION_EXCEEDED: never again. UsageError for more than ever fits, and for samples of a keyed topic without
+        key hashes.
         """
         self._check_key_hashes(samples, key_hashes)
         stamp = time.time_ns() if timestamp is None else timestamp
         with self.node.lock:
-            if (refusal := self._refusal()) is not None:
+            nbytes = int(samples.all_lengths().sum())
+            if (refusal := self._refusal(samples.count, nbytes)) is not None:
                 return refusal
             if not self._offer(samples, key_hashes, flags, stamp, whole=True):
                 self.writer.admission.check_fits(samples)
@@ -135,7 +137,7 @@ class BlockingWriter:
         """Room for one serialized sample of ``size`` bytes in the publication log, or why not (as :meth:`offer`)."""
         stamp = time.time_ns() if timestamp is None else timestamp
         with self.node.lock:
-            if (refusal := self._refusal()) is not None:
+            if (refusal := self._refusal(1, size + 3)) is not None:
                 return refusal
             claim = self.writer.claims.make(size, timestamp=stamp, now=time.monotonic_ns())
             self._flush_node()
@@ -152,14 +154,12 @@ class BlockingWriter:
         elif key_hashes.shape != (samples.count, KEY_HASH_SIZE):
             raise UsageError(f"{samples.count} samples need as many key hashes, not {key_hashes.shape}")
 
-    def _refusal(self) -> PublicationResult | None:
-        if self.node.is_closed:
+    def _refusal(self, count: int, nbytes: int) -> PublicationResult | None:
+        if self.node.is_closed or self._is_ended:
             return PublicationResult.CLOSED
         if not self.writer.positions.is_connected:
             return PublicationResult.NOT_CONNECTED
-        if self.writer.positions.pub_pos >= self.writer.positions.max_position:
-            return PublicationResult.MAX_POSITION_EXCEEDED
-        return None
+        return self.writer.admission.begin_term(count, nbytes, keyed=self._keyed)
 
     def _offer(
         self, samples: Samples, key_hashes: U8 | None, flags: int, stamp: int, *, whole: bool = False

@@ -101,7 +101,7 @@ class WrittenLogs:
 
     def add(self, writer: StatefulWriter, log: PublicationLog, policy: FlowControlPolicy) -> None:
         """Look after the log of a writer; the log is removed with the writer."""
-        window = writer.positions.term_window
+        window = policy.log_window(log.term_length)
         # A writer waits until there is room for two datagrams, and so comes no nearer to the top.
         window -= min(2 * writer.state.message_size, window // 2)
         tethering = Tethering(

@@ -136,6 +136,8 @@ class FlowControlPolicy:
     term_length: int = 0
     #: How far ahead of the sender may be published; 0: half a term.
     term_window: int = 0
+    #: How far ahead of a reader of the log may be sent, with ``ipc``; 0: half a term.
+    ipc_term_window: int = 0
     #: A claim that is not committed within this time becomes padding.
     unblock_timeout: int = 15_000_000_000
     #: Readers of ours on the same host read the publication log instead of datagrams.
@@ -145,6 +147,11 @@ class FlowControlPolicy:
     #: As of ReaderPolicy, for readers of the publication log.
     untethered_window_limit_timeout: int = 5_000_000_000
     untethered_resting_timeout: int = 10_000_000_000
+
+    def log_window(self, term_length: int) -> int:
+        """Bytes that may lie between a reader of the publication log, or a spy, and the newest frame it may read."""
+        half = term_length // 2
+        return min((self.ipc_term_window if self.ipc else self.term_window) or half, half)
 
 
 class BatchWire(enum.Enum):

@@ -11,7 +11,7 @@ STATUS_MESSAGE, 0xB1; flags T 0x02: there is a tag, X 0x04: end of stream::
     count             u32                   rises with each
     [group tag        i64]
 
-RTT_MEASUREMENT, 0xB2; flag R 0x02: it is the reply::
+RTT_MEASUREMENT, 0xB2; flags R 0x02: it is the reply, W 0x04: other readers wait for the one that asked::
 
     readerId 4 octets | writerId 4 octets
     echo timestamp    i64                   the asker's clock, ns; comes back as it went
@@ -88,18 +88,23 @@ class RttMeasurement:
 
     KIND: ClassVar[int] = 0xB2
     FLAG_R: ClassVar[int] = 0x02
+    FLAG_W: ClassVar[int] = 0x04
 
     reader_id: bytes
     writer_id: bytes
     echo_timestamp: int
     reception_delta: int = 0
     reply: bool = False
+    #: In a reply: there are readers that have consumed everything, and the writer has more, which only the reader that
+    #: asked keeps from them.
+    others_wait: bool = False
 
     def encode(self, little_endian: bool = True) -> bytes:
         body = _RTT_MEASUREMENT[little_endian].pack(
             self.reader_id, self.writer_id, self.echo_timestamp, self.reception_delta
         )
-        return encode_submessage(self.KIND, self.FLAG_R if self.reply else 0, little_endian, body)
+        flags = (self.FLAG_R if self.reply else 0) | (self.FLAG_W if self.others_wait else 0)
+        return encode_submessage(self.KIND, flags, little_endian, body)
 
     @classmethod
     def decode(cls, flags: int, body: memoryview) -> Self:
@@ -109,4 +114,5 @@ class RttMeasurement:
         reader_id, writer_id, echo_timestamp, reception_delta = layout.unpack_from(body)
         if reception_delta < 0:
             raise DecodeError(DropReason.BAD_PARAMETER, f"RTT_MEASUREMENT held for {reception_delta} ns")
-        return cls(reader_id, writer_id, echo_timestamp, reception_delta, bool(flags & cls.FLAG_R))
+        reply, others_wait = bool(flags & cls.FLAG_R), bool(flags & cls.FLAG_W)
+        return cls(reader_id, writer_id, echo_timestamp, reception_delta, reply, others_wait)

@@ -1,9 +1,10 @@
-"""QoS profiles of ROS 2, or of an XML file."""
+"""QoS profiles of ROS 2, of the documents of RTI and Aeron, or of an XML file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from .documents import document_profile
 from .profile import NO_PROFILE, Profile
 from .ros2 import ros2_profile
 
@@ -21,4 +22,6 @@ def find_profile(name: str | None, file: str | None, *, writes: bool) -> Profile
 
         path = Path(file.removeprefix("file://")).expanduser().absolute()
         return read_profile(path, name, writes=writes)
-    return NO_PROFILE if name is None else ros2_profile(name, writes=writes)
+    if name is None:
+        return NO_PROFILE
+    return document_profile(name, writes=writes) or ros2_profile(name, writes=writes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from .documents import DOCUMENT_PROFILES
 from .profile import Profile, unknown_profile
 
 
@@ -35,7 +36,9 @@ def ros2_profile(name: str, *, writes: bool) -> Profile:
     """The profile of that name, with or without ROS 2's prefix. Raises OptionError."""
     word = name.strip().lower().removeprefix("rmw_qos_profile_")
     if word not in ROS2_PROFILES:
-        raise unknown_profile(name, ROS2_PROFILES, "is no profile of ROS 2", "; for others give qos.file")
+        raise unknown_profile(
+            name, [*ROS2_PROFILES, *DOCUMENT_PROFILES], "is no profile", "; for others give qos.file"
+        )
     if word == "best_available" and writes:
         return Profile(word, _WRITER_BEST_AVAILABLE)
     return Profile(word, ROS2_PROFILES[word])

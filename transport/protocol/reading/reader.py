@@ -475,11 +475,11 @@ class StatefulReader:
         return proxy if proxy is not None and proxy.reliable else None
 
     def on_rtt_measurement(self, writer: Guid, message: RttMeasurement, *, now: int) -> None:
-        """The writer answered a measurement of the round trip time."""
+        """The writer answered a measurement of the round trip time, or whether others wait for this reader."""
         self.touch()
         proxy = self.writers.get(writer)
-        if proxy is not None:
-            self._status.on_rtt_measurement(proxy, message, now)
+        if proxy is not None and self._status.on_rtt_measurement(proxy, message, now):
+            self.untethered.on_answer(proxy, others_wait=message.others_wait, now=now)
 
     # --- time and answers ------------------------------------------------------------------------
 

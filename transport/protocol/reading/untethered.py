@@ -1,9 +1,17 @@
-"""An untethered reader lets its writers go when it is too slow for them, and rejoins (Aeron's tethering).
+"""An untethered reader lets its writers go when others wait for it, and rejoins (Aeron's tethering).
 
-The reader offers each writer a window. When the window has been in the last eighth of what congestion control would
-allow for the limit time-out, the writer rests: a status message announces it, what the writer sends is dropped and
-acknowledged, and after the resting time-out the reader goes on with the newest sample. A reader of a publication log
-may be let go by the log's own tethering first (:mod:`....log.tethering`).
+States of each writer::
+
+    ACTIVE   The reader takes what comes. LINGER follows when it was in the last eighth of its window for the limit
+             time-out, and the writer said each time it was asked that other readers wait.
+    LINGER   It is decided and counted; the writer still waits for the reader, which takes what still comes. RESTING
+             follows after the same time-out.
+    RESTING  A status message announces it: the writer waits no more, what it sends is dropped and acknowledged. ACTIVE
+             follows after the resting time-out, with the newest sample.
+
+The reader cannot know of others. So it asks the writer (wire.status_messages) while it is in the last eighth, and one
+that is alone stays ACTIVE: it holds nobody up. A reader of a publication log may be let go by the log's own tethering
+first (:mod:`....log.tethering`).
 
 Invariants:
 * nothing of a writer that rests is held, asked for or handed out; ``expected`` follows what the writer announces;
@@ -22,7 +30,7 @@ from .ordering.delivery import Delivery
 from .ordering.writer_proxy import WriterProxy
 from .response.responder import Responder
 
-#: A window is nearly closed below 1 / 2 ** 3 of what congestion control allows.
+#: A window is nearly used up below 1 / 2 ** 3 of what congestion control allows.
 _BOTTOM: Final = 3
 
 
@@ -42,20 +50,22 @@ class Untethered:
         self._delivery = delivery
         self._status = status
         self._responder = responder
-        #: Since when the windows of writers have been in their last eighth, and until when writers rest.
+        #: Since when writers have said that others wait, until when they linger, and until when they rest.
         self._since: dict[Guid, int] = {}
+        self._lingers: dict[Guid, int] = {}
         self._until: dict[Guid, int] = {}
         #: When to look at the windows again.
         self._look_at = 0
 
     def rest(self, writer: Guid) -> None:
         """Let a writer go until :meth:`rejoin`, however long that takes."""
+        lingered = self._lingers.pop(writer, None) is not None
         self._until.pop(writer, None)
         proxy = self._writers.get(writer)
         if proxy is None or proxy.resting:
             return
         proxy.resting = True
-        self._delivery.counters.unavailable += 1
+        self._delivery.counters.unavailable += not lingered
         self._since.pop(writer, None)
         self._status.starved.pop(writer, None)
         self._delivery.let_go(proxy)
@@ -71,15 +81,27 @@ class Untethered:
 
     def forget(self, writer: Guid) -> None:
         """A writer is gone."""
-        self._since.pop(writer, None)
-        self._until.pop(writer, None)
+        for times in (self._since, self._lingers, self._until):
+            times.pop(writer, None)
+
+    def on_answer(self, proxy: WriterProxy, *, others_wait: bool, now: int) -> None:
+        """The writer says whether it could send more to others if this reader took more."""
+        writer, timeout = proxy.guid, self._policy.untethered_window_limit_timeout
+        if self._policy.tether or proxy.resting or writer in self._lingers:
+            return
+        if not others_wait or not self._is_low(proxy):
+            self._since.pop(writer, None)
+        elif now >= self._since.setdefault(writer, now) + timeout:
+            del self._since[writer]
+            self._lingers[writer] = now + timeout
+            self._delivery.counters.unavailable += 1
 
     def get_timer(self) -> int | None:
-        """When :meth:`handle_timer` has to be called; None: not before a window closes."""
+        """When :meth:`handle_timer` has to be called; None: there is nobody to let go."""
         if self._policy.tether:
             return None
-        timers = list(self._until.values())
-        if self._status.starved or self._since:
+        timers = [*self._lingers.values(), *self._until.values()]
+        if any(self._may_ask(proxy) for proxy in self._writers.values()):
             timers.append(self._look_at)
         return min(timers, default=None)
 
@@ -88,21 +110,29 @@ class Untethered:
             return
         for writer in [writer for writer, until in self._until.items() if until <= now]:
             self.rejoin(writer)
+        for writer in [writer for writer, until in self._lingers.items() if until <= now]:
+            self.rest(writer)
+            self._until[writer] = now + self._policy.untethered_resting_timeout
         if now < self._look_at:
             return
-        timeout = self._policy.untethered_window_limit_timeout
-        self._look_at = now + max(timeout >> _BOTTOM, 1)
-        low = [writer for writer in self._status.starved if self._is_low(self._writers[writer])]
-        self._since = {writer: self._since.get(writer, now) for writer in low}
-        for writer, since in list(self._since.items()):
-            if now >= since + timeout:
-                self.rest(writer)
-                self._until[writer] = now + self._policy.untethered_resting_timeout
+        self._look_at = now + max(self._policy.untethered_window_limit_timeout >> _BOTTOM, 1)
+        for writer, proxy in self._writers.items():
+            if self._may_ask(proxy) and self._is_low(proxy):
+                self._responder.ask(proxy, now)
+            else:
+                self._since.pop(writer, None)
+
+    def _may_ask(self, proxy: WriterProxy) -> bool:
+        """Whether the writer waits for this reader, understands the question, and it is not decided yet."""
+        decided = proxy.resting or proxy.guid in self._lingers
+        return proxy.reliable and proxy.info.status_messages and not decided
 
     def _report(self, proxy: WriterProxy) -> None:
         if proxy.info.status_messages:
             self._responder.report_at_once(proxy)
 
     def _is_low(self, proxy: WriterProxy) -> bool:
+        """Whether the writer may send no more than the last eighth of the window."""
         stream = proxy.stream
-        return proxy.reliable and stream.offered_window <= stream.window >> _BOTTOM
+        free = stream.reported_pos + stream.offered_window - stream.rcv_pos
+        return free <= stream.window >> _BOTTOM

@@ -118,12 +118,13 @@ class Feedback:
             self.progress(now)
 
     def on_rtt_measurement(self, reader: Guid, message: RttMeasurement, *, now: int) -> None:
-        """A reader measures how long an answer takes: this is it."""
+        """A reader measures how long an answer takes, or wants to know whether others wait for it: this is it."""
         self._state.touch()
         proxy = self._reader(reader)
         if proxy is not None and not message.reply and now >= proxy.measured_at + RTT_ANSWER_MIN:
             proxy.measured_at = now
-            self._sender.answer(proxy, replace(message, reply=True, reception_delta=0).encode())
+            reply = replace(message, reply=True, reception_delta=0, others_wait=self._others_wait_for(proxy))
+            self._sender.answer(proxy, reply.encode())
 
     def on_log_positions(self, readers: Mapping[Guid, int], spies: Iterable[int], *, now: int) -> None:
         """How far matched readers on this host, and spies, have read the publication log.
@@ -134,7 +135,7 @@ class Feedback:
         self._state.touch()
         if self._readers.note_on_host(readers):
             self._pacing.begin_anew()
-        window = self._positions.term_window
+        window = self._unsent.log_window
         for guid, position in readers.items():
             if (proxy := self._readers.proxies.get(guid)) is not None:
                 self._pacing.on_position(proxy, position, window)
@@ -170,6 +171,17 @@ class Feedback:
             self._window.acknowledge(self._history.first_sn - 1)
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _others_wait_for(self, proxy: ReaderProxy) -> bool:
+        """Whether the writer has more, and others that have consumed all they were sent would take it."""
+        if not (self._unsent.queue or self._state.blocked_by):
+            return False
+        others = self._readers.proxies.values()
+        return (
+            any(not each.reliable for each in others)
+            or self._pacing.is_behind(proxy, self._positions.snd_pos)
+            or any(spy >= self._positions.snd_pos for spy in self._unsent.spies)
+        )
 
     def _reader(self, guid: Guid) -> ReaderProxy | None:
         proxy = self._reliable.get(guid)

@@ -195,18 +195,30 @@ class StatusReporter:
         stream.wanted = stream.wanted or (proxy.guid in self._controls and sn > stream.reported_sn)
         return stream.wanted
 
-    def on_rtt_measurement(self, proxy: WriterProxy, message: RttMeasurement, now: int) -> None:
-        """The reply to a measurement; a reply that was not asked for is ignored."""
+    def ask(self, proxy: WriterProxy, now: int) -> bool:
+        """Ask a writer whether others wait for this reader; False: it is asked already, or understands no question."""
+        stream = proxy.stream
+        if proxy.guid not in self._controls or stream.wants_rtt:
+            return False
+        stream.rtt_asked_at = stream.rtt_question = now
+        stream.wants_rtt = True
+        return True
+
+    def on_rtt_measurement(self, proxy: WriterProxy, message: RttMeasurement, now: int) -> bool:
+        """The reply to a measurement; a reply that was not asked for is ignored, and False."""
         stream, control = proxy.stream, self._controls.get(proxy.guid)
         if control is None or not message.reply or not stream.rtt_question:
-            return
+            return False
         rtt = now - message.echo_timestamp - message.reception_delta
         if message.echo_timestamp != stream.rtt_question or rtt < 0:
-            return
+            return False
         stream.rtt_question = 0
+        if not self.policy.congestion_control.measure_rtt:
+            return True  # it was asked for another reason
         stream.rtt = self.counters.rtt_ns = max(rtt, 1)
         self.counters.rtt_measurements += 1
         control.on_rtt_measurement(stream.rtt, now=now)
+        return True
 
     def positions(self, proxy: WriterProxy) -> StreamPositions:
         stream = proxy.stream

@@ -260,6 +260,11 @@ class Responder:
         self._status.at_once(proxy)
         self._set_timer(self._responses[proxy.guid])
 
+    def ask(self, proxy: WriterProxy, now: int) -> None:
+        """Ask the writer whether others wait for this reader."""
+        if self._status.ask(proxy, now):
+            self._respond(self._responses[proxy.guid], now)
+
     # --- time ------------------------------------------------------------------------------------
 
     def _set_timer(self, it: WriterResponse) -> None:

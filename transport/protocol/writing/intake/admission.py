@@ -14,7 +14,7 @@ from ....structure import INFINITE
 from ....wire.samples import Samples
 from ..batching import Batcher
 from ..changes import fitting, overhead
-from ..publication import UnsentChanges, WriterHistory
+from ..publication import PLACE_BYTES, PublicationResult, UnsentChanges, WriterHistory
 from ..readers import Acknowledgments, MatchedReaders
 from ..sending import Sender
 from ..state import WriterState
@@ -90,6 +90,16 @@ class Admission:
                 f"the coherent set begun at sample {begun} is too large: {stopped_by} is reached "
                 f"at {window.nbytes >> 10} KiB, and readers acknowledge nothing of a set before its end"
             )
+
+    def begin_term(self, count: int, nbytes: int, *, keyed: bool) -> PublicationResult | None:
+        """Whether the publication log is at the end of a term, or of all, for so many samples of ``nbytes`` in all.
+
+        See `UnsentChanges.begin_term`. Samples that wait in a batch have no place yet, so nothing is begun for them.
+        """
+        nbytes += count * overhead(0, with_key_hash=keyed)
+        messages = 2 * nbytes // self._readers.framing.budget + 1  # each but the last is more than half full
+        nbytes += messages * PLACE_BYTES
+        return self._unsent.begin_term(nbytes, rotate=self._batcher is None)
 
     def check_fits(self, samples: Samples) -> None:
         """UsageError for samples that can never be let in all at once."""

@@ -11,13 +11,14 @@ from .message_log import (
 from .positions import PublicationPositions
 from .publication_result import PublicationResult
 from .sequence_positions import SequencePositions
-from .unsent_changes import UnsentChanges
+from .unsent_changes import PLACE_BYTES, UnsentChanges
 
 __all__ = [
     "Claim",
     "FRAME_ALIGNMENT",
     "FRAME_HEADER_BYTES",
     "MessageLog",
+    "PLACE_BYTES",
     "PublicationPositions",
     "PublicationResult",
     "SequencePositions",

@@ -81,11 +81,6 @@ class PublicationPositions:
         self.snd_bpe += 1
 
     @property
-    def max_position(self) -> int:
-        """Where the publication log ends for ever: its term ids are used up."""
-        return self.term_length << 31
-
-    @property
     def cleanable(self) -> int:
         """Up to here the log may be cleaned: a term behind the sender."""
         return max(self.snd_pos - self.term_length, 0)

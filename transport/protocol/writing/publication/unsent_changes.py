@@ -45,6 +45,8 @@ from .sequence_positions import SequencePositions
 
 #: What comes before a change in its place: the headers of frame and message, and INFO_TS.
 _BEFORE_CONTENT: Final = FRAME_HEADER_BYTES + HEADER_SIZE + INFO_TS_SIZE
+#: The same, with what aligns the next place.
+PLACE_BYTES: Final = _BEFORE_CONTENT + FRAME_ALIGNMENT
 #: Stands for what is still to be framed.
 _EMPTY: Final = DataBlock(0, 0, np.zeros(0, np.uint8), 0)
 
@@ -57,6 +59,8 @@ class UnsentChanges:
     ) -> None:
         term_length = policy.term_length or TERM_LENGTH if log is None else log.term_length
         self.positions = PublicationPositions(term_length, policy.term_window)
+        #: How far ahead of the readers of the log on this host may be published.
+        self.log_window = policy.log_window(term_length)
         self.numbers = SequencePositions()
         #: The changes, in order.
         self.queue: deque[Change] = deque()
@@ -81,8 +85,30 @@ class UnsentChanges:
         """
         limits = [self.positions.pub_lmt] if self.queue else []
         if self.log is not None:
-            limits += [position + self.positions.term_window for position in (self._handed_over, *self.spies)]
+            limits.append(self._handed_over + self.positions.term_window)
+            limits += [position + self.log_window for position in self.spies]
         return min(limits) - self.positions.pub_pos - queued if limits else None
+
+    def begin_term(self, nbytes: int, *, rotate: bool) -> PublicationResult | None:
+        """Begin the next term if ``nbytes``, which are to come together, do not fit in this one any more.
+
+        ADMIN_ACTION: it has begun. BACK_PRESSURED: it is not clean yet. MAX_POSITION_EXCEEDED: there is none. None:
+        they fit, or are too many to lie in one frame; or without ``rotate``, which stands for what has no place yet.
+        """
+        log = self.log
+        if log is None:
+            return None
+        position = log.position
+        left = -position % log.term_length or log.term_length
+        if position + nbytes > log.max_position:
+            return PublicationResult.MAX_POSITION_EXCEEDED
+        if not rotate or nbytes <= left or nbytes > log.max_message_length:
+            return None
+        # With the header of its frame, what just fits does not.
+        while (answer := log.claim(left, limit=INFINITE)) is PublicationResult.BACK_PRESSURED:
+            if not self._clean(log):
+                break
+        return answer if isinstance(answer, PublicationResult) else None
 
     def handed_over(self) -> None:
         """What was sent so far has left for the network."""

@@ -22,6 +22,8 @@ from .reader_proxy import ReaderProxy
 
 #: What a reader that sends status messages is presumed to take before its first one (Aeron's initial window).
 _FIRST_WINDOW: Final = 128 << 10
+#: A reader is at the top of its window with at most 1 / 2 ** 3 of it left to consume.
+_TOP: Final = 3
 
 
 class Pacing:
@@ -140,6 +142,15 @@ class Pacing:
     def is_held_up_without(self, proxy: ReaderProxy) -> bool:
         """Whether a reader that is gone makes no difference: another one has no more, and all are waited for."""
         return self._waits_for_all and any(each.acked <= proxy.acked for each in self._active.values())
+
+    def is_behind(self, proxy: ReaderProxy, snd_pos: int) -> bool:
+        """Whether another reader that is waited for is at the top of its window, and takes more than this one."""
+        for each in self._active.values():
+            other = each.receiver
+            top = snd_pos - (min(other.window, self._window_max) >> _TOP)
+            if each is not proxy and other.limit > proxy.receiver.limit and other.position >= top:
+                return True
+        return False
 
     def consumed(self, none: int) -> int:
         """The lowest of the numbers that readers report to have consumed; ``none`` if no reader reports any."""
