@@ -66,7 +66,9 @@ def _wrong(shares: _Shares, *, is_whole: bool) -> list[str]:
         others = [name for name, each in shares.items() if each is None]
         return [f"{shown}, and {_listed(others)} has none and reads the writers of all slices again"]
     if len({each.count for each in slices.values()}) > 1:
-        return [f"{shown}: with different numbers of slices, some writers are read twice, and others by nobody"]
+        return [
+            f"{shown}: with different numbers of slices, some writers are read twice, and others by nobody"
+        ]
     by_slice: dict[Slice, list[str]] = defaultdict(list)
     for name, each in slices.items():
         by_slice[each].append(name)
