@@ -55,6 +55,8 @@ class RtpsDataSource(DataSource):
         df = (spark.readStream.format("rtps").option("receivers", "cell-1=edge1:7420,cell-2=edge2:7420")
               .option("receiver.token.file", "/etc/spark-rtps/commit.token").load("rt/imu"))
 
+    What they record is in their files, or is what a query asks them for (``receiver.subscribe``).
+
     - ``startingOffsets=earliest`` (or ``durability=transient_local``) also takes the history that TRANSIENT_LOCAL
       writers keep.
     - ``maxRowsPerTrigger`` and ``maxBytesPerTrigger`` bound a micro-batch; rows are counted in samples.
@@ -133,7 +135,7 @@ class RtpsDataSource(DataSource):
 
         settings = self._settings(AppliesTo.READ)
         if settings.receivers and settings.payload is Payload.CDR and given_type(settings) is None:
-            from .standing_receivers import standing_type
+            from .standing_types import standing_type
 
             self._topic_type = standing_type(settings)
             return source_schema(settings, self._topic_type)

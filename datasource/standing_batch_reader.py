@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ from .log_reading import read_log
 from .offset_checks import told
 from .range_calculator import LogPartition
 from .standing_receivers import Connect, connect, standing_receivers
+from .standing_slices import check_slices
+
+_log = logging.getLogger("spark_rtps.datasource")
 
 
 class StandingBatchReader(DataSourceReader):
@@ -38,8 +42,11 @@ class StandingBatchReader(DataSourceReader):
         settings, found = self._settings, list[LogPartition]()
         receivers = standing_receivers(settings, self._make)
         try:
-            for receiver in receivers.values():
-                log = receiver.find().log
+            logs = {name: each.find() for name, each in receivers.items()}
+            if (why := check_slices(logs, settings)) is not None:
+                _log.warning("%s", why)
+            for name, receiver in receivers.items():
+                log = logs[name].log
                 tail = receiver.client.tail(log)
                 begin, end = receiver.begin(log, tail, default="earliest"), receiver.end(log, tail)
                 if begin > end:

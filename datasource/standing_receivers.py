@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from ..columns.type_sources import TopicType
 from ..options import Settings
 from ..options.values import Offsets
 from ..serving.loopback import loopback_network
@@ -22,7 +21,6 @@ from ..transport.errors import LogLostError, OptionError, RangeServerError, Usag
 from ..transport.log.frame import Cursor
 from ..transport.receiver.writer_types import ToldTypes
 from ..transport.structure import NANOSECONDS
-from ..transport.types.model import Struct
 from .range_calculator import PARTITION_BYTES, Limits, LogPartition
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -30,6 +28,9 @@ _log = logging.getLogger("spark_rtps.datasource")
 #: How long planning waits for one receiver that does not answer, and how long it then leaves it alone.
 _PATIENCE_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 1.0
+#: How long a receiver may take to make a subscription, and to have its log, on a busy host.
+_START_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.1
 #: Receivers that are asked at the same time.
 _AT_ONCE: Final = 32
 _TOKEN: Final = "SPARK_RTPS_TOKEN"
@@ -41,6 +42,7 @@ class Client(Protocol):
     """The part of :class:`ReceiverClient` that is used here."""
 
     def subscriptions(self) -> list[SubscriptionInfo]: ...
+    def subscribe(self, options: Mapping[str, str], *, patience: float | None = None) -> SubscriptionInfo: ...
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail: ...
     def advance(
         self, log: str, start: Cursor, tail: Cursor, *, max_rows: int | None, max_bytes: int | None
@@ -70,6 +72,8 @@ class StandingReceiver:
         self._served = served
         self._settings = settings
         self._info: SubscriptionInfo | None = None
+        #: The subscription as the receiver told it last, be it in reach or not.
+        self.known: SubscriptionInfo | None = None
         self._gone_since: float | None = None
         self._next_try = 0.0
         #: Whether it is out of reach for longer than ``receiver.timeout``, and that was said.
@@ -78,7 +82,11 @@ class StandingReceiver:
     def find(self) -> SubscriptionInfo:
         """The subscription that the query reads. Raises UsageError if there is none, or no single one."""
         if self._info is None:
-            self._info = self._chosen(self.client.subscriptions())
+            asked = self._settings.receiver_subscribes
+            self._info = (
+                self._chosen(self.client.subscriptions()) if asked is None else self._subscribed(asked)
+            )
+            self.known = self._info
         return self._info
 
     def tail(self) -> tuple[str, LogTail] | None:
@@ -179,6 +187,19 @@ class StandingReceiver:
         host = self._served.addresses[0]
         return [LogPartition(str(directory), host, *a, *b, self._served, place) for a, b in ranges]
 
+    def _subscribed(self, asked: Mapping[str, str]) -> SubscriptionInfo:
+        self.client.subscriptions()  # who is out of reach is not waited for as long as who is busy
+        deadline = time.monotonic() + _START_SECONDS
+        info = self.client.subscribe(asked, patience=_START_SECONDS)
+        while True:
+            try:
+                self.client.tail(info.log)
+                return info
+            except LogLostError:  # its receiver starts
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
+
     def _chosen(self, found: list[SubscriptionInfo]) -> SubscriptionInfo:
         settings, wanted = self._settings, self._settings.receiver_subscription
         fits = [each for each in found if each.topic == settings.topic and wanted in (None, each.name)]
@@ -216,28 +237,6 @@ def at_once(ask: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
         return [ask(name) for name in names]
     with ThreadPoolExecutor(min(len(names), _AT_ONCE)) as pool:
         return list(pool.map(ask, names))
-
-
-def standing_type(settings: Settings, make: Connect = connect) -> TopicType:
-    """The type that the writers of all receivers told. Raises OptionError if none did, or not all the same."""
-    structs: set[Struct] = set()
-    receivers = standing_receivers(settings, make)
-    try:
-        for each in receivers.values():
-            told = each.client.writer_types(each.find().log)
-            structs.update(struct for struct in told.by_writer.values() if struct is not None)
-    finally:
-        for each in receivers.values():
-            each.client.close()
-    if len(structs) == 1:
-        struct = structs.pop()
-        return TopicType(struct.name, struct.is_keyed, struct)
-    why = "no writer has told its type to the receivers yet"
-    if structs:
-        why = f"writers told the receivers {len(structs)} different types"
-    raise OptionError(
-        "type.file", None, f"{why}: set type or type.file, or give the columns with .schema(...)"
-    )
 
 
 def _token(settings: Settings) -> str:

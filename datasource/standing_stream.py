@@ -18,7 +18,7 @@ from ..columns.topic_plan import TopicPlan
 from ..monitoring.reports import record_errors
 from ..options import Settings
 from ..options.explanations import explained
-from ..serving.standing import LogTail
+from ..serving.standing import LogTail, SubscriptionInfo
 from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
 from .log_reading import read_log
@@ -26,6 +26,7 @@ from .offset_checks import told
 from .offsets import Json, Place, StandingOffset
 from .range_calculator import Limits, LogPartition, half_of_log
 from .standing_receivers import Connect, StandingReceiver, at_once, connect, standing_receivers
+from .standing_slices import check_slices
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -50,6 +51,8 @@ class StandingStream(DataSourceStreamReader):
         #: The end of the first range that Spark asked for: after a restart, that of the last micro-batch.
         self._seen: StandingOffset | None = None
         self._said: set[str] = set()
+        #: The subscriptions whose slices were looked at last.
+        self._sliced: dict[str, SubscriptionInfo] = {}
 
     def __getstate__(self) -> tuple[Settings, TopicPlan]:
         return self._settings, self._plan
@@ -182,7 +185,18 @@ class StandingStream(DataSourceStreamReader):
     def _tails_of(self, names: list[str]) -> dict[str, tuple[str, LogTail]]:
         """Those of some receivers. They are asked at the same time: each that is out of reach takes half a second."""
         found = zip(names, at_once(lambda name: self._receivers[name].tail(), names), strict=True)
+        self._check_slices()
         return {name: tail for name, tail in found if tail is not None}
+
+    def _check_slices(self) -> None:
+        """Raise UsageError where a slice is missing or there twice, or say so, once one told its subscription."""
+        found = {n: each.known for n, each in self._receivers.items() if each.known is not None}
+        if found == self._sliced:
+            return
+        why = check_slices(found, self._settings)
+        if why is not None:
+            self._say(why)
+        self._sliced = found
 
     def _new(self, tails: dict[str, tuple[str, LogTail]], known: dict[str, Place]) -> dict[str, Place]:
         """Where to begin with receivers that no offset has a place of."""

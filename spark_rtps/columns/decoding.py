@@ -27,12 +27,14 @@ from ..transport.limits import DECODE_LEAVES_MAX
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor, Frame
 from ..transport.log.log_view import LogView
+from ..transport.qos import TypeConsistency
 from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes
 from ..transport.structure import Guid
 from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
 from ..transport.types.cdr.decoding.decoder import in_parts
 from ..transport.types.model import Struct
+from ..transport.types.xtypes.assignability import incompatibilities_of_types
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY
 from .beside import Beside, BesideDirectory
 from .chunks import ROWS, Chunk, chunks, halves
@@ -137,8 +139,8 @@ def decode_frames(
 
 
 def needs_writer_types(plan: TopicPlan) -> bool:
-    """Whether samples are decoded by the type that their writer announced, because the plan's type is a guess."""
-    return plan.payload is Payload.CDR and not plan.announced
+    """Whether the type that a sample's writer announced matters, because the plan's is a guess or one of several."""
+    return plan.payload is Payload.CDR and (plan.told or not plan.announced)
 
 
 def _rows_at_once(plan: TopicPlan) -> int:
@@ -168,7 +170,13 @@ def _by_type(
 
 @lru_cache(maxsize=64)
 def _as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
-    """The plan with the type of a writer, and what the type lacks for the plan: its samples are malformed then."""
+    """The plan with the type of a writer, and what the type lacks for the plan: its samples are malformed then.
+
+    What a writer wrote whose type the plan's stands for is read as the plan's, with nulls for what it lacks.
+    """
+    if plan.told and plan.struct is not None:
+        if not incompatibilities_of_types(struct, plan.struct, TypeConsistency()):
+            return plan, ""
     told = replace(plan, struct=struct)
     try:
         codec_for(struct, plan.data)

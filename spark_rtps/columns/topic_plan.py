@@ -82,6 +82,8 @@ class TopicPlan:
     named: bool = True
     #: Whether the type is announced to peers, and not its name alone.
     announced: bool = True
+    #: Whether the type was told by writers of a log, of which others may have told another one.
+    told: bool = False
     mode: Mode = Mode.DROPMALFORMED
     corrupt: str | None = None
     filter: ContentFilter | None = None
@@ -192,6 +194,7 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         named=named,
         # a type derived from columns, or from IDL without extensibility, is a guess at the type of the writers
         announced=announced,
+        told=found.told,
         mode=settings.mode,
         corrupt=_corrupt_column(settings, columns),
         filter=_content_filter(settings, found.struct),

@@ -24,12 +24,14 @@ class TopicType:
     """A topic's type and what peers call it. ``struct`` is None where payloads are not looked into.
 
     ``certain``: it is known to the last annotation, so that it can be announced to peers that compare types.
+    ``told``: it stands for all types that the writers of a log announced, which need not be the same.
     """
 
     type_name: str
     keyed: bool
     struct: Struct | None
     certain: bool = True
+    told: bool = False
 
 
 def given_type(settings: Settings) -> TopicType | None:

@@ -1,7 +1,7 @@
 """The consumer groups of a standing receiver's log, as its server keeps and tells them.
 
 ``groups.json`` beside the log, and the answer about it:
-``{"v":1,"groups":{NAME:{"position":P,"row":R,"at_ns":T,"missed":N}}}``.
+``{"v":1,"groups":{NAME:{"position":P,"row":R,"at_ns":T,"idle_ns":I,"missed":N}}}``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class ConsumerGroup:
     at_ns: int
     #: Bytes before ``position`` that were trimmed before the group had committed them.
     missed: int = 0
+    #: How long ago it committed, when this was told; a clock that was set does not change it, as it does ``at_ns``.
+    idle_ns: int = 0
 
     def missed_of(self, base: int) -> int:
         """Bytes that were trimmed before the group had committed them, of a log that begins at ``base``."""
@@ -71,4 +73,5 @@ def _group(name: str, told: object) -> ConsumerGroup:
     if not isinstance(told, dict):
         raise ValueError(f"{told!r:.40} is no group")
     position, row, at_ns = (told_number(told.get(key)) for key in ("position", "row", "at_ns"))
-    return ConsumerGroup(told_text(name), position, row, at_ns, told_number(told.get("missed", 0)))
+    missed, idle_ns = (told_number(told.get(key, 0)) for key in ("missed", "idle_ns"))
+    return ConsumerGroup(told_text(name), position, row, at_ns, missed, idle_ns)

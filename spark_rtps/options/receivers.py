@@ -74,6 +74,16 @@ def _check_positions(values: Values) -> None:
                 raise OptionError("startingOffsets", values.given("startingOffsets"), fix)
 
 
+def asked_of_receivers(values: Values) -> dict[str, str] | None:
+    """The options of the subscription that a query asks its receivers for, as texts; None: it reads what is there."""
+    if not values.boolean("receiver.subscribe"):
+        return None
+    passed_over = {"qos.profile", "qos.file", *(spec.name for spec in RECEIVER_OPTIONS)}
+    # what a profile says is given option by option: its file lies here
+    given = {spec.name: values.given(spec.name) for spec in BY_KEY.values() if spec.name not in passed_over}
+    return {name: text for name, text in given.items() if text is not None}
+
+
 def check_receivers(values: Values) -> None:
     """Raise OptionError for an option that needs ``receivers``, or that their subscriptions decide."""
     if not values.has("receivers"):
@@ -102,7 +112,15 @@ def check_receivers(values: Values) -> None:
             "startingTimestamp", values.given("startingTimestamp"), f"is later than endingTimestamp={given}"
         )
     _check_positions(values)
+    if values.boolean("receiver.subscribe"):
+        if values.has("receiver.subscription"):
+            fix = "names a subscription that is there, and receiver.subscribe=true asks for one; set one of them"
+            raise OptionError("receiver.subscription", values.given("receiver.subscription"), fix)
+        return
     for spec in BY_KEY.values():
         if spec.applies_to is not AppliesTo.WRITE and values.has(spec.name) and spec.name not in _OF_QUERIES:
-            fix = "is decided by the subscription of the standing receivers; remove it here, and set it there"
+            fix = (
+                "is decided by the subscription of the standing receivers; remove it here, and set it there, or set "
+                "receiver.subscribe=true"
+            )
             raise OptionError(spec.name, values.given(spec.name), fix)

@@ -33,7 +33,7 @@ from .policies import (
     writer_policy,
 )
 from .qos_profiles import NO_PROFILE, Profile, find_profile
-from .receivers import check_receivers, receiver_addresses, timestamp
+from .receivers import asked_of_receivers, check_receivers, receiver_addresses, timestamp
 from .rules import check_options, check_retention, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
@@ -129,6 +129,8 @@ class Settings:
     #: Standing receivers, name and address of each; empty: the query has its own.
     receivers: tuple[tuple[str, str], ...]
     receiver_subscription: str | None
+    #: Options of the subscription that the query asks them for, as given; None: it reads one that is there.
+    receiver_subscribes: Mapping[str, str] | None
     receiver_group: str | None
     receiver_timeout: int
     receiver_token: str | None = field(repr=False)
@@ -263,6 +265,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         serve_key=values.text("serve.key"),
         receivers=receiver_addresses(values.names("receivers")),
         receiver_subscription=values.text("receiver.subscription"),
+        receiver_subscribes=asked_of_receivers(values),
         receiver_group=values.text("receiver.group"),
         receiver_timeout=values.integer("receiver.timeout"),
         receiver_token=values.text("receiver.token"),

@@ -16,7 +16,8 @@ RECEIVER_OPTIONS: Final = (
         "Standing receivers (`spark-rtps receive`) to read from, each as a name, an equals sign and "
         "`host:port`; the query joins no DDS network. The names are those of the "
         "offsets in the checkpoint: an address may change, a name may not. "
-        "What the subscription of a receiver decides, such as QoS and interfaces, cannot be set by the query. "
+        "What the subscription of a receiver decides, such as QoS and interfaces, cannot be set by the query unless "
+        "`receiver.subscribe` is true. "
         "Default: the query has a receiver of its own, on the driver's host.",
         _READ,
         maximum=256,
@@ -28,6 +29,15 @@ RECEIVER_OPTIONS: Final = (
         "Name of the subscription at the standing receivers. Default: the only one with the query's topic.",
         _READ,
         maximum=128,
+    ),
+    OptionSpec(
+        "receiver.subscribe",
+        Kind.BOOLEAN,
+        "false",
+        "Ask the standing receivers for a subscription with the options of this query: QoS, filter, interfaces and "
+        "`log.*`. The token needs the role admin. A subscription that receives the same is shared; else one is made, "
+        "which stays when the query ends. `false`: the query reads a subscription that is there.",
+        _READ,
     ),
     OptionSpec(
         "receiver.group",

@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 import struct
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
@@ -95,6 +96,10 @@ class Exchange:
         #: Whether a request has shown the token: others are ended first.
         self.is_admitted = False
         self._admitted = admitted
+        self._lock = threading.Lock()
+        #: Since when it waits for the first byte of a request, in monotonic seconds; None: it does not.
+        self._idle_since: float | None = None
+        self._gave_way = False
 
     def run(self) -> None:
         """Answer requests until the connection ends. Raises nothing that a peer can cause."""
@@ -116,6 +121,21 @@ class Exchange:
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
         except OSError:
             pass  # it has ended
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when it waits for a request of which nothing is here, in monotonic seconds; None: it has one."""
+        return self._idle_since
+
+    def give_way(self) -> bool:
+        """End the connection if it is idle; a request that comes at the same moment is then not looked at, so that its
+        sender may send it again (RFC 9112 §9.3.1)."""
+        with self._lock:
+            if self._idle_since is None:
+                return False
+            self._gave_way = True
+        self.end()
+        return True
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -161,12 +181,24 @@ class Exchange:
             event = self._http.next_event()
             if isinstance(event, h11.Request):
                 return event, deadline
-            if event is h11.NEED_DATA:
-                self._receive(deadline)
-                if not begun:
-                    begun, deadline = True, time.monotonic() + bounds.request_seconds
-            else:
+            if event is not h11.NEED_DATA:
                 return None, deadline
+            if begun:
+                self._receive(deadline)
+            else:
+                self._receive_first(deadline)
+                begun, deadline = True, time.monotonic() + bounds.request_seconds
+
+    def _receive_first(self, deadline: float) -> None:
+        """The first bytes of a request; meanwhile the connection may give way to another one."""
+        self._idle_since = time.monotonic()
+        try:
+            self._receive(deadline)
+        finally:
+            with self._lock:
+                self._idle_since = None
+        if self._gave_way:
+            raise _Gone
 
     def _receive(self, deadline: float) -> None:
         left = deadline - time.monotonic()

@@ -1,8 +1,8 @@
 """The range server: hands out parts of stream logs to those who know its token.
 
 A thread for each connection, so that none waits for another: sending and encrypting leave Python to the others. There
-are only so many. When one more comes, one that has shown no token makes room, the oldest first; where all have, the new
-one is told to come back.
+are only so many. When one more comes, one that has shown no token makes room, the oldest first; where all have, the one
+that has been without a request for longest; where all have a request, the new one is told to come back.
 """
 
 from __future__ import annotations
@@ -152,15 +152,26 @@ class RangeServer:
             crossed(peer)
 
     def _make_room(self) -> bool:
-        """End the oldest connection that has shown no token; False: all have."""
+        """End the oldest connection that has shown no token, or else the one that is idle for longest; False: none of
+        them is."""
         with self._lock:
             stranger = next((each for each in self._exchanges if not each.is_admitted), None)
             if stranger is not None:
                 del self._exchanges[stranger]
-        if stranger is None:
-            return False
-        stranger.end()
-        return True
+        if stranger is not None:
+            stranger.end()
+            return True
+        return self._end_idle()
+
+    def _end_idle(self) -> bool:
+        with self._lock:
+            idle = [(since, each) for each in self._exchanges if (since := each.idle_since) is not None]
+        for _, each in sorted(idle, key=lambda pair: pair[0]):
+            if each.give_way():  # its peer may have asked for something meanwhile
+                with self._lock:
+                    self._exchanges.pop(each, None)
+                return True
+        return False
 
 
 def _elsewhere(sock: socket.socket) -> str | None:

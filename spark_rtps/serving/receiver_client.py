@@ -64,14 +64,18 @@ class ReceiverClient:
 
         return self._ask("GET", "/v1/subscriptions", "its subscriptions", read)
 
-    def subscribe(self, options: Mapping[str, str]) -> SubscriptionInfo:
-        """The subscription with these options, which is made if there is none. Needs the role admin."""
+    def subscribe(self, options: Mapping[str, str], *, patience: float | None = None) -> SubscriptionInfo:
+        """The subscription with these options, which is made if there is none. Needs the role admin.
+
+        ``patience`` instead of the client's: it is written to the disk first, and others may be before it.
+        """
 
         def read(raw: bytes) -> SubscriptionInfo:
             return SubscriptionInfo.told(told_json(raw))
 
         body = {"v": 1, "options": dict(options)}
-        return self._ask("POST", "/v1/subscriptions", "a subscription", read, body)
+        asked = self if patience is None else ReceiverClient(self._served, patience=patience)
+        return asked._ask("POST", "/v1/subscriptions", "a subscription", read, body)
 
     # --- logs --------------------------------------------------------------------------------------
 

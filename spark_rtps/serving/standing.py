@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..monitoring.told import told_json, told_number, told_text
 from ..transport.log.frame import Cursor
+from ..transport.protocol.slices import Slice
 from .log_place import LogPlace
 
 #: What a client may, the least first; each role may what those before it may.
@@ -73,6 +74,12 @@ class SubscriptionInfo:
     options: Mapping[str, str]
     retention: str
 
+    @property
+    def slice(self) -> Slice | None:
+        """The part of the topic's writers that it takes; None: all."""
+        text = self.options.get("slice")
+        return None if text is None else Slice.parse(text)
+
     @classmethod
     def told(cls, told: object) -> SubscriptionInfo:
         """Of what a receiver tells. Raises ValueError."""
@@ -85,7 +92,7 @@ class SubscriptionInfo:
         if not isinstance(options, dict) or len(options) > _OPTIONS_MAX:
             raise ValueError(f"{options!r:.40} are no options")
         base, position, rows = (_position(told.get(key)) for key in ("base", "position", "rows"))
-        return cls(
+        found = cls(
             name,
             told_text(told.get("topic")),
             None if kind is None else told_text(kind),
@@ -102,6 +109,8 @@ class SubscriptionInfo:
             {told_text(key): told_text(value) for key, value in options.items()},
             told_text(told.get("retention")),
         )
+        _ = found.slice  # which may be none
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ import hmac
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +34,7 @@ from ..transport.log.checkpoint import read_checkpoint, read_tail
 from ..transport.log.segment import read_metadata
 from . import report_answers
 from .consumer_group_file import ConsumerGroupFile
+from .host_clocks import Clocks
 from .log_answers import LogAnswers, number_of_seconds
 from .log_place import LogPlace
 from .readiness import readiness
@@ -84,11 +84,11 @@ class StandingAnswers:
             self._logs.allowed = logs
             self._subscriptions = {each["name"]: each for each in subscriptions}
 
-    def keep_groups(self, now_ns: int) -> None:
+    def keep_groups(self, now: Clocks) -> None:
         """Look after the consumer groups of all logs; to be called about once a second."""
         for each in list((self._subscriptions or {}).values()):
             with suppress(Refusal, OSError):  # such as a disk that is full: they are looked after again
-                self._groups_of(each["log"]).keep(now_ns, holds_log=_holds_log(each))
+                self._groups_of(each["log"]).keep(now, holds_log=_holds_log(each))
 
     def close(self) -> None:
         """Answer those who wait."""
@@ -169,7 +169,7 @@ class StandingAnswers:
     def _answer_of_groups(self, method: str, log: str, name: str, body: bytes) -> Answer:
         subscription, directory = self._with_log(log), self._root / log
         read_metadata(directory)  # groups are kept beside a log only
-        groups, now = self._groups_of(log), time.time_ns()
+        groups, now = self._groups_of(log), Clocks.read()
         if not name and method == "GET":
             return Answer(200, groups.told(now))
         if not is_name(name):

@@ -6,11 +6,11 @@ import itertools
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ..transport.errors import TransportError
+from .host_clocks import Clocks
 from .range_server import RangeServer
 from .served_logs import Refusal
 from .server_config import RangeServerConfig
@@ -77,7 +77,7 @@ class StandingServer:
 
     def _keep_groups(self) -> None:
         try:
-            self.answers.keep_groups(time.time_ns())
+            self.answers.keep_groups(Clocks.read())
         except Exception:  # noqa: BLE001  (groups are looked after again, and everything else goes on)
             _log.exception("consumer groups could not be looked after")
 

@@ -21,6 +21,7 @@ from ..options.table import BY_KEY
 from ..serving.standing import is_name
 from ..transport.errors import FilterError, OptionError
 from ..transport.net.node_config import NodeConfig
+from ..transport.qos import HistoryKind
 from ..transport.receiver.config import ReceiverConfig
 
 _NAME_BYTES: Final = 128
@@ -63,13 +64,25 @@ class Wanted:
 
     def receiver(self, directory: Path, *, reached: int = 0) -> ReceiverConfig:
         """The receiver that fills the log in ``directory``, which was read up to the position ``reached``."""
-        config = receiver_config(self.settings, self.plan, directory, records_writer_types=True)
+        settings = self.settings
+        if self._needs_no_instances():
+            settings = replace(settings, qos=replace(settings.qos, history=HistoryKind.KEEP_ALL))
+        config = receiver_config(settings, self.plan, directory, records_writer_types=True)
         return replace(
             config,
             log_reached=reached,
             retention=self.settings.retention,
             retention_ns=self.settings.retention_time,
         )
+
+    def _needs_no_instances(self) -> bool:
+        """Whether nobody knows if there is a key, and HISTORY alone would tell instances apart.
+
+        The first writer decides about the key then. KEEP_LAST takes nothing out of a log but samples of batches that
+        later ones of their instance replace; which instances these are, only the type tells, and so all of them stay.
+        """
+        is_open = not (self.plan.named or self.plan.keyed or "keyed" in self.options)
+        return is_open and not replace(self.settings.qos, history=HistoryKind.KEEP_ALL).tells_instances
 
     def is_like(self, other: Wanted) -> bool:
         """Whether a receiver of one is a receiver of the other, to the last option."""
@@ -138,8 +151,10 @@ def wanted_by_client(name: str, options: Mapping[str, str], defaults: Mapping[st
     if is_pattern(asked.get("topic", "")):
         raise OptionError("topic", asked["topic"], "is a pattern, which only the receiver's file may have")
     merged = {**defaults, **asked}
-    if "filter" in merged and not _has_type(merged):
-        # Nobody here can check it, and the query filters in any case: its log has more than it needs.
+    if not _has_type(merged):
+        if given.get("key", "").strip(" ,"):
+            merged["keyed"] = "true"  # which columns are the key, the query alone needs to know
+        # Nobody here can check a filter, and the query filters in any case: its log has more than it needs.
         merged = {key: text for key, text in merged.items() if key not in ("filter", "filter.parameters")}
     return wanted(name, merged, dynamic=True)
 

@@ -37,8 +37,15 @@ class FakeReceiver:
         self.max_bytes = 1 << 24
         #: Answers only when all that share this barrier are asked.
         self.together: threading.Barrier | None = None
+        #: The log of a new subscription is not there at once.
+        self.starts = 0
+        #: Options of subscriptions that queries asked for.
+        self.asked: list[dict[str, str]] = []
         self.committed: list[tuple[str, Cursor]] = []
         self.types: dict = {WRITER: POINT}
+        #: Of its subscription.
+        self.options: dict[str, str] = {}
+        self.domain = 0
         self.renew()
 
     def renew(self) -> None:
@@ -59,11 +66,21 @@ class FakeReceiver:
         self._check(self.log)
         folder = self.root / self.log
         place, end = LogPlace.of(folder), self.stream.position
-        about = (self.log, folder, place, self.base, end, 0, "running", None, False, {}, "bytes")
-        return [SubscriptionInfo("t", "T", None, 0, *about)]
+        about = (self.log, folder, place, self.base, end, 0, "running", None, False, self.options, "bytes")
+        return [SubscriptionInfo("t", "T", None, self.domain, *about)]
+
+    def subscribe(self, options, *, patience=None) -> SubscriptionInfo:
+        self.asked.append(dict(options))
+        self.patience = patience
+        (found,) = self.subscriptions()
+        self.starts = 2
+        return found
 
     def tail(self, log: str, *, after: int = -1, wait: float = 0.0) -> LogTail:
         self._check(log)
+        if self.starts:
+            self.starts -= 1
+            raise LogLostError("its receiver starts")
         self.is_gone = self.goes
         if self.together is not None:
             self.together.wait(20)

@@ -12,12 +12,11 @@ from spark_rtps.datasource import standing_receivers as module
 from spark_rtps.datasource.offsets import StandingOffset
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
-from spark_rtps.datasource.standing_receivers import standing_type
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import LogLostError, OptionError, RangeServerError, UsageError
 from tests.datasource.standing_scene import Standing, ids, settings_of
 from tests.datasource.stream_reader_scene import ALL, COLUMNS
-from tests.support.stream_logs import NOTE, OTHER, POINT, RECEPTION
+from tests.support.stream_logs import RECEPTION
 
 
 @pytest.fixture
@@ -208,6 +207,39 @@ class TestStream:
         assert (found, reader.latestOffset(one, ALL)) == ([0, 1], one)
 
 
+def test_a_query_asks_for_its_subscription(standing):
+    asked = {
+        "reliability": "best_effort",
+        "filter": "x > 0.7",
+        "startingOffsets": "earliest",
+        "type": "Point",
+    }
+    standing.a.receive(0, 3)
+    reader = standing.reader(**asked, **{"receiver.subscribe": "true", "receiver.token": "geheim"})
+    assert step(reader, reader.initialOffset())[1] == [2]  # x is half of the id
+    assert standing.a.asked == standing.b.asked == [{"topic": "T", **asked}]
+    assert standing.a.patience > 10, "it may be busy"
+
+
+def test_who_is_out_of_reach_is_not_waited_for_until_it_subscribes(standing):
+    standing.b.is_gone = True
+    reader = standing.reader(**{"receiver.subscribe": "true"})
+    zero = reader.initialOffset()
+    standing.a.receive(0, 1)
+    assert step(reader, zero)[1] == [0]
+    assert (len(standing.a.asked), standing.b.asked) == (1, [])
+    standing.b.is_gone = False
+    step(reader, zero)
+    assert len(standing.b.asked) == 1
+
+
+def test_a_profile_is_asked_for_option_by_option():
+    settings = settings_of(**{"receiver.subscribe": "true", "qos.profile": "sensor_data"})
+    asked = settings.receiver_subscribes
+    assert asked["reliability"] == "best_effort"
+    assert "qos.profile" not in asked
+
+
 class TestBatch:
     def test_by_time(self, standing):
         standing.a.receive(0, 3)
@@ -274,23 +306,14 @@ def batch(standing, begin, end, **options):
     return reader, reader.partitions()
 
 
-def test_the_type_is_what_writers_told(standing):
-    assert standing_type(settings_of(), standing.connect).struct == POINT
-    standing.b.types = {OTHER: NOTE}
-    with pytest.raises(OptionError, match="2 different types"):
-        standing_type(settings_of(), standing.connect)
-    standing.a.types = standing.b.types = {}
-    with pytest.raises(OptionError, match="no writer has told"):
-        standing_type(settings_of(), standing.connect)
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"receivers": "a"}, "name=host:port"),
         ({"receivers": "a=h:1,a=h:2"}, "is taken"),
         ({"receivers": ","}, "must name one"),
-        ({"reliability": "reliable"}, "decided by the subscription"),
+        ({"reliability": "reliable"}, "decided by the subscription.*receiver.subscribe=true"),
+        ({"receiver.subscribe": "true", "receiver.subscription": "imu"}, "set one of them"),
         ({"startingTimestamp": "soon"}, "ISO 8601"),
         ({"startingTimestamp": "1", "startingOffsets": "latest"}, "excludes"),
         ({"endingTimestamp": "1", "endingOffsets": "latest"}, "excludes"),

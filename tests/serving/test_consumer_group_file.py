@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from spark_rtps.monitoring.consumer_groups import count_groups, read_groups
 from spark_rtps.serving.consumer_group_file import ConsumerGroupFile
+from spark_rtps.serving.host_clocks import Clocks
 from spark_rtps.serving.served_logs import Refusal
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
 
-DAY = 86_400 * 10**9
+HOUR = 3_600 * 10**9
+DAY = 24 * HOUR
 NOW = 20_000 * DAY
+
+
+def clocks(at: int = NOW, *, step: int = 0, boot: str = "first", booted: int = NOW - DAY) -> Clocks:
+    """What a host shows that started at ``booted``, and whose wall clock is wrong by ``step``."""
+    return Clocks(at + step, at - booted, boot)
 
 
 class Beside:
@@ -33,14 +41,24 @@ class Beside:
         self.base.set(base)
         self.consumer.set(base)
 
-    def commit(self, name: str, position: int, *, at: int = NOW, holds: bool = False) -> None:
-        self.groups.commit(name, Cursor(position), at, base=self.base.get(), holds_log=holds)
+    def commit(self, name: str, position: int, *, at: int = NOW, step: int = 0, holds: bool = False) -> None:
+        now = clocks(at, step=step)
+        self.groups.commit(name, Cursor(position), now, base=self.base.get(), holds_log=holds)
 
     def kept(self) -> dict[str, int]:
         return {group.name: group.position for group in read_groups(self.directory)}
 
-    def told(self, at: int = NOW) -> dict[str, int]:
-        return {name: each["position"] for name, each in json.loads(self.groups.told(at))["groups"].items()}
+    def told(self) -> dict[str, int]:
+        told = json.loads(self.groups.told(clocks()))["groups"]
+        return {name: each["position"] for name, each in told.items()}
+
+    def keep(self, at: int = NOW, *, step: int = 0, holds: bool = False) -> None:
+        self.groups.keep(clocks(at, step=step), holds_log=holds)
+
+    def start_again(self, now: Clocks) -> None:
+        """The server, on the host as it is now."""
+        self.groups = ConsumerGroupFile(self.directory, DAY)
+        self.groups.keep(now, holds_log=False)
 
 
 @pytest.fixture
@@ -59,10 +77,10 @@ def test_how_far_it_is_follows(beside: Beside) -> None:
     beside.commit("g", 32)
     beside.commit("g", 64)
     assert (beside.told(), beside.kept()) == ({"g": 64}, {"g": 32})
-    beside.groups.keep(NOW, holds_log=False)
+    beside.keep()
     assert beside.kept() == {"g": 64}
     written = (beside.directory / "groups.json").stat().st_ino
-    beside.groups.keep(NOW, holds_log=False)
+    beside.keep()
     assert (beside.directory / "groups.json").stat().st_ino == written, "nothing has changed"
 
 
@@ -75,9 +93,9 @@ def test_a_log_that_waits_for_groups_goes_on_when_it_is_written(beside: Beside) 
 def test_a_receiver_that_starts_again_is_told_what_may_go(beside: Beside) -> None:
     beside.commit("g", 96, holds=True)
     beside.begin(32)
-    beside.groups.keep(NOW, holds_log=False)
+    beside.keep()
     assert beside.consumer.get() == 32, "another retention: nobody is waited for"
-    beside.groups.keep(NOW, holds_log=True)
+    beside.keep(holds=True)
     assert beside.consumer.get() == 96
 
 
@@ -86,12 +104,12 @@ def test_a_group_that_expires_holds_the_log_no_longer(
 ) -> None:
     beside.commit("slow", 0, holds=True)
     beside.commit("fast", 96, at=NOW + DAY, holds=True)
-    beside.groups.keep(NOW + DAY, holds_log=True)
+    beside.keep(NOW + DAY, holds=True)
     assert (beside.consumer.get(), caplog.messages) == (0, [])
-    beside.groups.keep(NOW + DAY + 1, holds_log=True)
+    beside.keep(NOW + DAY + 1, holds=True)
     assert (beside.consumer.get(), beside.kept()) == (96, {"fast": 96})
     assert ["slow" in said and "groups_retention" in said for said in caplog.messages] == [True]
-    beside.groups.keep(NOW + 3 * DAY, holds_log=True)
+    beside.keep(NOW + 3 * DAY, holds=True)
     assert (beside.told(), beside.kept()) == ({}, {})
 
 
@@ -99,11 +117,11 @@ def test_a_group_that_was_overtaken(beside: Beside, caplog: pytest.LogCaptureFix
     """Said once, and counted, while it is behind and after it went on."""
     beside.commit("late", 32)
     beside.commit("timely", 256)
-    beside.groups.keep(NOW, holds_log=False)
+    beside.keep()
     assert not caplog.messages
     beside.base.set(128)
     for _ in range(2):
-        beside.groups.keep(NOW, holds_log=False)
+        beside.keep()
     (said,) = caplog.messages
     assert all(part in said for part in ("late", "96 bytes", str(beside.directory), "log.max_bytes"))
     counted = {
@@ -115,12 +133,12 @@ def test_a_group_that_was_overtaken(beside: Beside, caplog: pytest.LogCaptureFix
     assert count_groups(beside.directory, base=128, end=256) == counted
     beside.commit("late", 160)
     beside.base.set(192)
-    beside.groups.keep(NOW, holds_log=False)
+    beside.keep()
     assert len(caplog.messages) == 1, "each group is named once"
     found = count_groups(beside.directory, base=192, end=256)
     assert (found["groups.overtaken"], found["groups.missed_bytes"]) == (1, 96 + 32)
     beside.commit("late", 256)
-    beside.groups.keep(NOW, holds_log=False)
+    beside.keep()
     found = count_groups(beside.directory, base=192, end=256)
     assert (found["groups.overtaken"], found["groups.missed_bytes"]) == (0, 128)
 
@@ -128,16 +146,16 @@ def test_a_group_that_was_overtaken(beside: Beside, caplog: pytest.LogCaptureFix
 def test_a_group_that_was_removed_is_named_again(beside: Beside, caplog: pytest.LogCaptureFixture) -> None:
     beside.base.set(64)
     for count in (1, 2):
-        beside.groups.commit("g", Cursor(0), NOW, base=0, holds_log=False)
-        beside.groups.keep(NOW, holds_log=False)
+        beside.groups.commit("g", Cursor(0), clocks(), base=0, holds_log=False)
+        beside.keep()
         assert len(caplog.messages) == count
-        beside.groups.delete("g", NOW, holds_log=False)
-        beside.groups.keep(NOW, holds_log=False)
+        beside.groups.delete("g", clocks(), holds_log=False)
+        beside.keep()
 
 
 def test_a_log_without_groups_costs_nothing(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counters, "open", lambda *_: pytest.fail("nobody wants to know"))
-    beside.groups.keep(NOW, holds_log=True)
+    beside.keep(holds=True)
     assert count_groups(beside.directory, base=0, end=9) == {}
 
 
@@ -145,9 +163,9 @@ def test_counters_that_are_not_there_yet(beside: Beside, tmp_path: Path) -> None
     for make in (lambda path: path.unlink(), lambda path: path.write_bytes(b"?"), Counters.create):
         make(tmp_path / "counters")
         beside.commit("g", 32, holds=True)
-        beside.groups.keep(NOW, holds_log=True)
+        beside.keep(holds=True)
     beside.begin()
-    beside.groups.keep(NOW, holds_log=True)
+    beside.keep(holds=True)
     assert beside.consumer.get() == 32
 
 
@@ -163,17 +181,65 @@ def test_a_disk_that_refuses(beside: Beside, monkeypatch: pytest.MonkeyPatch) ->
         assert refused.value.answer.status == 503 and beside.told() == {"g": 32}
         beside.commit("g", 64)
         with pytest.raises(Refusal, match="No space"):
-            beside.groups.keep(NOW, holds_log=False)
-    beside.groups.keep(NOW, holds_log=False)
+            beside.keep()
+    beside.keep()
     assert beside.kept() == {"g": 64}
 
 
-def test_clocks_that_are_set_back(beside: Beside) -> None:
-    beside.commit("g", 32, at=NOW + 9 * DAY)
-    again = ConsumerGroupFile(beside.directory, DAY)
-    again.keep(NOW, holds_log=False)
-    again.keep(NOW + DAY + 1, holds_log=False)
+@pytest.mark.parametrize("step", [-9 * DAY, -HOUR, HOUR, 9 * DAY])
+def test_a_clock_that_is_set_changes_no_age(beside: Beside, step: int) -> None:
+    beside.commit("g", 32)
+    beside.keep(NOW + DAY, step=step)
+    assert beside.kept() == {"g": 32}
+    beside.keep(NOW + DAY + 1, step=step)
     assert beside.kept() == {}
+
+
+@pytest.mark.parametrize("step", [-9 * DAY, -HOUR, HOUR, 9 * DAY])
+def test_nor_does_it_where_only_the_server_starts_again(beside: Beside, step: int) -> None:
+    beside.commit("g", 32, step=-step)
+    beside.start_again(clocks(NOW + DAY, step=step))
+    assert beside.kept() == {"g": 32}
+    beside.start_again(clocks(NOW + DAY + 1, step=step))
+    assert beside.kept() == {}
+
+
+def test_a_host_that_was_off(beside: Beside) -> None:
+    """The wall clock says for how long, and is believed for half of the retention."""
+    on = NOW + 3 * HOUR
+    for step, counted in ((-9 * DAY, 0), (0, 3 * HOUR), (HOUR, 4 * HOUR), (9 * DAY, DAY // 2)):
+        beside.commit("g", 32)
+        beside.start_again(clocks(on, step=step, boot="second", booted=on))
+        left = DAY - counted
+        beside.start_again(clocks(on + left, step=step, boot="second", booted=on))
+        assert beside.kept() == {"g": 32}
+        beside.start_again(clocks(on + left + 1, step=step, boot="second", booted=on))
+        assert beside.kept() == {}
+        beside.groups = ConsumerGroupFile(beside.directory, DAY)
+
+
+def test_what_a_group_is_idle_is_written_down(beside: Beside) -> None:
+    """Else a host that was off soon after would have it all in the half that is believed."""
+    beside.commit("g", 32)
+    for hour in range(1, 24):
+        beside.keep(NOW + hour * HOUR)
+    on = NOW + 24 * HOUR
+    beside.start_again(clocks(on, boot="second", booted=on))
+    beside.start_again(clocks(on + 1, boot="second", booted=on))
+    assert beside.kept() == {}
+
+
+def test_the_clocks_of_this_host() -> None:
+    first = Clocks.read()
+    assert first.boot and Clocks.read().since(first, at_most=-1) >= 0
+    assert abs(first.wall_ns - time.time_ns()) < HOUR
+
+
+def test_a_kernel_that_has_no_id(beside: Beside) -> None:
+    beside.groups.commit("g", Cursor(0), clocks(boot=""), base=0, holds_log=False)
+    beside.start_again(clocks(NOW + DAY, boot=""))
+    beside.start_again(clocks(NOW + DAY, boot=""))
+    assert beside.kept() == {"g": 0}
 
 
 def test_a_file_that_was_cut(beside: Beside, caplog: pytest.LogCaptureFixture) -> None:
@@ -190,5 +256,5 @@ def test_a_file_that_was_cut(beside: Beside, caplog: pytest.LogCaptureFixture) -
 
 def test_a_group_that_is_not_there(beside: Beside) -> None:
     with pytest.raises(Refusal, match="no such consumer group") as refused:
-        beside.groups.delete("g", NOW, holds_log=False)
+        beside.groups.delete("g", clocks(), holds_log=False)
     assert refused.value.answer.status == 404

@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 
 from spark_rtps.monitoring.decoding_report import DAMAGED, LostPart, read_decoding_report
 from spark_rtps.monitoring.range_tally import RangeTally
+from spark_rtps.serving.client import RangeClient
+from spark_rtps.serving.served import Served
 from spark_rtps.serving.server_config import RangeServerConfig
 from spark_rtps.transport.log.stream_log import StreamLog
 from tests.serving.served_log_scene import LOG, QUICK, SEGMENT, TOKEN, Scene
 from tests.support.stream_logs import RECEPTION, encoded, points, run_of
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -258,21 +261,80 @@ def test_strangers_make_room_for_those_who_know_the_token(scene: Scene) -> None:
         sock.close()
 
 
-def test_where_all_know_the_token_the_next_is_told_to_come_back(scene: Scene) -> None:
-    known = []
-    for _ in range(QUICK.connections):
-        connection = http.client.HTTPConnection("127.0.0.1", scene.server.port, timeout=10)
+def known(scene: Scene) -> http.client.HTTPConnection:
+    """A connection that has shown the token, and has no request any more."""
+    connection = http.client.HTTPConnection("127.0.0.1", scene.server.port, timeout=10)
+    assert is_open(connection)
+    wait_until(lambda: all(each.idle_since for each in list(scene.server._exchanges)), "no requests")
+    return connection
+
+
+def is_open(connection: http.client.HTTPConnection) -> bool:
+    try:
         connection.request("GET", f"/v1/logs/{LOG}", headers={"Authorization": f"Bearer {TOKEN}"})
-        assert connection.getresponse().read()
-        known.append(connection)
-    found = scene.get(f"/v1/logs/{LOG}")
+        return bool(connection.getresponse().read())
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Scene]:
+    s = Scene(tmp_path, bounds=replace(QUICK, request_seconds=60.0, idle_seconds=60.0))
+    yield s
+    s.close()
+
+
+def test_the_connection_that_is_idle_for_longest_gives_way(patient: Scene) -> None:
+    connections = [known(patient) for _ in range(QUICK.connections)]
+    assert is_open(connections[0])  # it was used again: the second one is idle for longest now
+    connections += [known(patient), known(patient)]
+    assert [is_open(each) for each in connections] == [True, False, False] + 7 * [True]
+    for connection in connections:
+        connection.close()
+
+
+def test_strangers_take_one_idle_connection_at_most(patient: Scene) -> None:
+    connections = [known(patient) for _ in range(QUICK.connections)]
+    strangers = [patient.connect() for _ in range(5 * QUICK.connections)]
+    latest = known(patient)  # which tells that all before it were taken
+    assert [is_open(each) for each in connections] == [False] + 7 * [True]
+    for each in (*strangers, *connections, latest):
+        each.close()
+
+
+def test_where_all_ask_for_something_the_next_is_told_to_come_back(patient: Scene) -> None:
+    connections = [known(patient) for _ in range(QUICK.connections)]
+    for connection in connections:
+        connection.sock.sendall(b"GET /v1")
+    wait_until(lambda: not any(each.idle_since for each in patient.server._exchanges), "requests begin")
+    found = patient.get(f"/v1/logs/{LOG}")
     assert (found.status, found.headers.getheader("Retry-After")) == (503, "1")
-    known.pop().close()
-    until = time.monotonic() + 5
-    while (status := scene.get(f"/v1/logs/{LOG}").status) == 503 and time.monotonic() < until:
-        time.sleep(0.02)
-    assert status == 200
-    for connection in known:
+    connections.pop().close()
+    wait_until(lambda: patient.get(f"/v1/logs/{LOG}").status == 200, "room")
+    for connection in connections:
+        connection.close()
+
+
+def test_a_request_that_comes_while_its_connection_gives_way_is_not_looked_at(patient: Scene) -> None:
+    """Its sender sees the end of the connection instead of an answer, and may send it again."""
+    connection = known(patient)
+    (exchange,) = patient.server._exchanges
+    wait_until(lambda: exchange.idle_since, "no request")
+    with exchange._lock:  # its thread has the request, and waits here
+        connection.request("GET", "/healthz")
+        exchange._gave_way = True
+    with pytest.raises(http.client.RemoteDisconnected):
+        connection.getresponse()
+    assert not exchange.give_way()
+
+
+def test_a_client_asks_again_when_its_connection_gave_way(patient: Scene) -> None:
+    client = RangeClient(Served((f"127.0.0.1:{patient.server.port}",), TOKEN), patient.directory, patience=10)
+    before = client.get(f"/v1/logs/{LOG}", "the log", max_bytes=1 << 20)
+    connections = [known(patient) for _ in range(QUICK.connections)]
+    assert len(patient.server._exchanges) == QUICK.connections
+    assert client.get(f"/v1/logs/{LOG}", "the log", max_bytes=1 << 20) == before
+    for connection in connections:
         connection.close()
 
 

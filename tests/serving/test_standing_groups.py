@@ -91,8 +91,8 @@ def test_groups_outlive_the_server_and_expire(tmp_path: Path) -> None:
         s.server.stop()
         now = time.time_ns()
         kept = {
-            name: {"position": 0, "row": 0, "at_ns": at}
-            for name, at in (("old", now - 2 * DAY), ("new", now))
+            name: {"position": 0, "row": 0, "at_ns": now - idle, "idle_ns": idle}
+            for name, idle in (("old", 2 * DAY), ("new", 0))
         }
         (s.directory / "groups.json").write_text(json.dumps({"v": 1, "groups": kept}))
         s.start()

@@ -26,6 +26,7 @@ from spark_rtps.transport.errors import (
 )
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.protocol.slices import Slice
 from tests.serving.standing_scene import DAY, LOG, OTHER_LOG, SEGMENT, Scene, poll, supervise
 from tests.support.stream_logs import RECEPTION
 
@@ -45,7 +46,11 @@ def test_subscriptions(scene: Scene) -> None:
     assert (found.name, found.log, found.directory) == ("cell/imu", LOG, scene.directory)
     assert (found.base, found.position, found.rows) == (0, scene.end.position, scene.rows)
     assert found.place is not None and found.place.inode == scene.directory.stat().st_ino
-    assert SubscriptionInfo.told(scene.get("/v1/subscriptions/cell/imu")[1]) == found
+    told = scene.get("/v1/subscriptions/cell/imu")[1]
+    assert SubscriptionInfo.told(told) == found and found.slice is None
+    assert SubscriptionInfo.told({**told, "options": {"slice": "1/4"}}).slice == Slice(1, 4)
+    with pytest.raises(ValueError, match="must have an index"):
+        SubscriptionInfo.told({**told, "options": {"slice": "4/4"}})
     for other in ("cell", "..%2f", "../cell/imu", "%00"):
         assert scene.get(f"/v1/subscriptions/{other}")[0] == 404
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_rtps.columns.topic_plan import METADATA_DDL
-from tests.spark.spark_streams import DOMAIN, POINT_DDL
+from tests.spark.spark_streams import DOMAIN, POINT_DDL, Publisher, wait_for_rows
 from tests.spark.spark_streams import running as running_into_memory
 from tests.support.receive_command import Receive
 from tests.support.stream_logs import points
@@ -26,17 +26,19 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.skipif(IS_CLUSTER, reason="for Spark on this host; tests/cluster has its own")
 
 
+ADMIN = "of-who-may-add-subscriptions-0123456789"
 TOKEN = "of-all-receivers-of-a-query-0123456789"
 
 
 @pytest.fixture
 def receivers(tmp_path: Path, topic: str) -> Iterator[dict[str, Receive]]:
     """Two receivers of one topic, named one and two."""
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
-    token.chmod(0o600)
+    for role, token in (("commit", TOKEN), ("admin", ADMIN)):
+        (tmp_path / role).write_text(token)
+        (tmp_path / role).chmod(0o600)
     text = (
-        f'[tokens]\ncommit = "{token}"\n[subscriptions.points]\ntopic = "{topic}"\ntype = "Point"\nkeyed = "true"\n'
+        f'[tokens]\ncommit = "{tmp_path}/commit"\nadmin = "{tmp_path}/admin"\n'
+        f'[subscriptions.points]\ntopic = "{topic}"\ntype = "Point"\nkeyed = "true"\n'
         'reliability = "reliable"\nhistory = "keep_all"\n'
     )
     found: dict[str, Receive] = {}
@@ -126,6 +128,41 @@ def test_the_recorded_past_by_time(spark, publisher, topic, receivers):
     )
     assert set(numbers(earlier)) >= set(range(40))
     assert not set(numbers(earlier)) & set(range(50, 100))
+
+
+def test_queries_bring_their_subscription_and_share_it(spark, publisher, topic, receivers, tmp_path):
+    qos = {"history": "keep_last", "history.depth": 1000, "startingOffsets": "earliest"}
+    given = {**qos, "receiver.subscribe": "true", "receiver.token": ADMIN, "filter": "x >= 20"}
+    df = spark.readStream.format("rtps").schema(POINT_DDL).options(**options_of(receivers, topic, **given))
+    streams = [running_into_memory(df.load(topic), tmp_path / name) for name in "ab"]
+    with streams[0] as one, streams[1] as two:
+        publisher.write(points(0, 100), readers=4)  # of both receivers: the file's, and one for both queries
+        for query in (one, two):
+            assert numbers(wait_for_rows(spark, query, 120)) == sorted([*range(40, 100)] * 2)
+
+
+def test_slices_have_to_be_there_once(spark, node, topic, receivers, tmp_path):
+    def give(name: str, part: str) -> None:
+        receiver, runs = receivers[name], "subscription points: its receiver runs"
+        before = receiver.said().count(runs)
+        whole = receiver.file.read_text().partition("slice = ")[0]
+        receiver.file.write_text(f'{whole}slice = "{part}"\n')
+        receiver.signal(signal.SIGHUP)
+        wait_until(lambda: receiver.said().count(runs) > before, receiver.said)
+
+    df = spark.readStream.format("rtps").schema(POINT_DDL).options(**options_of(receivers, topic))
+    give("one", "0/2")
+    give("two", "0/2")
+    with running_into_memory(df.load(topic), tmp_path / "wrong") as query:
+        with pytest.raises(StreamingQueryException) as failed:
+            query.processAllAvailable()
+    assert "one and two have slice 0/2" in str(failed.value)
+    assert "nobody reads slice 1/2" in str(failed.value)
+    give("two", "1/2")
+    Publisher(node, topic).write(points(0, 100), readers=2)
+    early = df.option("startingOffsets", "earliest").load(topic)
+    with running_into_memory(early, tmp_path / "right") as query:
+        assert numbers(wait_for_rows(spark, query, 100)) == list(range(100))
 
 
 def test_a_wrong_token(spark, topic, receivers, tmp_path):

@@ -14,6 +14,7 @@ from spark_rtps.standing import supervisor as supervisor_module
 from spark_rtps.standing.config import ReceiverFileError
 from spark_rtps.transport.errors import LogError, LogLostError, TransportError
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.qos import HistoryKind
 from tests.standing.supervisor_scene import Asked, FakeReceiver, Scene
 
 A = '[subscriptions.a]\ntopic = "A"\n'
@@ -373,6 +374,35 @@ class TestClients:
         assert scene.ask("subscribe", options={**options, "filter": "z > 2"}) == ("C-3", None)
         name, error = scene.ask("subscribe", options={**options, "filter": "w > 2"})
         assert name is None and "option 'filter'" in str(error)
+
+    def test_a_query_that_names_key_columns_wants_a_key(self, scene: Scene) -> None:
+        scene.begin(A)
+        options = {"topic": "C", "type": "Point", "key": "id", "history": "keep_last", "history.depth": "9"}
+        assert scene.ask("subscribe", options=options) == ("C", None)
+        config = scene.receivers[-1].config
+        assert (config.type_name, config.keyed) == ("Point", True)
+        assert scene.ask("subscribe", options=options) == ("C", None)
+        assert scene.recorded()["C"]["options"]["keyed"] == "true"
+        ros = {"topic": "D", "type": "geometry_msgs/msg/Point", "key": "x"}
+        assert scene.ask("subscribe", options=ros) == ("D", None)
+        assert scene.receivers[-1].config.keyed is False, "what is known of the type counts more"
+
+    @pytest.mark.parametrize(
+        ("options", "keyed"),
+        [
+            ({"history": "keep_last", "type": "Point"}, None),
+            ({"history": "keep_all"}, None),
+            ({"history": "keep_last", "keyed": "false"}, False),
+            ({"history": "keep_last", "deadline": "1s"}, False),
+        ],
+    )
+    def test_the_first_writer_has_a_key_or_none(self, scene: Scene, options, keyed) -> None:
+        """Unless instances have to be told apart: that needs an answer before."""
+        scene.begin(A)
+        assert scene.ask("subscribe", options={"topic": "C", **options}) == ("C", None)
+        config = scene.receivers[-1].config
+        assert (config.type_name, config.keyed) == (None, keyed)
+        assert config.qos.history is (HistoryKind.KEEP_ALL if keyed is None else HistoryKind.KEEP_LAST)
 
     def test_their_number_is_bounded(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(supervisor_module, "DYNAMIC_MAX", 1)
