@@ -65,6 +65,7 @@ class Script:
         reliable: bool = True,
         transient_local: bool = False,
         resume: dict[Guid, int] | None = None,
+        moved_from: Iterable[Guid] = (),
         policy: ReaderPolicy = POLICY,
         random: Random | None = None,
         no_positive_acks: bool = False,
@@ -72,7 +73,9 @@ class Script:
         preemptive_base: int = 1,
         filters: bool = False,
     ) -> None:
-        self.reader = StatefulReader(ME, qos, resume=resume, policy=policy, random=random)
+        self.reader = StatefulReader(
+            ME, qos, resume=resume, moved_from=set(moved_from), policy=policy, random=random
+        )
         self.now, self.count = 1_000 * MS, 0
         self._runs: list[Run] = []
         info = WriterInfo(

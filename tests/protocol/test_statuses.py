@@ -171,12 +171,13 @@ def test_liveliness_lost_comes_from_the_participant() -> None:
 
 
 def test_sample_lost() -> None:
-    reader = ReaderCounters(lost_samples=3, oversized_samples=2, irrelevant_samples=9)
+    reader = ReaderCounters(lost_samples=3, missed_samples=1, oversized_samples=2, irrelevant_samples=9)
     cache = ReaderCacheCounters(lost_by_history=4)
     snapshot = ReaderStatuses().snapshot(reader.snapshot(), cache.snapshot())
     assert fields(snapshot, "sample_lost") == {
         "total_count": 9,
-        "by_writer": 3,
+        "by_writer": 2,
+        "by_move": 1,
         "by_history": 4,
         "by_size": 2,
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 FIRST_EPHEMERAL = 102
 
 #: One for each test of ``tests/interop`` in turn, or for each file whose tests keep apart by topics.
-INTEROP = range(1, 37)
+INTEROP = range(1, 36)
 INTEROP_TYPES = 41
 INTEROP_NAMING = 42
 
@@ -52,6 +52,7 @@ RECEIVER_PROCESS = 70
 RECEIVER_OBSERVED = 71
 RECEIVER_KILL = 72
 RECEIVER_NAMING = 73
+RECEIVER_MOVED = 36
 RECEIVER_KILL_AT = 100
 RECEIVER_NO_DESCRIPTORS = 101
 RECEIVER_SPY = 74

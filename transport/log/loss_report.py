@@ -1,7 +1,7 @@
 """The loss report of a receiver: what each writer's stream lost, how often and when (as Aeron's).
 
-The file is one of :mod:`.observations`. The content of an entry is a writer's GUID and its topic, its amounts are
-samples and bytes.
+The file is one of :mod:`.observations`. The content of an entry is a writer's GUID and its topic, and behind a zero
+byte the cause if it is another one than NOT_RECEIVED; its amounts are samples and bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 LOSS_REPORT: Final = "loss_report"
 #: Why samples are lost: their writer had them no more, or never sent them again.
 NOT_RECEIVED: Final = "not received"
+#: Their writer sent them when it knew only the address at which the receiver had been.
+MOVED: Final = "receiver moved"
 _MAGIC: Final = b"rtpslos1"
 #: Room for some thousand writers: peers can make up any number of them.
 _SIZE: Final = 256 << 10
@@ -57,7 +59,16 @@ class LossReport:
         self._known: dict[bytes, int] = {}
         self._given_up = False
 
-    def observe(self, writer: Guid, topic: str, samples: int, *, now: int, sample_bytes: int = 0) -> None:
+    def observe(
+        self,
+        writer: Guid,
+        topic: str,
+        samples: int,
+        *,
+        now: int,
+        sample_bytes: int = 0,
+        cause: str = NOT_RECEIVED,
+    ) -> None:
         """Count ``samples`` lost ones of about ``sample_bytes`` each; ``now`` in ns since 1970."""
         if samples <= 0 or self._given_up:
             return
@@ -68,6 +79,8 @@ class LossReport:
             _log.warning("%s; there will be no report of what topic %r loses", error, topic)
             return
         key = writer.to_bytes() + topic.encode("utf-8", "replace")[:_TOPIC_MAX]
+        if cause != NOT_RECEIVED:
+            key += b"\0" + cause.encode()
         at = self._known.get(key)
         if at is None:
             at = file.add(key, now=now)
@@ -88,6 +101,7 @@ def read_loss_report(path: Path) -> tuple[list[Loss], int]:
     entries, overflow = read_observations(path, magic=_MAGIC)
     losses = []
     for e in entries:
-        writer, topic = Guid.from_bytes(e.content), e.content[_GUID_BYTES:].decode("utf-8", "replace")
-        losses.append(Loss(writer, topic, e.observations, *e.amounts, e.first, e.last))
+        writer, named = Guid.from_bytes(e.content), e.content[_GUID_BYTES:].decode("utf-8", "replace")
+        topic, _, cause = named.partition("\0")
+        losses.append(Loss(writer, topic, e.observations, *e.amounts, e.first, e.last, cause or NOT_RECEIVED))
     return losses, overflow

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,12 +52,21 @@ def joining(domain: int) -> Iterator[None]:
         raise TransportError(f"domain {domain} cannot be joined: {reason(error)}") from error
 
 
-def bind(domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> BoundSockets:
-    """Bind everything; raises TransportError when ports or interfaces cannot be had."""
+def bind(
+    domain: int,
+    interfaces: list[Interface],
+    *,
+    multicast: bool,
+    receive_buffer: int,
+    participant_index: int | None = None,
+) -> BoundSockets:
+    """Bind everything, to the ports of ``participant_index`` if they are free; raises TransportError when ports or
+    interfaces cannot be had."""
     if not 0 <= domain <= DOMAIN_MAX:
         raise TransportError(f"domain {domain} has no UDP ports; use 0 to {DOMAIN_MAX}")
     with contextlib.ExitStack() as opened:
-        index, metatraffic, user = _bind_unicast(domain, interfaces, receive_buffer, opened)
+        indices = _indices(participant_index)
+        index, metatraffic, user = _bind_unicast(domain, interfaces, indices, receive_buffer, opened)
         senders = [_sender(each.address, opened) for each in interfaces]
         group = _join_multicast(domain, interfaces, receive_buffer, opened) if multicast else None
         granted = _granted(user if group is None else group)
@@ -65,13 +74,24 @@ def bind(domain: int, interfaces: list[Interface], *, multicast: bool, receive_b
         return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted)
 
 
+def _indices(first: int | None) -> Iterator[int]:
+    """The participant indices to try."""
+    if first is not None and 0 <= first < _PARTICIPANT_INDEX_MAX:
+        yield first
+    yield from range(_PARTICIPANT_INDEX_MAX)
+
+
 def _bind_unicast(
-    domain: int, interfaces: list[Interface], receive_buffer: int, opened: contextlib.ExitStack
+    domain: int,
+    interfaces: list[Interface],
+    indices: Iterable[int],
+    receive_buffer: int,
+    opened: contextlib.ExitStack,
 ) -> tuple[int, socket.socket, socket.socket]:
-    """The lowest participant index that is free, with its metatraffic and user sockets."""
+    """The first participant index that is free, with its metatraffic and user sockets."""
     address = interfaces[0].address if len(interfaces) == 1 else ""
     failure: OSError | None = None
-    for index in range(_PARTICIPANT_INDEX_MAX):
+    for index in indices:
         ports = metatraffic_unicast_port(domain, index), user_unicast_port(domain, index)
         try:
             with contextlib.ExitStack() as pair:

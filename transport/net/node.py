@@ -122,6 +122,7 @@ class Node:
                 interfaces.select(config.interface),
                 multicast=config.multicast,
                 receive_buffer=config.receive_buffer,
+                participant_index=config.participant_index,
             )
             opened.callback(sockets.close)
             node = cls(config, sockets, join(config, sockets), after_cycle)

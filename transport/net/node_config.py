@@ -34,6 +34,8 @@ class NodeConfig:
     incarnation: int = 0
     #: Readers read the publication logs of writers of ours on this host which allow it.
     ipc: bool = False
+    #: The ports to ask for first, as the index of a participant on its host; else the lowest that is free.
+    participant_index: int | None = None
     #: Ask for the types of all endpoints of the domain.
     resolve_types: bool = False
 

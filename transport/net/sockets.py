@@ -84,9 +84,26 @@ class Sockets:
         self._last_error = 0
 
     @classmethod
-    def open(cls, domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> Self:
-        """Bind everything; raises TransportError when ports or interfaces cannot be had."""
-        return cls(bind(domain, interfaces, multicast=multicast, receive_buffer=receive_buffer))
+    def open(
+        cls,
+        domain: int,
+        interfaces: list[Interface],
+        *,
+        multicast: bool,
+        receive_buffer: int,
+        participant_index: int | None = None,
+    ) -> Self:
+        """Bind everything, to the ports of ``participant_index`` if they are free; raises TransportError when ports or
+        interfaces cannot be had."""
+        return cls(
+            bind(
+                domain,
+                interfaces,
+                multicast=multicast,
+                receive_buffer=receive_buffer,
+                participant_index=participant_index,
+            )
+        )
 
     def close(self) -> None:
         for s in self._bound:

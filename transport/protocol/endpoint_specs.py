@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..limits import FRAGMENTED_SAMPLE_MAX
@@ -32,8 +32,10 @@ class ReaderSpec:
     content_filter: ContentFilterProperty | None = field(default=None, kw_only=True)
     #: 24 bits. With the same key, the reader has the same GUID after a restart. None: any key that is free.
     entity_key: int | None = field(default=None, kw_only=True)
-    #: The highest sequence number that an earlier reader of this GUID had from each writer.
+    #: The highest sequence number that an earlier life of this reader had from each writer.
     resume: Mapping[Guid, int] = field(default_factory=dict, kw_only=True)
+    #: Of these, the writers which knew that reader under another GUID.
+    moved_from: Collection[Guid] = field(default=(), kw_only=True)
     #: Writers of ours count samples as consumed when the owner calls `StatefulReader.consumed`, not when it takes them.
     consumption_held: bool = field(default=False, kw_only=True)
     #: Bytes of the largest sample, or coherent set, that the owner takes. The reader passes over larger ones.

@@ -115,7 +115,7 @@ class Participant:
         qos = requested_by_reader(spec.qos)
         guid = self._new_guid(KIND_READER_WITH_KEY if spec.keyed else KIND_READER_NO_KEY, spec.entity_key)
         information = None if spec.type is None else self._library.offer(spec.type)
-        reader = StatefulReader(guid, qos, policy=spec.policy, resume=spec.resume)
+        reader = StatefulReader(guid, qos, policy=spec.policy, resume=spec.resume, moved_from=spec.moved_from)
         if congestion_control is not None:
             reader.congestion_control = congestion_control
         reader.consumption_held = spec.consumption_held

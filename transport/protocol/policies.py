@@ -246,6 +246,8 @@ class ReaderCounters:
     received_samples: int = 0
     duplicate_samples: int = 0
     lost_samples: int = 0
+    #: Of those, what writers sent before they knew the reader under its new GUID.
+    missed_samples: int = 0
     irrelevant_samples: int = 0
     #: Larger than the reader takes; they are among the irrelevant ones too.
     oversized_samples: int = 0

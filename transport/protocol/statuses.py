@@ -39,7 +39,12 @@ _OF_THE_TYPE: Final = ("TYPE", "KEY")
 
 _Counts = Mapping[str, int]
 #: SAMPLE_LOST: reason, and the counter that has it.
-_LOST: Final = {"by_writer": "lost_samples", "by_history": "lost_by_history", "by_size": "oversized_samples"}
+_LOST: Final = {
+    "by_writer": "lost_samples",
+    "by_move": "missed_samples",
+    "by_history": "lost_by_history",
+    "by_size": "oversized_samples",
+}
 #: SAMPLE_REJECTED. What the log or the reorder buffer had no room for is sent again by reliable writers.
 _REJECTED: Final = {
     "by_instances_limit": "rejected_by_instances_limit",
@@ -151,7 +156,8 @@ class ReaderStatuses(_Statuses):
         found["status.liveliness_changed.alive_count"] = len(self.matched) - len(self._not_alive)
         found["status.liveliness_changed.not_alive_count"] = len(self._not_alive)
         found["status.requested_deadline_missed.total_count"] = counters.get("requested_deadline_missed", 0)
-        found |= _by_reason("sample_lost", _LOST, counters)
+        lost = counters.get("lost_samples", 0) - counters.get("missed_samples", 0)
+        found |= _by_reason("sample_lost", _LOST, {**counters, "lost_samples": lost})
         found |= _by_reason("sample_rejected", _REJECTED, counters)
         found |= {f"cache.{field}": count for field, count in cache.items()}
         return found

@@ -2,7 +2,8 @@
 
 Acknowledgement means "in the log" (:mod:`.log_appender`). The log lives in the page cache of a file, so it survives
 that the process is killed; started again on the same log within the lease, the process has the same GUID and the same
-per-writer state, and the writers repair what was in flight.
+per-writer state, and the writers repair what was in flight. Started at another address, it has another GUID
+(:mod:`.identity`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import logging
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,6 @@ from ..errors import LogError
 from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control
-from ..net.node import Node
 from ..net.receiving_node import NamedType, ReceivingNode
 from ..net.spy_node import SpyNode
 from ..protocol.events import (
@@ -31,11 +30,12 @@ from ..protocol.events import (
     ParticipantLost,
     Unmatched,
 )
+from .addresses import Addresses
 from .adviser import Adviser
 from .config import ReceiverConfig
 from .files import ERROR_FILE, UNMATCHED_FILE
-from .incarnation import next_incarnation
-from .known_participants import read_known_participants, write_known_participants
+from .identity import join_domain
+from .known_participants import write_known_participants
 from .shown_counters import ShownCounters
 from .subscription import Subscription
 from .subscription_log import open_log
@@ -70,7 +70,12 @@ class Host:
     """
 
     def __init__(
-        self, config: ReceiverConfig, log: StreamLog, node: ReceivingNode, stop: StopRequest | None = None
+        self,
+        config: ReceiverConfig,
+        log: StreamLog,
+        node: ReceivingNode,
+        addresses: Addresses | None = None,
+        stop: StopRequest | None = None,
     ) -> None:
         """:meth:`open` makes what it needs."""
         now = time.monotonic_ns()
@@ -78,6 +83,7 @@ class Host:
         self.directory = Path(config.log_directory)
         self.log = log
         self.node = node
+        self._addresses = addresses
         self.shown = ShownCounters(self.directory, log, domain=config.node.domain)
         self.adviser = Adviser(config, node, now=now)
         self._stop = stop or StopRequest()
@@ -103,9 +109,9 @@ class Host:
             log = open_log(config)
             opened.callback(_close_log, log, config)
             (Path(config.log_directory) / ERROR_FILE).unlink(missing_ok=True)
-            node = _open_node(config, bytes.fromhex(str(log.metadata["guid_prefix"])))
+            node, addresses = _open_node(config, log)
             opened.callback(node.close)
-            host = cls(config, log, node, stop)
+            host = cls(config, log, node, addresses, stop)
             opened.pop_all()
         return host
 
@@ -136,7 +142,7 @@ class Host:
     # --- inside ------------------------------------------------------------------------------------
 
     def _subscribe(self, named: NamedType) -> None:
-        self.subscription = Subscription(self.config, named, self.log, self.node, self.shown)
+        self.subscription = Subscription(self.config, named, self.log, self.node, self.shown, self._addresses)
 
     def _follow_first_writer(self) -> None:
         """Subscribe under the name that the topic's first writer has for its type, once there is one."""
@@ -200,12 +206,10 @@ class Host:
                 self.subscription.writer_lost(event.writer)
 
 
-def _open_node(config: ReceiverConfig, prefix: bytes) -> ReceivingNode:
+def _open_node(config: ReceiverConfig, log: StreamLog) -> tuple[ReceivingNode, Addresses | None]:
     if config.spy:
-        return SpyNode(config.node.domain, prefix)
-    directory = Path(config.log_directory)
-    given = replace(config.node, guid_prefix=prefix, incarnation=next_incarnation(directory))
-    return Node.open(given, recalled=read_known_participants(directory))
+        return SpyNode(config.node.domain, bytes.fromhex(str(log.metadata["guid_prefix"]))), None
+    return join_domain(config, log)
 
 
 def _close_log(log: StreamLog, config: ReceiverConfig, *, keep: bool = False) -> None:

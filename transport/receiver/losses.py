@@ -7,9 +7,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..log.loss_report import LOSS_REPORT, LossReport
+from ..log.loss_report import LOSS_REPORT, MOVED, LossReport
 from ..log.stream_log import StreamLog
 from ..protocol.reading.reader import StatefulReader
+from ..structure import Guid
+from .addresses import Addresses, write_addresses
 from .remedies import LOST_SAMPLES, with_remedies
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -18,8 +20,16 @@ _log = logging.getLogger("spark_rtps.receiver")
 class Losses:
     """What one reader lost and what of it has been reported."""
 
-    def __init__(self, directory: Path, topic: str, remedies: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        remedies: Mapping[str, str],
+        addresses: Addresses | None = None,
+    ) -> None:
+        self._directory = directory
         self._topic = topic
+        self._addresses = addresses
         self._remedies = remedies
         self._report = LossReport(directory / LOSS_REPORT)
         self._reported = 0
@@ -29,10 +39,12 @@ class Losses:
 
         Nobody has seen the samples: the average size of those in the log stands for theirs.
         """
+        size = log.position // max(log.rows, 1)
         for writer, count in reader.take_losses().items():
-            size = log.position // max(log.rows, 1)
             self._report.observe(writer, self._topic, count, now=time.time_ns(), sample_bytes=size)
-        lost = reader.counters.lost_samples
+        if missed := reader.take_missed():
+            self._report_missed(reader, missed, size)
+        lost = reader.counters.lost_samples - reader.counters.missed_samples
         self._reported = min(self._reported, lost)  # what a forged jump had passed is not lost after all
         if lost > self._reported:
             _log.warning(
@@ -42,3 +54,18 @@ class Losses:
                 with_remedies("", [LOST_SAMPLES], self._remedies),
             )
             self._reported = lost
+
+    def _report_missed(self, reader: StatefulReader, missed: Mapping[Guid, int], size: int) -> None:
+        for writer, count in missed.items():
+            now = time.time_ns()
+            self._report.observe(writer, self._topic, count, now=now, sample_bytes=size, cause=MOVED)
+            _log.warning(
+                "topic %r: %d samples of writer %s were missed while the receiver moved to another address",
+                self._topic,
+                count,
+                writer,
+            )
+            if self._addresses is not None and writer in reader.writers:
+                self._addresses.moved_from[writer] = reader.writers[writer].expected - 1
+        if self._addresses is not None:
+            write_addresses(self._directory, self._addresses)

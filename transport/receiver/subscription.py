@@ -14,6 +14,7 @@ from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..structure import Guid
 from ..types.model import Struct
+from .addresses import Addresses
 from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
@@ -42,8 +43,10 @@ class Subscription:
         log: StreamLog,
         node: ReceivingNode,
         shown: ShownCounters,
+        addresses: Addresses | None = None,
     ) -> None:
-        """``named``: the type as its first writer has it; what the configuration says of its key counts more."""
+        """``named``: the type as its first writer has it; what the configuration says of its key counts more.
+        ``addresses``: where the receiver is reached; None: it spies."""
         keyed = named.keyed if config.keyed is None else config.keyed
         struct = _struct(config)
         directory = Path(config.log_directory)
@@ -53,7 +56,8 @@ class Subscription:
         self._shown = shown
         self._clocks = ClockWarnings(config)
         self._jumps = JumpWarnings(config.topic)
-        self._losses = Losses(directory, config.topic, config.remedies)
+        self._losses = Losses(directory, config.topic, config.remedies, addresses)
+        moved_from = {} if addresses is None else addresses.moved_from
         self._cache = ReaderCache(
             config.qos,
             keys=InstanceKeys(struct if config.tells_instances else None) if keyed else None,
@@ -82,7 +86,8 @@ class Subscription:
                 awaits_types=config.records_writer_types,
                 content_filter=_content_filter(config),
                 entity_key=READER_ENTITY_KEY,
-                resume=dict(log.writers),
+                resume={**log.writers, **moved_from},
+                moved_from=moved_from.keys(),
                 consumption_held=consumption is not None,
                 slice=config.slice,
                 sample_size_max=min(FRAGMENTED_SAMPLE_MAX, log.max_bytes // _SAMPLE_PART),

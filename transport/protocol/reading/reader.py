@@ -32,7 +32,7 @@ A transient-local reader starts at 1. Any reader starts behind the number that `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 
 from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
@@ -71,10 +71,13 @@ class StatefulReader:
         *,
         policy: ReaderPolicy = READER_POLICY,
         resume: Mapping[Guid, int] | None = None,
+        moved_from: Collection[Guid] = (),
         random: Random | None = None,
     ) -> None:
-        """``resume``: the last sequence number of each writer that an earlier life of this reader took. ``random``
-        draws the heartbeat response delays and back-offs; by default it is a generator seeded by the GUID."""
+        """``resume``: the last sequence number of each writer that an earlier life of this reader took. ``moved_from``:
+        those which knew that life under another GUID; what they sent meanwhile counts as missed where they do not send
+        it again. ``random`` draws the heartbeat response delays and back-offs; by default it is a generator seeded by
+        the GUID."""
         self.guid = guid
         self.qos = qos
         self.policy = policy
@@ -91,6 +94,7 @@ class StatefulReader:
             qos.max_samples_per_instance,
         )
         self._delivered_before: dict[Guid, int] = dict(resume or {})
+        self._moved_from = set(moved_from)
         self._passed_before: dict[Guid, list[Pass]] = {}
         self._delivery = Delivery(self.counters, self.writers)
         self._reassembly = self._delivery.reassembly
@@ -145,7 +149,9 @@ class StatefulReader:
             expected=expected,
             receive_window=self.policy.receive_window_size,
             coherent=self.qos.coherent_access,
+            moved=resumed is not None and info.guid in self._moved_from,
         )
+        self._moved_from.discard(info.guid)
         proxy.jumps.passes = self._passed_before.pop(info.guid, [])
         if resumed is not None and not reliable and not proxy.jumps.passes:
             proxy.jumps.passed(1, resumed, PassKind.NOTHING)
@@ -166,6 +172,8 @@ class StatefulReader:
         self._delivery.forget(proxy)
         self._responder.forget(guid)
         self.untethered.forget(guid)
+        if proxy.missed_until >= proxy.expected:  # it was not heard
+            self._moved_from.add(guid)
         if proxy.synced and not is_builtin(self.guid.entity):
             self._delivered_before[guid] = proxy.expected - 1
             if proxy.jumps.passes:
@@ -276,11 +284,18 @@ class StatefulReader:
         return ready
 
     def take_losses(self) -> dict[Guid, int]:
-        """How many samples of each writer were lost since the last call, as ``lost_samples`` counts them."""
+        """How many samples of each writer were lost since the last call, but for those that were missed."""
         delivery = self._delivery
         losses = dict(delivery.losses)
         delivery.losses.clear()
         return losses
+
+    def take_missed(self) -> dict[Guid, int]:
+        """The same of those samples that were missed, which are not among the losses."""
+        delivery = self._delivery
+        missed = dict(delivery.missed)
+        delivery.missed.clear()
+        return missed
 
     def take_jumps(self) -> list[JumpReport]:
         """Jumps of sequence numbers since the last call, one of each kind for each writer."""

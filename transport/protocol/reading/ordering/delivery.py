@@ -33,6 +33,7 @@ class Delivery:
         "closed",
         "counters",
         "losses",
+        "missed",
         "ready",
         "reassembly",
         "reorder_budget",
@@ -50,6 +51,8 @@ class Delivery:
         self.closed: dict[Guid, int] = {}
         #: Samples lost since the owner took the losses, by writer.
         self.losses: Counter[Guid] = Counter()
+        #: The same of those that were missed.
+        self.missed: Counter[Guid] = Counter()
         self.reassembly = Reassembly(writers, counters)
         self.reorder_budget = ReorderBudget()
 
@@ -147,6 +150,8 @@ class Delivery:
             if last is not None:  # its set may have ended there, or gone on
                 proxy.sets.lose(last.coherent_set, last.coherent_set)
             self.drain(proxy)
+        if not held and self._pass_missed(proxy, sn - 1):
+            return
         self.lose(proxy, sn - behind)
         if sn - behind >= PASS_LEAST:
             proxy.jumps.passed(behind, sn - 1, PassKind.LOST)
@@ -196,6 +201,25 @@ class Delivery:
         if count > 0 and (proxy.guid in self.losses or len(self.losses) < WRITERS_MAX):
             self.losses[proxy.guid] += count
 
+    def _pass_missed(self, proxy: WriterProxy, last: int, claimed: int = 0) -> bool:
+        """Pass what is missed up to ``last``; whether that is all."""
+        count = proxy.missed_in(last)
+        if count:
+            proxy.jumps.passed(proxy.expected, proxy.expected + count - 1, PassKind.MISSED, claimed)
+            proxy.move_to(proxy.expected + count)
+            self.counters.lost_samples += count
+            self.counters.missed_samples += count
+            if proxy.guid in self.missed or len(self.missed) < WRITERS_MAX:
+                self.missed[proxy.guid] += count
+        return proxy.expected > last
+
+    def _pass_irrelevant(self, proxy: WriterProxy, last: int, claimed: int = 0) -> None:
+        """Up to ``last`` nothing will come for this reader. Of what lies before a match under a new GUID, it did."""
+        if not proxy.info.filters and self._pass_missed(proxy, last, claimed):
+            return
+        proxy.jumps.passed(proxy.expected, last, PassKind.IRRELEVANT, claimed)
+        self.counters.irrelevant_samples += proxy.move_to(last + 1)
+
     def sync(self, proxy: WriterProxy, expected: int) -> None:
         """Begin with a writer at ``expected``."""
         if expected > 1:
@@ -212,8 +236,7 @@ class Delivery:
         if first > last:
             return
         if proxy.synced and first == proxy.expected and not proxy.held:
-            proxy.jumps.passed(first, last, PassKind.IRRELEVANT)
-            self.counters.irrelevant_samples += proxy.move_to(last + 1)
+            self._pass_irrelevant(proxy, last)
         elif proxy.reliable or (proxy.held and first == proxy.held.first_hole):
             if not proxy.held.add_irrelevant(first, last):
                 self.counters.gap_overflow += 1
@@ -273,7 +296,10 @@ class Delivery:
             if each.kind is PassKind.IRRELEVANT:
                 self.counters.irrelevant_samples -= each.count
             elif each.kind is PassKind.LOST:
-                self._find_again(proxy, each.count)
+                self._find_again(proxy, each.count, self.losses)
+            elif each.kind is PassKind.MISSED:
+                self.counters.missed_samples -= each.count
+                self._find_again(proxy, each.count, self.missed)
             delivered.append((at, each.first - 1))
             at = each.last + 1
         delivered.append((at, proxy.expected - 1))
@@ -286,12 +312,12 @@ class Delivery:
                 proxy.jumps.was_back = True
         return True
 
-    def _find_again(self, proxy: WriterProxy, count: int) -> None:
+    def _find_again(self, proxy: WriterProxy, count: int, losses: Counter[Guid]) -> None:
         """So many samples of a writer are not lost after all."""
         self.counters.lost_samples -= count
-        known = self.losses.pop(proxy.guid, 0) - count
+        known = losses.pop(proxy.guid, 0) - count
         if known > 0:
-            self.losses[proxy.guid] = known
+            losses[proxy.guid] = known
 
     def discard_above(self, proxy: WriterProxy, sn: int) -> None:
         """Forget what is held above ``sn``."""
@@ -320,6 +346,8 @@ class Delivery:
                 skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
                 if proxy.sets is not None:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)
+                if not proxy.info.filters and self._pass_missed(proxy, skipped_to - 1, proxy.first_sn - 1):
+                    continue
                 kind = PassKind.LOST if proxy.counts_losses else PassKind.NOTHING
                 kind = PassKind.IRRELEVANT if proxy.info.filters else kind
                 proxy.jumps.passed(proxy.expected, skipped_to - 1, kind, proxy.first_sn - 1)
@@ -331,8 +359,7 @@ class Delivery:
                 continue
             after, run = step
             if run is None:
-                proxy.jumps.passed(proxy.expected, after - 1, PassKind.IRRELEVANT)
-                counters.irrelevant_samples += proxy.move_to(after)
+                self._pass_irrelevant(proxy, after - 1)
                 continue
             verdict = self._judge(proxy, run)
             if verdict is Verdict.OPEN:
@@ -395,7 +422,6 @@ class Delivery:
         self.counters.received_samples += run.count
         if run.first_sn > proxy.expected:
             claimed = proxy.held.first_hole - 1 if proxy.held else 0
-            proxy.jumps.passed(proxy.expected, run.first_sn - 1, PassKind.IRRELEVANT, claimed)
-            self.counters.irrelevant_samples += run.first_sn - proxy.expected
+            self._pass_irrelevant(proxy, run.first_sn - 1, claimed)
         proxy.expected = run.last_sn + 1
         self.ready.append(run)

@@ -92,6 +92,8 @@ class PassKind(enum.Enum):
     #: They came before the first number that was heard of the writer.
     BEGINNING = enum.auto()
     LOST = enum.auto()
+    #: Lost, too.
+    MISSED = enum.auto()
     IRRELEVANT = enum.auto()
 
 

@@ -50,6 +50,7 @@ class WriterProxy:
         "info",
         "jumps",
         "last_sn",
+        "missed_until",
         "reliable",
         "resting",
         "sets",
@@ -66,6 +67,7 @@ class WriterProxy:
         expected: int | None,
         receive_window: int = INFINITE,
         coherent: bool = False,
+        moved: bool = False,
     ) -> None:
         self.info = info
         #: Both sides are reliable: heartbeats are answered, what is missing is requested.
@@ -77,6 +79,11 @@ class WriterProxy:
         self.jumps = SequenceJumps(budget, resumed=self.expected if self.expected > 1 else 0)
         #: Jumps of the writer's first number are losses only once the reader had something to lose.
         self.counts_losses = expected is not None and expected > 1
+        #: What passes up to this number is missed: the writer had used it before it knew the reader's new GUID. Of a
+        #: reliable writer its first HEARTBEAT tells; of a best-effort one it is what lies before its first sample.
+        self.missed_until = 0
+        if moved:
+            self.missed_until = INFINITE if reliable else self.expected
         self.held = ReorderBuffer(budget, units_max=receive_window)
         #: Only if the reader has coherent access.
         self.sets = CoherentAccess() if coherent else None
@@ -116,6 +123,12 @@ class WriterProxy:
         passed = sn - self.expected
         self.expected = sn
         return passed
+
+    def missed_in(self, last: int) -> int:
+        """How many of the numbers from ``expected`` to ``last``, which pass, are missed."""
+        if self.expected > self.missed_until:
+            return 0
+        return (min(last, self.missed_until) if self.reliable else last) + 1 - self.expected
 
     def go_back_to(self, sn: int) -> None:
         """What was passed from ``sn`` on has not been used yet; nothing is held."""

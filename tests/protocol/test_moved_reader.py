@@ -1,0 +1,206 @@
+"""A reader that goes on under another GUID: what its writers sent meanwhile, and do not send again, is missed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.reading.ordering.sequence_jumps import DELAY, REACH
+from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire.samples import Samples
+from tests.protocol.reader_script import IT, LASTING, RELIABLE, Script
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
+
+BEST_EFFORT = Qos(reliability=ReliabilityKind.BEST_EFFORT)
+
+
+def moved(qos: Qos = RELIABLE, **options: object) -> Script:
+    """Ten samples were received before."""
+    return Script(qos, resume={IT: 10}, moved_from=[IT], **options)  # type: ignore[arg-type]
+
+
+def counted(s: Script) -> tuple[int, int, int]:
+    """Lost, of those missed, and irrelevant."""
+    counters = s.reader.counters
+    return counters.lost_samples, counters.missed_samples, counters.irrelevant_samples
+
+
+def test_what_the_first_heartbeat_no_longer_has_is_missed() -> None:
+    s = moved()
+    s.heartbeat(51, 50)
+    assert counted(s) == (40, 40, 0)
+    assert (s.reader.take_missed(), s.reader.take_losses()) == ({IT: 40}, {})
+    s.data(51, 60)
+    assert s.taken() == list(range(51, 61))
+    s.heartbeat(71, 70)
+    assert counted(s) == (50, 40, 0), "later losses are of another kind"
+    assert (s.reader.take_missed(), s.reader.take_losses()) == ({}, {IT: 10})
+
+
+def test_what_the_writer_still_has_is_read() -> None:
+    s = moved(LASTING, transient_local=True)
+    s.heartbeat(31, 50).data(31, 50)
+    assert s.taken() == list(range(31, 51))
+    assert counted(s) == (20, 20, 0)
+
+
+def test_gaps_up_to_the_first_heartbeat_are_missed_and_later_ones_are_irrelevant() -> None:
+    s = moved(LASTING, transient_local=True)
+    s.heartbeat(1, 20).gap(11, 15).data(15, 18).gap(19, 21)
+    assert s.taken() == [15, 16, 17, 18]
+    assert counted(s) == (6, 6, 0)
+    s.gap(21, 26).data(26)
+    assert s.taken() == [26]
+    assert counted(s) == (6, 6, 5)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+def test_in_whatever_order_they_come(order: tuple[int, ...]) -> None:
+    s = moved(LASTING, transient_local=True)
+    steps = (lambda: s.gap(11, 15), lambda: s.data(15, 18), lambda: s.heartbeat(11, 20))
+    for each in order:
+        steps[each]()
+    s.gap(19, 21)
+    assert s.taken() == [15, 16, 17, 18]
+    assert counted(s) == (6, 6, 0)
+
+
+def test_a_gap_that_reaches_beyond_the_heartbeat_is_divided() -> None:
+    s = moved(LASTING, transient_local=True)
+    s.heartbeat(1, 20).gap(11, 31).data(31)
+    assert s.taken() == [31]
+    assert counted(s) == (10, 10, 10)
+
+
+def test_what_a_filter_of_the_writer_keeps_away_is_not_missed() -> None:
+    s = moved(LASTING, transient_local=True, filters=True)
+    s.heartbeat(1, 20).gap(11, 15).data(15, 20)
+    assert s.taken() == list(range(15, 21))
+    assert counted(s) == (0, 0, 4)
+
+
+def test_what_nothing_passed_is_not_counted() -> None:
+    s = moved()
+    s.heartbeat(11, 10).data(11, 12)
+    assert s.taken() == [11, 12]
+    assert counted(s) == (0, 0, 0)
+
+
+def test_samples_behind_the_last_one_of_the_log_come_once() -> None:
+    s = moved(LASTING, transient_local=True)
+    s.data(1, 12).heartbeat(1, 12)
+    assert s.taken() == [11, 12]
+    assert counted(s) == (0, 0, 0)
+
+
+def test_a_best_effort_writer_is_where_its_first_sample_is() -> None:
+    s = moved(BEST_EFFORT, reliable=False)
+    s.data(31, 35)
+    assert counted(s) == (20, 20, 0)
+    s.data(41)
+    assert s.taken() == [*range(31, 36), 41]
+    assert counted(s) == (25, 20, 0)
+    assert (s.reader.take_missed(), s.reader.take_losses()) == ({IT: 20}, {IT: 5})
+
+
+def test_far_ahead_it_is_counted_once_confirmed() -> None:
+    far = 10 + 5 * REACH
+    s = moved()
+    s.heartbeat(far + 1, far)
+    assert counted(s) == (0, 0, 0)
+    s.sleep(DELAY)
+    s.heartbeat(far + 1, far)
+    assert counted(s) == (5 * REACH, 5 * REACH, 0)
+
+
+def test_a_forged_heartbeat_is_taken_back() -> None:
+    s = moved()
+    s.heartbeat(5_001, 5_000)
+    assert s.reader.take_missed() == {IT: 4_990}
+    s.heartbeat(21, 20)
+    assert counted(s) == (10, 10, 0)
+    s.data(21)
+    assert s.taken() == [21]
+    s.heartbeat(31, 30)
+    assert counted(s) == (19, 10, 0)
+
+
+def test_a_writer_that_leaves_before_it_is_heard_counts_when_it_comes_back() -> None:
+    s = moved()
+    info = s.proxy.info
+    s.reader.unmatch_writer(IT)
+    s.reader.match_writer(info, now=s.now)
+    s.heartbeat(31, 30)
+    assert counted(s) == (20, 20, 0)
+    s.reader.unmatch_writer(IT)
+    s.reader.match_writer(info, now=s.now)
+    s.heartbeat(41, 40)
+    assert counted(s) == (30, 20, 0)
+
+
+def test_a_restart_under_the_same_guid_misses_nothing() -> None:
+    s = Script(LASTING, transient_local=True, resume={IT: 10})
+    s.heartbeat(13, 20).gap(13, 15).data(15, 20)
+    assert counted(s) == (2, 0, 2)
+
+
+# --- two participants --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("depth", [0, 1, 20])
+@pytest.mark.parametrize("silent", [0, 20])
+def test_at_another_address(lasting: bool, depth: int, loss: float, silent: int) -> None:
+    """All that was written is received once or missed; ``silent``: seconds, longer than the lease or none."""
+    qos = Qos(
+        reliability=ReliabilityKind.RELIABLE,
+        durability=DurabilityKind.TRANSIENT_LOCAL if lasting else DurabilityKind.VOLATILE,
+        history=HistoryKind.KEEP_LAST if depth else HistoryKind.KEEP_ALL,
+        history_depth=depth or 1,
+    )
+    network = VirtualNetwork(seed=7, loss=loss)
+    peer, here = network.add(), network.add()
+    writer = peer.create_writer(WriterSpec("t", "T", qos), now=network.now)
+    spec = ReaderSpec("t", "T", qos, entity_key=1)
+    reader = here.create_reader(spec, now=network.now)
+    got: list[int] = []
+
+    def take() -> bool:
+        got.extend(sn for run in reader.take() for sn in range(run.first_sn, run.last_sn + 1))
+        return False
+
+    samples = Samples.uniform(np.zeros(32, np.uint8), 1, 32)
+
+    def write(count: int) -> None:
+        for _ in range(count):
+            writer.write(samples, timestamp=network.now, now=network.now)
+            network.run(MILLISECOND, until=take)
+
+    assert network.run(5 * SECOND, until=lambda: bool(writer.readers) and bool(reader.writers))
+    write(100)
+    network.run(SECOND, until=take)
+    assert got == list(range(1, 101))
+
+    network.unplug(here)
+    write(50)
+    network.run(silent * SECOND)
+    write(50)
+    there = network.add()
+    known: dict[Guid, int] = {writer.guid: got[-1]}
+    reader = there.create_reader(replace(spec, resume=known, moved_from=[writer.guid]), now=network.now)
+    assert network.run(10 * SECOND, until=lambda: writer.guid in reader.writers), "matched again"
+    write(100)
+    network.run(5 * SECOND, until=take)
+
+    assert got == sorted(set(got)) and got[-1] == 300
+    assert len(got) + reader.counters.missed_samples == 300
+    assert (
+        reader.counters.lost_samples == reader.counters.missed_samples == sum(reader.take_missed().values())
+    )
+    if lasting and not depth:
+        assert reader.counters.missed_samples == 0

@@ -1,0 +1,92 @@
+"""Where a receiver was reached when it last ran, in a file beside its log.
+
+Peers keep sending to where they found a participant first. Other addresses or ports that they hear of under the same
+GUID change nothing (Cyclone DDS merges only USER_DATA), and peers may use any of those that were announced. So a
+receiver asks for its old ports again, and keeps its GUID only as long as all that it announced is still its own. Else
+it has *moved*: it takes a new GUID prefix, under which it is found again, while its log goes on. What the log's writers
+sent in between and do not send again is missed, which the reader counts.
+
+The file also says how far each writer was known when the receiver moved, until something of that writer is in the log:
+a receiver which is killed again before still counts as moved, and counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ..limits import WRITERS_MAX
+from ..log.small_file import replace_text
+from ..structure import Guid, Locator
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+_FILE: Final = "addresses.json"
+_GUID_BYTES: Final = 16
+
+
+@dataclass(slots=True)
+class Addresses:
+    """What was announced, and the writers which knew it under another GUID."""
+
+    participant_index: int
+    locators: frozenset[str]
+    #: The last sequence number of each writer that was received, or counted as missed.
+    moved_from: dict[Guid, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, participant_index: int, locators: Iterable[Locator]) -> Addresses:
+        return cls(participant_index, frozenset(f"{each.address}:{each.port}" for each in locators))
+
+    def follow(self, earlier: Addresses, writers: Mapping[Guid, int], *, moved: bool) -> None:
+        """Go on from ``earlier`` with a log that has these ``writers``, each up to a sequence number."""
+        known = earlier.moved_from
+        if moved:
+            self.moved_from = {guid: max(sn, known.get(guid, 0)) for guid, sn in writers.items()}
+        else:
+            self.moved_from = {guid: sn for guid, sn in known.items() if writers.get(guid, 0) <= sn}
+
+
+def read_addresses(directory: Path) -> Addresses | None:
+    """Where the last receiver of the log in ``directory`` was reached; None if nobody has written that down."""
+    path = directory / _FILE
+    try:
+        return _addresses(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        _log.warning("%s is ignored: %s", path, error)
+        return None
+
+
+def write_addresses(directory: Path, addresses: Addresses) -> None:
+    """Replace the file. If the disk is full, the next receiver believes that it is where the last one was."""
+    told = {
+        "participant_index": addresses.participant_index,
+        "locators": sorted(addresses.locators),
+        "moved_from": {guid.to_bytes().hex(): sn for guid, sn in addresses.moved_from.items()},
+    }
+    path = directory / _FILE
+    try:
+        replace_text(path, json.dumps(told))
+    except OSError as error:
+        _log.warning("%s is not written: %s", path, error)
+
+
+def _addresses(told: dict[str, Any]) -> Addresses:
+    """Raises ValueError, TypeError, LookupError or AttributeError if nobody can have written this."""
+    moved_from = {_guid(raw): int(sn) for raw, sn in told["moved_from"].items()}
+    if len(moved_from) > WRITERS_MAX:
+        raise ValueError(f"it names {len(moved_from)} writers")
+    return Addresses(int(told["participant_index"]), frozenset(map(str, told["locators"])), moved_from)
+
+
+def _guid(raw: str) -> Guid:
+    found = bytes.fromhex(raw)
+    if len(found) != _GUID_BYTES:
+        raise ValueError(f"{raw!r} is no GUID")
+    return Guid.from_bytes(found)

@@ -1,0 +1,71 @@
+"""Under which GUID a receiver joins its domain: that of its log, or a new one if it has moved (:mod:`.addresses`)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from ..log.stream_log import StreamLog
+from ..net.node import Node
+from ..net.node_config import NodeConfig, new_guid_prefix
+from .addresses import Addresses, read_addresses, write_addresses
+from .config import ReceiverConfig
+from .incarnation import next_incarnation
+from .known_participants import read_known_participants
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+
+def join_domain(config: ReceiverConfig, log: StreamLog) -> tuple[Node, Addresses]:
+    """The node of a receiver, and where it is reached.
+
+    Raises TransportError, or LogError where the log's new GUID cannot be written down.
+    """
+    directory = Path(config.log_directory)
+    earlier = read_addresses(directory)
+    given = replace(
+        config.node,
+        guid_prefix=bytes.fromhex(str(log.metadata["guid_prefix"])),
+        incarnation=next_incarnation(directory),
+        participant_index=None if earlier is None else earlier.participant_index,
+    )
+    node = _open(given, directory)
+    try:
+        here = _addresses(node)
+        if earlier is not None:
+            gone = earlier.locators - here.locators
+            if gone:
+                node.abandon()
+                prefix = new_guid_prefix()
+                log.amend(guid_prefix=prefix.hex())
+                node = _open(
+                    replace(given, guid_prefix=prefix, participant_index=here.participant_index), directory
+                )
+                here = _addresses(node)
+                _say(config.topic, gone, here)
+            here.follow(earlier, log.writers, moved=bool(gone))
+    except BaseException:
+        node.abandon()
+        raise
+    write_addresses(directory, here)
+    return node, here
+
+
+def _open(given: NodeConfig, directory: Path) -> Node:
+    return Node.open(given, recalled=read_known_participants(directory))
+
+
+def _addresses(node: Node) -> Addresses:
+    sockets = node.sockets
+    return Addresses.of(sockets.participant_index, (*sockets.metatraffic_unicast, *sockets.default_unicast))
+
+
+def _say(topic: str, gone: frozenset[str], here: Addresses) -> None:
+    _log.warning(
+        "topic %r: the receiver was reached at %s before and is at %s now, where peers do not look for it: it takes a "
+        "new GUID, and counts what it missed of the writers that it knows",
+        topic,
+        ", ".join(sorted(gone)),
+        ", ".join(sorted(here.locators)),
+    )
