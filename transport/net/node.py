@@ -233,7 +233,9 @@ class Node:
     def cycle(self, timeout: float) -> None:
         """:meth:`run_once` for the owner of a loop; after small datagrams it naps, so that more of them gather."""
         received = self.run_once(timeout)
-        if received > 1 and self._received_bytes < received * _SMALL_BYTES:
+        if self._steering:
+            self.wake()  # who steers may wait for what was taken in here
+        elif received > 1 and self._received_bytes < received * _SMALL_BYTES:
             time.sleep(_NAP_SECONDS)
 
     def do_work(self) -> int:
