@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from spark_rtps.transport.errors import OptionError, TransportError
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.plugins import load_interceptor
-from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy
+from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy, WriterPolicy
 from spark_rtps.transport.qos import LivelinessKind
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
 from tests.support import domains
@@ -361,3 +363,53 @@ def test_assert_liveliness_of_an_automatic_writer_sends_nothing(scene):
     node.assert_liveliness = lambda writer=None: called.append(writer)  # type: ignore[method-assign]
     writer.assert_liveliness()
     assert called == []
+
+
+# --- what the node's own thread takes in while another one takes over ----------------------------------
+
+
+@pytest.fixture
+def late(scene, monkeypatch) -> tuple[BlockingWriter, list[float]]:
+    """A writer which takes its node over only after everything sent was acknowledged; and each wait for the network."""
+    scene.reader(scene.node())
+    node = scene.node()
+    writer = scene.writer(node, writer=WriterPolicy(send_window_bytes=4_096))
+    waits: list[float] = []
+    steering, run_once = node.steering, node.run_once
+
+    @contextlib.contextmanager
+    def after_all() -> Iterator[None]:
+        scene.wait(lambda: not writer.writer.unacknowledged_bytes)
+        with steering():
+            yield
+
+    def counted(timeout: float) -> int:
+        if threading.current_thread() is not node._thread:
+            waits.append(timeout)
+        return run_once(timeout)
+
+    monkeypatch.setattr(node, "steering", after_all)
+    monkeypatch.setattr(node, "run_once", counted)
+    return writer, waits
+
+
+def test_a_write_does_not_wait_for_room_that_was_made_before_it_took_over(late):
+    writer, waits = late
+    writer.write(numbered(0, 150))  # somewhat more than the window
+    assert waits == []
+
+
+def test_what_was_acknowledged_before_the_writer_took_over_is_not_waited_for(late):
+    writer, waits = late
+    writer.write(numbered(0, 50))
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    assert waits == []
+
+
+def test_the_nodes_thread_wakes_the_one_that_steers(scene):
+    node = scene.node()
+    poll = select.poll()
+    poll.register(node._wake_pipe, select.POLLIN)
+    with node.steering():
+        node.cycle(0)
+        assert poll.poll(0)

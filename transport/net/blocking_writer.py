@@ -192,21 +192,24 @@ class BlockingWriter:
     ) -> None:
         """Write the rest, from ``taken`` on, as room comes."""
         deadline = time.monotonic() + timeout
-        more = taken
-        while taken < samples.count:
-            if more:
-                deadline = time.monotonic() + timeout
-                # The writing thread takes in acknowledgements itself: no switch of threads at full speed.
-                if self._asynchronous or not self.node.do_work():
-                    self._wait()
-            elif time.monotonic() > deadline:
-                raise self._held_up(timeout)
-            else:
-                self._wait()
+        if not self._asynchronous:
+            self.node.do_work()
+        while True:
+            # First of all: the node's thread may have made room before it stood aside.
             rest = samples.take(taken, samples.count)
             hashes = key_hashes[taken:] if key_hashes is not None else None
             more = self._offer(rest, hashes, flags, stamp)
             taken += more
+            if taken == samples.count:
+                return
+            if more:
+                deadline = time.monotonic() + timeout
+                # The writing thread takes in acknowledgements itself: no switch of threads at full speed.
+                if not self._asynchronous and self.node.do_work():
+                    continue
+            elif time.monotonic() > deadline:
+                raise self._held_up(timeout)
+            self._wait()
 
     def flush(self) -> None:
         """Send the batch in progress, in the calling thread. Raises TransportError as :meth:`write` does."""
@@ -311,10 +314,12 @@ class BlockingWriter:
                 self.writer.request_acknowledgment(time.monotonic_ns())
                 self._flush_node()
         with self._steering():
-            while behind and time.monotonic() < deadline:
-                self._wait()
-                with self.node.lock:
+            while behind:
+                with self.node.lock:  # the node's thread may have heard of it before it stood aside
                     behind = self.writer.unacknowledged(last)
+                if not behind or time.monotonic() >= deadline:
+                    break
+                self._wait()
         if not self.wait_for_asynchronous_publishing(deadline - time.monotonic()):
             raise OutOfTokensError(
                 f"topic {self.topic!r}: after {timeout:g} s what was written still waits for tokens of its flow "

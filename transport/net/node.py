@@ -238,7 +238,9 @@ class Node:
     def cycle(self, timeout: float) -> None:
         """:meth:`run_once` for the owner of a loop; after several datagrams it naps, so that more of them gather."""
         received = self.run_once(timeout)
-        if received > 1 and (nap := self._nap(received)):
+        if self._steering:
+            self.wake()  # who steers may wait for what was taken in here
+        elif received > 1 and (nap := self._nap(received)):
             time.sleep(nap)
 
     def _nap(self, received: int) -> float:
