@@ -70,6 +70,8 @@ def test_nothing_was_written(tmp_path: Path) -> None:
         '{"participant_index": 0, "locators": 7, "moved_from": {}}',
         '{"participant_index": 0, "locators": [], "moved_from": {"00": 1}}',
         '{"participant_index": 0, "locators": [], "moved_from": []}',
+        '{"participant_index": Infinity, "locators": [], "moved_from": {}}',
+        '{"participant_index": 0, "locators": [], "moved_from": {"' + "00" * 16 + '": -1}}',
         "[" * 100_000,
     ],
 )
