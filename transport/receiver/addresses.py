@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ..errors import reason
 from ..limits import WRITERS_MAX
 from ..log.small_file import replace_text
 from ..structure import INFINITE, Guid, Locator
@@ -82,7 +83,7 @@ def write_addresses(directory: Path, addresses: Addresses) -> None:
     try:
         replace_text(path, json.dumps(told))
     except OSError as error:
-        _log.warning("%s is not written: %s", path, error)
+        _log.warning("%s is not written: %s", path, reason(error))
 
 
 def _addresses(told: dict[str, Any]) -> Addresses:
