@@ -59,6 +59,7 @@ class StandingStreamReader(StandingStream, SupportsTriggerAvailableNow):
                 "state": "reached",
                 "behind_bytes": max(0, tail.position - at),
                 "lost": lost(counters),
+                "missed": counters.get("reader.missed_samples", 0),
                 "rejected": rejected(counters),
             },
         )

@@ -33,11 +33,12 @@ RANGE_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 16 << 10
 _READ_BYTES_MAX: Final = 1 << 20
 _FIRST_PAUSE_SECONDS: Final = 0.02
-_PAUSE_SECONDS_MAX: Final = 1.0
+#: A server is back half a second after it died, if its host has time: more would only be added to that.
+_PAUSE_SECONDS_MAX: Final = 0.25
 #: A server that came back has this long to learn which logs it serves.
 _UNKNOWN_SECONDS: Final = 2.0
 #: Waiting longer than this is said.
-_SAID_SECONDS: Final = 0.5
+_SAID_SECONDS: Final = 1.0
 
 _T = TypeVar("_T")
 
@@ -142,6 +143,7 @@ class RangeClient:
         """What ``read`` makes of the answer, once there is one."""
         pause, have, is_said = _FIRST_PAUSE_SECONDS, patience.have, False
         learns_until = 0.0  # when a server that came back has to know its logs
+        waits_since: float | None = None
         while True:
             failed: dict[str, Again] = {}
             for address in connections.addresses(self._served):
@@ -155,8 +157,9 @@ class RangeClient:
             elif time.monotonic() >= learns_until or all(each.is_known for each in refused):
                 raise refused[0].error
             if patience.have > have:  # it is there, but connections break
-                pause, have = _FIRST_PAUSE_SECONDS, patience.have
-            if pause > _SAID_SECONDS and not is_said:
+                pause, have, waits_since = _FIRST_PAUSE_SECONDS, patience.have, None
+            waits_since = waits_since or time.monotonic()
+            if time.monotonic() - waits_since > _SAID_SECONDS and not is_said:
                 is_said = True
                 _log.warning("%s; trying for %.0f s more", self._unreached(failed), patience.left)
             self._closed.wait(min(patience.left, max(pause, *(each.pause for each in failed.values()))))

@@ -205,7 +205,7 @@ class Keeper:
         self.phase = Phase.RUNNING
         self.error = None
         self._look_at = now
-        self._restarts.runs()
+        self._restarts.runs(now)
         _log.info("subscription %s: its receiver runs, process %d", self.wanted.name, self._receiver.pid)
 
     def _watch(self, now: int) -> None:

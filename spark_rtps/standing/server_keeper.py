@@ -152,7 +152,7 @@ class ServerKeeper:
             return
         self._has_run, self._told, self.error = True, None, None
         self._port = self.server.port  # clients look for it there, also after a restart
-        self._restarts.runs()
+        self._restarts.runs(now)
         _log.info("serving at %s:%d", self._config.address, self._port)
 
     def _watch(self, now: int) -> None:

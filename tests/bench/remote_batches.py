@@ -48,7 +48,7 @@ class _FetchingReader(StandingStreamReader):
         return [replace(each, place=None) if isinstance(each, LogPartition) else each for each in found]
 
 
-class _Fetching(RtpsDataSource):
+class Fetching(RtpsDataSource):
     """Format ``fetching``: tasks of standing receivers do as on another host."""
 
     @classmethod
@@ -63,7 +63,7 @@ class _Fetching(RtpsDataSource):
 
 def _measured(domain: int) -> dict[str, list[float]]:
     with figures.spark_session() as spark, figures.scratch() as directory:
-        spark.dataSource.register(_Fetching)
+        spark.dataSource.register(Fetching)
         idl = directory / "bench.idl"
         idl.write_text(IDL)
         of_type = {"domain": str(domain), "type.file": str(idl), "type": TYPE_NAME}

@@ -30,6 +30,7 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Run
 from tests.bench import figures
 from tests.bench.peers import Peer
+from tests.bench.recovery import recovery
 from tests.bench.remote_batches import remote_batches
 
 _LOG_BYTES: Final = 400 << 20
@@ -65,6 +66,7 @@ def serving(domain: int) -> dict[str, Any]:
         found["rows"] = _rows(log, certificate, key)
         found["receive"] = _receive_meanwhile(domain, log)
     found["batches_ms"] = remote_batches(domain)
+    found["recovery"] = recovery(domain)
     return found
 
 
@@ -98,6 +100,12 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         f"micro-batch p50 of each run, local log {next(shown)} ms, standing receiver, fetched {next(shown)} ms, "
         f"{more:+.0f} ms (wanted at most +10)"
     )
+    for name, what, wanted in (
+        ("receiver", "to the next row in its log", 2),
+        ("server", "to the end of the batch that waits for it", 5),
+    ):
+        seconds = " / ".join(f"{each:.2f}" for each in sorted(found["recovery"][name]))
+        yield f"{name} killed: {seconds} s {what} (wanted at most {wanted})"
 
 
 def _spread(rates: list[float]) -> str:

@@ -18,7 +18,7 @@ import pytest
 
 import spark_rtps as rtps
 from spark_rtps.monitoring.stream_counters import read_streams
-from tests.conf.confined import allowed_calls, lines_of
+from tests.conf.confined import allowed_calls, calls_of, lines_of
 from tests.support import domains
 from tests.support.child_environment import child_environment
 from tests.support.waiting import PATIENCE, wait_until
@@ -28,8 +28,14 @@ UNIT = ROOT / "conf" / "spark-rtps-receiver.service"
 CONFINED = Path(__file__).with_name("confined.py")
 SCHEMA = pyarrow.schema([pyarrow.field("x", pyarrow.int32(), nullable=False)])
 PR_GET_MDWE = 66
-#: What costs 0.2 or more and stays: it is there to receive, from addresses that nobody but its operator knows.
-OPEN = {"PrivateNetwork=", "IPAddressDeny=", "RestrictAddressFamilies=~AF_(INET|INET6)"}
+#: What costs 0.2 or more and stays: it is there to receive, from addresses that nobody but its operator knows. Of
+#: @resources setpriority alone is left, by which the server gives way to the receivers.
+OPEN = {
+    "PrivateNetwork=",
+    "IPAddressDeny=",
+    "RestrictAddressFamilies=~AF_(INET|INET6)",
+    "SystemCallFilter=~@resources",
+}
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up capabilities")
@@ -102,6 +108,7 @@ def test_no_calls_are_left_that_only_a_system_has() -> None:
     calls = allowed_calls(lines_of(UNIT))
     assert {"recvmmsg", "sendfile", "execve"} <= calls
     assert not {"mount", "ptrace", "bpf", "init_module", "setrlimit", "settimeofday"} & calls
+    assert calls_of("@resources") & calls == {"setpriority"}
 
 
 def confined(script: str, *arguments: str) -> list[str]:
@@ -115,10 +122,11 @@ def confined(script: str, *arguments: str) -> list[str]:
         "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
         "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)",
         "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
-        "import os; os.setpriority(os.PRIO_PROCESS, 0, 5)",
+        "import os; os.setpriority(os.PRIO_PROCESS, 0, -5)",
+        "import os; os.sched_setaffinity(0, os.sched_getaffinity(0))",
         "import os; os.chroot('/')",
     ],
-    ids=["writable and executable", "packets", "IPv6", "raw", "priority", "chroot"],
+    ids=["writable and executable", "packets", "IPv6", "raw", "priority", "affinity", "chroot"],
 )
 @needs_root
 def test_the_confinement_of_the_tests_confines(forbidden: str) -> None:
@@ -127,6 +135,15 @@ def test_the_confinement_of_the_tests_confines(forbidden: str) -> None:
     assert subprocess.run([sys.executable, "-c", forbidden], capture_output=True).returncode == 0
     done = subprocess.run(confined(forbidden), capture_output=True, text=True)
     assert "PermissionError" in done.stderr, done
+
+
+@needs_root
+def test_a_process_may_give_way() -> None:
+    assert settings()["Service"]["LimitNICE"] == ["0"], "and take nothing"
+    done = subprocess.run(
+        confined("import os; print(os.nice(5) - os.nice(0))"), capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 @needs_root
@@ -168,6 +185,7 @@ def test_a_receiver_works_in_what_the_unit_leaves_it(tmp_path: Path) -> None:
         try:
             told("READY=1")
             told("WATCHDOG=1")
+            assert _niceness_of_servers(service.pid) == [os.nice(0) + 5], "it gives way to the receivers"
             with rtps.Participant(domains.STANDING, interface="lo") as participant:
                 publication = participant.publish("Confined", type="T", schema=SCHEMA)
                 publication.write([{"x": 1}])
@@ -181,6 +199,14 @@ def test_a_receiver_works_in_what_the_unit_leaves_it(tmp_path: Path) -> None:
             service.kill()
             service.wait()
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "state").rglob("*")} == {0}
+
+
+def _niceness_of_servers(supervisor: int) -> list[int]:
+    """The servers among the children of a supervisor."""
+    tasks = Path(f"/proc/{supervisor}/task").iterdir()
+    children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+    servers = [pid for pid in children if b"spark_rtps.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [os.getpriority(os.PRIO_PROCESS, pid) for pid in servers]
 
 
 def _rows(directory: Path) -> int:

@@ -56,6 +56,9 @@ class Moves:
     def kill(self, *, write: int) -> None:
         """Kill the receiver, while the writer goes on for so many samples at least."""
         self.receiver.kill()
+        self.go_on(write)
+
+    def go_on(self, write: int) -> None:
         written = self.peer.call("streamed")
         wait_until(lambda: self.peer.call("streamed") > written + write, "writing while nobody listens")
 
@@ -75,7 +78,7 @@ class Moves:
         self.receiver.process.stop()
         assert found == sorted(set(found)), "doubled, or out of order"
         missed = missed_in_report(self.receiver) if len(found) < count else 0
-        assert len(found) + missed == count
+        assert len(found) + missed == count + 1 - found[0]  # best effort, it begins where it matched
         return missed
 
 
@@ -117,6 +120,6 @@ def test_moved_when_nobody_waited_any_more(
     receiver.wait_for(300)
     moves.kill(write=100)
     peer.wait_for_match("t", 0)
-    moves.kill(write=100)
+    moves.go_on(write=100)
     moves.restart(THERE)
     assert moves.missed() >= 200

@@ -51,6 +51,7 @@ PLACES = {
     "counters file": Place("Counters.create", 1),
     "participants file": Place("write_known_participants", 1),
     "incarnation": Place("next_incarnation", 1),
+    "addresses": Place("write_addresses", 1),
     "recovery": Place("StreamLog.open", 1),
 }
 

@@ -188,6 +188,26 @@ def test_nobody_is_there(scene: Scene) -> None:
     assert str(scene.directory) in str(raised.value)
 
 
+def test_between_two_tries_is_little_time_and_waiting_is_said_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a server that is back waits for is added to its start."""
+    pauses: list[float] = []
+
+    class Pauses(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(client, "_SAID_SECONDS", 0.3)
+    asking = client.RangeClient(Served((unused(),), TOKEN, None), scene.directory, patience=1)
+    monkeypatch.setattr(asking, "_closed", Pauses())
+    with pytest.raises(RangeServerError, match="is not reached"):
+        asking.get("/v1/logs", "logs", max_bytes=100)
+    assert max(pauses) <= 0.25 and len(pauses) >= 6
+    assert caplog.text.count("is not reached") == 1
+
+
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:99999", "host:²"])
 def test_what_is_no_address(scene: Scene, address: str) -> None:
     with pytest.raises(RangeServerError, match="is no address"):

@@ -100,6 +100,24 @@ class TestDeaths:
         assert len(scene.receivers) == 2 and scene.states() == {"a": "running"}
         assert scene.receivers[1].config.log_directory == scene.receivers[0].config.log_directory
 
+    def test_what_has_worked_is_started_again_at_once(self, scene: Scene) -> None:
+        """However often it is killed, but for too often."""
+        scene.begin(A)
+        for count in (2, 3, 4):
+            scene.steps(30, seconds=0.1)
+            scene.receivers[-1].died = scene.servers[-1].died = "killed"
+            scene.steps(3, seconds=0.1)
+            assert (len(scene.receivers), len(scene.servers)) == (count, count)
+
+    def test_what_dies_at_once_is_started_again_later(self, scene: Scene) -> None:
+        scene.begin(A)
+        for count in (2, 2):
+            scene.receivers[-1].died = "killed"
+            scene.steps(4, seconds=0.1)
+            assert len(scene.receivers) == count
+        scene.steps(4, seconds=0.1)
+        assert len(scene.receivers) == 3
+
     def test_too_many_deaths(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
         scene.begin(A + B)
         while scene.states()["a"] != "failed":

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ..errors import reason
 from ..limits import WRITERS_MAX
 from ..log.small_file import replace_text
-from ..structure import Guid, Locator
+from ..structure import INFINITE, Guid, Locator
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -58,7 +59,15 @@ def read_addresses(directory: Path) -> Addresses | None:
         return _addresses(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         _log.warning("%s is ignored: %s", path, error)
         return None
 
@@ -74,14 +83,16 @@ def write_addresses(directory: Path, addresses: Addresses) -> None:
     try:
         replace_text(path, json.dumps(told))
     except OSError as error:
-        _log.warning("%s is not written: %s", path, error)
+        _log.warning("%s is not written: %s", path, reason(error))
 
 
 def _addresses(told: dict[str, Any]) -> Addresses:
-    """Raises ValueError, TypeError, LookupError or AttributeError if nobody can have written this."""
+    """Raises ValueError, TypeError, LookupError, AttributeError or ArithmeticError if nobody can have written this."""
     moved_from = {_guid(raw): int(sn) for raw, sn in told["moved_from"].items()}
     if len(moved_from) > WRITERS_MAX:
         raise ValueError(f"it names {len(moved_from)} writers")
+    if not all(0 <= sn < INFINITE for sn in moved_from.values()):
+        raise ValueError("it has numbers that no sample has")
     return Addresses(int(told["participant_index"]), frozenset(map(str, told["locators"])), moved_from)
 
 

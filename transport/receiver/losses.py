@@ -59,13 +59,13 @@ class Losses:
         for writer, count in missed.items():
             now = time.time_ns()
             self._report.observe(writer, self._topic, count, now=now, sample_bytes=size, cause=MOVED)
-            _log.warning(
-                "topic %r: %d samples of writer %s were missed while the receiver moved to another address",
-                self._topic,
-                count,
-                writer,
-            )
             if self._addresses is not None and writer in reader.writers:
                 self._addresses.moved_from[writer] = reader.writers[writer].expected - 1
+        _log.warning(
+            "topic %r: %d samples of %d writers were missed while the receiver moved to another address",
+            self._topic,
+            sum(missed.values()),
+            len(missed),
+        )
         if self._addresses is not None:
             write_addresses(self._directory, self._addresses)
