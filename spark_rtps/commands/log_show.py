@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from ..monitoring.consumer_groups import ConsumerGroup
     from ..monitoring.stream_counters import Stream
+    from ..serving.log_walks import WalkedLog
     from ..transport.log.inventory import Inventory
-    from ..transport.log.log_view import LogView
     from ..transport.log.segment import JSON
     from ..transport.log.verification import Verified
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class _Log:
     given: dict[str, JSON]
     verified: Verified
-    inventory: Inventory
+    inventory: Inventory | WalkedLog
     #: The source whose receiver appends to it, or appended last; None: it is not known.
     source: Stream | None
     disk_bytes: int
@@ -61,7 +61,7 @@ def show(
 ) -> None:
     """Show what a stream log is and holds: its topic, positions, segments, writers and damage, and its receiver.
 
-    The exit code is 1 if anything is damaged. All of a receiver's log is fetched for this.
+    The exit code is 1 if anything is damaged. A receiver goes through its log itself.
     """
     if receiver is None:
         with opened(log, None, Access()) as view:
@@ -74,8 +74,10 @@ def show(
         with recorded(served, log) as (one, fetched):
             asked = ReceiverReports(served, patience=PATIENCE_SECONDS)
             source = next((stream for stream in asked.streams() if stream.path == one.directory), None)
+            view, walked = LogView.over(fetched), asked.walk(one.log, one.directory, bodies=verify)
+            disk_bytes = sum(file.size for file in view.segments)
             groups = asked.groups(one.log)
-            found = _look_there(LogView.over(fetched), source, groups, bodies=verify)
+            found = _Log(view.metadata, walked.verified, walked, source, disk_bytes, groups)
     if as_json:
         typer.echo(json.dumps(_as_json(found), indent=2))
     else:
@@ -100,16 +102,6 @@ def _look(directory: Path, *, bodies: bool) -> _Log:
         _disk_bytes(directory),
         read_groups(directory),
     )
-
-
-def _look_there(view: LogView, source: Stream | None, groups: list[ConsumerGroup], *, bodies: bool) -> _Log:
-    """A log of another host, as far as its frames tell: without writers whose samples are all trimmed."""
-    from ..transport.log.inventory import Inventory
-    from ..transport.log.verification import verify
-
-    inventory = Inventory(view)
-    verified = verify(view, bodies=bodies, on_frame=inventory.count)
-    return _Log(view.metadata, verified, inventory, source, sum(file.size for file in view.segments), groups)
 
 
 def _disk_bytes(directory: Path) -> int:
@@ -192,7 +184,7 @@ def _print(log: _Log) -> None:
     show(Console(), [*parts, *damage_tables([verified])])
 
 
-def _segments(inventory: Inventory) -> RenderableType:
+def _segments(inventory: Inventory | WalkedLog) -> RenderableType:
     from .tables import NOTHING, moment, table
 
     columns = ("base", "end", "frames", "samples", "first reception", "last reception")
@@ -221,7 +213,7 @@ def _groups(groups: list[ConsumerGroup], base: int, end: int) -> RenderableType:
     return table("consumer groups", columns, rows, numbers=columns[:4])
 
 
-def _writers(inventory: Inventory) -> RenderableType:
+def _writers(inventory: Inventory | WalkedLog) -> RenderableType:
     from .tables import size, table
 
     columns = ("highest\nnumber", "samples", "numbers\nmissing", "size", "writer")

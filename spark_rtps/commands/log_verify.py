@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .log_reading import existing, opened, reading
-from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
+from .log_reading import existing, reading
+from .receivers import (
+    PATIENCE_SECONDS,
+    Access,
+    Ca,
+    Certificate,
+    Key,
+    Receiver,
+    TokenFile,
+    recorded,
+    served_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +50,12 @@ def verify(
     from ..transport.log.verification import find_logs, verify
 
     if receiver is not None:
-        with opened(log, receiver, Access(token_file, ca, certificate, key)) as view:
-            found = [verify(view)]
+        from ..serving.receiver_reports import ReceiverReports
+
+        (served,) = served_at([receiver], Access(token_file, ca, certificate, key))
+        with recorded(served, log) as (one, _):
+            asked = ReceiverReports(served, patience=PATIENCE_SECONDS)
+            found = [asked.walk(one.log, one.directory, bodies=True).verified]
     else:
         directory = existing(log)
         with reading(directory):

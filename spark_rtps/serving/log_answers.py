@@ -16,6 +16,7 @@ from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.log.segment import read_metadata
 from ..transport.receiver.files import COUNTERS_FILE
+from .log_walks import walked
 from .placing import misfit
 from .served_logs import Answer, Refusal
 from .standing import PIECES_MAX, POSITION_MAX, TAIL_SECONDS_MAX
@@ -48,6 +49,8 @@ class LogAnswers:
                 return self._place(directory, query)
             case ["at"]:
                 return self._at(directory, query)
+            case ["walk"]:
+                return self._walk(directory, query)
         raise Refusal(404, "there is nothing at this path")
 
     def committed(self, directory: Path, told: dict[str, Any]) -> tuple[Cursor, int]:
@@ -120,6 +123,11 @@ class LogAnswers:
             raise Refusal(501, "this version finds no place in a log by time")
         with self._turn():
             return _as_json({"v": 1, "cursor": find(time_ns)})
+
+    def _walk(self, directory: Path, query: dict[str, str]) -> Answer:
+        start, stop = _number(query, "from"), _number(query, "to") if "to" in query else None
+        with self._turn():
+            return _as_json(walked(directory, start, stop, bodies=_number(query, "bodies") > 0))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -14,10 +14,14 @@ from ..monitoring.stream_counters import Stream
 from ..monitoring.told import ANSWER_BYTES_MAX
 from ..transport.errors import RangeServerError
 from .client import RangeClient
+from .log_walks import WalkedLog
 from .served import Served
 
 #: A receiver listens for so long, and longer if it is asked so; but a connection that is silent for 10 s is given up.
 LISTEN_SECONDS_MAX: Final = 8.0
+
+#: A part of a log takes no longer, with others before it.
+_WALK_SECONDS: Final = 9.0
 
 _T = TypeVar("_T")
 
@@ -53,6 +57,16 @@ class ReceiverReports:
     def groups(self, log: str) -> list[ConsumerGroup]:
         """The consumer groups of a log, the one that is furthest behind first."""
         return self._told(f"/v1/logs/{log}/groups", "the groups of the log", told_groups)
+
+    def walk(self, log: str, directory: Path, *, bodies: bool) -> WalkedLog:
+        """What a log holds, gone through where it lies; without ``bodies`` only the headers of its frames."""
+        found = WalkedLog(directory)
+        while not found.is_whole:
+            target = f"/v1/logs/{log}/walk?from={found.stop or 0}&bodies={int(bodies)}"
+            if found.stop is not None:
+                target += f"&to={found.verified.end}"
+            self._told(target, "what the log holds", found.add, extra=_WALK_SECONDS)
+        return found
 
     def _told(self, target: str, what: str, read: Callable[[bytes], _T], *, extra: float = 0.0) -> _T:
         address = ", ".join(self._served.addresses)

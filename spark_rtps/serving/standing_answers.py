@@ -8,6 +8,7 @@ POST    /v1/subscriptions                              one more, or the one that
 DELETE  /v1/subscriptions/NAME                         one that a client made (role admin)
 GET     /v1/logs/LOG/tail?after=P&wait=S               where the log ends, as soon as that is behind P
 GET     /v1/logs/LOG/advance, split, place, at         cursors, as LogView gives them
+GET     /v1/logs/LOG/walk?from=P&bodies=0              what it holds and what is damaged, for some of it at a time
 GET     /v1/logs/LOG/groups                            the consumer groups
 PUT     /v1/logs/LOG/groups/GROUP                      what a group has consumed (role commit)
 DELETE  /v1/logs/LOG/groups/GROUP                      forget it (role admin)
@@ -137,7 +138,7 @@ class StandingAnswers:
             match path:
                 case ["", "healthz"]:
                     return self._logs.answer(method, target, body)
-                case ["", "v1", "logs", log, "tail" | "advance" | "split" | "place" | "at" as what]:
+                case ["", "v1", "logs", log, "tail" | "advance" | "split" | "place" | "at" | "walk" as what]:
                     return self._answer_of_place(method, log, what, query, peer)
                 case ["", "v1", "logs", log, "groups", *name]:
                     return self._answer_of_groups(method, log, "/".join(name), body)

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
+from spark_rtps.serving.log_answers import LogAnswers
 from spark_rtps.serving.served_logs import Answer, FileRange, Refusal, ServedLogs
+from spark_rtps.serving.tail_watch import TailWatch
 from spark_rtps.transport.log.log_view import LogView
 
 TOKEN = "t0ken-of-the-receiver"
@@ -56,6 +58,9 @@ def recording(directory: Path, /, **changed: object) -> Answers:
                 LogView(directory), {name: float(value[0]) for name, value in parse_qs(parts.query).items()}
             )
         try:
+            if parts.path.endswith("/walk"):
+                query = dict(parse_qsl(parts.query))
+                return LogAnswers(TailWatch()).answer(directory, ["walk"], query, None)
             return logs.answer("GET", target, b"")
         except Refusal as refusal:
             return refusal.answer

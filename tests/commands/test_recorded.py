@@ -19,7 +19,7 @@ from spark_rtps.cli import app
 from spark_rtps.commands import receivers
 from spark_rtps.monitoring.report_json import streams_as_json
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream
-from spark_rtps.serving import connections
+from spark_rtps.serving import connections, log_walks
 from spark_rtps.serving.served_logs import Answer
 from spark_rtps.transport.log.segment import PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -41,7 +41,7 @@ KEYED = Guid(bytes(range(12)), b"\0\0\1\2")
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in ("receivers", "log_show", "recorded_runs"):
+    for module in ("receivers", "log_show", "log_verify", "recorded_runs"):
         monkeypatch.setattr(f"spark_rtps.commands.{module}.PATIENCE_SECONDS", 0.5)
     monkeypatch.setenv("SPARK_RTPS_TOKEN", TOKEN)
     yield
@@ -136,14 +136,60 @@ class TestLog:
             assert "/var/\ufffd[2J\ufffd" in said and not {"\x1b", "\x9b"} & set(said)
         assert "is damaged at position" in result.stderr
 
-    def test_writers_are_those_that_its_frames_have(self, log: StreamLog) -> None:
+    def test_writers_whose_samples_are_trimmed(self, log: StreamLog) -> None:
         while log.position < 6 * PAGE:
             log.append(single(OTHER, log.rows, 1000), reception=0)
         log.trim(5 * PAGE)
+        here = json.loads(run("log", "show", log.directory, "--json").stdout)
         with FakeReceiver(recording(log.directory)) as receiver:
             found = json.loads(run("log", "show", "squares", "-r", receiver.address, "--json").stdout)
-        assert [writer["writer"] for writer in found["writers"]] == [str(OTHER)]
+        assert found["writers"] == here["writers"] and len(here["writers"]) > 1
         assert found["base"] == log.base > 0
+
+    @pytest.mark.parametrize("options", [(), ("--verify",)])
+    def test_it_is_gone_through_where_it_lies(
+        self, log: StreamLog, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+    ) -> None:
+        """A segment at a time, and no frame is fetched."""
+        monkeypatch.setattr(log_walks, "_SECONDS", 0.0)
+        while log.position < 6 * PAGE:
+            log.append(single(OTHER, 2 * log.rows, 1000), reception=log.rows)
+        for frame in (held(log)[3], held(log)[-2]):
+            flip(log, frame.position + 150)
+        failed = 1 if options else 0
+        here = json.loads(run("log", "show", log.directory, "--json", *options, exit_code=failed).stdout)
+        with FakeReceiver(recording(log.directory)) as receiver:
+            at = ("squares", "-r", receiver.address)
+            there = json.loads(run("log", "show", *at, "--json", *options, exit_code=failed).stdout)
+            run("log", "verify", *at, exit_code=1)
+        for name in ("receiver", "groups", "disk_bytes"):
+            del here[name], there[name]
+        assert there == here
+        assert any(writer["missing"] for writer in here["writers"])
+        assert sum("/walk" in each for each in receiver.asked) == 2 * len(here["segments"])
+        assert not any("/frames" in each for each in receiver.asked)
+
+    @pytest.mark.parametrize(
+        "lie",
+        [
+            {"stop": 0}, {"stop": -1}, {"frames": 1.5}, {"segments": [[1, 2]]}, {"segments": [1]}, {"writers": None},
+            {"writers": [["00", 1, 1, 1, 1, 1, 1]]}, {"writers": [["zz" * 16, 1, 1, 1, 1, 1, 1]]}, {"errors": [1]},
+            {"damage": [[1, 2, None, "x", None]]}, {"errors": ["x"] * 99}, {"base": "0"},
+        ],
+    )  # fmt: skip
+    def test_what_it_holds_cannot_be(self, log: StreamLog, lie: dict[str, object]) -> None:
+        answers = recording(log.directory)
+
+        def lying(target: str) -> Any:
+            found = answers(target)
+            if "/walk" in target:
+                assert isinstance(found, Answer) and isinstance(found.body, bytes)
+                return {**json.loads(found.body), **lie}
+            return found
+
+        with FakeReceiver(lying) as receiver:
+            error = run("log", "verify", "squares", "-r", receiver.address, exit_code=1).exception
+        assert "what the log holds cannot be" in str(error)
 
     def test_trimmed_meanwhile(self, log: StreamLog) -> None:
         while log.position < 6 * PAGE:

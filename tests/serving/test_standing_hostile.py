@@ -83,9 +83,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 NUMBERS = ["", "0", "-1", "32", "64", "nan", "inf", "1e9", "0x20", "٣", "½", "+1", "1_0", " 1", "9" * 500]
 NAMES = [
     "from", "to", "position", "row", "tail", "max_rows", "max_bytes", "end_position", "end_row", "pieces", "after",
-    "wait", "time", "seconds", "x",
+    "wait", "time", "seconds", "bodies", "x",
 ]  # fmt: skip
-PLACES = ["frames", "tail", "advance", "split", "place", "at"]
+PLACES = ["frames", "tail", "advance", "split", "place", "at", "walk"]
 OF_LOG = [*PLACES, "groups", "groups/g", "report", "writer-types", ""]
 WORDS = [
     "v1", "logs", "subscriptions", "imu", "streams", "errors", "losses", "topics", "metrics", "healthz", "readyz",
@@ -99,6 +99,7 @@ QUERIES = {
     "place": ("position", "row"),
     "tail": ("after",),
     "at": ("time",),
+    "walk": ("from", "to", "bodies"),
 }
 numbers = st.one_of(
     st.sampled_from(NUMBERS),

@@ -153,9 +153,9 @@ def test_slices_have_to_be_there_once(spark, node, topic, receivers, tmp_path):
     df = spark.readStream.format("rtps").schema(POINT_DDL).options(**options_of(receivers, topic))
     give("one", "0/2")
     give("two", "0/2")
-    with running_into_memory(df.load(topic), tmp_path / "wrong") as query:
-        with pytest.raises(StreamingQueryException) as failed:
-            query.processAllAvailable()
+    wrong = running_into_memory(df.load(topic), tmp_path / "wrong")
+    with wrong as query, pytest.raises(StreamingQueryException) as failed:
+        query.processAllAvailable()
     assert "one and two have slice 0/2" in str(failed.value)
     assert "nobody reads slice 1/2" in str(failed.value)
     give("two", "1/2")

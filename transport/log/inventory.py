@@ -38,7 +38,8 @@ class HeldWriter:
     nbytes: int = 0
     #: Sequence numbers between those in the log: of samples that were lost, filtered, or not meant for the reader.
     missing: int = 0
-    #: The last number in the log, as far as it was gone through.
+    #: The first and the last number in the log, as far as it was gone through.
+    first_sn: int | None = None
     last_sn: int | None = None
 
     def count(self, frame: Frame) -> None:
@@ -48,6 +49,7 @@ class HeldWriter:
         if self.last_sn is not None:
             between += max(0, run.first_sn - self.last_sn - 1)
         self.missing += between
+        self.first_sn = run.first_sn if self.first_sn is None else self.first_sn
         self.last_sn = run.last_sn
         self.highest_sn = max(self.highest_sn, run.last_sn)
         self.rows += run.count

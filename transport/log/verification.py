@@ -91,23 +91,36 @@ def verify(
         found.base, found.end, error = extent(view)
         if error is not None:
             found.errors.append(error)
-        for item in walk(view, found.base, found.end, bodies=bodies):
-            if isinstance(item, Frame):
-                found.frames += 1
-                found.rows += item.run.count
-                found.nbytes += item.length
-                if on_frame is not None:
-                    on_frame(item)
-            elif not isinstance(item, Damage):
-                continue
-            elif len(found.damage) < DAMAGE_LISTED_MAX:
-                found.damage.append(item)
-            else:
-                found.overflow += 1
+        count(view, found, found.base, found.end, bodies=bodies, on_frame=on_frame)
     except LogError as failure:
         if str(failure) not in found.errors:
             found.errors.append(str(failure))
     return found
+
+
+def count(
+    view: LogView,
+    found: Verified,
+    start: int,
+    stop: int,
+    *,
+    bodies: bool,
+    on_frame: Callable[[Frame], None] | None,
+) -> None:
+    """Add what lies in positions [start, stop) to what was ``found``. Raises LogError."""
+    for item in walk(view, start, stop, bodies=bodies):
+        if isinstance(item, Frame):
+            found.frames += 1
+            found.rows += item.run.count
+            found.nbytes += item.length
+            if on_frame is not None:
+                on_frame(item)
+        elif not isinstance(item, Damage):
+            continue
+        elif len(found.damage) < DAMAGE_LISTED_MAX:
+            found.damage.append(item)
+        else:
+            found.overflow += 1
 
 
 def _is_log(directory: Path) -> bool:
