@@ -11,7 +11,9 @@ from __future__ import annotations
 FIRST_EPHEMERAL = 102
 
 #: One for each test of ``tests/interop`` in turn, or for each file whose tests keep apart by topics.
-INTEROP = range(1, 37)
+INTEROP = range(1, 36)
+#: `spark-rtps log publication`, whose writer is a process of its own.
+LOG_PUBLICATION = 36
 INTEROP_TYPES = 41
 INTEROP_NAMING = 42
 
@@ -63,6 +65,7 @@ BENCH = range(76, 91)
 
 #: In a network of their own.
 STANDING = 91
+
 
 #: The public Python API.
 PYTHON_API = range(93, 99)
