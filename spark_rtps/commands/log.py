@@ -1,12 +1,12 @@
-"""``spark-rtps log``: stream logs themselves, of this host or of receivers."""
+"""``spark-rtps log``: stream logs themselves, of this host or of receivers, and publication logs of this host."""
 
 from __future__ import annotations
 
 import typer
 
-from . import log_dump, log_frames, log_show, log_verify
+from . import log_dump, log_frames, log_publication, log_show, log_verify
 
-app = typer.Typer(help="Look into stream logs.", no_args_is_help=True)
+app = typer.Typer(help="Look into stream logs and publication logs.", no_args_is_help=True)
 
 
 @app.callback()
@@ -18,3 +18,4 @@ app.command("show")(log_show.show)
 app.command("frames")(log_frames.frames)
 app.command("dump")(log_dump.dump)
 app.command("verify")(log_verify.verify)
+app.command("publication")(log_publication.publication)

@@ -11,7 +11,9 @@ from __future__ import annotations
 FIRST_EPHEMERAL = 102
 
 #: One for each test of ``tests/interop`` in turn, or for each file whose tests keep apart by topics.
-INTEROP = range(1, 36)
+INTEROP = range(1, 34)
+#: `spark-rtps log publication`, whose writer is a process of its own.
+LOG_PUBLICATION = 35
 INTEROP_TYPES = 41
 INTEROP_NAMING = 42
 
@@ -64,6 +66,7 @@ BENCH = range(76, 91)
 
 #: In a network of their own.
 STANDING = 91
+
 
 #: The public Python API.
 PYTHON_API = range(93, 99)

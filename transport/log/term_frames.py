@@ -41,6 +41,14 @@ _WORD: Final = 4
 _STRIDE: Final = FRAME_ALIGNMENT // _WORD
 
 
+def frame_header(terms: Terms, position: int) -> tuple[int, int, int, int, int, int, int]:
+    """Length, type, term offset, term id, first number, samples and segment that are stored at a position."""
+    length, _, _, kind, offset, term_id, first_sn, samples, segment = _HEADER.unpack_from(
+        terms.data, position % terms.span
+    )
+    return length, kind, offset, term_id, first_sn, samples, segment
+
+
 def term_id_at(initial_term_id: int, term_count: int) -> int:
     """The id of the term after ``term_count`` others; ids wrap as i32."""
     return (initial_term_id + term_count + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -1,0 +1,101 @@
+"""What lies in a publication log, frame by frame: for whoever looks at one, of a writer that lives or of a dead one.
+
+Nothing is changed. The writer goes on meanwhile, so what is found at a position is believed only if the position was
+not cleaned before it was read.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..errors import LogError
+from .frame import align
+from .publication_log import PublicationLog
+from .publication_log_metadata import TAIL_OFFSET_MASK, TAILS
+from .term_frames import DATA, PAD, TERMS, frame_header
+
+
+class FrameKind(enum.Enum):
+    """What a place in the log is."""
+
+    #: Whole messages, ready to be sent.
+    DATA = "data"
+    #: Nothing: the end of a term, or what was claimed and never filled.
+    PAD = "pad"
+    #: Room that is being filled.
+    CLAIM = "claim"
+
+
+class PlacedFrame(NamedTuple):
+    """One frame. ``segment``: bytes of each of its messages; 0: it is one message."""
+
+    position: int
+    length: int
+    kind: FrameKind
+    term_id: int
+    first_sn: int
+    samples: int
+    segment: int
+
+
+class TermState(NamedTuple):
+    """One of the three terms: the id and the offset in its tail counter, and the positions that it holds frames of."""
+
+    number: int
+    term_id: int
+    tail: int
+    start: int
+    stop: int
+    is_active: bool
+
+
+def terms_of(log: PublicationLog) -> list[TermState]:
+    """The terms by their number, as the tail counters have them now."""
+    position, length, first = log.position, log.term_length, log.clean_position
+    active = position // length - (position % length == 0 < position and _is_full(log, position))
+    found = []
+    for number in range(TERMS):
+        tail: int = log.metadata.words[TAILS + number]
+        count = active - (active - number) % TERMS
+        start = max(count * length, 0)
+        stop = min(start + length, position) if count >= 0 else start
+        found.append(
+            TermState(
+                number, tail >> 32, tail & TAIL_OFFSET_MASK, min(max(start, first), stop), stop, count == active
+            )
+        )
+    return found
+
+
+def _is_full(log: PublicationLog, position: int) -> bool:
+    """Whether the tail stands at the end of a term, and not at the beginning of the next one."""
+    tail: int = log.metadata.words[TAILS + (position // log.term_length - 1) % TERMS]
+    return tail & TAIL_OFFSET_MASK == log.term_length
+
+
+def first_frame(log: PublicationLog) -> int:
+    """The position of the oldest frame whose beginning is known: cleaning ends in the middle of one."""
+    cleaned = log.cleaning_position
+    return min(cleaned + -cleaned % log.term_length, log.position)
+
+
+def frames_of(log: PublicationLog, start: int | None = None, stop: int | None = None) -> Iterator[PlacedFrame]:
+    """The frames from ``start`` on, where one has to begin, up to ``stop`` or the tail.
+
+    Raises LogError where the log is damaged. It ends early where the writer overtakes it.
+    """
+    position = first_frame(log) if start is None else start
+    end = log.position if stop is None else min(stop, log.position)
+    while position < end:
+        length, kind, offset, term_id, first_sn, samples, segment = frame_header(log.terms, position)
+        if log.cleaning_position > position or not length:
+            return
+        size = align(abs(length))
+        is_frame = offset == position % log.term_length and term_id == log.terms.term_id(position)
+        if kind not in (DATA, PAD) or not is_frame or offset + size > log.term_length:
+            raise LogError(f"the publication log {log.path} is damaged at position {position}", path=log.path)
+        shown = FrameKind.CLAIM if length < 0 else FrameKind.DATA if kind == DATA else FrameKind.PAD
+        yield PlacedFrame(position, abs(length), shown, term_id, first_sn, samples, segment)
+        position += size
