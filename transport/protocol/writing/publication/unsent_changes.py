@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from ....errors import TransportError, UnloggedError
-from ....limits import TRAIN_BYTES_MAX, TRAIN_MESSAGES_MAX
+from ....limits import TRAIN_BYTES_MAX, TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
 from ....structure import INFINITE
 from ....wire.batch_train import batch_train_framer
 from ....wire.framing import DataBlock, MessageBlock, frame_messages, long_data_header, message_shape
@@ -260,9 +260,12 @@ class UnsentChanges:
 
     def _messages_max(self, segment: int) -> int:
         """How many messages of so many bytes a train has, at most."""
+        log = self.log
         longest = min(TRAIN_BYTES_MAX, self._state.policy.send_window_bytes // _TRAINS_IN_WINDOW)
-        if self.log is not None:
-            longest = min(longest, self.log.max_message_length)
+        if log is not None:
+            longest = min(longest, log.max_message_length)
+            if log.path is not None:  # readers on this host take whole frames, as they have room
+                longest = min(longest, UDP_PAYLOAD_MAX)
         return max(1, min(longest // segment, TRAIN_MESSAGES_MAX))
 
     def _place_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, Claim | None]:
