@@ -15,8 +15,9 @@ MESSAGE_WORK_MAX: Final = 12_000
 ANNOUNCEMENTS_PER_MESSAGE_MAX: Final = 8
 #: What we put in one datagram at most: whole 63 KiB pages of loopback and jumbo links.
 MESSAGE_SIZE_MAX: Final = 64_512
-#: Messages of one system call that the kernel cuts apart (UDP_SEGMENT).
-TRAIN_MESSAGES_MAX: Final = 64
+#: Messages, and bytes, that a writer frames and keeps as one train.
+TRAIN_MESSAGES_MAX: Final = 256
+TRAIN_BYTES_MAX: Final = 256 << 10
 #: What every peer takes, whatever it announces; discovery messages are no longer.
 MESSAGE_SIZE_LEAST: Final = 1_200
 #: Serialized bytes in one fragment of a DATA_FRAG; with its headers it stays below MESSAGE_SIZE_MAX.

@@ -118,6 +118,19 @@ def test_all_datagrams_go_in_order_and_no_train_is_more_than_the_kernel_takes(pa
             assert len({each.destinations for each in train}) == 1
 
 
+@given(st.sampled_from([24, 1_400, 9_000, 33_000, 64_512]), st.integers(2, 300), st.integers(0, 64_508))
+def test_a_train_that_was_made_as_one_is_cut_between_messages(segment: int, count: int, less: int) -> None:
+    whole = np.arange(segment * count - less % segment, dtype=np.uint32).astype(np.uint8)
+    made = list(trains([OutgoingDatagrams([whole], (HERE,), segment)]))
+    assert b"".join(bytes(each.buffers[0]) for (each,), _, _ in made) == whole.tobytes()
+    for (each,), size, nbytes in made:
+        assert each.destinations == (HERE,) and len(each.buffers[0]) == nbytes >= size
+        assert nbytes <= UDP_PAYLOAD_MAX and -(-nbytes // segment) <= SEGMENTS_MAX
+        assert size == min(segment, nbytes)
+    assert all(nbytes % segment == 0 for _, _, nbytes in made[:-1])
+    assert b"".join(m for (each,), _, _ in made for m in each.messages()) == whole.tobytes()
+
+
 @pytest.mark.parametrize(
     ("sizes", "together"),
     [

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
+from spark_rtps.transport.limits import MESSAGE_SIZE_MAX, TRAIN_MESSAGES_MAX
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
 from spark_rtps.transport.protocol.packing import pack
@@ -271,9 +271,8 @@ def test_trains_fit_the_frames_of_a_small_log() -> None:
 def test_a_large_write_is_a_few_changes() -> None:
     s = Batching()
     s.write(10_000)
-    assert s.trains_held == -(
-        -(10_000 // 25 - 1) // 64
-    )  # of 25 samples each; the last batch may become fuller
+    batches = 10_000 // 25 - 1  # the last one may become fuller
+    assert s.trains_held == -(-batches // TRAIN_MESSAGES_MAX)
     assert kinds(s.packets()) == {DATA_BATCH: 400}
 
 

@@ -77,10 +77,25 @@ def trains(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[Train]:
             yield train, segment, nbytes
         train, segment, nbytes = [each], min(each.segment or size, size), size
         if segment < size:  # it comes as a train
-            yield train, segment, nbytes
+            yield from _system_calls(each, size)
             train = []
     if train:
         yield train, segment, nbytes
+
+
+def _system_calls(train: OutgoingDatagrams, nbytes: int) -> Iterator[Train]:
+    """A train that was made as one, in parts that the kernel takes."""
+    segment = train.segment
+    step = segment * max(1, min(SEGMENTS_MAX, UDP_PAYLOAD_MAX // segment))
+    if nbytes <= step:
+        yield [train], segment, nbytes
+        return
+    (buffer,) = train.buffers
+    view = memoryview(buffer)
+    for at in range(0, nbytes, step):
+        part = view[at : at + step]
+        size = len(part)
+        yield [OutgoingDatagrams([part], train.destinations, segment)], min(segment, size), size
 
 
 class Routes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS
 _TO_INLINE_QOS: Final = DATA_OCTETS_TO_INLINE_QOS << 16
 _HEADER_WORDS: Final = DATA_HEADER_SIZE // 4
 KEY_HASH_SIZE: Final = 16
+#: Where a DATA has its sequence number, high word first.
+_NUMBER_OFFSET: Final = 16
 #: The key hash is the first parameter of the inline QoS.
 _KEY_HASH_OFFSET: Final = DATA_HEADER_SIZE + 4
 
@@ -218,37 +220,59 @@ def frame_messages(
 
     Each message begins with ``headers``. The other parameters are as in :func:`frame`.
     """
-    count, per, stride, size = samples.count, shape.per_message, shape.stride, samples.size
-    numbers = np.arange(first_sn, first_sn + count, dtype=np.int64)
-    kind = FLAG_E | (FLAG_Q if shape.tail else 0)
-    if size:
-        kind |= FLAG_K if flags & KEY_ONLY else FLAG_D
-    first_word = DATA | kind << 8 | (stride - 4) << 16
-    fixed, segment = stride - size, shape.head + per * stride
+    count, per, stride = samples.count, shape.per_message, shape.stride
+    columns = _columns(shape, samples, writer_id, first_sn, flags, key_hashes)
+    segment = shape.head + per * stride
     done = at = 0
     while done < count:  # all full messages at once, then the rest
-        messages = max((count - done) // per, 1)
-        rows = min(per, count - done)
-        shaped = (messages, rows)
-        part = slice(done, done + messages * rows)
-        np.ndarray((messages, shape.head), np.uint8, out, at, (segment, 1))[:] = np.frombuffer(
-            headers, np.uint8
-        )
-        words = np.ndarray((*shaped, stride // 4), np.uint32, out, at + shape.head, (segment, stride, 4))
-        words[..., :4] = np.array(
-            [first_word, _TO_INLINE_QOS, 0, int.from_bytes(writer_id, "little")], np.uint32
-        )
-        words[..., 4] = numbers[part].reshape(shaped) >> 32
-        words[..., 5] = numbers[part].reshape(shaped) & 0xFFFF_FFFF
-        if shape.tail:
-            words[..., 6 : fixed // 4] = np.array(shape.tail, np.uint32)
-        if key_hashes is not None:
-            words[..., 7:11] = np.ascontiguousarray(key_hashes[part]).view(np.uint32).reshape(*shaped, 4)
-        if size:
-            words[..., fixed // 4 :] = word_rows(samples.take(part.start, part.stop)).reshape(*shaped, -1)
-        done += messages * rows
+        messages, rows = max((count - done) // per, 1), min(per, count - done)
+        stop = done + messages * rows
+        heads = np.ndarray((messages, shape.head), np.uint8, out, at, (segment, 1))
+        heads[:] = np.frombuffer(headers, np.uint8)
+        for offset, values in columns:
+            start, strides = at + shape.head + offset, (segment, stride)
+            column = np.ndarray((messages, rows), values.dtype, out, start, strides)
+            column[:] = values if len(values) == 1 else values[done:stop].reshape(messages, rows)
+        done = stop
         at += messages * segment
     return MessageBlock(first_sn, count, out, stride, per, shape.head)
+
+
+def _columns(
+    shape: MessageShape,
+    samples: Samples,
+    writer_id: bytes,
+    first_sn: int,
+    flags: int,
+    key_hashes: U8 | None,
+) -> list[tuple[int, npt.NDArray[Any]]]:
+    """What submessages consist of: where in each it lies, and one value for all, or one for each.
+
+    What is wider than a word is opaque: NumPy copies such values whole.
+    """
+    kind = FLAG_E | (FLAG_Q if shape.tail else 0)
+    if samples.size:
+        kind |= FLAG_K if flags & KEY_ONLY else FLAG_D
+    first_word = DATA | kind << 8 | (shape.stride - 4) << 16
+    same = np.array([first_word, _TO_INLINE_QOS, 0, int.from_bytes(writer_id, "little")], np.uint32)
+    numbers = np.arange(first_sn, first_sn + samples.count, dtype=np.int64)
+    high = numbers >> 32
+    if high[0] == high[-1]:
+        high = high[:1]
+    columns: list[tuple[int, npt.NDArray[Any]]] = [
+        (0, same.view("V16")),
+        (_NUMBER_OFFSET, high.astype(np.uint32)),
+        (_NUMBER_OFFSET + 4, numbers.astype(np.uint32)),
+    ]
+    if shape.tail:
+        tail = np.array(shape.tail, np.uint32)
+        columns.append((DATA_HEADER_SIZE, tail.view(f"V{tail.nbytes}")))
+    if key_hashes is not None:
+        columns.append((_KEY_HASH_OFFSET, np.ascontiguousarray(key_hashes).view(f"V{KEY_HASH_SIZE}")[:, 0]))
+    if size := samples.size:
+        rows = np.ndarray((samples.count,), f"V{size}", samples.data, samples.start, (samples.stride,))
+        columns.append((shape.stride - size, rows))
+    return columns
 
 
 def framed_key_hash(submessage: U8) -> U8:

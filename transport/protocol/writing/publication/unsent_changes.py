@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from ....errors import TransportError, UnloggedError
-from ....limits import TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
+from ....limits import TRAIN_BYTES_MAX, TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
 from ....structure import INFINITE
 from ....wire.batch_train import batch_train_framer
 from ....wire.framing import DataBlock, MessageBlock, frame_messages, long_data_header, message_shape
@@ -47,6 +47,8 @@ from .sequence_positions import SequencePositions
 _BEFORE_CONTENT: Final = FRAME_HEADER_BYTES + HEADER_SIZE + INFO_TS_SIZE
 #: The same, with what aligns the next place.
 PLACE_BYTES: Final = _BEFORE_CONTENT + FRAME_ALIGNMENT
+#: A train is a small part of what may be in flight: HEARTBEATs ride behind whole trains.
+_TRAINS_IN_WINDOW: Final = 16
 #: Stands for what is still to be framed.
 _EMPTY: Final = DataBlock(0, 0, np.zeros(0, np.uint8), 0)
 
@@ -129,7 +131,7 @@ class UnsentChanges:
     def trains(
         self, pending: PendingBatch, first_sn: int, budget: int, *, batch_sn: int, coherent_set: int
     ) -> Iterator[Change]:
-        """Uniform samples framed in their place, as whole messages that leave in one system call."""
+        """Uniform samples framed in their place, as trains of whole messages."""
         headers = self._message_headers(pending.timestamp)
         samples, hashes = pending.samples, pending.key_hashes
         flags = int(pending.flags)
@@ -284,7 +286,12 @@ class UnsentChanges:
 
     def _messages_max(self, segment: int) -> int:
         """How many messages of so many bytes a train has, at most."""
-        longest = UDP_PAYLOAD_MAX if self.log is None else min(UDP_PAYLOAD_MAX, self.log.max_message_length)
+        log = self.log
+        longest = min(TRAIN_BYTES_MAX, self._state.policy.send_window_bytes // _TRAINS_IN_WINDOW)
+        if log is not None:
+            longest = min(longest, log.max_message_length)
+            if log.path is not None:  # readers on this host take whole frames, as they have room
+                longest = min(longest, UDP_PAYLOAD_MAX)
         return max(1, min(longest // segment, TRAIN_MESSAGES_MAX))
 
     def _place_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, Claim | None]:
