@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire.samples import Run
 
 LASTING = Qos(reliability=ReliabilityKind.RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
 ENTITY = b"\0\0\1\3"
@@ -43,6 +45,8 @@ class End:
             routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
         )
         self.receiver = MessageReceiver(b"r" * 12, endpoints, {}, {}, self.drops, trust=Trust.ANY)
+        #: Called with what each reader took, by its number.
+        self.on_drained: Callable[[int, list[Run]], None] = lambda number, runs: None
         #: By reader and writer: between writers the order is nobody's.
         self.delivered: dict[tuple[int, Guid], list[tuple[int, int, bytes]]] = defaultdict(list)
 
@@ -59,11 +63,13 @@ class End:
             if span is not None:
                 self.receiver.receive(data, memoryview(data), *span, now=now)
         for number, reader in enumerate(self.readers):
-            for run in reader.take():
+            runs = reader.take()
+            for run in runs:
                 stamps, numbers, samples = run.timestamps(), run.sequence_numbers(), run.samples()
                 self.delivered[number, run.writer] += [
                     (int(numbers[i]), int(stamps[i]), bytes(samples.payload(i))) for i in range(run.count)
                 ]
+            self.on_drained(number, runs)
 
     def state(self) -> Any:
         """All that is to be the same, however it came."""

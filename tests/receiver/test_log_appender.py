@@ -29,6 +29,7 @@ class Log:
     """A stream log with room, or without."""
 
     max_bytes, base, position, free_bytes, frame_bytes_max = 1 << 20, 0, 0, 1 << 20, 1 << 17
+    places = ()
 
     def __init__(self) -> None:
         self.has_room = False

@@ -41,7 +41,7 @@ from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
 from ...wire.batch_stretches import BatchStretch
 from ...wire.fragment_stretches import FragmentStretch
-from ...wire.samples import Run
+from ...wire.samples import U8, Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..agenda import untouched
@@ -54,6 +54,7 @@ from .flow.status_reporter import StatusReporter
 from .history_messages import HistoryMessages
 from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
+from .ordering.reassembly import Places
 from .ordering.sequence_jumps import REACH, Pass, PassKind
 from .ordering.writer_proxy import WriterProxy
 from .received_stream import StreamPositions
@@ -93,6 +94,8 @@ class StatefulReader:
         self._delivered_before: dict[Guid, int] = dict(resume or {})
         self._passed_before: dict[Guid, list[Pass]] = {}
         self._delivery = Delivery(self.counters, self.writers)
+        #: What became ready last of what lies where the owner will keep it; nothing else is ready before it.
+        self._placed_run: Run | None = None
         self._reassembly = self._delivery.reassembly
         self._status = StatusReporter(guid.entity, policy, self.counters, self._delivery.closed)
         self._responder = Responder(
@@ -259,6 +262,20 @@ class StatefulReader:
     def sample_size_max(self, nbytes: int) -> None:
         self._delivery.sample_size_max = nbytes
 
+    def put_together_at(self, places: Places) -> None:
+        """Have samples that come in fragments put together where the owner will keep them."""
+
+        def place(nbytes: int) -> U8 | None:
+            ready = self._delivery.ready
+            return places(nbytes) if not ready or ready[-1] is self._placed_run else None
+
+        self._reassembly.places = place
+
+    def vacate(self) -> None:
+        """The owner needs the places it named for something else: what it did not take yet lies there no more."""
+        self._reassembly.vacate()
+        self._delivery.ready = [run.copy() for run in self._delivery.ready]
+
     @property
     def has_runs(self) -> bool:
         """Whether :meth:`take` would return something."""
@@ -273,6 +290,7 @@ class StatefulReader:
         self.touch()
         delivery = self._delivery
         ready, delivery.ready = delivery.ready, []
+        self._placed_run = None
         return ready
 
     def take_losses(self) -> dict[Guid, int]:
@@ -403,10 +421,15 @@ class StatefulReader:
         if frag.sample_size > min(self.sample_size_max, FRAGMENTED_SAMPLE_MAX):
             self._arrivals.pass_oversized(proxy, frag.sn, now)
             return
+        in_place = self._reassembly.is_in_place(proxy, frag.sn)
         run = self._reassembly.add(proxy, frag, timestamp, now)
         longest = max(map(len, frag.payloads))
         proxy.stream.datagram = max(proxy.stream.datagram, min(longest, UDP_PAYLOAD_MAX))
         if run is not None:
+            if in_place and self._delivery.is_next(proxy, run):
+                self._placed_run = run
+            elif in_place:
+                run = run.copy()
             self._arrivals.accept(proxy, run, now, owned=True)
         elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
             self._responder.on_fragment(proxy, frag.sn, now)

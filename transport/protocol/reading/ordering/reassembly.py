@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from ....errors import DecodeError
 from ....limits import FRAGMENTED_SAMPLES_MAX
 from ....structure import Guid
-from ....wire.samples import Run
+from ....wire.samples import U8, Run
 from ....wire.submessages import DataFrag
 from ...policies import ReaderCounters
 from .fragments import FragmentBudget, FragmentedSample
 from .writer_proxy import WriterProxy
 
+#: Says where a sample of so many bytes will be kept if it is what is delivered next; None: that is not known.
+Places: TypeAlias = Callable[[int], U8 | None]
+
 
 class Reassembly:
-    """The unfinished samples of one reader's writers; ``writers`` is the reader's own."""
+    """The unfinished samples of one reader's writers; ``writers`` is the reader's own.
+
+    The sample which is the next of its writer is put together where the reader's owner will keep it, if the owner names
+    a place: one at a time. It leaves the place when the owner needs that for something else.
+    """
 
     def __init__(self, writers: Mapping[Guid, WriterProxy], counters: ReaderCounters) -> None:
         self.budget = FragmentBudget()
+        self.places: Places | None = None
+        self._placed: FragmentedSample | None = None
         self._writers = writers
         self._counters = counters
 
@@ -53,8 +63,13 @@ class Reassembly:
     def _start(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> FragmentedSample | None:
         budget = self.budget
         while budget.admits(frag):
-            sample = budget.start(proxy.guid, frag, timestamp, now, reliable=proxy.reliable)
+            place = None
+            if self._placed is None and self.places is not None and len(budget) < FRAGMENTED_SAMPLES_MAX:
+                is_next = proxy.synced and frag.sn == proxy.expected and not proxy.held
+                place = self.places(frag.sample_size) if is_next else None
+            sample = budget.start(proxy.guid, frag, timestamp, now, reliable=proxy.reliable, place=place)
             if sample is not None:
+                self._placed = self._placed if place is None else sample
                 proxy.fragments[frag.sn] = sample
                 return sample
             victim = budget.victim(proxy.guid.prefix, 0, now)
@@ -80,9 +95,25 @@ class Reassembly:
         self.give_up(self._writers[sample.writer], sample.sn)
         self._counters.fragment_overflow += 1
 
+    def is_in_place(self, proxy: WriterProxy, sn: int) -> bool:
+        """Whether that unfinished sample is where the owner will keep it."""
+        return self._placed is not None and self._placed is proxy.fragments.get(sn)
+
+    def vacate(self) -> None:
+        """The owner needs the places that it named for something else."""
+        sample, self._placed = self._placed, None
+        if sample is not None:
+            try:
+                sample.vacate()
+            except MemoryError:
+                self._evict(sample)
+
     def give_up(self, proxy: WriterProxy, sn: int) -> None:
         """Forget an unfinished sample."""
-        self.budget.release(proxy.fragments.pop(sn))
+        sample = proxy.fragments.pop(sn)
+        if sample is self._placed:
+            self._placed = None
+        self.budget.release(sample)
 
     def discard_below(self, proxy: WriterProxy, sn: int) -> None:
         """Forget a writer's unfinished samples below ``sn``."""
