@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.protocol.drain_receiver import DrainReceiver
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
@@ -45,6 +46,7 @@ class End:
             routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
         )
         self.receiver = MessageReceiver(b"r" * 12, endpoints, {}, {}, self.drops, trust=Trust.ANY)
+        self.drains = DrainReceiver(self.receiver, {}, self.drops)
         #: Called with what each reader took, by its number.
         self.on_drained: Callable[[int, list[Run]], None] = lambda number, runs: None
         #: By reader and writer: between writers the order is nobody's.
@@ -59,7 +61,7 @@ class End:
         self.take_in_at(np.frombuffer(buffer, np.uint8), spans, now=now)
 
     def take_in_at(self, data: Any, spans: list[tuple[int, int, str]], *, now: int) -> None:
-        for span in self.receiver.receive_runs(data, spans, now=now):
+        for span in self.drains.receive_runs(data, spans, now=now):
             if span is not None:
                 self.receiver.receive(data, memoryview(data), *span, now=now)
         for number, reader in enumerate(self.readers):

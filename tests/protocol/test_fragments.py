@@ -135,7 +135,8 @@ class Flood:
     ) -> Run | None:
         payload = bytes(min(size, total - (first - 1) * size))
         frag = DataFrag(ANY, proxy.guid.entity, sn, first, 1, size, total, payload)
-        return self.reassembly.add(proxy, frag, 0, now)
+        completed = self.reassembly.add(proxy, frag, 0, now)
+        return None if completed is None else completed.run
 
     @property
     def nbytes(self) -> int:

@@ -20,9 +20,10 @@ from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver.log_appender import LogAppender
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.samples import Run
+from spark_rtps.transport.wire.submessages import Data, DataFrag
 from tests.log.make_runs import guid, read, samples, single, uniform
-from tests.protocol.drain_scene import SECOND, WRITERS, End
-from tests.protocol.large_streams import FRAGMENT, Stream, arriving, payload
+from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
+from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, message, payload
 
 SEGMENT = 1 << 18
 Samples = dict[Guid, list[tuple[int, int, bytes]]]
@@ -128,6 +129,30 @@ def test_what_has_another_turn_is_not_overwritten(tmp_path: Path) -> None:
     assert placed.held() == {
         WRITERS[0]: [(sn, SECOND, payload(WRITERS[0], sn, size)) for sn in (1, 2)],
         WRITERS[2]: [(1, SECOND, payload(WRITERS[2], 1, size))],
+    }
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_what_is_complete_but_has_no_room_leaves_its_place(pieces: int, tmp_path: Path) -> None:
+    """It waits until the window opens, and meanwhile something else is appended."""
+    placed = Receiving(tmp_path / "log", in_places=True)
+    one, size = Stream(WRITERS[0], random.Random(1)), FRAGMENT * 2
+    placed.end.take_in([(each, "") for each in one.fragments(1, size, SECOND)], now=SECOND)
+    whole = payload(WRITERS[0], 2, size)
+    placed.reader.window = 10_000
+    for first in range(1, 3, 3 - pieces):
+        count = 3 - pieces
+        some = whole[(first - 1) * FRAGMENT : (first - 1 + count) * FRAGMENT]
+        frag = DataFrag(ANY, ENTITY, 2, first, count, FRAGMENT, size, some)
+        placed.end.take_in([(message(WRITERS[0], SECOND, frag.encode()), "")], now=SECOND)
+    small = message(WRITERS[2], SECOND, Data(ANY, ENTITY, 1, payload(WRITERS[2], 1, 8_000)).encode())
+    placed.end.take_in([(small, "")], now=SECOND)
+    assert placed.log.rows == 2
+    placed.reader.window = 1 << 20
+    placed.end.take_in([], now=SECOND)
+    assert placed.held() == {
+        WRITERS[0]: [(sn, SECOND, payload(WRITERS[0], sn, size)) for sn in (1, 2)],
+        WRITERS[2]: [(1, SECOND, payload(WRITERS[2], 1, 8_000))],
     }
 
 

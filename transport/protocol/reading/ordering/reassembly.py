@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ....errors import DecodeError
 from ....limits import FRAGMENTED_SAMPLES_MAX
@@ -16,6 +16,13 @@ from .writer_proxy import WriterProxy
 
 #: Says where a sample of so many bytes will be kept if it is what is delivered next; None: that is not known.
 Places: TypeAlias = Callable[[int], U8 | None]
+
+
+class Completed(NamedTuple):
+    """A finished sample; its memory is its own, or ``in_place``: it lies where the owner will keep it."""
+
+    run: Run
+    in_place: bool
 
 
 class Reassembly:
@@ -32,7 +39,7 @@ class Reassembly:
         self._writers = writers
         self._counters = counters
 
-    def add(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Run | None:
+    def add(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Completed | None:
         """Put in fragments; returns the sample if they complete it."""
         sample = proxy.fragments.get(frag.sn) or self._start(proxy, frag, timestamp, now)
         if sample is None or not self._make_room(proxy, sample, frag, now):
@@ -50,7 +57,7 @@ class Reassembly:
         if not sample.is_complete:
             return None
         self.give_up(proxy, frag.sn)
-        return sample.to_run()
+        return Completed(sample.to_run(), sample.in_place)
 
     def takes_together(self, proxy: WriterProxy, frags: DataFrag) -> bool:
         """Whether it is all the same if fragments of a sample come in one DATA_FRAG or in several."""
@@ -94,10 +101,6 @@ class Reassembly:
     def _evict(self, sample: FragmentedSample) -> None:
         self.give_up(self._writers[sample.writer], sample.sn)
         self._counters.fragment_overflow += 1
-
-    def is_in_place(self, proxy: WriterProxy, sn: int) -> bool:
-        """Whether that unfinished sample is where the owner will keep it."""
-        return self._placed is not None and self._placed is proxy.fragments.get(sn)
 
     def vacate(self) -> None:
         """The owner needs the places that it named for something else."""
