@@ -38,7 +38,7 @@ from .checkpoint import (
     write_checkpoint,
 )
 from .damage import Damage
-from .frame import HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
+from .frame import HEADER_BYTES, HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
 from .log_view import LogView
 from .permissions import PRIVATE, make_folder, protect
 from .places import Places
@@ -66,6 +66,7 @@ from .spare_segments import SPARE, SpareSegments
 
 SEGMENT_BYTES: Final = 64 << 20
 _SEGMENTS_MIN: Final = 4
+_SHARED_BYTES: Final = 256 << 10
 #: free_bytes counts on frames no longer than this part of a segment.
 _FRAME_PART: Final = 8
 
@@ -100,6 +101,7 @@ class StreamLog:
         self._held = 0  # bytes of all segments
         self._spares = SpareSegments(directory, metadata.segment_bytes)
         self._tail: Segment | None = None  # the last segment while it has room
+        #: Where samples are being put together that are to be appended next.
         self.places = Places()
 
     # --- life ------------------------------------------------------------------------------------
@@ -244,9 +246,10 @@ class StreamLog:
         self.metadata.update(given)
 
     @property
-    def frame_bytes_max(self) -> int:
-        """Frames of several runs are to be no longer: free_bytes counts on it."""
-        return self.segment_bytes // _FRAME_PART
+    def shared_bytes_max(self) -> int:
+        """Runs that share a frame have no more bytes together: ranges of the log are divided at frames, and free_bytes
+        counts on it."""
+        return min(_SHARED_BYTES, self.segment_bytes // _FRAME_PART - HEADER_BYTES)
 
     def place(self, nbytes: int) -> U8 | None:
         """Where the bytes of a sample will lie that is appended next, or behind the places before; None: that is not

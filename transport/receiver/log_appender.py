@@ -85,7 +85,7 @@ class LogAppender:
         if self._pending:
             runs = [run.copy() for run in runs]  # what is appended first may overwrite what lies in its place
             self._append_pending(reader, reception)
-        now, most = time.monotonic_ns(), self._log.frame_bytes_max
+        now, most = time.monotonic_ns(), self._log.shared_bytes_max
         accepted: list[tuple[Run | None, Consumed]] = []
         for delivered in runs:
             run = self._cache.accept(delivered, reception=reception, now=now)

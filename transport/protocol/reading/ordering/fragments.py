@@ -129,9 +129,10 @@ class FragmentedSample:
 
     def vacate(self) -> None:
         """Move what has arrived to memory of its own. Raises MemoryError."""
-        highest = self.received.highest if self.received else 0
-        data, stop = _memory(self.size), min(highest * self.fragment_size, self.size)
-        data[:stop] = self.data[:stop]
+        data = _memory(self.size)
+        for first, last in self.received:
+            part = slice((first - 1) * self.fragment_size, last * self.fragment_size)
+            data[part] = self.data[part]
         self.data, self.in_place = data, False
 
     def missing(self, last: int) -> FragmentNumberSet | None:
