@@ -1,7 +1,7 @@
 """``make bench``: every figure of docs/performance.md, as ratios within one run.
 
-``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, blobs, batching, flow,
-ipc, ingest, publish, latency, start, cluster; all by default. Nothing else should run on the machine meanwhile.
+``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, blobs, cost, batching,
+flow, ipc, ingest, publish, latency, start, cluster; all by default. Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import batching, blobs, codec, figures, flow, ipc, serving, start
+from tests.bench import batching, blobs, codec, cost, figures, flow, ipc, serving, start
 from tests.bench.latency import latency
 from tests.support import domains
 
@@ -22,6 +22,7 @@ FIGURES = (
     "receive",
     "single",
     "blobs",
+    "cost",
     "batching",
     "flow",
     "ipc",
@@ -53,6 +54,8 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("single", figures.single_ours(domain + 2))
     if "blobs" in wanted:
         note("blobs", blobs.blobs(domain + 7))
+    if "cost" in wanted:
+        note("cost", cost.costs(domain + 7))
     if "batching" in wanted:
         note("batching", batching.batching(domain + 7))
     if "flow" in wanted:
@@ -129,6 +132,8 @@ def main() -> None:
         console.print(table)
     if "blobs" in results:
         console.print(blobs.table(results["blobs"]))
+    if "cost" in results:
+        console.print(cost.table(results["cost"]))
     if "batching" in results:
         console.print(*batching.tables(results["batching"]))
     if "flow" in results:

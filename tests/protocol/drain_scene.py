@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.protocol.drain_receiver import DrainReceiver
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import DurabilityKind, Qos, ReliabilityKind
 from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire.samples import Run
 
 LASTING = Qos(reliability=ReliabilityKind.RELIABLE, durability=DurabilityKind.TRANSIENT_LOCAL)
 ENTITY = b"\0\0\1\3"
@@ -43,6 +46,9 @@ class End:
             routes=routes, other_slices={}, hears_itself=False, hears=lambda prefix: True
         )
         self.receiver = MessageReceiver(b"r" * 12, endpoints, {}, {}, self.drops, trust=Trust.ANY)
+        self.drains = DrainReceiver(self.receiver, {}, self.drops)
+        #: Called with what each reader took, by its number.
+        self.on_drained: Callable[[int, list[Run]], None] = lambda number, runs: None
         #: By reader and writer: between writers the order is nobody's.
         self.delivered: dict[tuple[int, Guid], list[tuple[int, int, bytes]]] = defaultdict(list)
 
@@ -55,15 +61,17 @@ class End:
         self.take_in_at(np.frombuffer(buffer, np.uint8), spans, now=now)
 
     def take_in_at(self, data: Any, spans: list[tuple[int, int, str]], *, now: int) -> None:
-        for span in self.receiver.receive_runs(data, spans, now=now):
+        for span in self.drains.receive_runs(data, spans, now=now):
             if span is not None:
                 self.receiver.receive(data, memoryview(data), *span, now=now)
         for number, reader in enumerate(self.readers):
-            for run in reader.take():
+            runs = reader.take()
+            for run in runs:
                 stamps, numbers, samples = run.timestamps(), run.sequence_numbers(), run.samples()
                 self.delivered[number, run.writer] += [
                     (int(numbers[i]), int(stamps[i]), bytes(samples.payload(i))) for i in range(run.count)
                 ]
+            self.on_drained(number, runs)
 
     def state(self) -> Any:
         """All that is to be the same, however it came."""

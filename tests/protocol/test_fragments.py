@@ -135,7 +135,8 @@ class Flood:
     ) -> Run | None:
         payload = bytes(min(size, total - (first - 1) * size))
         frag = DataFrag(ANY, proxy.guid.entity, sn, first, 1, size, total, payload)
-        return self.reassembly.add(proxy, frag, 0, now)
+        completed = self.reassembly.add(proxy, frag, 0, now)
+        return None if completed is None else completed.run
 
     @property
     def nbytes(self) -> int:
@@ -214,6 +215,24 @@ def test_the_largest_sample_is_completed_beside_others() -> None:
     assert run is not None
     assert run.nbytes == HUGE
     assert small.fragments
+
+
+def test_only_what_arrived_leaves_a_place() -> None:
+    """Whatever a sample declares, and wherever its fragments lie, no more of its memory is touched."""
+    flood, place = Flood(), np.full(8 << 20, 0xEE, np.uint8)
+    flood.reassembly.places = lambda nbytes: place[:nbytes]
+    proxy, size = flood.writer(1), 0xF000
+    proxy.begin_at(1)
+    last = place.nbytes // size + 1
+    for first in (1, 2, last):
+        flood.add(proxy, 1, first, total=place.nbytes)
+    assert not place[: 2 * size].any() and not place[(last - 1) * size :].any()
+    sample = proxy.fragments[1]
+    assert sample.in_place and np.shares_memory(sample.data, place)
+    flood.reassembly.vacate()
+    assert not sample.in_place and not np.shares_memory(sample.data, place)
+    assert not sample.data[: 2 * size].any() and not sample.data[(last - 1) * size :].any()
+    assert not (sample.data[2 * size : (last - 1) * size] == 0xEE).all()
 
 
 def test_of_one_writer_the_sample_that_is_needed_last_gives_way() -> None:

@@ -28,7 +28,8 @@ PREFIX = b"\1" * 12
 class Log:
     """A stream log with room, or without."""
 
-    max_bytes, base, position, free_bytes, frame_bytes_max = 1 << 20, 0, 0, 1 << 20, 1 << 17
+    max_bytes, base, position, free_bytes, shared_bytes_max = 1 << 20, 0, 0, 1 << 20, 1 << 17
+    places = ()
 
     def __init__(self) -> None:
         self.has_room = False
@@ -103,7 +104,7 @@ def test_a_frame_that_is_shared_is_no_longer_than_others(tmp_path: Path) -> None
     with StreamLog.create(tmp_path / "log", max_bytes=1 << 20, segment_bytes=1 << 16, metadata={}) as log:
         delivered(log, runs, Consumption())
         frames = list(LogView(log.directory).frames(Cursor(0), Cursor(log.position)))
-        assert max(frame.run.nbytes for frame in frames) <= log.frame_bytes_max
+        assert max(frame.run.nbytes for frame in frames) <= log.shared_bytes_max
         assert 10 < len(frames) < 20
         assert read(log.directory, 0, log.position) == [each for run in runs for each in samples(run)]
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DropReason
+from spark_rtps.transport.protocol.drain_receiver import DrainReceiver
 from spark_rtps.transport.protocol.endpoints import LocalEndpoints
 from spark_rtps.transport.protocol.message_receiver import MessageReceiver
 from spark_rtps.transport.protocol.trust import Trust
@@ -226,7 +227,8 @@ def told(
     )
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-    for span in receiver.receive_runs(data, spans, now=1) if together else spans:
+    drains = DrainReceiver(receiver, {}, drops)
+    for span in drains.receive_runs(data, spans, now=1) if together else spans:
         if span is not None:
             receiver.receive(data, memoryview(data), *span, now=1)
     return reader, drops

@@ -213,10 +213,12 @@ def write_run(
     rows_before: int,
     seed: int,
     more: Sequence[Run] = (),
+    in_place: bool = False,
 ) -> None:
     """Store and commit ``run`` at ``data[at:]``; ``lengths`` views the same bytes, for the length's store.
 
     ``more``: runs of which each goes on from the one before (:func:`goes_on`). The frame's ``length`` includes them.
+    ``in_place``: the bytes of the run lie in the frame already.
     """
     word = at >> 2
     lengths[word] = -length
@@ -226,7 +228,8 @@ def write_run(
         np.copyto(index.view(SAMPLE_INDEX), run.index)
         body += index.nbytes
     stop = body + run.data.nbytes
-    np.copyto(data[body:stop], run.data)
+    if not in_place:
+        np.copyto(data[body:stop], run.data)
     count = run.count
     for each in more:
         body, stop = stop, stop + each.data.nbytes

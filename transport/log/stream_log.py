@@ -28,7 +28,7 @@ from typing import Final, Self
 
 from ..errors import LogError, LogFullError, UsageError
 from ..structure import Guid
-from ..wire.samples import Run
+from ..wire.samples import U8, Run
 from .checkpoint import (
     Checkpoint,
     TailStore,
@@ -38,9 +38,10 @@ from .checkpoint import (
     write_checkpoint,
 )
 from .damage import Damage
-from .frame import HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
+from .frame import HEADER_BYTES, HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
 from .log_view import LogView
 from .permissions import PRIVATE, make_folder, protect
+from .places import Places
 from .recovery import Recovered, recover
 from .segment import (
     JSON,
@@ -65,6 +66,7 @@ from .spare_segments import SPARE, SpareSegments
 
 SEGMENT_BYTES: Final = 64 << 20
 _SEGMENTS_MIN: Final = 4
+_SHARED_BYTES: Final = 256 << 10
 #: free_bytes counts on frames no longer than this part of a segment.
 _FRAME_PART: Final = 8
 
@@ -99,6 +101,8 @@ class StreamLog:
         self._held = 0  # bytes of all segments
         self._spares = SpareSegments(directory, metadata.segment_bytes)
         self._tail: Segment | None = None  # the last segment while it has room
+        #: Where samples are being put together that are to be appended next.
+        self.places = Places()
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -242,9 +246,15 @@ class StreamLog:
         self.metadata.update(given)
 
     @property
-    def frame_bytes_max(self) -> int:
-        """Frames of several runs are to be no longer: free_bytes counts on it."""
-        return self.segment_bytes // _FRAME_PART
+    def shared_bytes_max(self) -> int:
+        """Runs that share a frame have no more bytes together: ranges of the log are divided at frames, and free_bytes
+        counts on it."""
+        return min(_SHARED_BYTES, self.segment_bytes // _FRAME_PART - HEADER_BYTES)
+
+    def place(self, nbytes: int) -> U8 | None:
+        """Where the bytes of a sample will lie that is appended next, or behind the places before; None: that is not
+        known. See :mod:`.places` for what it binds to."""
+        return None if self._tail is None else self.places.add(self._tail, self._position, nbytes)
 
     def append(self, run: Run, *, reception: int, more: Sequence[Run] = ()) -> bool:
         """Append and commit a whole run, or nothing of it: False = no room until more is trimmed.
@@ -262,6 +272,9 @@ class StreamLog:
             length += sum(each.nbytes for each in more)
             last_sn, count = more[-1].last_sn, count + sum(each.count for each in more)
         _check(run, length)
+        in_place = bool(self.places)
+        if in_place and (more or not self.places.take(self._position, run)):
+            raise UsageError(f"there are places in the log in {self.directory}, and this run is in none")
         aligned = align(length)
         tail = self._tail
         if tail is None or self._position + aligned > tail.end:
@@ -283,6 +296,7 @@ class StreamLog:
             rows_before=self._rows,
             seed=self._seed,
             more=more,
+            in_place=in_place,
         )
         self._position = position + aligned
         self._rows += count

@@ -52,7 +52,7 @@ from .written_logs import WrittenLogs
 
 _log = logging.getLogger(__name__)
 
-#: After a drain of several datagrams the duty cycle naps, so that the next drain finds many: this long after small ones.
+#: After a drain of several datagrams the duty cycle naps, so that the next drain finds many: so long after small ones.
 _NAP_SECONDS: Final = 0.0002
 _SMALL_BYTES: Final = 4096
 #: And this long after others, if the kernel holds so much of what comes meanwhile, and less than so much was waiting.

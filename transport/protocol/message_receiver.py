@@ -1,7 +1,7 @@
 """The receiver of RTPS messages: takes datagrams apart and routes what is in them (RTPS 2.5 §8.3.4).
 
-The hot path of a participant. Per datagram it costs a header, one look at each submessage header and one
-dictionary look-up per run; what happens per sample happens in `wire.runs.scan`.
+Per datagram it costs a header, one look at each submessage header and one dictionary look-up per run; what happens per
+sample happens in `wire.runs.scan`. What can be looked at together is (:mod:`.drain_receiver`).
 
 Invariants
 * Nothing a datagram holds makes :meth:`receive` raise. A submessage that breaks a rule is counted and skipped; one
@@ -14,9 +14,8 @@ Invariants
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -25,12 +24,8 @@ from ..errors import DecodeError, DropReason
 from ..limits import ANNOUNCEMENTS_PER_MESSAGE_MAX, MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
 from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid, is_builtin
 from ..wire.batch import DATA_BATCH, scan_batch
-from ..wire.batch_stretches import BatchStretch
 from ..wire.compressed import COMPRESSED, decompress
-from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
-from ..wire.fragment_stretches import FragmentStretch
 from ..wire.info import INFO_TS_SIZE
-from ..wire.large_datagrams import LargeBatches, LargeRun, are_large, scan_large
 from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
 from ..wire.runs import scan
 from ..wire.samples import NO_TIMESTAMP, U8, Run
@@ -57,11 +52,9 @@ from .message_work import (
     BYTES_PER_WORK,
     BYTES_PER_WORK_CLEARED,
     BYTES_PER_WORK_WALKED,
-    RUNS_WORK,
     SHORT,
     WORK,
     WORK_ENDPOINT,
-    WORK_FRAGMENTS,
     WORK_PARTICIPANT,
     WORK_PIECES,
     WORK_RANGE,
@@ -140,8 +133,7 @@ class MessageReceiver:
 
     ``endpoints`` (readers matched with a writer, or acknowledging it only), ``writers`` (ours, by entity id) and
     ``remotes`` are the participant's own, which changes them as endpoints come and go. SPDP samples are handed back in
-    ``announcements``; ``builtin_touched`` says that built-in readers have something to take. A datagram
-    larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.
+    ``announcements``; ``builtin_touched`` says that built-in readers have something to take.
 
     A message is believed as ``trust`` says; ``addresses`` are our own. Of one that is not believed, only SPDP samples
     are looked at, which SPDP itself judges.
@@ -162,8 +154,6 @@ class MessageReceiver:
         self.builtin_touched = False
         #: The sender of the last message, if it is not proven and the message was therefore not believed.
         self.unproven: RemoteParticipant | None = None
-        self.message_size_max = UDP_PAYLOAD_MAX
-        self.on_oversized: Callable[[str, int], None] | None = None
         #: What was done so far: about microseconds.
         self.work = 0
         #: Called with each writer that wrote, or asserted that it lives.
@@ -176,81 +166,15 @@ class MessageReceiver:
         self._prefix = prefix
         self._endpoints = endpoints
         self._routes = endpoints.routes
-        self._unread = Unread(prefix, endpoints.routes, endpoints.other_slices, drops)
+        #: Samples that nobody reads.
+        self.unread = Unread(prefix, endpoints.routes, endpoints.other_slices, drops)
         self._writers = writers
         self._remotes = remotes
         self._drops = drops
         self._addresses = addresses
         self._looks_at_addresses = trust is Trust.ADDRESS
 
-    def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span | None]:
-        """Take in what `wire.datagrams` finds in datagrams all at once; the datagrams left are handed out
-        for :meth:`receive`, each when its turn comes. None after some work: it may be somebody else's turn."""
-        if self.message_size_max < UDP_PAYLOAD_MAX:
-            spans = [span for span in spans if self._admits(data, span)]
-        if are_large(spans):
-            yield from self._receive_large(data, spans, now)
-            return
-        if len(spans) < DATAGRAMS_MIN:
-            yield from spans
-            return
-        starts, stops, sources = zip(*spans, strict=True)
-        numbers = {source: number for number, source in enumerate(set(sources))}
-        found = scan_datagrams(
-            data,
-            np.array(starts, np.int64),
-            np.array(stops, np.int64),
-            None if len(numbers) == 1 else np.array([numbers[source] for source in sources], np.int64),
-            self._unread.passes_over,
-        )
-        rest, handed = found.rest, 0
-        pause = self.work + RUNS_WORK
-        for first, run, heartbeat_at in found.runs:
-            before = bisect(rest, first, handed)
-            yield from (spans[i] for i in rest[handed:before])
-            handed = before
-            if self.work > pause:
-                yield None
-                pause = self.work + RUNS_WORK
-            if isinstance(run, BatchStretch):
-                if not self._on_batch_stretch(run, sources[first], now):
-                    yield from spans[first : first + run.batches]
-                continue
-            if not self._is_believed(run.writer.prefix, sources[first], run.count, now):
-                continue
-            if isinstance(run, Run):
-                self._on_run(run, now)
-            else:
-                self._unread.drop(run.writer, run.count)
-                self.work += WORK[_DATA]
-            if heartbeat_at >= 0:
-                self._on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
-        yield from (spans[i] for i in rest[handed:])
-
-    def _receive_large(self, data: U8, spans: Sequence[Span], now: int) -> Iterator[Span | None]:
-        """As :meth:`receive_runs`, in large datagrams."""
-        handed = 0
-        pause = self.work + RUNS_WORK
-        for each in scan_large(data, spans):
-            yield from spans[handed : each.first]
-            handed = each.stop
-            if self.work > pause:
-                yield None
-                pause = self.work + RUNS_WORK
-            source_ip = spans[each.first][2]
-            if isinstance(each, LargeRun):
-                if self._is_believed(each.run.writer.prefix, source_ip, each.run.count, now):
-                    self._on_run(each.run, now)
-            elif isinstance(each, LargeBatches):
-                if not self._on_batch_stretch(each.stretch, source_ip, now):
-                    handed = each.first
-            elif not self._on_fragment_stretch(each.stretch, source_ip, now):
-                handed = each.first
-            elif each.heartbeat_at >= 0:
-                self._on_heartbeat_at(data, each.heartbeat_at, each.stretch.writer.prefix, now)
-        yield from spans[handed:]
-
-    def _is_believed(self, source: bytes, source_ip: str, count: int, now: int) -> bool:
+    def is_believed(self, source: bytes, source_ip: str, count: int, now: int) -> bool:
         """Whether so many samples that span datagrams are its own; False: they are dropped."""
         if source == self._prefix and not self._endpoints.hears_itself:
             return False  # our own multicast
@@ -259,7 +183,7 @@ class MessageReceiver:
             return False
         return True
 
-    def _on_heartbeat_at(self, data: U8, at: int, source: bytes, now: int) -> None:
+    def on_heartbeat_at(self, data: U8, at: int, source: bytes, now: int) -> None:
         """Handle the HEARTBEAT behind datagrams that were looked at together."""
         try:
             heartbeat = Heartbeat.decode(int(data[at + 1]), memoryview(data)[at + 4 : at + HEARTBEAT_SIZE])
@@ -267,34 +191,7 @@ class MessageReceiver:
         except DecodeError as error:
             self._drops[error.reason] += 1
 
-    def _on_fragment_stretch(self, stretch: FragmentStretch, source_ip: str, now: int) -> bool:
-        """Hand a stretch to the readers of its writer; False: it is for none, or is not to be believed."""
-        writer = stretch.writer
-        readers = self._readers_of_stretch(writer, stretch.reader_id, source_ip, now)
-        if not readers:
-            return False
-        self.work += WORK_FRAGMENTS * stretch.datagrams
-        self.on_alive(writer, now)
-        for reader in readers:
-            before = reader.fragment_bytes
-            reader.on_fragment_stretch(stretch, now=now)
-            self.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
-        return True
-
-    def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
-        """As :meth:`_on_fragment_stretch`, of batches."""
-        run = stretch.run
-        readers = self._readers_of_stretch(run.writer, run.reader_id, source_ip, now)
-        if not readers:
-            return False
-        self.work += WORK[DATA_BATCH] + run.nbytes // BYTES_PER_WORK
-        self.on_alive(run.writer, now)
-        for reader in readers:
-            if not reader.on_batch_stretch(stretch, now=now):
-                self.work += WORK[DATA_BATCH] * stretch.batches
-        return True
-
-    def _readers_of_stretch(
+    def believing_readers(
         self, writer: Guid, reader_id: bytes, source_ip: str, now: int
     ) -> list[StatefulReader]:
         """For whom datagrams of this writer are that were looked at together; none if they are not believed."""
@@ -303,22 +200,8 @@ class MessageReceiver:
             return []
         return [] if self._refusal(writer.prefix, source_ip, now) is not None else readers
 
-    def _admits(self, data: U8, span: Span) -> bool:
-        start, stop, source_ip = span
-        size = stop - start
-        if size <= self.message_size_max:
-            return True
-        self._drops[DropReason.MESSAGE_TOO_LARGE] += 1
-        if self.on_oversized is not None:
-            prefix = data[start + 8 : start + HEADER_SIZE].tobytes()
-            remote = self._remotes.get(prefix)
-            known = () if remote is None else remote.addresses
-            self.on_oversized(f"{source_ip or ', '.join(sorted(known)) or 'unknown'} ({prefix.hex()})", size)
-        return False
-
     def receive(self, data: U8, view: memoryview, start: int, stop: int, source_ip: str, *, now: int) -> None:
-        """Take in the datagram ``data[start:stop]``, one of those :meth:`receive_runs` left; ``view`` is a
-        memoryview of all of ``data``."""
+        """Take in the datagram ``data[start:stop]``; ``view`` is a memoryview of all of ``data``."""
         try:
             _, vendor, source = header_at(view, start, stop)
             if source == self._prefix and not self._endpoints.hears_itself:
@@ -392,7 +275,7 @@ class MessageReceiver:
                     if stamp_at >= 0:
                         stamped = stamp_at + INFO_TS_SIZE
                         timestamp = _timestamp(view[stamp_at + 1], view[stamp_at + 4 : stamped])
-                    self._unread.drop(writer, count)
+                    self.unread.drop(writer, count)
                 elif kind == _DATA:
                     if for_us:
                         after_ts = pos == stamped
@@ -408,7 +291,7 @@ class MessageReceiver:
                                     self.work += (end - pos) // BYTES_PER_WORK
                                     self.work += 0 if run.index is None else run.count
                                     self.work += WORK_SHORT if run.count < SHORT else 0
-                                self._on_run(run, now, work_max - self.work)
+                                self.on_run(run, now, work_max - self.work)
                 elif kind == _INFO_TS:
                     timestamp = _timestamp(flags, view[body:end])
                     stamped = end if end - pos == INFO_TS_SIZE else -1
@@ -435,7 +318,7 @@ class MessageReceiver:
                 elif kind == COMPRESSED:
                     if vendor == VENDOR_ID:
                         if not self._endpoints.hears(source):
-                            self._unread.drop_compressed(source)
+                            self.unread.drop_compressed(source)
                             self.work += 8
                             pos = end
                             continue
@@ -464,7 +347,7 @@ class MessageReceiver:
             or len(entity) < 4
         )
 
-    def _on_run(self, run: Run, now: int, work_max: int = MESSAGE_WORK_MAX) -> None:
+    def on_run(self, run: Run, now: int, work_max: int = MESSAGE_WORK_MAX) -> None:
         writer = run.writer
         readers = self._routes.get(writer)
         self.work += WORK[_DATA]
@@ -472,7 +355,7 @@ class MessageReceiver:
             if writer.entity == ENTITYID_SPDP_WRITER:
                 self._on_announcements(run)
             else:
-                self._unread.drop(writer, run.count)
+                self.unread.drop(writer, run.count)
             return
         self.on_alive(writer, now)
         if is_builtin(writer.entity):
@@ -522,7 +405,7 @@ class MessageReceiver:
         data = np.frombuffer(inner, np.uint8)
         if not self._is_wanted(inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID], source):
             _, count, _ = pass_over(data, view, 0, size)
-            self._unread.drop(Guid(source, inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID]), count)
+            self.unread.drop(Guid(source, inner[SUBMESSAGE_HEADER_SIZE:][_WRITER_ID]), count)
             return
         if kind == DATA_BATCH:
             self._on_batch(data, 0, size, source, timestamp, now, work_max)
@@ -530,7 +413,7 @@ class MessageReceiver:
         self.work += size // BYTES_PER_WORK_WALKED
         if kind == _DATA:
             for run in scan(data, 0, size, source, timestamp).runs:
-                self._on_run(run, now)
+                self.on_run(run, now)
         else:
             self._on_data_frag(DataFrag.decode(flags, view[4:]), source, timestamp, now)
 
@@ -555,7 +438,7 @@ class MessageReceiver:
                 self.on_alive(writer, now)
             for reader in self._addressed(writer, submessage.reader_id):
                 to_reader(reader)(writer, submessage, now=now)
-            self._unread.hear(kind, submessage, writer, now)
+            self.unread.hear(kind, submessage, writer, now)
         elif (to_writer := _TO_WRITER.get(kind)) is not None:
             local = self._writers.get(submessage.writer_id)
             if local is not None:

@@ -35,6 +35,7 @@ from .discovery.endpoint_data import EndpointData
 from .discovery.participant_data import ParticipantData
 from .discovery.remote_participant import Announcement
 from .discovery.type_library import KnownType
+from .drain_receiver import DrainReceiver
 from .endpoint_info import Abilities
 from .endpoint_specs import ReaderSpec, WriterSpec
 from .events import Event
@@ -103,8 +104,9 @@ class Participant:
         self._receiver.on_addressed = discovery.on_addressed
         self._receiver.made_up = self._spdp.challenges.open
         self._receiver.on_answered = discovery.on_answered
-        self._receiver.message_size_max = config.message_size_max
-        self._receiver.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
+        self._drains = DrainReceiver(self._receiver, self._spdp.remotes, self.drops)
+        self._drains.message_size_max = config.message_size_max
+        self._drains.on_oversized = lambda sender, size: self._emit(events.MessageTooLarge(sender, size))
 
     # --- endpoints of ours ------------------------------------------------------------------------
 
@@ -279,7 +281,7 @@ class Participant:
         view, spans = memoryview(data), self._discovery.admitted.admit(data, spans)
         receiver = self._receiver
         pause = receiver.work + work_max
-        for span in receiver.receive_runs(data, spans, now=now):
+        for span in self._drains.receive_runs(data, spans, now=now):
             if self._closed:
                 return []
             if span is not None:

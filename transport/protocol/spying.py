@@ -14,6 +14,7 @@ from ..qos import Qos
 from ..structure import KIND_READER_NO_KEY, KIND_READER_WITH_KEY, Guid
 from ..types.model import Struct
 from ..wire.samples import U8
+from .drain_receiver import DrainReceiver
 from .endpoint_info import WriterInfo
 from .endpoint_specs import ReaderSpec
 from .events import Event, Matched, Unmatched
@@ -37,6 +38,7 @@ class SpyParticipant:
         self._types: dict[Guid, Struct] = {}
         self._events: deque[Event] = deque()
         self._receiver = MessageReceiver(prefix, self, {}, {}, self.drops)
+        self._drains = DrainReceiver(self._receiver, {}, self.drops)
 
     def create_reader(self, spec: ReaderSpec) -> StatefulReader:
         """A reader, which has an ``entity_key``; its QoS is as it was given, for no writer compares it."""
@@ -84,7 +86,7 @@ class SpyParticipant:
     def receive(self, data: U8, spans: Sequence[Span], *, now: int) -> list[StatefulReader]:
         """As :meth:`Participant.receive`."""
         view = memoryview(data)
-        for span in self._receiver.receive_runs(data, spans, now=now):
+        for span in self._drains.receive_runs(data, spans, now=now):
             if span is not None:
                 self._receiver.receive(data, view, *span, now=now)
         return [reader for _, reader in self._readers.values() if reader.has_runs]

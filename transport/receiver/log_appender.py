@@ -17,7 +17,7 @@ from ..log.frame import goes_on
 from ..log.stream_log import StreamLog
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
-from ..wire.samples import Run
+from ..wire.samples import U8, Run
 from .consumption import Consumed, Consumption
 from .remedies import DISK_FULL, LOG_FULL, with_remedies
 from .retention import Retention
@@ -69,21 +69,40 @@ class LogAppender:
         free = self._log.free_bytes - self._log.max_bytes // _RESERVED_PART
         return 0 if self._pending else max(0, free)
 
+    def place(self, nbytes: int) -> U8 | None:
+        """Where a sample in fragments may be put together: in the log, if it is likely to be what comes next."""
+        return None if self._pending else self._log.place(nbytes)
+
+    def _vacate(self, reader: StatefulReader) -> None:
+        """Something else comes next than what is put together in the log."""
+        if self._log.places:
+            reader.vacate()
+            self._log.places.clear()
+
     def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
         """Append everything; what finds no room waits, and closes the window."""
         reception = time.time_ns()
-        self._append_pending(reception)
-        now, most = time.monotonic_ns(), self._log.frame_bytes_max
+        if self._pending:
+            runs = [run.copy() for run in runs]  # what is appended first may overwrite what lies in its place
+            self._append_pending(reader, reception)
+        now, most = time.monotonic_ns(), self._log.shared_bytes_max
+        accepted: list[tuple[Run | None, Consumed]] = []
+        for delivered in runs:
+            run = self._cache.accept(delivered, reception=reception, now=now)
+            whole = Consumed(0, delivered.writer, delivered.last_sn, delivered.nbytes)
+            accepted.append((run, whole))
+        places = self._log.places
+        if places and not places.hold([run for run, _ in accepted]):
+            accepted = [(None if run is None else run.copy(), whole) for run, whole in accepted]
+            self._vacate(reader)
         group: list[tuple[Run | None, Consumed]] = []
         last: Run | None = None
         nbytes = 0
-        for delivered in runs:
-            whole = Consumed(0, delivered.writer, delivered.last_sn, delivered.nbytes)
-            run = self._cache.accept(delivered, reception=reception, now=now)
-            nbytes += delivered.nbytes
+        for run, whole in accepted:
+            nbytes += whole.nbytes
             if last is None or run is None or nbytes > most or not goes_on(last, run):
                 self._append_group(group, reception)
-                group, nbytes = [], delivered.nbytes
+                group, nbytes = [], whole.nbytes
             group.append((run, whole))
             last = run
         self._append_group(group, reception)
@@ -97,7 +116,7 @@ class LogAppender:
         if self._consumption is not None:
             for done in self._consumption.on_commit(position):
                 reader.consumed(done.writer, done.last_sn, done.nbytes)
-        self._append_pending(time.time_ns())
+        self._append_pending(reader, time.time_ns())
         reader.hold_acknowledgments = bool(self._pending)
         self._shown.show_log(self._log)
 
@@ -106,7 +125,9 @@ class LogAppender:
         if group and (self._pending or not self._append(group, reception)):
             self._pending += [(None if run is None else run.copy(), whole) for run, whole in group]
 
-    def _append_pending(self, reception: int) -> None:
+    def _append_pending(self, reader: StatefulReader, reception: int) -> None:
+        if self._pending:
+            self._vacate(reader)
         while self._pending and self._append([self._pending[0]], reception):
             self._pending.popleft()
 

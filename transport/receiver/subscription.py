@@ -94,6 +94,7 @@ class Subscription:
             ),
             self._appender,
         )
+        self.reader.put_together_at(self._appender.place)
 
     def keep(self, now: int) -> None:
         """Make room for what waits, and do what is due."""

@@ -35,13 +35,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from random import Random
 
-from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX, FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
+from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
 from ...qos import HistoryKind, Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
 from ...wire.batch_stretches import BatchStretch
 from ...wire.fragment_stretches import FragmentStretch
-from ...wire.samples import Run
+from ...wire.samples import U8, Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..agenda import untouched
@@ -51,6 +51,7 @@ from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .arrivals import Arrivals
 from .flow.congestion_control import CongestionControlFactory
 from .flow.status_reporter import StatusReporter
+from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
 from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
@@ -117,6 +118,9 @@ class StatefulReader:
             self._responder,
             self._arrivals,
             begins_anew=is_builtin(guid.entity),
+        )
+        self._fragments = FragmentArrivals(
+            self.counters, self._delivery, self._arrivals, self._responder, self._jumps
         )
         self._history = HistoryMessages(self.counters, self._delivery, self._responder, self._jumps)
         self._jumps.history = self._history
@@ -267,6 +271,15 @@ class StatefulReader:
     def sample_size_max(self, nbytes: int) -> None:
         self._delivery.sample_size_max = nbytes
 
+    def put_together_at(self, places: Callable[[int], U8 | None]) -> None:
+        """Have samples that come in fragments put together where the owner will keep them."""
+        self._fragments.put_together_at(places)
+
+    def vacate(self) -> None:
+        """The owner needs the places it named for something else: what it did not take yet lies there no more."""
+        self._reassembly.vacate()
+        self._delivery.ready = [run.copy() for run in self._delivery.ready]
+
     @property
     def has_runs(self) -> bool:
         """Whether :meth:`take` would return something."""
@@ -281,6 +294,7 @@ class StatefulReader:
         self.touch()
         delivery = self._delivery
         ready, delivery.ready = delivery.ready, []
+        self._fragments.placed = None
         return ready
 
     def take_losses(self) -> dict[Guid, int]:
@@ -404,47 +418,21 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += 1
             return
-        self.counters.fragments += frag.fragments
-        if frag.sn - proxy.expected > REACH and not self._jumps.admits_runs(proxy, (), frag.sn, now):
-            return
-        if proxy.resting:
-            self._delivery.pass_by(proxy, frag.sn)
-            return
-        if not proxy.synced:
-            self._arrivals.sync(proxy, frag.sn)
-        if frag.sn < proxy.expected or frag.sn in proxy.held:
-            self.counters.duplicate_fragments += frag.fragments
-            return
-        if frag.sample_size > min(self.sample_size_max, FRAGMENTED_SAMPLE_MAX):
-            self._arrivals.pass_oversized(proxy, frag.sn, now)
-            return
-        run = self._reassembly.add(proxy, frag, timestamp, now)
-        longest = max(map(len, frag.payloads))
-        proxy.stream.datagram = max(proxy.stream.datagram, min(longest, UDP_PAYLOAD_MAX))
-        if run is not None:
-            self._arrivals.accept(proxy, run, now, owned=True)
-        elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
-            self._responder.on_fragment(proxy, frag.sn, now)
+        self._fragments.accept(proxy, frag, timestamp, now)
 
     def on_fragment_stretch(self, stretch: FragmentStretch, *, now: int) -> None:
         """Fragments that follow one another arrived: it comes to the same as if each DATA_FRAG came by itself."""
         self.touch()
-        writer = stretch.writer
-        proxy = self.writers.get(writer)
-        if proxy is not None and stretch.is_whole:
-            run = stretch.run()
-            if run.first_sn == proxy.expected and self._takes_next(proxy, run, now):
-                self.counters.fragments += stretch.fragments
-                proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
-                return
-        elif proxy is not None and proxy.synced:
-            frags = stretch.together()
-            if frags.sn - proxy.expected <= REACH and self._reassembly.takes_together(proxy, frags):
-                if frags.sample_size <= min(self.sample_size_max, FRAGMENTED_SAMPLE_MAX):
-                    self.on_data_frag(writer, frags, stretch.timestamp, now=now)
-                    return
-        for frag, timestamp in stretch.apart():
-            self.on_data_frag(writer, frag, timestamp, now=now)
+        proxy = self.writers.get(stretch.writer)
+        if proxy is None:
+            self.counters.unknown_writer += stretch.datagrams
+        elif not stretch.is_whole:
+            self._fragments.accept_stretch(proxy, stretch, now)
+        elif self._takes_next(proxy, stretch.run(), now):
+            self.counters.fragments += stretch.fragments
+            proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
+        else:
+            self._fragments.accept_apart(proxy, stretch, now)
 
     # --- what the writer announces ---------------------------------------------------------------
 

@@ -101,6 +101,16 @@ class Delivery:
             if owned:  # to send it again would be expensive
                 self._hold(proxy, run, owned=True)
 
+    def is_next(self, proxy: WriterProxy, run: Run) -> bool:
+        """Whether :meth:`accept` hands a run out at once, and keeps nothing of it."""
+        return (
+            proxy.synced
+            and run.first_sn == proxy.expected
+            and run.nbytes <= self.window
+            and not proxy.held
+            and not run.coherent_set
+        )
+
     def _accept_coherent(self, proxy: WriterProxy, run: Run, *, owned: bool) -> None:
         """Take a run of a coherent set, or one that comes while a set waits for its end."""
         held, sets = proxy.held, proxy.sets

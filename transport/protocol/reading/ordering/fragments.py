@@ -60,6 +60,8 @@ class FragmentedSample:
     reliable: bool = True
     #: The blocks of memory that fragments have fallen into.
     blocks: set[int] = field(default_factory=set)
+    #: Its memory is where the reader's owner will keep it.
+    in_place: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -125,6 +127,14 @@ class FragmentedSample:
             and next(self.received.within(frags.first_fragment, last), None) is None
         )
 
+    def vacate(self) -> None:
+        """Move what has arrived to memory of its own. Raises MemoryError."""
+        data = _memory(self.size)
+        for first, last in self.received:
+            part = slice((first - 1) * self.fragment_size, last * self.fragment_size)
+            data[part] = self.data[part]
+        self.data, self.in_place = data, False
+
     def missing(self, last: int) -> FragmentNumberSet | None:
         """The set of a NACK_FRAG that requests what is missing up to fragment ``last``; None if nothing is."""
         last = min(last, self.fragments)
@@ -136,7 +146,7 @@ class FragmentedSample:
         return FragmentNumberSet.from_numbers(base, (n for a, b in holes for n in range(a, b + 1)))
 
     def to_run(self) -> Run:
-        """The finished sample; its memory is its own."""
+        """The finished sample; its memory is its own, unless it is in place."""
         flags = self.flags | (KEY_ONLY if self.key else 0) | (HAS_KEY_HASH if self.key_hash else 0)
         run = Run.single(
             self.writer,
@@ -179,13 +189,21 @@ class FragmentBudget:
         return sum(map(len, self._samples.values()))
 
     def start(
-        self, writer: Guid, frag: DataFrag, timestamp: int, now: int, *, reliable: bool = True
+        self,
+        writer: Guid,
+        frag: DataFrag,
+        timestamp: int,
+        now: int,
+        *,
+        reliable: bool = True,
+        place: U8 | None = None,
     ) -> FragmentedSample | None:
-        """Begin a sample, which takes no memory yet; None if there are too many, or the machine has none."""
+        """Begin a sample, at ``place`` if it has one, else in memory of which it takes none yet; None if there are too
+        many, or the machine has none."""
         if len(self) >= FRAGMENTED_SAMPLES_MAX:
             return None
         try:
-            data = _memory(frag.sample_size)
+            data = _memory(frag.sample_size) if place is None else place
         except MemoryError:
             return None
         sample = FragmentedSample(
@@ -198,6 +216,7 @@ class FragmentBudget:
             data,
             touched=now,
             reliable=reliable,
+            in_place=place is not None,
         )
         self._samples.setdefault(writer.prefix, {})[writer, frag.sn] = sample
         return sample

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from ....errors import DecodeError
 from ....limits import FRAGMENTED_SAMPLES_MAX
 from ....structure import Guid
-from ....wire.samples import Run
+from ....wire.samples import U8, Run
 from ....wire.submessages import DataFrag
 from ...policies import ReaderCounters
 from .fragments import FragmentBudget, FragmentedSample
 from .writer_proxy import WriterProxy
 
+#: Says where a sample of so many bytes will be kept if it is what is delivered next; None: that is not known.
+Places: TypeAlias = Callable[[int], U8 | None]
+
+
+class Completed(NamedTuple):
+    """A finished sample; its memory is its own, or ``in_place``: it lies where the owner will keep it."""
+
+    run: Run
+    in_place: bool
+
 
 class Reassembly:
-    """The unfinished samples of one reader's writers; ``writers`` is the reader's own."""
+    """The unfinished samples of one reader's writers; ``writers`` is the reader's own.
+
+    The sample which is the next of its writer is put together where the reader's owner will keep it, if the owner names
+    a place: one at a time. It leaves the place when the owner needs that for something else.
+    """
 
     def __init__(self, writers: Mapping[Guid, WriterProxy], counters: ReaderCounters) -> None:
         self.budget = FragmentBudget()
+        self.places: Places | None = None
+        self._placed: FragmentedSample | None = None
         self._writers = writers
         self._counters = counters
 
-    def add(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Run | None:
+    def add(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> Completed | None:
         """Put in fragments; returns the sample if they complete it."""
         sample = proxy.fragments.get(frag.sn) or self._start(proxy, frag, timestamp, now)
         if sample is None or not self._make_room(proxy, sample, frag, now):
@@ -40,7 +57,7 @@ class Reassembly:
         if not sample.is_complete:
             return None
         self.give_up(proxy, frag.sn)
-        return sample.to_run()
+        return Completed(sample.to_run(), sample.in_place)
 
     def takes_together(self, proxy: WriterProxy, frags: DataFrag) -> bool:
         """Whether it is all the same if fragments of a sample come in one DATA_FRAG or in several."""
@@ -53,8 +70,13 @@ class Reassembly:
     def _start(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> FragmentedSample | None:
         budget = self.budget
         while budget.admits(frag):
-            sample = budget.start(proxy.guid, frag, timestamp, now, reliable=proxy.reliable)
+            place = None
+            if self._placed is None and self.places is not None and len(budget) < FRAGMENTED_SAMPLES_MAX:
+                is_next = proxy.synced and frag.sn == proxy.expected and not proxy.held
+                place = self.places(frag.sample_size) if is_next else None
+            sample = budget.start(proxy.guid, frag, timestamp, now, reliable=proxy.reliable, place=place)
             if sample is not None:
+                self._placed = self._placed if place is None else sample
                 proxy.fragments[frag.sn] = sample
                 return sample
             victim = budget.victim(proxy.guid.prefix, 0, now)
@@ -80,9 +102,21 @@ class Reassembly:
         self.give_up(self._writers[sample.writer], sample.sn)
         self._counters.fragment_overflow += 1
 
+    def vacate(self) -> None:
+        """The owner needs the places that it named for something else."""
+        sample, self._placed = self._placed, None
+        if sample is not None:
+            try:
+                sample.vacate()
+            except MemoryError:
+                self._evict(sample)
+
     def give_up(self, proxy: WriterProxy, sn: int) -> None:
         """Forget an unfinished sample."""
-        self.budget.release(proxy.fragments.pop(sn))
+        sample = proxy.fragments.pop(sn)
+        if sample is self._placed:
+            self._placed = None
+        self.budget.release(sample)
 
     def discard_below(self, proxy: WriterProxy, sn: int) -> None:
         """Forget a writer's unfinished samples below ``sn``."""

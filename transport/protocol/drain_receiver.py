@@ -1,0 +1,158 @@
+"""The receiver of drains: takes in at once what is alike in many datagrams (`wire.datagrams`, `wire.large_datagrams`).
+
+The hot path of a participant. What is not alike is left to the message receiver, which takes one message apart at a
+time, and who is read and believed is its matter, too: it comes to the same as if each datagram had come by itself.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..errors import DropReason
+from ..limits import UDP_PAYLOAD_MAX
+from ..wire.batch import DATA_BATCH
+from ..wire.batch_stretches import BatchStretch
+from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
+from ..wire.fragment_stretches import FragmentStretch
+from ..wire.large_datagrams import LargeBatches, LargeRun, are_large, scan_large
+from ..wire.message import HEADER_SIZE
+from ..wire.samples import U8, Run
+from ..wire.submessages import Data
+from .discovery.remote_participant import RemoteParticipant
+from .message_receiver import MessageReceiver, Span
+from .message_work import BYTES_PER_WORK, BYTES_PER_WORK_CLEARED, RUNS_WORK, WORK, WORK_FRAGMENTS
+
+
+class DrainReceiver:
+    """Takes in drains, and leaves to ``messages`` what has to be looked at by itself.
+
+    A datagram larger than ``message_size_max`` is dropped, and ``on_oversized`` is called with its sender and size.
+    ``remotes`` and ``drops`` are the participant's own.
+    """
+
+    def __init__(
+        self,
+        messages: MessageReceiver,
+        remotes: Mapping[bytes, RemoteParticipant],
+        drops: Counter[DropReason],
+    ) -> None:
+        self.message_size_max = UDP_PAYLOAD_MAX
+        self.on_oversized: Callable[[str, int], None] | None = None
+        self._messages = messages
+        self._remotes = remotes
+        self._drops = drops
+
+    def receive_runs(self, data: U8, spans: Sequence[Span], *, now: int) -> Iterator[Span | None]:
+        """Take in what is found in datagrams all at once; those left are handed out for `MessageReceiver.receive`, each
+        when its turn comes. None after some work: it may be somebody else's turn."""
+        messages = self._messages
+        if self.message_size_max < UDP_PAYLOAD_MAX:
+            spans = [span for span in spans if self._admits(data, span)]
+        if are_large(spans):
+            yield from self._receive_large(data, spans, now)
+            return
+        if len(spans) < DATAGRAMS_MIN:
+            yield from spans
+            return
+        starts, stops, sources = zip(*spans, strict=True)
+        numbers = {source: number for number, source in enumerate(set(sources))}
+        found = scan_datagrams(
+            data,
+            np.array(starts, np.int64),
+            np.array(stops, np.int64),
+            None if len(numbers) == 1 else np.array([numbers[source] for source in sources], np.int64),
+            messages.unread.passes_over,
+        )
+        rest, handed = found.rest, 0
+        pause = messages.work + RUNS_WORK
+        for first, run, heartbeat_at in found.runs:
+            before = bisect(rest, first, handed)
+            yield from (spans[i] for i in rest[handed:before])
+            handed = before
+            if messages.work > pause:
+                yield None
+                pause = messages.work + RUNS_WORK
+            if isinstance(run, BatchStretch):
+                if not self._on_batch_stretch(run, sources[first], now):
+                    yield from spans[first : first + run.batches]
+                continue
+            if not messages.is_believed(run.writer.prefix, sources[first], run.count, now):
+                continue
+            if isinstance(run, Run):
+                messages.on_run(run, now)
+            else:
+                messages.unread.drop(run.writer, run.count)
+                messages.work += WORK[Data.KIND]
+            if heartbeat_at >= 0:
+                messages.on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
+        yield from (spans[i] for i in rest[handed:])
+
+    def _receive_large(self, data: U8, spans: Sequence[Span], now: int) -> Iterator[Span | None]:
+        """As :meth:`receive_runs`, in large datagrams."""
+        messages = self._messages
+        handed = 0
+        pause = messages.work + RUNS_WORK
+        for each in scan_large(data, spans):
+            yield from spans[handed : each.first]
+            handed = each.stop
+            if messages.work > pause:
+                yield None
+                pause = messages.work + RUNS_WORK
+            source_ip = spans[each.first][2]
+            if isinstance(each, LargeRun):
+                if messages.is_believed(each.run.writer.prefix, source_ip, each.run.count, now):
+                    messages.on_run(each.run, now)
+            elif isinstance(each, LargeBatches):
+                if not self._on_batch_stretch(each.stretch, source_ip, now):
+                    handed = each.first
+            elif not self._on_fragment_stretch(each.stretch, source_ip, now):
+                handed = each.first
+            elif each.heartbeat_at >= 0:
+                messages.on_heartbeat_at(data, each.heartbeat_at, each.stretch.writer.prefix, now)
+        yield from spans[handed:]
+
+    def _on_fragment_stretch(self, stretch: FragmentStretch, source_ip: str, now: int) -> bool:
+        """Hand a stretch to the readers of its writer; False: it is for none, or is not to be believed."""
+        messages = self._messages
+        writer = stretch.writer
+        readers = messages.believing_readers(writer, stretch.reader_id, source_ip, now)
+        if not readers:
+            return False
+        messages.work += WORK_FRAGMENTS * stretch.datagrams
+        messages.on_alive(writer, now)
+        for reader in readers:
+            before = reader.fragment_bytes
+            reader.on_fragment_stretch(stretch, now=now)
+            messages.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+        return True
+
+    def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
+        """As :meth:`_on_fragment_stretch`, of batches."""
+        messages = self._messages
+        run = stretch.run
+        readers = messages.believing_readers(run.writer, run.reader_id, source_ip, now)
+        if not readers:
+            return False
+        messages.work += WORK[DATA_BATCH] + run.nbytes // BYTES_PER_WORK
+        messages.on_alive(run.writer, now)
+        for reader in readers:
+            if not reader.on_batch_stretch(stretch, now=now):
+                messages.work += WORK[DATA_BATCH] * stretch.batches
+        return True
+
+    def _admits(self, data: U8, span: Span) -> bool:
+        start, stop, source_ip = span
+        size = stop - start
+        if size <= self.message_size_max:
+            return True
+        self._drops[DropReason.MESSAGE_TOO_LARGE] += 1
+        if self.on_oversized is not None:
+            prefix = data[start + 8 : start + HEADER_SIZE].tobytes()
+            remote = self._remotes.get(prefix)
+            known = () if remote is None else remote.addresses
+            self.on_oversized(f"{source_ip or ', '.join(sorted(known)) or 'unknown'} ({prefix.hex()})", size)
+        return False

@@ -1,0 +1,97 @@
+"""Fragments of large samples as they arrive, and what they complete (:mod:`.ordering.reassembly`).
+
+The invariants are those of :mod:`.reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...limits import FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
+from ...wire.fragment_stretches import FragmentStretch
+from ...wire.samples import U8, Run
+from ...wire.submessages import DataFrag
+from ..policies import ReaderCounters
+from .arrivals import Arrivals
+from .jumps import Jumps
+from .ordering.delivery import Delivery
+from .ordering.sequence_jumps import REACH
+from .ordering.writer_proxy import WriterProxy
+from .response.responder import Responder
+
+
+class FragmentArrivals:
+    """The fragments from all writers of one reader."""
+
+    __slots__ = ("_arrivals", "_counters", "_delivery", "_jumps", "_reassembly", "_responder", "placed")
+
+    def __init__(
+        self,
+        counters: ReaderCounters,
+        delivery: Delivery,
+        arrivals: Arrivals,
+        responder: Responder,
+        jumps: Jumps,
+    ) -> None:
+        #: What became ready last of what lies where the owner will keep it; nothing else is ready before it.
+        self.placed: Run | None = None
+        self._counters = counters
+        self._delivery = delivery
+        self._reassembly = delivery.reassembly
+        self._arrivals = arrivals
+        self._responder = responder
+        self._jumps = jumps
+
+    def put_together_at(self, places: Callable[[int], U8 | None]) -> None:
+        """Have samples put together where the owner will keep them, as long as nothing else becomes ready before."""
+
+        def place(nbytes: int) -> U8 | None:
+            ready = self._delivery.ready
+            return places(nbytes) if not ready or ready[-1] is self.placed else None
+
+        self._reassembly.places = place
+
+    def accept(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> None:
+        """Accept fragments of one sample."""
+        delivery = self._delivery
+        self._counters.fragments += frag.fragments
+        if frag.sn - proxy.expected > REACH and not self._jumps.admits_runs(proxy, (), frag.sn, now):
+            return
+        if proxy.resting:
+            delivery.pass_by(proxy, frag.sn)
+            return
+        if not proxy.synced:
+            self._arrivals.sync(proxy, frag.sn)
+        if frag.sn < proxy.expected or frag.sn in proxy.held:
+            self._counters.duplicate_fragments += frag.fragments
+            return
+        if frag.sample_size > min(delivery.sample_size_max, FRAGMENTED_SAMPLE_MAX):
+            self._arrivals.pass_oversized(proxy, frag.sn, now)
+            return
+        completed = self._reassembly.add(proxy, frag, timestamp, now)
+        longest = max(map(len, frag.payloads))
+        proxy.stream.datagram = max(proxy.stream.datagram, min(longest, UDP_PAYLOAD_MAX))
+        if completed is not None:
+            run, in_place = completed
+            if in_place and delivery.is_next(proxy, run):
+                self.placed = run
+            elif in_place:  # it may have to wait, and the owner needs the place
+                run = run.copy()
+            self._arrivals.accept(proxy, run, now, owned=True)
+        elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
+            self._responder.on_fragment(proxy, frag.sn, now)
+
+    def accept_stretch(self, proxy: WriterProxy, stretch: FragmentStretch, now: int) -> None:
+        """Accept fragments of one sample that came in several datagrams, together where that is all the same."""
+        if proxy.synced:
+            frags = stretch.together()
+            if frags.sn - proxy.expected <= REACH and self._reassembly.takes_together(proxy, frags):
+                if frags.sample_size <= min(self._delivery.sample_size_max, FRAGMENTED_SAMPLE_MAX):
+                    self.accept(proxy, frags, stretch.timestamp, now)
+                    return
+        self.accept_apart(proxy, stretch, now)
+
+    def accept_apart(self, proxy: WriterProxy, stretch: FragmentStretch, now: int) -> None:
+        """Accept each DATA_FRAG by itself."""
+        for frag, timestamp in stretch.apart():
+            self.accept(proxy, frag, timestamp, now)
