@@ -30,6 +30,7 @@ from ..protocol.message_receiver import Span
 from ..protocol.participant import Participant, Reception
 from ..protocol.policies import BatchPolicy, PublicationPolicy
 from ..protocol.reading.reader import StatefulReader
+from ..protocol.writing.flow import of_groups
 from ..protocol.writing.publication import TERM_LENGTH
 from ..qos import Qos
 from ..structure import INFINITE, NANOSECONDS, Guid, Locator, is_keyed
@@ -39,6 +40,7 @@ from . import interfaces, peers
 from .binding import joining
 from .blocking_writer import BlockingWriter
 from .congestion_control_plugins import load_congestion_control
+from .groups import group_to_join
 from .join import join
 from .node_config import NodeConfig
 from .on_host import ReadLogs
@@ -98,6 +100,7 @@ class Node:
         self._unsteered.set()
         self._closing = False
         self._too_large_from: set[str] = set()
+        self._group: Locator | None = None
 
     @classmethod
     def open(
@@ -118,6 +121,8 @@ class Node:
                 interfaces.select(config.interface),
                 multicast=config.multicast,
                 receive_buffer=config.receive_buffer,
+                ttl=config.multicast_ttl,
+                multicast_interface=config.multicast_interface,
             )
             opened.callback(sockets.close)
             node = cls(config, sockets, join(config, sockets), after_cycle)
@@ -146,9 +151,12 @@ class Node:
     # --- endpoints -------------------------------------------------------------------------------
 
     def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
-        """A reader, which delivers to ``recipient`` from now on. Raises UsageError or PluginError."""
+        """A reader, which delivers to ``recipient`` from now on. Raises UsageError, PluginError, or TransportError
+        where its multicast group cannot be joined."""
         congestion_control = load_congestion_control(spec.policy.congestion_control.kind)
         with self.lock:
+            if (group := self._joined_group()) is not None:
+                spec = replace(spec, multicast=(group,))
             reader = self.participant.create_reader(
                 spec, now=time.monotonic_ns(), congestion_control=congestion_control
             )
@@ -158,6 +166,14 @@ class Node:
             self.flush()
         self.wake()
         return reader
+
+    def _joined_group(self) -> Locator | None:
+        """The group of all readers of this node: joined with the first of them, for writers have no use for it."""
+        if self._group is None:
+            self._group = group_to_join(self.config, self.sockets.interfaces)
+            if self._group is not None and not self.sockets.join(self._group, self.config.receive_buffer):
+                self._group = None
+        return self._group
 
     def offer_room(self, reader: StatefulReader) -> None:
         """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
@@ -170,6 +186,8 @@ class Node:
         policy = spec.policy
         interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
         flow_control = load_flow_control(policy.flow_control)
+        by_group = of_groups(policy.flow_control)
+        multicast_flow_control = None if by_group is None else load_flow_control(by_group)
         with self.lock:
             key, named = self._written_logs.create(spec, _term_length(policy))
             try:
@@ -178,6 +196,7 @@ class Node:
                     now=time.monotonic_ns(),
                     interceptor=interceptor,
                     flow_control=flow_control,
+                    multicast_flow_control=multicast_flow_control,
                     log=named or _publication_log(policy),
                 )
             except BaseException:
@@ -371,6 +390,8 @@ class Node:
             received = self._receive_from_logs()
             if not spans:
                 return received
+            if source is self.sockets.discovery:
+                self.participant.heard_by_multicast({span[2] for span in spans}, now=time.monotonic_ns())
             received += len(spans)
             self._received_bytes += spans[-1][1]
             begun, fresh = time.monotonic_ns(), True

@@ -25,6 +25,7 @@ from .discovery.participant_data import ParticipantData
 from .discovery.remote_participant import RemoteParticipant
 from .discovery.type_matching import TypeMatching
 from .endpoint_info import ReaderInfo, WriterInfo
+from .multicast import MulticastReach
 from .networks import Networks
 from .policies import BatchWire
 from .reading.reader import StatefulReader
@@ -52,6 +53,8 @@ class _Local:
     allowed: Networks | None = None
     #: The writers that a reader reads; None: all.
     part: Slice | None = None
+    #: A writer may send to groups.
+    multicast: bool = True
 
     def knows(self, other: Guid) -> bool:
         """Whether it is matched, or would be if it were of this slice."""
@@ -68,7 +71,7 @@ class LocalEndpoints:
         liveliness: Liveliness,
         types: TypeMatching,
         *,
-        multicast: bool,
+        multicast: MulticastReach,
         emit: Callable[[events.Event], None],
     ) -> None:
         #: Readers by the writer they match, remote or ours; the participant adds the readers of the built-in topics.
@@ -105,9 +108,12 @@ class LocalEndpoints:
         awaits_types: bool = False,
         allowed: Networks | None = None,
         part: Slice | None = None,
+        multicast: bool = True,
     ) -> None:
         """Add an endpoint of ours; ``others`` are the remote endpoints known so far."""
-        new = _Local(data, endpoint, awaits_types=awaits_types, allowed=allowed, part=part)
+        new = _Local(
+            data, endpoint, awaits_types=awaits_types, allowed=allowed, part=part, multicast=multicast
+        )
         for other in others:
             self._consider(new, other, now)
         # Endpoints of one participant match each other, by way of its own unicast address.
@@ -180,11 +186,15 @@ class LocalEndpoints:
             self._drop(local, other.guid)
             return
         unicast, multicast = self._addresses(other)
+        if not local.multicast:
+            multicast = ()
         unaddressed = () if unicast else self._unaddressed(other)
         moves = unaddressed not in ((), (_NO_ADDRESS,)) and local.knows(other.guid)
         if local.allowed is not None and other.guid.prefix != self._own.guid_prefix:
             unicast, multicast, refused = self._allowed(local.allowed, other, unicast, multicast)
             unaddressed = unaddressed or refused
+        elif not (local.data.qos.is_reliable and other.qos.is_reliable):
+            multicast = self._multicast.of_unacknowledging(multicast)
         writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
         is_elsewhere = local.part is not None and not local.part.has(other.guid)
         of_types: tuple[str, ...] | None = ()  # a writer of another slice compares them for itself
@@ -330,12 +340,14 @@ class LocalEndpoints:
     def _addresses(self, other: EndpointData) -> tuple[_Locators, _Locators]:
         """The locators of an endpoint: its own, else those of its participant (RTPS 2.5 §8.5.5)."""
         if other.guid.prefix == self._own.guid_prefix:
-            return usable_unicast(self._own.default_unicast, ""), ()
+            own = self._own.default_unicast
+            return usable_unicast(own, ""), self._multicast.own_groups(usable_multicast(other.multicast))
         remote = self._remotes[other.guid.prefix]
-        multicast: _Locators = ()
-        if self._multicast:
-            multicast = usable_multicast(other.multicast or remote.data.default_multicast)
-        return remote.reachable(other.unicast or remote.data.default_unicast), multicast
+        unicast, multicast = other.unicast, other.multicast
+        if not unicast and not multicast:
+            multicast = remote.data.default_multicast
+        groups = self._multicast.groups(remote, usable_multicast(multicast))
+        return remote.reachable(unicast or remote.data.default_unicast), groups
 
     def _unaddressed(self, other: EndpointData) -> tuple[str, ...]:
         """Why an endpoint has no address to send to."""
