@@ -30,6 +30,7 @@ from ..protocol.message_receiver import Span
 from ..protocol.participant import Participant, Reception
 from ..protocol.policies import BatchPolicy, PublicationPolicy
 from ..protocol.reading.reader import StatefulReader
+from ..protocol.trust import Trust
 from ..protocol.writing.flow import of_groups
 from ..protocol.writing.publication import TERM_LENGTH
 from ..qos import Qos
@@ -101,6 +102,8 @@ class Node:
         self._closing = False
         self._too_large_from: set[str] = set()
         self._group: Locator | None = None
+        #: How often readers had been matched when it was last decided whose messages to the group are taken.
+        self._listening = -1
 
     @classmethod
     def open(
@@ -163,6 +166,7 @@ class Node:
             self._recipients.add(reader, recipient)
             if self.config.ipc:
                 self._read_logs.add_reader(reader)
+            self._listen_to_writers()
             self.flush()
         self.wake()
         return reader
@@ -174,6 +178,17 @@ class Node:
             if self._group is not None and not self.sockets.join(self._group, self.config.receive_buffer):
                 self._group = None
         return self._group
+
+    def _listen_to_writers(self) -> None:
+        """Of what is sent to our group, take what participants send that readers of ours are matched with.
+
+        Where messages need not come from whom they name (``trust``), relays may pass on those of others.
+        """
+        if self._group is None or self.config.trust is Trust.ANY:
+            return
+        if (routes := self.participant.routes_changed) != self._listening:
+            self._listening = routes
+            self.sockets.listen_to(self.participant.heard_prefixes)
 
     def offer_room(self, reader: StatefulReader) -> None:
         """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
@@ -270,6 +285,7 @@ class Node:
             if timer is not None and timer <= now:
                 self.participant.handle_timer(now)
             self.flush(asynchronous=True)
+            self._listen_to_writers()
             self._collect_events()
             if self._after_cycle is not None:
                 self._after_cycle(self)

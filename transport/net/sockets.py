@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from itertools import chain
 from typing import Final, Self
 
@@ -26,6 +26,7 @@ from ..structure import (
 )
 from ..wire.samples import U8
 from .binding import BoundSockets, bind, join_group
+from .group_filter import listen_to
 from .interfaces import Interface
 from .many_datagrams import MANY_ROOM, ManyDatagrams
 from .offload import (
@@ -77,6 +78,8 @@ class Sockets:
         only = self.multicast_interfaces[0].address if len(self.multicast_interfaces) == 1 else ""
         self._through[""] = self._through.get(only, slice(None))
         self._bound = [*self.receivers, *self._senders]
+        #: What receives samples that are sent to groups.
+        self._groups: list[socket.socket] = []
         self.renew_buffer()
         #: Datagrams sent.
         self.sent = 0
@@ -126,7 +129,13 @@ class Sockets:
             self._many[s] = ManyDatagrams.of()
             self._bound.append(s)
             self.receivers.append(s)
+            self._groups.append(s)
         return s is not None
+
+    def listen_to(self, prefixes: Collection[bytes]) -> None:
+        """Of what is sent to groups, receive only messages of these participants."""
+        for group in self._groups:
+            listen_to(group, prefixes)
 
     def close(self) -> None:
         for s in self._bound:

@@ -80,6 +80,8 @@ class LocalEndpoints:
         self.other_slices: dict[Guid, list[StatefulReader]] = {}
         #: By participant how many writers are in ``routes``, but for the built-in ones.
         self._heard: Counter[bytes] = Counter()
+        #: How often readers were matched with writers, or were no more.
+        self.routes_changed = 0
         #: Whether a reader of ours ever matched a writer of ours.
         self.hears_itself = False
         self._own = own
@@ -149,6 +151,11 @@ class LocalEndpoints:
     def hears(self, prefix: bytes) -> bool:
         """Whether one of these readers is matched with a writer of this participant."""
         return prefix in self._heard
+
+    @property
+    def heard_prefixes(self) -> frozenset[bytes]:
+        """The participants whose writers our readers are matched with, or acknowledge for another slice."""
+        return frozenset((*self._heard, *(writer.prefix for writer in self.other_slices)))
 
     def own(self, guid: Guid) -> EndpointData | None:
         """What an endpoint of ours announces; None if there is no such endpoint."""
@@ -271,6 +278,7 @@ class LocalEndpoints:
             if guid not in self.routes:
                 self._heard[guid.prefix] += 1
             self.routes.setdefault(guid, []).append(local.endpoint)
+            self.routes_changed += 1
         local.matched[guid] = writer
         if guid.prefix == self._own.guid_prefix:
             self.hears_itself = True
@@ -284,6 +292,7 @@ class LocalEndpoints:
             local.endpoint.match_other_slice(writer, now=now)
             if known is None:
                 self.other_slices.setdefault(guid, []).append(local.endpoint)
+                self.routes_changed += 1
             local.elsewhere[guid] = writer
             self.hears_itself = self.hears_itself or guid.prefix == self._own.guid_prefix
 
@@ -321,6 +330,7 @@ class LocalEndpoints:
 
     def _unmatch(self, local: _Local, other: Guid) -> None:
         self._matches[other.prefix] -= 1
+        self.routes_changed += 1
         if not self._matches[other.prefix]:
             del self._matches[other.prefix]
         if local.elsewhere.pop(other, None) is not None and isinstance(local.endpoint, StatefulReader):

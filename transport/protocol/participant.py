@@ -347,6 +347,16 @@ class Participant:
             self._farewell = None
         return datagrams
 
+    @property
+    def heard_prefixes(self) -> frozenset[bytes]:
+        """The GUID prefixes of the participants whose writers our readers listen to."""
+        return self._endpoints.heard_prefixes
+
+    @property
+    def routes_changed(self) -> int:
+        """How often these may have become others."""
+        return self._endpoints.routes_changed
+
     def heard_by_multicast(self, addresses: Iterable[str], *, now: int) -> None:
         """Announcements that were sent to the group of discovery have come from these addresses.
 
