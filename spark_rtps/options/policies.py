@@ -68,6 +68,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
     "batch.compression": Compression,
     "flow_controller.scheduling": Scheduling,
     "publication.term_window": lambda size: size or 0,
+    "flow_control.multicast_strategy": lambda strategy: strategy or "auto",
     "congestion_control.initial_window": lambda size: size or 0,
 }
 

@@ -70,9 +70,10 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.TEXT,
         "auto",
         "Multicast group by which a source's reader receives samples, as `address` or `address:port`, and which it "
-        "announces. Writers that have several readers in one group send each sample once. Without a port, it is "
-        "7401 plus 250 times the `domain`. `off`: samples come by unicast only. `auto`: the domain's group "
-        "239.255.0.1, or none if `multicast=false`, or if an interface in use is loopback, wireless or takes no multicast.",
+        "announces. Writers that have several readers in one group send each sample once. Without a port, the port "
+        "is 7401 plus 250 times the `domain`. `off`: samples come by unicast only. `auto`: the domain's group "
+        "239.255.0.1, or none if `multicast=false`, or if an interface in use is loopback, wireless or takes no "
+        "multicast.",
     ),
     OptionSpec(
         "multicast.send",

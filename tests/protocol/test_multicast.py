@@ -376,7 +376,7 @@ def test_heartbeats_to_several_go_to_the_group(network: VirtualNetwork) -> None:
         scene.reader()
     scene.settle()
     scene.write(1)
-    network.run(SECOND)
+    network.run(SECOND, until=scene._take)
     scene.finish()
     assert set(scene.sent(HEARTBEAT)) == {GROUP}
 

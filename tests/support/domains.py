@@ -11,7 +11,7 @@ from __future__ import annotations
 FIRST_EPHEMERAL = 102
 
 #: One for each test of ``tests/interop`` in turn, or for each file whose tests keep apart by topics.
-INTEROP = range(1, 37)
+INTEROP = range(1, 36)
 INTEROP_TYPES = 41
 INTEROP_NAMING = 42
 
@@ -47,6 +47,7 @@ NET_ON_HOST_RECEIVER = 66
 NET_OFFER = 67
 NET_SHAPED_LINK = 68
 NET_FLUSH_THREADS = 69
+NET_MULTICAST = 36
 
 RECEIVER_PROCESS = 70
 RECEIVER_OBSERVED = 71

@@ -1,4 +1,4 @@
-"""Which multicast group the readers of a participant join and announce (`multicast.receive`).
+"""Which multicast group the readers of a participant join and announce.
 
 ``auto`` is the default group of the domain, as Cyclone DDS takes it, where nothing speaks against it: participants are
 found by multicast, and every interface in use is known to carry it well. Loopback gains nothing by it, a device

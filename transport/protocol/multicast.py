@@ -9,7 +9,7 @@ names only if
 * an announcement came from that address by multicast: where that gets through, samples do;
 * the group is not one of 224.0.0.0/24, which routers listen to, nor one of discovery, of any domain;
 * the reader acknowledges what it gets, or the group is the domain's default one, to which nothing listens but
-  participants that want samples, or one that the user named (`readers.allow`).
+  participants that want samples, or one that the user named, among the networks that a writer serves.
 
 Which of these groups a writer uses then is decided in :mod:`.writing.readers.groups`.
 """
