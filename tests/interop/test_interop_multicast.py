@@ -50,15 +50,17 @@ class Scene:
         return node
 
     def reader(self, host: int, type_name: str = "Type", **config: object) -> PacedReader:
-        return PacedReader(
-            self.node(host, **config),
-            "t",
-            type_name,
-            keyed=type_name != "Type",
-            room=64 << 20,
-            policy=ReaderPolicy(nack_group_size=4),
-            number=lambda payload: int.from_bytes(payload[8:12], "little"),
-        )
+        node = self.node(host, **config)
+        with self.hosts.inside(host):  # the group is joined with the first reader
+            return PacedReader(
+                node,
+                "t",
+                type_name,
+                keyed=type_name != "Type",
+                room=64 << 20,
+                policy=ReaderPolicy(nack_group_size=4),
+                number=lambda payload: int.from_bytes(payload[8:12], "little"),
+            )
 
     def writer(self, host: int, type_name: str = "Type", **policy: object) -> BlockingWriter:
         spec = WriterSpec(

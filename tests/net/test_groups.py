@@ -73,7 +73,7 @@ def test_the_port_of_a_group_is_the_domains() -> None:
 )
 def test_what_is_no_group(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        parse_group(text, 0)
+        parse_group(text, DOMAIN)
 
 
 def test_the_network_of_an_interface() -> None:
@@ -82,9 +82,9 @@ def test_the_network_of_an_interface() -> None:
     assert loopback == LO
 
 
-def open_sockets(**options: object) -> contextlib.closing[Sockets]:
+def open_sockets(*used: Interface, **options: object) -> contextlib.closing[Sockets]:
     given = {"multicast": True, "receive_buffer": 1 << 20, **options}
-    return contextlib.closing(Sockets.open(DOMAIN, [LO], **given))  # type: ignore[arg-type]
+    return contextlib.closing(Sockets.open(DOMAIN, [*used] or [LO], **given))  # type: ignore[arg-type]
 
 
 def received(sockets: Sockets, source: socket.socket) -> list[bytes]:
@@ -112,10 +112,7 @@ def test_time_to_live() -> None:
 def test_multicast_on_one_interface_alone() -> None:
     also = LO._replace(address="127.0.0.2")
     for wanted in ("127.0.0.2", "lo"):
-        sockets = Sockets.open(
-            DOMAIN, [LO, also], multicast=True, receive_buffer=1 << 20, multicast_interface=wanted
-        )
-        with contextlib.closing(sockets):
+        with open_sockets(LO, also, multicast_interface=wanted) as sockets:
             assert also in sockets.multicast_interfaces
             assert (LO in sockets.multicast_interfaces) == (wanted == "lo")
     with pytest.raises(TransportError, match="'eth9' is not among those in use: lo"):

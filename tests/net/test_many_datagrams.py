@@ -109,7 +109,7 @@ def test_a_system_without_the_call(
 ) -> None:
     monkeypatch.setattr(many_datagrams.sys, "platform", "elsewhere")
     assert ManyDatagrams.of() is None
-    sockets._many = None
+    sockets._many[sockets.user] = None
     sent = [(bytes(64), "127.0.0.1")] * 40
     for _ in range(2):
         send(sockets, senders, sent)

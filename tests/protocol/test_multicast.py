@@ -355,6 +355,25 @@ def test_nacks_that_back_off_are_served_by_the_first_ones(threshold: int) -> Non
     assert sent[GROUP] == 3 and sent.total() == 3 + threshold - 1
 
 
+def test_what_readers_remember_of_repairs_to_their_group_has_an_end(network: VirtualNetwork) -> None:
+    scene = Scene(network)
+    readers = [scene.reader() for _ in range(4)]
+    scene.settle()
+    for _ in range(50):
+        for reader in readers[:2]:  # the others have it all, and never ask
+            pair = network.address_of(scene.host), network.address_of(scene.hosts[reader.guid])
+            network.blocked.add(pair)
+        scene.write(1)
+        network.run(MILLISECOND)
+        network.blocked.clear()
+        scene.write(1)
+        scene.finish()
+    scene.assert_each_got()
+    assert scene.sent(DATA) == {GROUP: 150}
+    for proxy in scene.writer.readers.values():
+        assert len(proxy.repairs.recent._sent) <= 2
+
+
 def test_what_one_loses_is_sent_to_it_alone(network: VirtualNetwork) -> None:
     scene = Scene(network)
     one, *_ = [scene.reader() for _ in range(4)]

@@ -46,12 +46,12 @@ class MulticastReach:
             self._heard |= news
         return news
 
-    def groups(self, remote: RemoteParticipant, named: Iterable[Locator]) -> tuple[Locator, ...]:
+    def groups(self, remote: RemoteParticipant, named: tuple[Locator, ...]) -> tuple[Locator, ...]:
         """Those of the groups that reach readers of a participant, each with the interface to send through."""
+        if not named or not self._is_on:
+            return ()
         known = {remote.source_ip} if self._trust is Trust.ANY else remote.proven_from
         heard = sorted(known & self._heard)
-        if not self._is_on or not heard:
-            return ()
         interfaces = {own for address in heard for own in self._interfaces_to(address)}
         groups = [each for each in named if not (is_for_routers(each) or is_of_discovery(each))]
         return tuple(group._replace(via=own) for group in groups for own in sorted(interfaces))

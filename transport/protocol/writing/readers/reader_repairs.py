@@ -119,9 +119,11 @@ class ReaderRepairs:
         taken, self.requested = self.requested, Requested()
         return taken
 
-    def sent_to_group(self, first: int, last: int, now: int, *, of: int = 0) -> None:
-        """Its group was sent first..last again: it is not to be sent the same alone."""
-        self.recent.note(first, last, 0, now=now, of=of)
+    def sent_to_group(self, first: int, last: int, now: int, *, suppression: int, of: int = 0) -> None:
+        """Its group was sent first..last again: it is not to be sent the same alone, for so many nanoseconds."""
+        self.recent.forget(now - suppression)
+        if not self.recent.is_full:
+            self.recent.note(first, last, 0, now=now, of=of)
         self.requested.remove(first, last, of=of)
 
     def gone(self) -> None:

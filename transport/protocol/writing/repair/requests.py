@@ -32,7 +32,7 @@ class Requests:
         self._state = state
         self._delay = state.policy.min_nack_response_delay
         self._readers = readers
-        self._shared = SharedRequests(state.policy.multicast_resend_threshold)
+        self._shared = SharedRequests(state.policy)
         self._repairs = repairs
         self._heartbeats = heartbeats
         self._send = send

@@ -18,6 +18,7 @@ from ....limits import REORDER_RUNS_MAX
 from ....structure import ENTITYID_UNKNOWN, INFINITE, PREFIX_UNKNOWN, Guid, Locator
 from ...endpoint_info import ReaderInfo
 from ...intervals import IntervalSet
+from ...policies import WriterPolicy
 from ..flow import Receiver
 from ..readers import ReaderProxy, Requested
 
@@ -31,21 +32,22 @@ _Asked = dict[int, IntervalSet]
 class GroupProxy(ReaderProxy):
     """All readers of a group, as far as they are sent something again together."""
 
-    __slots__ = ("asked", "members")
+    __slots__ = ("_suppression", "asked", "members")
 
-    def __init__(self, group: Locator) -> None:
+    def __init__(self, group: Locator, suppression: int) -> None:
         guid = Guid(PREFIX_UNKNOWN, ENTITYID_UNKNOWN)
         info = ReaderInfo(guid, (), (group,), reliable=True, transient_local=False, status_messages=True)
         super().__init__(info, reliable=True, first_relevant=1, joined_sn=0)
         self.members: list[ReaderProxy] = []
+        self._suppression = suppression
         #: What single readers asked for lately, and when: (time, reader, of, first, last).
         self.asked: deque[tuple[int, Guid, int, int, int]] = deque(maxlen=REORDER_RUNS_MAX)
 
-    def consists_of(self, members: list[ReaderProxy], askers: Iterable[ReaderProxy]) -> None:
+    def consists_of(self, members: list[ReaderProxy], askers: list[ReaderProxy]) -> None:
         """These are the readers now; ``askers`` of them ask."""
         self.members = members
         self.form = members[0].form
-        self.acked = min(proxy.acked for proxy in members)
+        self.acked = min(proxy.acked for proxy in askers)
         self.first_relevant = max(max(proxy.first_relevant, proxy.joined_sn + 1) for proxy in members)
         windows = [proxy.receiver.window for proxy in askers if not proxy.receiver.presumed]
         self.receiver = Receiver(0, min(windows, default=INFINITE))
@@ -56,7 +58,7 @@ class GroupProxy(ReaderProxy):
     def sent_again(self, first: int, last: int, nbytes: int, now: int, *, of: int = 0) -> None:
         super().sent_again(first, last, nbytes, now, of=of)
         for proxy in self.members:
-            proxy.repairs.sent_to_group(first, last, now, of=of)
+            proxy.repairs.sent_to_group(first, last, now, suppression=self._suppression, of=of)
 
     def sent_gap(self, first: int, last: int, nbytes: int) -> None:
         super().sent_gap(first, last, nbytes)
@@ -65,10 +67,11 @@ class GroupProxy(ReaderProxy):
 
 
 class SharedRequests:
-    """What readers of the groups of one writer ask for; ``threshold`` of them make a group of it."""
+    """What readers of the groups of one writer ask for."""
 
-    def __init__(self, threshold: int) -> None:
-        self._threshold = threshold
+    def __init__(self, policy: WriterPolicy) -> None:
+        self._threshold = policy.multicast_resend_threshold
+        self._suppression = policy.repair_suppression
         self._groups: dict[Locator, GroupProxy] = {}
 
     def shared(
@@ -89,7 +92,9 @@ class SharedRequests:
         for proxy in readers:
             if proxy.group is not None:
                 members.setdefault(proxy.group, []).append(proxy)
-        self._groups = {group: self._groups.get(group) or GroupProxy(group) for group in members}
+        self._groups = {
+            group: self._groups.get(group) or GroupProxy(group, self._suppression) for group in members
+        }
         for group, together in asking.items():
             shared = self._groups[group]
             shared.consists_of(members[group], together)
