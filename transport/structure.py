@@ -97,6 +97,8 @@ class Locator(NamedTuple):
     address: str
     port: int
     kind: int = LOCATOR_KIND_UDPV4
+    #: Of a multicast group: our own address on the interface to send through; empty: every one. It is on no wire.
+    via: str = ""
 
     @property
     def is_multicast(self) -> bool:
@@ -114,11 +116,16 @@ DOMAIN_ID_GAIN: Final = 250
 PARTICIPANT_ID_GAIN: Final = 2
 #: Highest domain whose ports stay below 65536.
 DOMAIN_MAX: Final = 232
+#: Also of the default group for samples.
 SPDP_MULTICAST_ADDRESS: Final = "239.255.0.1"
 
 
 def spdp_multicast_port(domain: int) -> int:
     return PORT_BASE + DOMAIN_ID_GAIN * domain
+
+
+def user_multicast_port(domain: int) -> int:
+    return PORT_BASE + DOMAIN_ID_GAIN * domain + 1
 
 
 def metatraffic_unicast_port(domain: int, participant_index: int) -> int:
@@ -127,3 +134,21 @@ def metatraffic_unicast_port(domain: int, participant_index: int) -> int:
 
 def user_unicast_port(domain: int, participant_index: int) -> int:
     return PORT_BASE + DOMAIN_ID_GAIN * domain + 11 + PARTICIPANT_ID_GAIN * participant_index
+
+
+# --- multicast groups -----------------------------------------------------------------------------
+
+
+def default_group(domain: int) -> Locator:
+    """Where a domain's samples are sent by multicast, unless a reader names another group (RTPS 2.5 §9.6.2.3)."""
+    return Locator(SPDP_MULTICAST_ADDRESS, user_multicast_port(domain))
+
+
+def is_of_discovery(group: Locator) -> bool:
+    """Whether participants of some domain announce themselves there."""
+    return group.address == SPDP_MULTICAST_ADDRESS and (group.port - PORT_BASE) % DOMAIN_ID_GAIN == 0
+
+
+def is_for_routers(group: Locator) -> bool:
+    """224.0.0.0/24 (RFC 5771 §4): no switch keeps it back, and what listens there are no readers."""
+    return group.address.startswith("224.0.0.")

@@ -237,11 +237,11 @@ def _overflowing_bucket(values: Values) -> str:
 
 
 def _ungrouped(values: Values) -> str:
-    strategy = values.word("flow_control.strategy")
+    strategy, by_group = (values.word(f"flow_control.{each}strategy") for each in ("", "multicast_"))
     if ":" in strategy or values.word("reliability") != "reliable":
         return ""
-    names = [] if strategy == "tagged" else ["flow_control.group_tag"]
-    names += [] if strategy in GROUPING else ["flow_control.group_min_size"]
+    names = [] if "tagged" in (strategy, by_group) else ["flow_control.group_tag"]
+    names += [] if {strategy, by_group} & {*GROUPING} else ["flow_control.group_min_size"]
     return _unused(values, names, f"with flow_control.strategy={strategy}")
 
 

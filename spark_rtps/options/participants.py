@@ -17,6 +17,9 @@ def node_config(settings: Settings) -> NodeConfig:
         trust=settings.trust,
         participant_name=settings.participant_name,
         multicast=settings.multicast,
+        multicast_receive=settings.multicast_receive,
+        multicast_ttl=settings.multicast_ttl,
+        multicast_interface=settings.multicast_interface,
         lease_duration=settings.participant_lease_duration,
         receive_buffer=settings.receive_buffer,
         mtu=settings.mtu,
@@ -36,4 +39,5 @@ def publication_policy(settings: Settings) -> PublicationPolicy:
         interceptor=settings.interceptor,
         flow_control=settings.flow_control,
         readers_allowed=settings.readers_allowed,
+        multicast=settings.multicast_send,
     )

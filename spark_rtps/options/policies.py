@@ -69,6 +69,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
     "flow_controller.scheduling": Scheduling,
     "publication.term_window": lambda size: size or 0,
     "publication.ipc_term_window": lambda size: size or 0,
+    "flow_control.multicast_strategy": lambda strategy: strategy or "auto",
     "congestion_control.initial_window": lambda size: size or 0,
 }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from ..transport.errors import OptionError, TransportError
+from ..transport.errors import OptionError, TransportError, UsageError
 from ..transport.limits import MESSAGE_SIZE_MAX, STRING_MAX
+from ..transport.net.groups import parse_group
 from ..transport.net.peers import split_peer
 from ..transport.protocol.policies import WRITER_POLICY, Compression
 from ..transport.protocol.slices import Slice
@@ -182,6 +183,12 @@ def _check_peers(values: Values) -> None:
         if values.has(name) and not values.names(name):
             raise OptionError(name, values.given(name), "names no network; remove the option to allow all")
         allowed_networks(values, name)
+    group = values.text("multicast.receive")
+    if group is not None and group != "off":
+        try:
+            parse_group(group, values.integer("domain"))
+        except UsageError as error:
+            raise OptionError("multicast.receive", group, f"cannot be received: {error}") from None
 
 
 def _check_serving(values: Values) -> None:
@@ -391,9 +398,10 @@ def _check_flow_controller(values: Values) -> None:
 
 def _check_flow_control(values: Values) -> None:
     strategy, tag, group = (f"flow_control.{name}" for name in ("strategy", "group_tag", "group_min_size"))
-    if values.word(strategy) == "tagged" and values.value(tag) is None:
-        fix = f"needs {tag}, the tag of the readers that set the pace; set {tag}, or use min"
-        raise OptionError(strategy, values.given(strategy), fix)
+    for each in (strategy, "flow_control.multicast_strategy"):
+        if values.word(each) == "tagged" and values.value(tag) is None:
+            fix = f"needs {tag}, the tag of the readers that set the pace; set {tag}, or use min"
+            raise OptionError(each, values.given(each), fix)
     unreliable = values.word("reliability") != "reliable"
     if values.integer(group) and values.word(strategy) in GROUPING and unreliable:
         fix = (

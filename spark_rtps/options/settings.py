@@ -98,6 +98,10 @@ class Settings:
     peers_allowed: tuple[str, ...]
     trust: Trust
     multicast: bool
+    #: ``auto``, ``off``, or a group.
+    multicast_receive: str
+    multicast_ttl: int
+    multicast_interface: str | None
     participant_name: str
     participant_lease_duration: int
     receive_buffer: int
@@ -166,6 +170,7 @@ class Settings:
     flow_control: FlowControlPolicy
     #: Networks of the readers that match; empty: all.
     readers_allowed: tuple[str, ...]
+    multicast_send: bool
     # both
     ipc: bool
     #: 0: none.
@@ -241,6 +246,9 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         peers_allowed=values.names("peers.allow"),
         trust=Trust(values.word("trust")),
         multicast=values.boolean("multicast"),
+        multicast_receive=values.text("multicast.receive") or "auto",
+        multicast_ttl=values.integer("multicast.ttl"),
+        multicast_interface=values.text("multicast.interface"),
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),
         receive_buffer=values.integer("receive_buffer"),
@@ -293,6 +301,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         transport_priority=values.integer("transport_priority"),
         flow_control=flow_control_policy(values),
         readers_allowed=values.names("readers.allow"),
+        multicast_send=values.word("multicast.send") == "auto",
         ipc=values.boolean("ipc"),
         metrics_port=values.integer("metrics.port"),
         metrics_address=values.word("metrics.address"),

@@ -59,6 +59,15 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         choices=("min", "max", "tagged", "unicast"),
     ),
     _option(
+        "flow_control.multicast_strategy",
+        Kind.PLUGIN,
+        "The strategy that takes the place of `flow_control.strategy` while samples are sent to a multicast group. "
+        "`auto`: the same one.",
+        _WRITE,
+        of=_FLOW,
+        choices=("auto", "min", "max", "tagged", "unicast"),
+    ),
+    _option(
         "flow_control.receiver_timeout",
         Kind.DURATION,
         "Time without an answer after which a reader no longer sets the pace, until it answers again. "
@@ -112,8 +121,9 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "reliable_reader.nack_group_size",
         Kind.INTEGER,
-        "Estimated number of readers of a multicast stream that lose the same samples. Their requests for "
-        "repair are delayed at random, so that one request may serve all. `1`: no delay.",
+        "Estimated number of readers of a multicast group that lose the same samples. Their requests for "
+        "repair are delayed at random, so that the first ones may serve all: two, or as many as the sink's "
+        "`reliable_writer.multicast_resend_threshold`. `1`: no delay.",
         _READ,
         of=READER_POLICY,
         minimum=1,

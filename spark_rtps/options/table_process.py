@@ -59,7 +59,48 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         _WRITE,
         maximum=NETWORKS_MAX,
     ),
-    OptionSpec("multicast", Kind.BOOLEAN, "true", "Whether discovery uses multicast."),
+    OptionSpec(
+        "multicast",
+        Kind.BOOLEAN,
+        "true",
+        "Whether discovery uses multicast. `false`: samples are not sent by multicast either.",
+    ),
+    OptionSpec(
+        "multicast.receive",
+        Kind.TEXT,
+        "auto",
+        "Multicast group by which a source's reader receives samples, as `address` or `address:port`, and which it "
+        "announces. Writers that have several readers in one group send each sample once. Without a port, the port "
+        "is 7401 plus 250 times the `domain`. `off`: samples come by unicast only. `auto`: the domain's group "
+        "239.255.0.1, or none if `multicast=false`, or if an interface in use is loopback, wireless or takes no "
+        "multicast.",
+    ),
+    OptionSpec(
+        "multicast.send",
+        Kind.WORD,
+        "auto",
+        "Whether a sink sends samples to multicast groups. `auto`: to a group that several matched readers share, if "
+        "they are on a network of this host and discovery reaches it by multicast from there; readers that are alone, "
+        "or elsewhere, are sent copies of their own. `off`: every reader is.",
+        _WRITE,
+        choices=("auto", "off"),
+    ),
+    OptionSpec(
+        "multicast.ttl",
+        Kind.INTEGER,
+        "1",
+        "Time to live of what is sent by multicast. `1` stays on the network, and each router in between takes one "
+        "more. Above 1 samples are sent to the groups of readers on other networks, too.",
+        minimum=1,
+        maximum=255,
+    ),
+    OptionSpec(
+        "multicast.interface",
+        Kind.TEXT,
+        None,
+        "The only one of the interfaces in use (`interface`) that joins multicast groups and sends to them, by name or "
+        "address. Default: all of them do.",
+    ),
     OptionSpec(
         "participant.name",
         Kind.TEXT,

@@ -9,6 +9,7 @@ from .spec import YEAR, AppliesTo, Kind, OptionSpec, value_text
 
 #: A timer that fires again and again does so at most ten thousand times a second.
 _PERIOD: Final = 100_000
+_GROUP_MAX: Final = 1 << 16
 
 
 def _writer(
@@ -151,6 +152,14 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "`reliable_writer.max_nack_response_delay` is longer.",
         0,
         YEAR,
+    ),
+    _writer(
+        "multicast_resend_threshold",
+        Kind.INTEGER,
+        "Number of readers of one multicast group that must request the same sample within 20ms for it to be sent "
+        "to the group again. Fewer are each sent it alone. `1`: every repair goes to the group, as in Aeron.",
+        1,
+        _GROUP_MAX,
     ),
     _writer(
         "max_bytes_per_nack_response",

@@ -86,6 +86,29 @@ def with_readers(domain: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def by_group(domain: int) -> dict[str, dict[str, dict[str, float]]]:
+    """With so many readers, a process each, by unicast and by a multicast group: samples a second that the slowest of
+    them gets, datagrams of the writer for a thousand samples, CPU microseconds of the writer and of a reader for a
+    thousand samples."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, group in (("unicast", "off"), ("multicast", "239.255.0.1")):
+        for count in READERS:
+            readers = [Peer("lone_reader", domain, group) for _ in range(count)]
+            how = {"mode": "log", "size": SAMPLE, "rate": 0, "block": 0, "readers": count}
+            writer = Peer("policy_writer", domain, json.dumps(how))
+            time.sleep(_SECONDS + 2 + count / 4)
+            said = [reader.stop() for reader in readers]
+            wrote = writer.stop()
+            rows = sum(each["rows"] for each in said)
+            found.setdefault(name, {})[str(count)] = {
+                "samples": min(each["rows"] / each["seconds"] for each in said),
+                "datagrams": 1_000 * wrote["datagrams"] / max(1, wrote["written"]),
+                "writer": 1e9 * wrote["used"] / max(1, wrote["written"]),
+                "reader": 1e9 * sum(each["used"] for each in said) / max(1, rows),
+            }
+    return found
+
+
 def with_streams(domain: int) -> dict[str, dict[str, float]]:
     """By number of matched streams: part of a core that writers' and readers' process take idle, and samples a second
     of all together."""
@@ -109,6 +132,7 @@ def flow(domain: int) -> dict[str, Any]:
     return {
         "plain": against_plain(domain),
         "readers": with_readers(domain + 2),
+        "by_group": by_group(domain + 2),
         "streams": with_streams(domain + 3),
     }
 
@@ -127,10 +151,17 @@ def tables(found: dict[str, Any]) -> list[Table]:
         readers.add_column(str(count), justify="right")
     for strategy, row in found["readers"].items():
         readers.add_row(strategy, *(f"{row[str(count)] / 1e6:.2f}" for count in READERS))
+    groups = Table(title="each of so many readers, a process each, gets, million samples/s")
+    for column in ("sent by", "readers", "samples", "datagrams per 1,000", "writer: µs", "a reader: µs"):
+        groups.add_column(column, justify="right")
+    for name, of_name in found["by_group"].items():
+        for count, row in of_name.items():
+            costs = (f"{row[key]:.0f}" for key in ("writer", "reader"))
+            groups.add_row(name, count, f"{row['samples'] / 1e6:.2f}", f"{row['datagrams']:.1f}", *costs)
     streams = Table(title="streams matched between two participants")
     for column in ("streams", "idle: writers", "idle: readers", "wanted", "million samples/s of all"):
         streams.add_column(column, justify="right")
     for count, row in found["streams"].items():
         idle = (f"{row[key] * 100:.1f} % of a core" for key in ("idle_writers", "idle_readers"))
         streams.add_row(count, *idle, "< 5 %", f"{row['samples'] / 1e6:.2f}")
-    return [plain_table, readers, streams]
+    return [plain_table, readers, groups, streams]

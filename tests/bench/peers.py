@@ -153,7 +153,7 @@ def policy_writer(domain: int, how: str) -> None:
         pass
     while len(writer.ready_reliable_readers()) < asked.get("readers", 0) and not stopped.wait(0.02):
         pass
-    started = time.monotonic()
+    started, used = time.monotonic(), time.process_time()
     while not stopped.is_set():
         rows[:, size - 4 :] = np.array([written], "<u4").view(np.uint8)
         try:
@@ -166,7 +166,8 @@ def policy_writer(domain: int, how: str) -> None:
         if rate:
             time.sleep(max(0.0, started + written / rate - time.monotonic()))
     counters = writer.writer.counters
-    _say(written=written, datagrams=node.sockets.sent, acknacks=counters.acknacks)
+    used = time.process_time() - used
+    _say(written=written, datagrams=node.sockets.sent, acknacks=counters.acknacks, used=used)
     node.close()
 
 
@@ -228,6 +229,30 @@ def many_readers(domain: int, count: int) -> None:
     _say(rows=received, seconds=seconds)
     for node in nodes:
         node.close()
+
+
+def lone_reader(domain: int, group: str) -> None:
+    """Receive with one reader, by a multicast group if ``group`` is not ``off``; rows and CPU seconds at the end."""
+    from spark_rtps.transport.net.node import Node
+    from spark_rtps.transport.net.node_config import NodeConfig
+    from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+    from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+
+    qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
+    node = Node.open(
+        NodeConfig(domain=domain, interface="lo", receive_buffer=8 << 20, multicast_receive=group)
+    )
+    rows, stopped = _Rows(), _stopped()
+    node.create_reader(ReaderSpec(TOPIC, TYPE_NAME, qos), rows)
+    _say(ready=True)
+    while not stopped.is_set() and not rows.count:
+        node.cycle(0.1)
+    began, counted, used = time.monotonic(), rows.count, time.process_time()
+    while not stopped.is_set():
+        node.cycle(0.1)
+    seconds, used = time.monotonic() - began, time.process_time() - used
+    _say(rows=rows.count - counted, seconds=seconds, used=used)
+    node.close()
 
 
 def streams(domain: int, how: str) -> None:
@@ -373,6 +398,7 @@ ROLES = {
         our_writer,
         policy_writer,
         many_readers,
+        lone_reader,
         streams,
         cyclone_writer,
         cyclone_pinger,

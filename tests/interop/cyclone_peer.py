@@ -28,7 +28,7 @@ from tests.support.surroundings import INTERFACE
 from tests.support.waiting import PATIENCE, wait_until
 
 _CONFIG = (
-    f'<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="{INTERFACE}"/></Interfaces>'
+    '<CycloneDDS><Domain><General><Interfaces><NetworkInterface name="{interface}"/></Interfaces>'
     "<AllowMulticast>{multicast}</AllowMulticast></General><Discovery>{discovery}</Discovery>"
     "<Internal><SocketReceiveBufferSize min='4MB'/>{internal}</Internal></Domain></CycloneDDS>"
 )
@@ -49,6 +49,7 @@ class CyclonePeer(PeerProcess):
         self,
         domain: int,
         *,
+        interface: str = INTERFACE,
         multicast: str = "default",
         peers: tuple[str, ...] = (),
         loss_per_mille: int = 0,
@@ -68,7 +69,9 @@ class CyclonePeer(PeerProcess):
                 "<WhcAdaptive>false</WhcAdaptive></Watermarks>"
             )
         internal += "<WriteBatch>true</WriteBatch>" if batching else ""
-        config = _CONFIG.format(multicast=multicast, discovery=discovery, internal=internal)
+        config = _CONFIG.format(
+            interface=interface, multicast=multicast, discovery=discovery, internal=internal
+        )
         super().__init__(
             [sys.executable, "-m", "tests.interop.cyclone_peer", str(domain)],
             environment=child_environment(CYCLONEDDS_URI=config),

@@ -101,33 +101,33 @@ class Veth:
     def _build(self, shape: Shape) -> None:
         writers, readers = self._names
         for name in self._names:
-            _run(f"ip netns add {name}")
+            run(f"ip netns add {name}")
         self._connect(writers, readers)
         for host, name in enumerate(self._names, 1):
-            _run(f"ip -n {name} addr add 10.99.0.{host}/24 dev v0")
+            run(f"ip -n {name} addr add 10.99.0.{host}/24 dev v0")
             # Else a whole train of datagrams would be one packet, to be lost or not.
-            _run(f"ip -n {name} link set v0 up gso_max_segs 1")
+            run(f"ip -n {name} link set v0 up gso_max_segs 1")
             if shape.loss:
                 table = "add table ip t; add chain ip t in { type filter hook input priority 0; }; "
                 rule = f"numgen random mod 10000 < {round(shape.loss * 10_000)} counter drop"
-                _run("ip netns exec", name, "nft", f"{table}add rule ip t in ip protocol udp {rule}")
+                run("ip netns exec", name, "nft", f"{table}add rule ip t in ip protocol udp {rule}")
         if shape.rate:
             bucket = f"tbf rate {8 * shape.rate}bit burst {_BURST} limit {shape.queue}"
-            _run(f"ip netns exec {writers} tc qdisc add dev v0 root {bucket}")
+            run(f"ip netns exec {writers} tc qdisc add dev v0 root {bucket}")
 
     def _connect(self, writers: str, readers: str) -> None:
         """Make the device v0 of each side."""
-        _run(f"ip -n {writers} link add v0 type veth peer name v0 netns {readers}")
+        run(f"ip -n {writers} link add v0 type veth peer name v0 netns {readers}")
 
     @contextlib.contextmanager
     def _inside(self, name: str) -> Iterator[None]:
         """Sockets that this thread opens, and processes that it starts, are in that namespace."""
         with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{name}") as namespace:
-            _enter(namespace.fileno())
+            enter(namespace.fileno())
             try:
                 yield
             finally:
-                _enter(home.fileno())
+                enter(home.fileno())
 
     def writers(self) -> contextlib.AbstractContextManager[None]:
         return self._inside(self._names[0])
@@ -139,13 +139,13 @@ class Veth:
         return []
 
     def overflowed(self) -> int:
-        (qdisc,) = json.loads(_run(f"ip netns exec {self._names[0]} tc -s -j qdisc show dev v0"))
+        (qdisc,) = json.loads(run(f"ip netns exec {self._names[0]} tc -s -j qdisc show dev v0"))
         return int(qdisc["drops"])
 
     def lost(self) -> int:
         found = 0
         for name in self._names:
-            for each in json.loads(_run(f"ip netns exec {name} nft -j list ruleset"))["nftables"]:
+            for each in json.loads(run(f"ip netns exec {name} nft -j list ruleset"))["nftables"]:
                 expressions = each.get("rule", {}).get("expr", [])
                 found += sum(e["counter"]["packets"] for e in expressions if "counter" in e)
         return found
@@ -202,7 +202,7 @@ class LongVeth(Veth):
         super().close()
 
 
-def _run(command: str, *more: str) -> str:
+def run(command: str, *more: str) -> str:
     environment = {**os.environ, "PATH": _PATH}
     done = subprocess.run(
         [*command.split(), *more], check=True, capture_output=True, text=True, env=environment
@@ -210,7 +210,7 @@ def _run(command: str, *more: str) -> str:
     return done.stdout
 
 
-def _enter(namespace: int) -> None:
+def enter(namespace: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns")

@@ -51,7 +51,8 @@ def send(sockets: Sockets, senders: list[socket.socket], sent: list[tuple[bytes,
 def teach(sockets: Sockets, senders: list[socket.socket], size: int = 64) -> None:
     send(sockets, senders, [(bytes(size), "127.0.0.1")] * 40)
     drained(sockets)
-    assert sockets._many is not None and sockets._many.expects_many
+    many = sockets._many[sockets.user]
+    assert many is not None and many.expects_many
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 100])
@@ -94,13 +95,13 @@ def test_the_longest_datagrams_all_at_once_have_room(
 def test_where_a_datagram_is_long_each_is_received_alone(
     sockets: Sockets, senders: list[socket.socket]
 ) -> None:
-    assert sockets._many is not None
+    assert (found := sockets._many[sockets.user]) is not None
     teach(sockets, senders)
     for size, many in ((64, True), (2_000, False), (64, False)):
         sent = [(bytes(size), "127.0.0.1")] * 3
         send(sockets, senders, sent)
         assert drained(sockets) == sent
-        assert sockets._many.expects_many is many
+        assert found.expects_many is many
 
 
 def test_a_system_without_the_call(
@@ -108,7 +109,7 @@ def test_a_system_without_the_call(
 ) -> None:
     monkeypatch.setattr(many_datagrams.sys, "platform", "elsewhere")
     assert ManyDatagrams.of() is None
-    sockets._many = None
+    sockets._many[sockets.user] = None
     sent = [(bytes(64), "127.0.0.1")] * 40
     for _ in range(2):
         send(sockets, senders, sent)

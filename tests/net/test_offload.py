@@ -169,7 +169,7 @@ def test_a_train_arrives_as_the_datagrams_it_was_made_of(sockets: Sockets, sende
         assert sockets.send(to(sockets.default_unicast[0], *messages)) == 21
         assert len(sender.calls) == -(-21 // (UDP_PAYLOAD_MAX // size))
         assert received(sockets) == messages
-    assert sockets._receives_trains
+    assert sockets.user in sockets._of_trains
     assert (sockets.sent, sockets.send_errors, sockets.short_sends) == (63, 0, 0)
 
 
@@ -287,16 +287,16 @@ def test_trains_are_asked_for_only_where_participants_like_us_send(sockets: Sock
     received(sockets)
     send_plainly(sockets, [message(i, 1_000) for i in range(8)])
     received(sockets)
-    assert not sockets._receives_trains
+    assert sockets.user not in sockets._of_trains
     send_plainly(sockets, [message(i, 1_000) for i in range(9)])
     received(sockets)
-    assert sockets._receives_trains or not offload.receive_trains(sockets.user)
+    assert sockets.user in sockets._of_trains or not offload.receive_trains(sockets.user)
 
 
 def test_trains_and_single_datagrams_mix(sockets: Sockets) -> None:
     if not offload.receive_trains(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
-    sockets._receives_trains = True
+    sockets._of_trains.add(sockets.user)
     messages = [message(1, 64_512), *[message(i, 1_001) for i in range(9)], message(2, 3), message(3, 30_000)]
     messages += [message(i, 5) for i in range(9)]
     sockets.send(to(sockets.default_unicast[0], *messages))
@@ -307,7 +307,7 @@ def test_trains_and_single_datagrams_mix(sockets: Sockets) -> None:
 def test_a_drain_of_trains_ends_with_the_buffer(sockets: Sockets, sender: Sender) -> None:
     if not offload.receive_trains(sockets.user):
         pytest.skip("this kernel has no UDP_GRO")
-    sockets._receives_trains = True
+    sockets._of_trains.add(sockets.user)
     messages = [message(i, 1_405) for i in range(46 * 18)]  # more than the buffer holds
     sockets.send(to(sockets.default_unicast[0], *messages))
     found: list[bytes] = []

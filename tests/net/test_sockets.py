@@ -18,7 +18,7 @@ from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port
 from tests.support import domains
 
-LOOPBACK = [Interface("lo", "127.0.0.1", 65_536)]
+LOOPBACK = [Interface("lo", "127.0.0.1", 65_536, "255.0.0.0")]
 DOMAIN = domains.NET_SOCKETS
 
 
@@ -29,7 +29,7 @@ def open_sockets(domain: int = DOMAIN, *, multicast: bool = True) -> Sockets:
 def test_loopback_is_chosen_by_name_and_by_any_of_its_addresses() -> None:
     assert interfaces.select("lo") == LOOPBACK
     assert interfaces.select("127.0.0.1") == LOOPBACK
-    assert interfaces.select("127.5.6.7") == [Interface("lo", "127.5.6.7", 65_536)]
+    assert interfaces.select("127.5.6.7") == [Interface("lo", "127.5.6.7", 65_536, "255.0.0.0")]
 
 
 def test_an_unknown_interface_names_those_there_are() -> None:
@@ -127,9 +127,7 @@ def test_a_drain_of_empty_datagrams_ends(trains: bool) -> None:
         flood = cast(Any, Flood(DRAIN_BYTES))
         spans: list[Span] = []
         if trains:
-            sockets.user, user = flood, sockets.user
-            sockets._drain_trains(spans)
-            sockets.user = user
+            sockets._drain_trains(flood, spans)
         else:
             sockets._drain(flood, spans)
         assert 0 < len(spans) <= DRAIN_BYTES // 8

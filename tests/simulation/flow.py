@@ -313,7 +313,7 @@ class FlowSimulation:
         network.wake(host)
         reader = ReaderInfo(
             consumer.reader.guid,
-            () if group else (host.locator,),
+            (host.locator,),
             (GROUP,) if group else (),
             reliable=True,
             transient_local=False,

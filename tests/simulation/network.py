@@ -23,14 +23,15 @@ from spark_rtps.transport.protocol.packing import pack
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
-from spark_rtps.transport.structure import Guid, Locator
+from spark_rtps.transport.structure import Guid, Locator, default_group
 
 US: Final = 1_000
 MS: Final = 1_000_000
 SECOND: Final = 1_000_000_000
 #: What a datagram of n bytes adds on the wire: Ethernet with preamble and gap 38, IP 20, UDP 8.
 FRAMING: Final = 66
-GROUP: Final = Locator("239.255.0.2", 7401)
+#: What readers with `multicast.receive=auto` announce, beside the address of their own.
+GROUP: Final = default_group(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,7 @@ class Simulation:
         """The writer hears of a reader, as late as its announcement takes."""
         info = ReaderInfo(
             reader.guid,
-            () if self.scenario.multicast else (host.locator,),
+            (host.locator,),
             (GROUP,) if self.scenario.multicast else (),
             reliable=True,
             transient_local=self.qos.is_transient_local,

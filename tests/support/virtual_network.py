@@ -51,6 +51,18 @@ class VirtualNetwork:
         #: Pairs of a source and a destination between which nothing gets through.
         self.blocked: set[tuple[str, str]] = set()
         self._in_flight: list[tuple[int, int, str, str, bytes]] = []
+        #: By multicast group: the addresses of those that have joined; all have joined that of discovery.
+        self._members: dict[tuple[str, int], list[str]] = {}
+        #: Which datagrams, by their numbers, were sent to the group of discovery.
+        self._announced: set[int] = set()
+
+    def join(self, participant: Participant, group: Locator) -> None:
+        """A participant receives what is sent to a multicast group."""
+        self._members.setdefault((group.address, group.port), []).append(self.address_of(participant))
+
+    def leave(self, participant: Participant, group: Locator) -> None:
+        """It receives that no more, whatever it announces."""
+        self._members[group.address, group.port].remove(self.address_of(participant))
 
     def add(self, **config: Any) -> Participant:
         """Add a host, and return its participant."""
@@ -123,7 +135,9 @@ class VirtualNetwork:
         """What arrives now, by destination: one datagram at a time, or what makes a drain."""
         drains: dict[str, list[tuple[bytes, str]]] = {}
         while self._in_flight and self._in_flight[0][0] <= self.now:
-            _, _, source, destination, datagram = heapq.heappop(self._in_flight)
+            _, number, source, destination, datagram = heapq.heappop(self._in_flight)
+            if number in self._announced and destination in self._hosts:
+                self._hosts[destination].heard_by_multicast({source}, now=self.now)
             if self.drains:
                 drains.setdefault(destination, []).append((datagram, source))
             else:
@@ -147,9 +161,10 @@ class VirtualNetwork:
         if self.log is not None:
             self.log.append((source, destination, datagram))
         if destination.is_multicast:
-            if destination.port != spdp_multicast_port(domain):
-                return
-            targets = [a for a, each in self._hosts.items() if each.config.domain == domain]
+            targets = self._members.get(to, [])
+            if destination.port == spdp_multicast_port(domain):
+                self._announced.add(self.sent)
+                targets = [a for a, each in self._hosts.items() if each.config.domain == domain]
         else:
             targets = [destination.address]
         for target in targets:

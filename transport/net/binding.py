@@ -14,6 +14,7 @@ from ..errors import TransportError, reason
 from ..structure import (
     DOMAIN_MAX,
     SPDP_MULTICAST_ADDRESS,
+    Locator,
     metatraffic_unicast_port,
     spdp_multicast_port,
     user_unicast_port,
@@ -41,6 +42,8 @@ class BoundSockets:
     group: socket.socket | None
     senders: list[socket.socket]
     granted_receive_buffer: int
+    #: Of the interfaces those that take multicast, as far as we are to use it there.
+    multicast_interfaces: list[Interface]
 
 
 @contextlib.contextmanager
@@ -59,19 +62,33 @@ def bind(
     multicast: bool,
     receive_buffer: int,
     participant_index: int | None = None,
+    ttl: int = 1,
+    multicast_interface: str | None = None,
 ) -> BoundSockets:
     """Bind everything, to the ports of ``participant_index`` if they are free; raises TransportError when ports or
-    interfaces cannot be had."""
+    interfaces cannot be had.
+
+    ``ttl`` is that of multicast, ``multicast_interface`` the only one that takes it; None: all may.
+    """
     if not 0 <= domain <= DOMAIN_MAX:
         raise TransportError(f"domain {domain} has no UDP ports; use 0 to {DOMAIN_MAX}")
     with contextlib.ExitStack() as opened:
         indices = _indices(participant_index)
         index, metatraffic, user = _bind_unicast(domain, interfaces, indices, receive_buffer, opened)
-        senders = [_sender(each.address, opened) for each in interfaces]
-        group = _join_multicast(domain, interfaces, receive_buffer, opened) if multicast else None
+        senders = [_sender(each.address, ttl, opened) for each in interfaces]
+        members = _multicast_interfaces(interfaces, multicast_interface)
+        group = _join_discovery(domain, members, receive_buffer, opened) if multicast else None
         granted = _granted(user if group is None else group)
         opened.pop_all()
-        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted)
+        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted, members)
+
+
+def _multicast_interfaces(interfaces: list[Interface], wanted: str | None) -> list[Interface]:
+    members = [each for each in interfaces if wanted is None or wanted in (each.name, each.address)]
+    if not members:
+        known = ", ".join(f"{i.name} ({i.address})" for i in interfaces)
+        raise TransportError(f"multicast interface {wanted!r} is not among those in use: {known}")
+    return members
 
 
 def _indices(first: int | None) -> Iterator[int]:
@@ -123,37 +140,50 @@ def _receiver(
     return s
 
 
-def _sender(address: str, opened: contextlib.ExitStack) -> socket.socket:
+def _sender(address: str, ttl: int, opened: contextlib.ExitStack) -> socket.socket:
     s = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     _set_buffer(s, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_BUFFER)
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
     return s
 
 
-def _join_multicast(
+def _join_discovery(
     domain: int, interfaces: list[Interface], receive_buffer: int, opened: contextlib.ExitStack
 ) -> socket.socket | None:
-    port = spdp_multicast_port(domain)
-    with contextlib.ExitStack() as group:
+    group = Locator(SPDP_MULTICAST_ADDRESS, spdp_multicast_port(domain))
+    if (s := join_group(domain, group, interfaces, receive_buffer)) is not None:
+        return opened.enter_context(s)
+    _log.warning("no interface takes multicast: participants are found only through the option 'peers'")
+    return None
+
+
+def join_group(
+    domain: int, group: Locator, interfaces: list[Interface], receive_buffer: int
+) -> socket.socket | None:
+    """A socket that receives what is sent to a multicast group; None: no interface takes multicast.
+
+    Raises TransportError if the port cannot be had.
+    """
+    with contextlib.ExitStack() as opened:
         try:
-            s = _receiver(SPDP_MULTICAST_ADDRESS, port, receive_buffer, group, reuse=True)
+            s = _receiver(group.address, group.port, receive_buffer, opened, reuse=True)
         except OSError as error:
             raise TransportError(
-                f"multicast port {port} of domain {domain} cannot be bound: {reason(error)}"
+                f"multicast port {group.port} of domain {domain} cannot be bound: {reason(error)}"
             ) from error
         joined = 0
         for interface in interfaces:
-            membership = socket.inet_aton(SPDP_MULTICAST_ADDRESS) + socket.inet_aton(interface.address)
+            membership = socket.inet_aton(group.address) + socket.inet_aton(interface.address)
             try:
                 s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
                 joined += 1
             except OSError as error:
                 _log.warning("no multicast on %s (%s): %s", interface.name, interface.address, error)
         if joined:
-            opened.push(group.pop_all())
+            opened.pop_all()
             return s
-    _log.warning("no interface takes multicast: participants are found only through the option 'peers'")
     return None
 
 

@@ -6,14 +6,19 @@ import fcntl
 import ipaddress
 import socket
 import struct
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..errors import TransportError
 
 _SIOCGIFFLAGS: Final = 0x8913
 _SIOCGIFADDR: Final = 0x8915
+_SIOCGIFNETMASK: Final = 0x891B
 _SIOCGIFMTU: Final = 0x8921
 _IFF_UP: Final = 0x1
+_IFF_MULTICAST: Final = 0x1000
+#: What the kernel tells of devices.
+_DEVICES: Final = Path("/sys/class/net")
 #: IPv4 and UDP headers.
 HEADERS: Final = 28
 
@@ -25,10 +30,22 @@ class Interface(NamedTuple):
     address: str
     #: Bytes of an IP packet that is not fragmented.
     mtu: int = 1500
+    netmask: str = "255.255.255.255"
+    #: The flag of the device; loopback has none, and takes multicast all the same.
+    multicast: bool = False
 
     @property
     def is_loopback(self) -> bool:
         return ipaddress.ip_address(self.address).is_loopback
+
+    @property
+    def is_wireless(self) -> bool:
+        return any((_DEVICES / self.name / each).exists() for each in ("wireless", "phy80211"))
+
+    @property
+    def network(self) -> str:
+        """The addresses that are reached without a router, as ``10.1.0.0/16``."""
+        return str(ipaddress.IPv4Network(f"{self.address}/{self.netmask}", strict=False))
 
 
 def interfaces() -> list[Interface]:
@@ -40,11 +57,12 @@ def interfaces() -> list[Interface]:
             try:
                 flags = struct.unpack_from("<H", fcntl.ioctl(probe, _SIOCGIFFLAGS, request), 16)[0]
                 address = socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, request)[20:24])
+                netmask = socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFNETMASK, request)[20:24])
                 mtu = struct.unpack_from("<i", fcntl.ioctl(probe, _SIOCGIFMTU, request), 16)[0]
             except OSError:  # no IPv4 address
                 continue
             if flags & _IFF_UP:
-                found.append(Interface(name, address, mtu))
+                found.append(Interface(name, address, mtu, netmask, bool(flags & _IFF_MULTICAST)))
     return found
 
 

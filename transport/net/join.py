@@ -36,6 +36,8 @@ def join(config: NodeConfig, sockets: Sockets) -> Participant:
             peers_allowed=config.peers_allowed,
             trust=config.trust,
             announce_multicast=sockets.multicast,
+            multicast_networks=tuple((i.address, i.network) for i in sockets.multicast_interfaces),
+            multicast_ttl=config.multicast_ttl,
             lease_duration=config.lease_duration,
             message_size_max=config.message_size_max,
             message_size=_message_size(config, sockets.interfaces),

@@ -30,6 +30,8 @@ from ..protocol.message_receiver import Span
 from ..protocol.participant import Participant, Reception
 from ..protocol.policies import BatchPolicy, PublicationPolicy
 from ..protocol.reading.reader import StatefulReader
+from ..protocol.trust import Trust
+from ..protocol.writing.flow import of_groups
 from ..protocol.writing.publication import TERM_LENGTH
 from ..qos import Qos
 from ..structure import INFINITE, NANOSECONDS, Guid, Locator, is_keyed
@@ -39,6 +41,7 @@ from . import interfaces, peers
 from .binding import joining
 from .blocking_writer import BlockingWriter
 from .congestion_control_plugins import load_congestion_control
+from .groups import group_to_join
 from .join import join
 from .node_config import NodeConfig
 from .on_host import ReadLogs
@@ -102,6 +105,9 @@ class Node:
         self._unsteered.set()
         self._closing = False
         self._too_large_from: set[str] = set()
+        self._group: Locator | None = None
+        #: How often readers had been matched when it was last decided whose messages to the group are taken.
+        self._listening = -1
 
     @classmethod
     def open(
@@ -123,6 +129,8 @@ class Node:
                 multicast=config.multicast,
                 receive_buffer=config.receive_buffer,
                 participant_index=config.participant_index,
+                ttl=config.multicast_ttl,
+                multicast_interface=config.multicast_interface,
             )
             opened.callback(sockets.close)
             node = cls(config, sockets, join(config, sockets), after_cycle)
@@ -151,18 +159,41 @@ class Node:
     # --- endpoints -------------------------------------------------------------------------------
 
     def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
-        """A reader, which delivers to ``recipient`` from now on. Raises UsageError or PluginError."""
+        """A reader, which delivers to ``recipient`` from now on. Raises UsageError, PluginError, or TransportError
+        where its multicast group cannot be joined."""
         congestion_control = load_congestion_control(spec.policy.congestion_control.kind)
         with self.lock:
+            if (group := self._joined_group()) is not None:
+                spec = replace(spec, multicast=(group,))
             reader = self.participant.create_reader(
                 spec, now=time.monotonic_ns(), congestion_control=congestion_control
             )
             self._recipients.add(reader, recipient)
             if self.config.ipc:
                 self._read_logs.add_reader(reader)
+            self._listen_to_writers()
             self.flush()
         self.wake()
         return reader
+
+    def _joined_group(self) -> Locator | None:
+        """The group of all readers of this node: joined with the first of them, for writers have no use for it."""
+        if self._group is None:
+            self._group = group_to_join(self.config, self.sockets.interfaces)
+            if self._group is not None and not self.sockets.join(self._group, self.config.receive_buffer):
+                self._group = None
+        return self._group
+
+    def _listen_to_writers(self) -> None:
+        """Of what is sent to our group, take what participants send that readers of ours are matched with.
+
+        Where messages need not come from whom they name (``trust``), relays may pass on those of others.
+        """
+        if self._group is None or self.config.trust is Trust.ANY:
+            return
+        if (routes := self.participant.routes_changed) != self._listening:
+            self._listening = routes
+            self.sockets.listen_to(self.participant.heard_prefixes)
 
     def offer_room(self, reader: StatefulReader) -> None:
         """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
@@ -175,6 +206,8 @@ class Node:
         policy = spec.policy
         interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
         flow_control = load_flow_control(policy.flow_control)
+        by_group = of_groups(policy.flow_control)
+        multicast_flow_control = None if by_group is None else load_flow_control(by_group)
         with self.lock:
             key, named = self._written_logs.create(spec, _term_length(policy))
             try:
@@ -183,6 +216,7 @@ class Node:
                     now=time.monotonic_ns(),
                     interceptor=interceptor,
                     flow_control=flow_control,
+                    multicast_flow_control=multicast_flow_control,
                     log=named or _publication_log(policy),
                 )
             except BaseException:
@@ -265,6 +299,7 @@ class Node:
             if timer is not None and timer <= now:
                 self.participant.handle_timer(now)
             self.flush(asynchronous=True)
+            self._listen_to_writers()
             self._collect_events()
             if self._after_cycle is not None:
                 self._after_cycle(self)
@@ -385,6 +420,8 @@ class Node:
             received = self._receive_from_logs()
             if not spans:
                 return received
+            if source is self.sockets.discovery:
+                self.participant.heard_by_multicast({span[2] for span in spans}, now=time.monotonic_ns())
             received += len(spans)
             self._received_bytes += spans[-1][1]
             begun, fresh = time.monotonic_ns(), True

@@ -23,6 +23,12 @@ class NodeConfig:
     trust: Trust = Trust.ADDRESS
     participant_name: str = "spark-rtps"
     multicast: bool = True
+    #: The group that readers join and announce: ``off``, ``auto`` (:mod:`.groups`), or ``address`` or ``address:port``.
+    multicast_receive: str = "off"
+    #: Routers that multicast passes, and one more.
+    multicast_ttl: int = 1
+    #: Name or address of the only interface that takes multicast; None: all that are used.
+    multicast_interface: str | None = None
     lease_duration: int = 10 * NANOSECONDS
     receive_buffer: int = 32 << 20
     #: Bytes of an IP packet to fill at most; None: what the interfaces take unfragmented.

@@ -10,7 +10,7 @@ import errno
 import logging
 import socket
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from itertools import chain
 from typing import Final, Self
 
@@ -25,7 +25,8 @@ from ..structure import (
     spdp_multicast_port,
 )
 from ..wire.samples import U8
-from .binding import BoundSockets, bind
+from .binding import BoundSockets, bind, join_group
+from .group_filter import listen_to
 from .interfaces import Interface
 from .many_datagrams import MANY_ROOM, ManyDatagrams
 from .offload import (
@@ -65,10 +66,20 @@ class Sockets:
         self.metatraffic = bound.metatraffic
         self.user = bound.user
         self.receivers = [self.user, self.metatraffic]
+        #: What receives multicast announcements; None: nothing does.
+        self.discovery = bound.group
         if bound.group is not None:
             self.receivers.append(bound.group)
         self._senders = bound.senders
-        self._bound = (*self.receivers, *self._senders)
+        #: Those of the interfaces that take multicast: all, or one.
+        self.multicast_interfaces = bound.multicast_interfaces
+        #: Which of the senders send to a group through an interface, by its address; "": through all of these.
+        self._through = {each.address: slice(i, i + 1) for i, each in enumerate(self.interfaces)}
+        only = self.multicast_interfaces[0].address if len(self.multicast_interfaces) == 1 else ""
+        self._through[""] = self._through.get(only, slice(None))
+        self._bound = [*self.receivers, *self._senders]
+        #: What receives samples that are sent to groups.
+        self._groups: list[socket.socket] = []
         self.renew_buffer()
         #: Datagrams sent.
         self.sent = 0
@@ -77,8 +88,10 @@ class Sockets:
         self.short_sends = 0
         self._routes = Routes()
         self._sends_trains = takes_trains(self._senders[0])
-        self._receives_trains = False
-        self._many = ManyDatagrams.of()
+        #: Those of the sockets for samples whose trains come in one piece.
+        self._of_trains: set[socket.socket] = set()
+        #: By socket for samples: how it receives many datagrams at once.
+        self._many = {self.user: ManyDatagrams.of()}
         #: The last of them: (``send_errors`` with it, destination, what went wrong).
         self._failures: deque[tuple[int, Locator, str]] = deque(maxlen=_FAILURES_KEPT)
         self._last_error = 0
@@ -92,9 +105,10 @@ class Sockets:
         multicast: bool,
         receive_buffer: int,
         participant_index: int | None = None,
+        ttl: int = 1,
+        multicast_interface: str | None = None,
     ) -> Self:
-        """Bind everything, to the ports of ``participant_index`` if they are free; raises TransportError when ports or
-        interfaces cannot be had."""
+        """As :func:`~.binding.bind`, which raises TransportError when ports or interfaces cannot be had."""
         return cls(
             bind(
                 domain,
@@ -102,8 +116,28 @@ class Sockets:
                 multicast=multicast,
                 receive_buffer=receive_buffer,
                 participant_index=participant_index,
+                ttl=ttl,
+                multicast_interface=multicast_interface,
             )
         )
+
+    def join(self, group: Locator, receive_buffer: int) -> bool:
+        """Receive samples that are sent to a group from now on; False: no interface takes multicast.
+
+        Raises TransportError if the port cannot be had.
+        """
+        s = join_group(self.domain, group, self.multicast_interfaces, receive_buffer)
+        if s is not None:
+            self._many[s] = ManyDatagrams.of()
+            self._bound.append(s)
+            self.receivers.append(s)
+            self._groups.append(s)
+        return s is not None
+
+    def listen_to(self, prefixes: Collection[bytes]) -> None:
+        """Of what is sent to groups, receive only messages of these participants."""
+        for group in self._groups:
+            listen_to(group, prefixes)
 
     def close(self) -> None:
         for s in self._bound:
@@ -133,22 +167,23 @@ class Sockets:
     def drain(self, source: socket.socket) -> list[Span]:
         """Receive what waits, up to the buffer: (start, stop, source address) of each datagram in ``buffer``."""
         spans: list[Span] = []
+        many = self._many.get(source)
         try:
-            if source is self.user and self._receives_trains:
-                self._drain_trains(spans)
-            elif source is self.user and self._many is not None and self._many.expects_many:
-                self._many.drain(source, self.buffer, DRAIN_BYTES, spans)
+            if source in self._of_trains:
+                self._drain_trains(source, spans)
+            elif many is not None and many.expects_many:
+                many.drain(source, self.buffer, DRAIN_BYTES, spans)
             else:
                 self._drain(source, spans)
         except BlockingIOError:
             pass
         except OSError as error:
             self._receive_failed(error)
-        if source is self.user and not self._receives_trains:
-            if self._many is not None and not self._many.expects_many:
-                self._many.note(spans)
-            if is_train(self.buffer, spans):
-                self._receives_trains = receive_trains(source)
+        if source in self._many and source not in self._of_trains:
+            if many is not None and not many.expects_many:
+                many.note(spans)
+            if is_train(self.buffer, spans) and receive_trains(source):
+                self._of_trains.add(source)
         return spans
 
     def _drain(self, source: socket.socket, spans: list[Span]) -> None:
@@ -159,9 +194,9 @@ class Sockets:
             spans.append((at, at + size, address[0]))
             at += (size + 7) & ~7 or _EMPTY_TAKES
 
-    def _drain_trains(self, spans: list[Span]) -> None:
+    def _drain_trains(self, source: socket.socket, spans: list[Span]) -> None:
         view, at = self._view, 0
-        receive = self.user.recvmsg_into
+        receive = source.recvmsg_into
         while at + TRAIN_ROOM <= DRAIN_BYTES:
             size, control, _, address = receive((view[at:],), CONTROL_SIZE)
             stop = take_apart(self.buffer, at, size, control, address[0], spans)
@@ -175,8 +210,9 @@ class Sockets:
         for train in trains(datagrams):
             alone = train[1] == train[2]
             for to in train[0][0].destinations:
-                # A unicast destination takes the kernel's route; a multicast one goes out of every interface.
-                for sender in senders if to.is_multicast else senders[:1]:
+                # A unicast destination takes the kernel's route; a multicast one goes out of every interface, or of
+                # that one where its readers are.
+                for sender in senders[self._through[to.via]] if to.is_multicast else senders[:1]:
                     if alone or not self._send_train(sender, train, to):
                         self._send_each(sender, train, to)
         return self.sent - before

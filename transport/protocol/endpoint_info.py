@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..limits import UDP_PAYLOAD_MAX
@@ -72,6 +72,10 @@ class ReaderInfo(EndpointInfo):
     no_positive_acks: bool = False
     #: It sends status messages; all other readers send acknowledgements only.
     status_messages: bool = False
+
+    def resized(self, message_size_max: int) -> ReaderInfo:
+        """The same with another largest message."""
+        return replace(self, message_size_max=message_size_max)
 
 
 @dataclass(frozen=True, slots=True)

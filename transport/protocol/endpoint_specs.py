@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..limits import FRAGMENTED_SAMPLE_MAX
 from ..qos import Qos
-from ..structure import Guid
+from ..structure import Guid, Locator
 from ..types.model import Struct
 from .endpoint_info import ContentFilterProperty
 from .policies import PUBLICATION_POLICY, READER_POLICY, PublicationPolicy, ReaderPolicy
@@ -42,6 +42,8 @@ class ReaderSpec:
     sample_size_max: int = field(default=FRAGMENTED_SAMPLE_MAX, kw_only=True)
     #: Only the writers of this slice are read. None: all.
     slice: Slice | None = field(default=None, kw_only=True)
+    #: The groups that its participant receives, which the reader announces.
+    multicast: tuple[Locator, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from .discovery.participant_data import ParticipantData
 from .discovery.remote_participant import RemoteParticipant
 from .discovery.type_matching import TypeMatching
 from .endpoint_info import ReaderInfo, WriterInfo
+from .multicast import MulticastReach
 from .networks import Networks
 from .policies import BatchWire
 from .reading.reader import StatefulReader
@@ -52,6 +53,8 @@ class _Local:
     allowed: Networks | None = None
     #: The writers that a reader reads; None: all.
     part: Slice | None = None
+    #: A writer may send to groups.
+    multicast: bool = True
 
     def knows(self, other: Guid) -> bool:
         """Whether it is matched, or would be if it were of this slice."""
@@ -68,7 +71,7 @@ class LocalEndpoints:
         liveliness: Liveliness,
         types: TypeMatching,
         *,
-        multicast: bool,
+        multicast: MulticastReach,
         emit: Callable[[events.Event], None],
     ) -> None:
         #: Readers by the writer they match, remote or ours; the participant adds the readers of the built-in topics.
@@ -77,6 +80,8 @@ class LocalEndpoints:
         self.other_slices: dict[Guid, list[StatefulReader]] = {}
         #: By participant how many writers are in ``routes``, but for the built-in ones.
         self._heard: Counter[bytes] = Counter()
+        #: How often readers were matched with writers, or were no more.
+        self.routes_changed = 0
         #: Whether a reader of ours ever matched a writer of ours.
         self.hears_itself = False
         self._own = own
@@ -105,9 +110,12 @@ class LocalEndpoints:
         awaits_types: bool = False,
         allowed: Networks | None = None,
         part: Slice | None = None,
+        multicast: bool = True,
     ) -> None:
         """Add an endpoint of ours; ``others`` are the remote endpoints known so far."""
-        new = _Local(data, endpoint, awaits_types=awaits_types, allowed=allowed, part=part)
+        new = _Local(
+            data, endpoint, awaits_types=awaits_types, allowed=allowed, part=part, multicast=multicast
+        )
         for other in others:
             self._consider(new, other, now)
         # Endpoints of one participant match each other, by way of its own unicast address.
@@ -143,6 +151,11 @@ class LocalEndpoints:
     def hears(self, prefix: bytes) -> bool:
         """Whether one of these readers is matched with a writer of this participant."""
         return prefix in self._heard
+
+    @property
+    def heard_prefixes(self) -> frozenset[bytes]:
+        """The participants whose writers our readers are matched with, or acknowledge for another slice."""
+        return frozenset((*self._heard, *(writer.prefix for writer in self.other_slices)))
 
     def own(self, guid: Guid) -> EndpointData | None:
         """What an endpoint of ours announces; None if there is no such endpoint."""
@@ -180,11 +193,15 @@ class LocalEndpoints:
             self._drop(local, other.guid)
             return
         unicast, multicast = self._addresses(other)
+        if not local.multicast:
+            multicast = ()
         unaddressed = () if unicast else self._unaddressed(other)
         moves = unaddressed not in ((), (_NO_ADDRESS,)) and local.knows(other.guid)
         if local.allowed is not None and other.guid.prefix != self._own.guid_prefix:
             unicast, multicast, refused = self._allowed(local.allowed, other, unicast, multicast)
             unaddressed = unaddressed or refused
+        elif not (local.data.qos.is_reliable and other.qos.is_reliable):
+            multicast = self._multicast.of_unacknowledging(multicast)
         writer, reader = (local.data, other) if local.data.is_writer else (other, local.data)
         is_elsewhere = local.part is not None and not local.part.has(other.guid)
         of_types: tuple[str, ...] | None = ()  # a writer of another slice compares them for itself
@@ -261,6 +278,7 @@ class LocalEndpoints:
             if guid not in self.routes:
                 self._heard[guid.prefix] += 1
             self.routes.setdefault(guid, []).append(local.endpoint)
+            self.routes_changed += 1
         local.matched[guid] = writer
         if guid.prefix == self._own.guid_prefix:
             self.hears_itself = True
@@ -274,6 +292,7 @@ class LocalEndpoints:
             local.endpoint.match_other_slice(writer, now=now)
             if known is None:
                 self.other_slices.setdefault(guid, []).append(local.endpoint)
+                self.routes_changed += 1
             local.elsewhere[guid] = writer
             self.hears_itself = self.hears_itself or guid.prefix == self._own.guid_prefix
 
@@ -311,6 +330,7 @@ class LocalEndpoints:
 
     def _unmatch(self, local: _Local, other: Guid) -> None:
         self._matches[other.prefix] -= 1
+        self.routes_changed += 1
         if not self._matches[other.prefix]:
             del self._matches[other.prefix]
         if local.elsewhere.pop(other, None) is not None and isinstance(local.endpoint, StatefulReader):
@@ -330,12 +350,14 @@ class LocalEndpoints:
     def _addresses(self, other: EndpointData) -> tuple[_Locators, _Locators]:
         """The locators of an endpoint: its own, else those of its participant (RTPS 2.5 §8.5.5)."""
         if other.guid.prefix == self._own.guid_prefix:
-            return usable_unicast(self._own.default_unicast, ""), ()
+            own = self._own.default_unicast
+            return usable_unicast(own, ""), self._multicast.own_groups(usable_multicast(other.multicast))
         remote = self._remotes[other.guid.prefix]
-        multicast: _Locators = ()
-        if self._multicast:
-            multicast = usable_multicast(other.multicast or remote.data.default_multicast)
-        return remote.reachable(other.unicast or remote.data.default_unicast), multicast
+        unicast, multicast = other.unicast, other.multicast
+        if not unicast and not multicast:
+            multicast = remote.data.default_multicast
+        groups = self._multicast.groups(remote, usable_multicast(multicast))
+        return remote.reachable(unicast or remote.data.default_unicast), groups
 
     def _unaddressed(self, other: EndpointData) -> tuple[str, ...]:
         """Why an endpoint has no address to send to."""

@@ -50,7 +50,7 @@ from .reading.reader import StatefulReader
 from .slices import Slice
 from .writing.asynchronous import AsynchronousPublishing
 from .writing.batching import Interceptor
-from .writing.flow import FlowControl, flow_control_of
+from .writing.flow import FlowControl, flow_control_of, of_groups
 from .writing.publication import MessageLog
 from .writing.writer import StatefulWriter
 
@@ -135,6 +135,9 @@ class Participant:
             spec.topic,
             spec.type_name,
             qos,
+            # An endpoint's own addresses take the place of all that its participant has (RTPS 2.5 §8.5.5).
+            self.config.default_unicast if spec.multicast else (),
+            spec.multicast,
             abilities=abilities,
             type_information=information,
             content_filter=spec.content_filter,
@@ -149,15 +152,20 @@ class Participant:
         now: int,
         interceptor: Interceptor | None = None,
         flow_control: FlowControl | None = None,
+        multicast_flow_control: FlowControl | None = None,
         log: MessageLog | None = None,
     ) -> StatefulWriter:
-        """A writer of a topic; ``flow_control`` by default as the policy names it. ``log`` holds what is published;
-        if it has a name, the writer announces it to readers on this host. Raises UsageError."""
+        """A writer of a topic; ``flow_control``, and the one while it sends to a multicast group, by default as the
+        policy names them. ``log`` holds what is published; if it has a name, the writer announces it to readers on
+        this host. Raises UsageError."""
         qos, policy = spec.qos, spec.policy
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
         guid = self._new_guid(KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY, spec.entity_key)
         information = None if spec.type is None else self._library.offer(spec.type)
+        by_group = of_groups(policy.flow_control)
+        if multicast_flow_control is None and by_group is not None:
+            multicast_flow_control = flow_control_of(by_group)
         writer = StatefulWriter(
             guid,
             qos,
@@ -167,6 +175,7 @@ class Participant:
             interceptor=interceptor,
             message_size=self.config.message_size,
             flow_control=flow_control or flow_control_of(policy.flow_control),
+            multicast_flow_control=multicast_flow_control,
             log=log,
         )
         self._writers[guid.entity] = writer
@@ -188,7 +197,7 @@ class Participant:
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
         allowed = Networks(policy.readers_allowed) if policy.readers_allowed else None
-        self._introduce(data, writer, now, allowed=allowed)
+        self._introduce(data, writer, now, allowed=allowed, multicast=policy.multicast)
         return writer
 
     def _introduce(
@@ -200,12 +209,20 @@ class Participant:
         awaits_types: bool = False,
         allowed: Networks | None = None,
         part: Slice | None = None,
+        multicast: bool = True,
     ) -> None:
         """Announce an endpoint of ours, and match it."""
         self._discovery.announce(data, now=now)
         others = self._sedp.remote.on_topic(data.topic)
         self._endpoints.add(
-            data, endpoint, others, now=now, awaits_types=awaits_types, allowed=allowed, part=part
+            data,
+            endpoint,
+            others,
+            now=now,
+            awaits_types=awaits_types,
+            allowed=allowed,
+            part=part,
+            multicast=multicast,
         )
         self._discovery.look_up(now)
 
@@ -331,6 +348,23 @@ class Participant:
             datagrams += pack(self.prefix, (self._farewell,), self.config.message_size)
             self._farewell = None
         return datagrams
+
+    @property
+    def heard_prefixes(self) -> frozenset[bytes]:
+        """The GUID prefixes of the participants whose writers our readers listen to."""
+        return self._endpoints.heard_prefixes
+
+    @property
+    def routes_changed(self) -> int:
+        """How often these may have become others."""
+        return self._endpoints.routes_changed
+
+    def heard_by_multicast(self, addresses: Iterable[str], *, now: int) -> None:
+        """Announcements that were sent to the group of discovery have come from these addresses.
+
+        Where multicast comes from, it is taken to go to as well: readers there may be sent samples by their groups.
+        """
+        self._discovery.heard_by_multicast(addresses, now=now)
 
     # --- time -------------------------------------------------------------------------------------
 

@@ -31,6 +31,11 @@ class ParticipantConfig:
     #: IPv4 networks of the participants to listen to; empty: all.
     peers_allowed: tuple[str, ...] = ()
     announce_multicast: bool = True
+    #: Our address on each interface through which samples may be sent to groups, and the network there; empty: not
+    #: known, and groups are sent to as if all readers were on one network.
+    multicast_networks: tuple[tuple[str, str], ...] = ()
+    #: Beyond 1, groups reach readers on other networks too.
+    multicast_ttl: int = 1
     lease_duration: int = 10 * NANOSECONDS
     #: How many participants have had this GUID before.
     incarnation: int = 0

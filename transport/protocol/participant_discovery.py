@@ -27,6 +27,7 @@ from .discovery.type_lookup import TypeLookup
 from .discovery.type_lookup_service import TypeLookupService
 from .discovery.type_matching import TypeMatching
 from .endpoints import LocalEndpoints
+from .multicast import MulticastReach
 from .networks import AdmittedPeers
 from .participant_config import ParticipantConfig, RemoteEndpoint, listed
 from .trust import is_address
@@ -86,12 +87,13 @@ class ParticipantDiscovery:
             incarnation=config.incarnation,
         )
         self.builtin = BuiltinEndpoints(self.sedp, self.liveliness, self.types)
+        self._multicast = MulticastReach(config)
         self.endpoints = LocalEndpoints(
             own,
             remotes,
             self.liveliness,
             TypeMatching(prefix, self.library, self.lookup),
-            multicast=config.announce_multicast,
+            multicast=self._multicast,
             emit=emit,
         )
         #: What came from participants before they were proven, and is looked at now.
@@ -149,6 +151,12 @@ class ParticipantDiscovery:
         if is_address(source_ip):
             remote = self.spdp.on_answered(prefix, source_ip, made_up)
             if remote is not None:
+                self._match(remote, now)
+
+    def heard_by_multicast(self, addresses: Iterable[str], *, now: int) -> None:
+        """Announcements came from these addresses by multicast."""
+        if news := self._multicast.heard(addresses):
+            for remote in [each for each in self.spdp.remotes.values() if each.addresses & news]:
                 self._match(remote, now)
 
     def recall(self, announcements: Iterable[Announcement], *, now: int) -> None:

@@ -100,6 +100,8 @@ class WriterPolicy:
     #: What was sent again is not sent again to the same reader within the longer one of these.
     max_nack_response_delay: int = 5_000_000
     nack_suppression_duration: int = 0
+    #: So many readers of a multicast group that ask for the same are sent it again by the group, fewer each alone.
+    multicast_resend_threshold: int = 2
     #: One answer; it holds at least one sample, and at most max_samples_per_repair a datagram.
     max_bytes_per_nack_response: int = 256 << 10
     max_samples_per_repair: int = 32
@@ -126,6 +128,8 @@ class FlowControlPolicy:
 
     #: ``unicast``, ``min``, ``max``, ``tagged``, or ``module:callable`` of the user's own.
     strategy: str = "min"
+    #: The same while samples are sent to a multicast group; ``auto``: ``strategy``.
+    multicast_strategy: str = "auto"
     #: A reader that leaves what is asked of it unanswered for so long paces no more.
     receiver_timeout: int = INFINITE
     #: Of the readers that pace, with ``tagged``.
@@ -237,6 +241,8 @@ class PublicationPolicy:
     flow_control: FlowControlPolicy = FlowControlPolicy()
     #: IPv4 networks of the hosts whose readers match; empty: all.
     readers_allowed: tuple[str, ...] = ()
+    #: Readers that share a group are sent samples by it.
+    multicast: bool = True
 
 
 @dataclass(slots=True)

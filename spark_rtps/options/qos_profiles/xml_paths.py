@@ -29,6 +29,7 @@ _WRITER_PROTOCOL: Final = (
     "min_nack_response_delay",
     "max_nack_response_delay",
     "nack_suppression_duration",
+    "multicast_resend_threshold",
     "max_bytes_per_nack_response",
     "disable_positive_acks_min_sample_keep_duration",
     "disable_positive_acks_max_sample_keep_duration",

@@ -76,9 +76,11 @@ class StatefulWriter:
         message_size: int = MESSAGE_SIZE_MAX,
         first_sn: int = 1,
         flow_control: FlowControl | None = None,
+        multicast_flow_control: FlowControl | None = None,
         log: MessageLog | None = None,
     ) -> None:
-        """``flow_control`` paces the writer, by default the slowest reader does; ``log`` holds what is published."""
+        """``flow_control`` paces the writer, by default the slowest reader does, and ``multicast_flow_control`` does
+        while it sends to a group, if there is one; ``log`` holds what is published."""
         if log is not None and log.path is not None:
             # Readers on this host hold the publisher back by their positions (Aeron's IPC window).
             window = max(policy.send_window_bytes, log.term_length // 2)
@@ -108,6 +110,7 @@ class StatefulWriter:
         #: What is in flight, how far readers let the writer go, and which of them are waited for.
         self.window = acks.window
         self.pacing = acks.pacing
+        self.pacing.of_groups = multicast_flow_control
         self.activity = acks.activity
         broadcast = Broadcast(guid.entity, state.message_size, coalescing=coalescing)
         self._heartbeats = heartbeats = Heartbeats(state, history)
@@ -118,7 +121,7 @@ class StatefulWriter:
         self.readers = matched.proxies
         self._sender = sender = Sender(state, history, unsent, self.readers, acks, broadcast, heartbeats)
         repairs = Repairs(state, history, budget=matched.framing.budget)
-        self._requests = Requests(state, repairs, heartbeats, sender.queue)
+        self._requests = Requests(state, self.readers, repairs, heartbeats, sender.queue)
         #: Where reports of readers go.
         self.feedback = Feedback(state, history, unsent, matched, acks, self._requests, sender)
         batcher = batcher_of(state, matched, interceptor)
@@ -159,6 +162,11 @@ class StatefulWriter:
     def heartbeat(self, now: int) -> bytes:
         """A HEARTBEAT for a reader that is not matched yet, and must answer if it knows the writer."""
         return self._heartbeats.to_all(DATA, self._heartbeats.next(now))
+
+    @property
+    def channel(self) -> str:
+        """How samples are sent now: by ``multicast`` to some readers at least, or by ``unicast``."""
+        return "multicast" if self.pacing.is_multicast else "unicast"
 
     @property
     def last_sn(self) -> int:

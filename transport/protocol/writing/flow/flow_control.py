@@ -10,7 +10,7 @@ Invariant: a limit never falls, for what was allowed may have been sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ....errors import UsageError
@@ -125,3 +125,11 @@ def flow_control_of(policy: FlowControlPolicy) -> FlowControl:
     if policy.strategy == "tagged" and policy.group_tag is None:
         raise UsageError("the strategy tagged needs a group_tag")
     return strategy
+
+
+def of_groups(policy: FlowControlPolicy) -> FlowControlPolicy | None:
+    """The policy while samples are sent to a multicast group, as Aeron has a supplier for each kind of channel; None:
+    it is no other one."""
+    if policy.multicast_strategy in ("auto", policy.strategy):
+        return None
+    return replace(policy, strategy=policy.multicast_strategy)

@@ -1,6 +1,7 @@
 """The matched readers of a writer: what each has, which of them are waited for, how far they let it go."""
 
 from .acknowledgments import Acknowledgments
+from .groups import destinations_of, is_deaf, regroup
 from .matched_readers import MatchedReaders
 from .missing import Missing
 from .reader_activity import ReaderActivityChanged
@@ -16,4 +17,7 @@ __all__ = [
     "ReaderProxy",
     "Requested",
     "SendWindow",
+    "destinations_of",
+    "is_deaf",
+    "regroup",
 ]

@@ -6,7 +6,8 @@ was packed for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
+from typing import Protocol
 
 from ....structure import Guid
 from ...endpoint_info import ReaderInfo
@@ -17,13 +18,21 @@ from ..state import WriterState
 from .reader_proxy import ReaderProxy
 
 
+class Redirect(Protocol):
+    """See `Broadcast.redirect`."""
+
+    def __call__(
+        self, readers: Iterable[ReaderProxy], message_size: int, *, all_of_them: bool = True
+    ) -> None: ...
+
+
 class MatchedReaders:
     """The readers of one writer."""
 
     def __init__(
         self,
         state: WriterState,
-        redirect: Callable[[Iterable[ReaderProxy], int], None],
+        redirect: Redirect,
     ) -> None:
         """``redirect`` is given the readers to send to, and the bytes of a datagram that they all take."""
         self.proxies: dict[Guid, ReaderProxy] = {}
@@ -62,7 +71,8 @@ class MatchedReaders:
             or proxy.positive_acks != self._has_positive_acks(info)
         ):
             return False
-        proxy.info, proxy.form = info, self._form_for(info)
+        proxy.info, proxy.best_form = info, self._form_for(info)
+        proxy.form, proxy.group = proxy.best_form, None
         self._redirect()
         return True
 
@@ -73,6 +83,10 @@ class MatchedReaders:
         elif proxy is not None:
             self._take_in(self._size)
         return proxy
+
+    def regroup(self) -> None:
+        """Which of the readers groups reach is to be decided again."""
+        self._send_to(self.proxies.values(), self._size)
 
     def note_on_host(self, readers: Container[Guid]) -> bool:
         """Which of the readers read the publication log on this host; returns whether that changed."""
@@ -85,11 +99,12 @@ class MatchedReaders:
 
     def address_one(self, proxy: ReaderProxy) -> None:
         """What is sent from now on goes to one reader alone."""
-        self._send_to((proxy,), min(self._state.message_size, proxy.info.message_size_max))
+        size = min(self._state.message_size, proxy.info.message_size_max)
+        self._send_to((proxy,), size, all_of_them=False)
 
     def address_all(self) -> None:
         """What is sent from now on goes to all again."""
-        self._send_to(self.proxies.values(), self._size)
+        self.regroup()
 
     def _redirect(self) -> None:
         """The matched readers, or what they take, changed."""

@@ -50,6 +50,20 @@ class Pacing:
         #: The readers that report what they take.
         self._reporting: set[Guid] = set()
         self._waits_for_all = type(strategy) is FlowControl
+        #: Samples are sent to a multicast group.
+        self.is_multicast = False
+        #: The strategy meanwhile, and the one at other times; None: they are one.
+        self.of_groups: FlowControl | None = None
+        self._of_unicast = strategy
+
+    def reaches(self, *, groups: bool) -> None:
+        """Samples are sent to a multicast group from now on, or are not."""
+        self.is_multicast = groups
+        if self.of_groups is not None:
+            self.strategy = self.of_groups if groups else self._of_unicast
+            self._waits_for_all = type(self.strategy) is FlowControl
+            self.begin_anew()
+            self.update()
 
     @property
     def is_connected(self) -> bool:
@@ -108,7 +122,7 @@ class Pacing:
         receiver.window, receiver.presumed = window, False
 
     def begin_anew(self) -> None:
-        """Readers now read the log instead of datagrams, or the reverse: what was allowed before no longer holds."""
+        """What readers are sent, or who paces, is another: what was allowed before no longer holds."""
         self._allowed = 0
 
     def update(self) -> None:

@@ -9,7 +9,7 @@ Invariant: ``acked`` never falls.
 
 from __future__ import annotations
 
-from ....structure import INFINITE, Guid
+from ....structure import INFINITE, Guid, Locator
 from ...counts import CountFilter
 from ...endpoint_info import ReaderInfo
 from ..changes import DATA
@@ -38,15 +38,19 @@ class ReaderProxy:
         "acked",
         "acknacks_heard",
         "activity",
+        "best_form",
         "consumed",
         "counts",
         "first_relevant",
         "form",
+        "group",
         "heartbeats",
         "info",
+        "is_deaf",
         "is_on_host",
         "joined_sn",
         "measured_at",
+        "misses",
         "positive_acks",
         "receiver",
         "rejoins_at",
@@ -68,8 +72,13 @@ class ReaderProxy:
         self.info = info
         self.reliable = reliable
         self.positive_acks = positive_acks
-        #: The form in which it is sent batches (:mod:`..changes.batch_content`).
-        self.form = form
+        #: The form in which it is sent batches (:mod:`..changes.batch_content`), and the one that it reads best.
+        self.form = self.best_form = form
+        #: Where it is sent what others of that group are sent too; None: at its own address (:mod:`.groups`).
+        self.group: Locator | None = None
+        #: No group reaches it; how often in a row it looked like that.
+        self.is_deaf = False
+        self.misses = 0
         #: It reads the publication log, and is sent nothing that lies there.
         self.is_on_host = False
         #: Samples below are irrelevant to it: they were written before a volatile reader was matched.
@@ -119,6 +128,15 @@ class ReaderProxy:
     def heard(self) -> bool:
         """It has sent an ACKNACK, so it has matched us too."""
         return self.acknacks_heard > 0
+
+    def sent_again(self, first: int, last: int, nbytes: int, now: int, *, of: int = 0) -> None:
+        """first..last was sent again, of samples or of the fragments of one."""
+        self.repairs.recent.note(first, last, nbytes, now=now, of=of)
+        self.repairs.repeated.note(first, last, nbytes, of=of)
+
+    def sent_gap(self, first: int, last: int, nbytes: int) -> None:
+        """It was announced that first..last will never come."""
+        self.repairs.repeated.note(first, last, nbytes)
 
     @property
     def is_late_joiner(self) -> bool:

@@ -13,7 +13,8 @@ Events, and the state that follows; an event without an entry changes nothing::
     DELAYED                                            HELD                             IDLE, answered    IDLE
     HELD      IDLE, answered at once | as it was       HELD                             IDLE, answered    IDLE
 
-    ASKS            an ACKNACK or NACK_FRAG requests something: answered at once where the policy has no delay
+    ASKS            an ACKNACK or NACK_FRAG requests something: answered at once where the policy has no delay, and the
+                    reader is alone; of a group, all that ask at one time are answered together
     CONGESTED_ASKS  the same while the writer is congested
     DUE             its time has come and the writer is not congested (`Requests`)
     GONE            the reader left, or fell behind and begins anew: what it asked for is forgotten
@@ -83,14 +84,17 @@ class ReaderRepairs:
         #: (large sample, next fragment) where sending it again has to go on.
         self.fragment_cursor = (0, 1)
 
-    def asks(self, now: int, *, delay: int, congested: bool) -> bool:
-        """Whether the reader is to be answered at once; ``delay`` in ns."""
+    def asks(self, now: int, *, delay: int, congested: bool, alone: bool = True) -> bool:
+        """Whether the reader is to be answered at once; ``delay`` in ns. Not ``alone``: it is one of a group."""
         if congested:
             self.state, self.due_at = HELD, now
             return False
-        if delay and self.state is IDLE:
+        waits = delay > 0 or not alone
+        if waits and self.state is IDLE:
             self.state, self.due_at = DELAYED, now + delay
-        return not delay
+        elif not alone:
+            self.due_at = min(self.due_at, now + delay)
+        return not waits
 
     def asks_heartbeat(self, now: int) -> bool:
         """Whether a HEARTBEAT is to be sent at once; else it comes later."""
@@ -114,6 +118,13 @@ class ReaderRepairs:
         self.state, self.due_at = IDLE, INFINITE
         taken, self.requested = self.requested, Requested()
         return taken
+
+    def sent_to_group(self, first: int, last: int, now: int, *, suppression: int, of: int = 0) -> None:
+        """Its group was sent first..last again: it is not to be sent the same alone, for so many nanoseconds."""
+        self.recent.forget(now - suppression)
+        if not self.recent.is_full:
+            self.recent.note(first, last, 0, now=now, of=of)
+        self.requested.remove(first, last, of=of)
 
     def gone(self) -> None:
         self.take()
@@ -143,6 +154,15 @@ class Requested:
         for first, last in missing.ranges():
             if len(self.samples) < REORDER_RUNS_MAX:
                 self.samples.add(first, last)
+
+    def remove(self, first: int, last: int, *, of: int = 0) -> None:
+        """These are asked for no more; ``of`` as in :class:`RecentRepairs`."""
+        if not of:
+            self.samples.remove(first, last)
+        elif (fragments := self.fragments.get(of)) is not None:
+            fragments.remove(first, last)
+            if not len(fragments):
+                del self.fragments[of]
 
     def add_fragments(self, sn: int, missing: FragmentNumberSet) -> None:
         if sn not in self.fragments and len(self.fragments) >= REORDER_RUNS_MAX:

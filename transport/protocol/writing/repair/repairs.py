@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ....structure import PREFIX_UNKNOWN
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
@@ -83,7 +84,7 @@ class Repairs:
         answer = Answer(
             min(self._state.message_size, proxy.info.message_size_max),
             proxy.info.destinations,
-            proxy.guid.prefix,
+            None if proxy.guid.prefix == PREFIX_UNKNOWN else proxy.guid.prefix,
             samples_max=self._policy.max_samples_per_repair,
         )
         self._send_samples(answer, proxy, requested, now)
@@ -155,8 +156,7 @@ class Repairs:
 
     def _note(self, proxy: ReaderProxy, first: int, last: int, nbytes: int, now: int, *, of: int = 0) -> None:
         """first..last was sent again."""
-        proxy.repairs.recent.note(first, last, nbytes, now=now, of=of)
-        proxy.repairs.repeated.note(first, last, nbytes, of=of)
+        proxy.sent_again(first, last, nbytes, now, of=of)
 
     def _resend_change(
         self, answer: Answer, proxy: ReaderProxy, change: Change, first: int, last: int, now: int
@@ -329,7 +329,7 @@ class Repairs:
         if not proxy.repairs.repeated.allowed(first, first):
             self._counters.repetitions_bounded += 1
             return
-        proxy.repairs.repeated.note(first, last, GAP_BYTES)
+        proxy.sent_gap(first, last, GAP_BYTES)
         first = self._history.start_of_gap(first)
         gap = Gap(proxy.guid.entity, self._writer_id, first, SequenceNumberSet(last + 1))
         answer.add(gap.encode(), reserve=HEARTBEAT_ROOM)

@@ -1,11 +1,12 @@
 """The readers that have asked for something again, and when they are answered (RTPS 2.5 §8.4.9.2).
 
-When one reader is answered is decided by its own machine (:mod:`..readers.reader_repairs`).
+When one reader is answered is decided by its own machine (:mod:`..readers.reader_repairs`). Readers of a multicast
+group that ask for the same are answered together (:mod:`.shared_requests`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ....structure import Guid
 from ...outgoing import Packer
@@ -13,16 +14,25 @@ from ..readers import ReaderProxy
 from ..sending import Heartbeats
 from ..state import WriterState
 from .repairs import Repairs
+from .shared_requests import SharedRequests
 
 
 class Requests:
     """The readers of one writer whose requests wait; answers are handed to ``send``."""
 
     def __init__(
-        self, state: WriterState, repairs: Repairs, heartbeats: Heartbeats, send: Callable[[Packer], None]
+        self,
+        state: WriterState,
+        readers: Mapping[Guid, ReaderProxy],
+        repairs: Repairs,
+        heartbeats: Heartbeats,
+        send: Callable[[Packer], None],
     ) -> None:
+        """``readers`` are all that are matched."""
         self._state = state
         self._delay = state.policy.min_nack_response_delay
+        self._readers = readers
+        self._shared = SharedRequests(state.policy)
         self._repairs = repairs
         self._heartbeats = heartbeats
         self._send = send
@@ -30,7 +40,8 @@ class Requests:
 
     def made(self, proxy: ReaderProxy, now: int) -> None:
         """The reader has asked for something."""
-        if proxy.repairs.asks(now, delay=self._delay, congested=self._state.is_congested):
+        alone, congested = proxy.group is None, self._state.is_congested
+        if proxy.repairs.asks(now, delay=self._delay, congested=congested, alone=alone):
             self._answer(proxy, now)
         else:
             self._asking[proxy.guid] = proxy
@@ -53,7 +64,13 @@ class Requests:
         return min((proxy.repairs.due_at for proxy in self._asking.values()), default=None)
 
     def handle_timer(self, now: int) -> None:
-        for proxy in [proxy for proxy in self._asking.values() if proxy.repairs.due_at <= now]:
+        due = [proxy for proxy in self._asking.values() if proxy.repairs.due_at <= now]
+        for group in self._shared.shared(self._readers.values(), due, now):
+            answer = self._repairs.answer(group, now)
+            if answer.packed:
+                answer.add(self._heartbeats.to_all(group.form, self._heartbeats.next(now)))
+                self._send(answer)
+        for proxy in due:
             self._answer(proxy, now)
 
     def _answer(self, proxy: ReaderProxy, now: int) -> None:

@@ -14,9 +14,9 @@ from ....structure import ENTITYID_UNKNOWN, Locator
 from ....wire.framing import MessageBlock
 from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
-from ...outgoing import HEARTBEAT_ROOM, Outgoing, Packer, union_of
+from ...outgoing import HEARTBEAT_ROOM, Outgoing, Packer
 from ..changes import BATCH, DATA, BatchContent, BatchTrainContent, Change, LargeSample
-from ..readers import ReaderProxy
+from ..readers import ReaderProxy, destinations_of, regroup
 
 #: Form, and whether its readers read the publication log.
 _Stream = tuple[str, bool]
@@ -32,6 +32,8 @@ class Broadcast:
         self._readers: Iterable[ReaderProxy] = ()
         #: Where each stream goes; None: the readers changed, and nothing was sent since.
         self._known_destinations: dict[_Stream, tuple[Locator, ...]] | None = None
+        self._goes_to_all = True
+        self._is_multicast = False
         self._open: dict[_Stream, Packer] = {}
         self._closed: list[Outgoing] = []
 
@@ -39,12 +41,19 @@ class Broadcast:
     def _destinations(self) -> dict[_Stream, tuple[Locator, ...]]:
         known = self._known_destinations
         if known is None:
-            streams: dict[_Stream, list[tuple[Locator, ...]]] = {}
+            if self._goes_to_all:
+                self._is_multicast = regroup(self._readers)
+            streams: dict[_Stream, list[ReaderProxy]] = {}
             for proxy in self._readers:
-                streams.setdefault((proxy.form, proxy.is_on_host), []).append(proxy.info.destinations)
-            known = {stream: union_of(locators) for stream, locators in streams.items()}
+                streams.setdefault((proxy.form, proxy.is_on_host), []).append(proxy)
+            known = {stream: destinations_of(readers) for stream, readers in streams.items()}
             self._known_destinations = known
         return known
+
+    @property
+    def reaches_groups(self) -> bool:
+        """Whether some readers are sent samples by a multicast group."""
+        return bool(self._destinations) and self._is_multicast
 
     @property
     def has_readers(self) -> bool:
@@ -60,14 +69,18 @@ class Broadcast:
         """Whether some reader takes anything but uncompressed batches."""
         return any(form != BATCH for form, _ in self._destinations)
 
-    def redirect(self, readers: Iterable[ReaderProxy], message_size: int) -> None:
+    def redirect(
+        self, readers: Iterable[ReaderProxy], message_size: int, *, all_of_them: bool = True
+    ) -> None:
         """The matched readers changed, and these are all: what is packed already goes to those that it was packed for.
 
-        ``readers`` may be a view. It is looked at when something is sent: a thousand calls cost no more than each.
+        Not ``all_of_them``: what is sent from now on is for these alone. ``readers`` may be a view. It is looked at
+        when something is sent: a thousand calls cost no more than each.
         """
         self._close()
         self.message_size = message_size
         self._readers, self._known_destinations = readers, None
+        self._goes_to_all = all_of_them
 
     def samples(self, change: Change, first: int, last: int) -> None:
         """Pack the samples first..last of a change; a batch is packed as a whole."""

@@ -6,16 +6,20 @@ Invariant: no HEARTBEAT announces, and no repair sends, what still waits in ``Un
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
-from ....structure import INFINITE, Guid
+from ....structure import INFINITE, Guid, Locator
 from ....wire.framing import DataBlock
 from ...outgoing import Outgoing, Packer, union_of
 from ..changes import Change
 from ..publication import UnsentChanges, WriterHistory
-from ..readers import Acknowledgments, ReaderProxy
+from ..readers import Acknowledgments, ReaderProxy, destinations_of
 from ..state import WriterState
 from .broadcast import Broadcast
 from .heartbeats import Heartbeats
+
+#: HEARTBEATs to a group that a reader may leave unanswered.
+_UNANSWERED_MAX: Final = 2
 
 
 class Sender:
@@ -74,6 +78,8 @@ class Sender:
     def transmit(self, now: int) -> None:
         """Send what is published, as far as it may go."""
         unsent, pacing = self._unsent, self._pacing
+        if self._broadcast.reaches_groups is not pacing.is_multicast:
+            pacing.reaches(groups=not pacing.is_multicast)
         queue = unsent.queue
         while queue and not queue[0].is_claimed:
             change = queue[0]
@@ -160,10 +166,26 @@ class Sender:
         elif due:
             count = self._heartbeats.next(now)
             for form in dict.fromkeys(proxy.form for proxy in due):
-                destinations = [proxy.info.destinations for proxy in due if proxy.form == form]
-                packer = Packer(self._state.message_size, union_of(destinations), None)
+                packer = Packer(self._state.message_size, self._to(due, form), None)
                 packer.add(self._heartbeats.to_all(form, count))
                 self.queue(packer)
+
+    def _to(self, due: Iterable[ReaderProxy], form: str) -> tuple[Locator, ...]:
+        """Where a HEARTBEAT to those of these readers goes that are sent this form.
+
+        A reader that has answered none for a while is sent it at its own address: what it does not hear may be the
+        group.
+        """
+        answering: list[ReaderProxy] = []
+        silent: list[tuple[Locator, ...]] = []
+        for proxy in due:
+            if proxy.form != form:
+                continue
+            if proxy.activity.unanswered > _UNANSWERED_MAX:
+                silent.append(proxy.info.destinations)
+            else:
+                answering.append(proxy)
+        return union_of([destinations_of(answering), *silent])
 
     def assert_liveliness(self, now: int) -> None:
         """Announce to all readers that this MANUAL_BY_TOPIC writer lives, by a HEARTBEAT (RTPS 2.5 §8.3.8.6)."""

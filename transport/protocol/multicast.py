@@ -1,0 +1,74 @@
+"""To which multicast groups other participants' readers may be sent samples.
+
+A group is one address for many hosts, whoever they are, and what its readers announce proves nothing: a network may
+carry no multicast at all, and a stranger may name a group of somebody else's. A reader counts as reached by a group it
+names only if
+
+* its participant has proven an address of its own (:mod:`.discovery.spdp`);
+* that address lies on a network of ours that takes multicast, or ``multicast_ttl`` is more than 1;
+* an announcement came from that address by multicast: where that gets through, samples do;
+* the group is not one of 224.0.0.0/24, which routers listen to, nor one of discovery, of any domain;
+* the reader acknowledges what it gets, or the group is the domain's default one, to which nothing listens but
+  participants that want samples, or one that the user named, among the networks that a writer serves.
+
+Which of these groups a writer uses then is decided in :mod:`.writing.readers.groups`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from ..limits import ADDRESSES_REMEMBERED_MAX
+from ..structure import Locator, default_group, is_for_routers, is_of_discovery
+from .discovery.remote_participant import RemoteParticipant
+from .participant_config import ParticipantConfig
+from .trust import Trust
+
+
+class MulticastReach:
+    """The networks that one participant can reach groups on, and who was heard there."""
+
+    def __init__(self, config: ParticipantConfig) -> None:
+        self._is_on = config.announce_multicast
+        self._default = default_group(config.domain)
+        self._networks = [(own, ipaddress.IPv4Network(text)) for own, text in config.multicast_networks]
+        self._routed = config.multicast_ttl > 1
+        self._trust = config.trust
+        self._heard: set[str] = set()
+
+    def heard(self, addresses: Iterable[str]) -> set[str]:
+        """Announcements came from these addresses by multicast; returns those from which none had come before."""
+        news = {each for each in addresses if each not in self._heard}
+        if news:
+            if len(self._heard) + len(news) > ADDRESSES_REMEMBERED_MAX:
+                self._heard.clear()
+            self._heard |= news
+        return news
+
+    def groups(self, remote: RemoteParticipant, named: tuple[Locator, ...]) -> tuple[Locator, ...]:
+        """Those of the groups that reach readers of a participant, each with the interface to send through."""
+        if not named or not self._is_on:
+            return ()
+        known = {remote.source_ip} if self._trust is Trust.ANY else remote.proven_from
+        heard = sorted(known & self._heard)
+        interfaces = {own for address in heard for own in self._interfaces_to(address)}
+        groups = [each for each in named if not (is_for_routers(each) or is_of_discovery(each))]
+        return tuple(group._replace(via=own) for group in groups for own in sorted(interfaces))
+
+    def of_unacknowledging(self, groups: Iterable[Locator]) -> tuple[Locator, ...]:
+        """Those of these groups that are used for readers which never acknowledge that they are there."""
+        return tuple(group for group in groups if group._replace(via="") == self._default)
+
+    def own_groups(self, named: Iterable[Locator]) -> tuple[Locator, ...]:
+        """The same for readers of our own participant, which has joined on each interface."""
+        interfaces = [own for own, _ in self._networks] or [""]
+        return tuple(group._replace(via=own) for group in named for own in interfaces) if self._is_on else ()
+
+    def _interfaces_to(self, address: str) -> Iterable[str]:
+        """Our addresses on the interfaces through which a group reaches this address; "": on all of them."""
+        if not self._networks:
+            return ("",)
+        parsed = ipaddress.IPv4Address(address)
+        near = [own for own, network in self._networks if parsed in network]
+        return near or (("",) if self._routed else ())
