@@ -127,9 +127,10 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "batch.interceptor",
         Kind.TEXT,
         None,
-        "A function of yours, as `module:callable`, which Spark's workers import. It is called as "
-        "`(sample_size, queued_samples, queued_bytes, flush)` before each sample is queued, and may call "
-        "`flush()`.",
+        "A function of yours, as `module:callable`, which Spark's workers import. It is called with a "
+        "`BatchRequest` before each sample is queued, and calls the request's `enqueue()`, `hold()` or `drop()`, and "
+        "perhaps `flush()`. Default: the one that the environment variable `SPARK_RTPS_BATCH_INTERCEPTOR` of the "
+        "workers names for all sinks.",
         _WRITE,
     ),
     _batch(

@@ -42,7 +42,7 @@ from .congestion_control_plugins import load_congestion_control
 from .join import join
 from .node_config import NodeConfig
 from .on_host import ReadLogs
-from .plugins import load_flow_control, load_interceptor
+from .plugins import interceptor_of, load_flow_control
 from .receiving_node import NamedType
 from .recipients import Recipient, Recipients
 from .sockets import Sockets
@@ -168,7 +168,7 @@ class Node:
     def create_writer(self, spec: WriterSpec) -> BlockingWriter:
         """A writer with a blocking surface. Raises UsageError or PluginError."""
         policy = spec.policy
-        interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
+        interceptor = interceptor_of(spec)
         flow_control = load_flow_control(policy.flow_control)
         with self.lock:
             key, named = self._written_logs.create(spec, _term_length(policy))

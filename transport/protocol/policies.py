@@ -334,6 +334,8 @@ class WriterCounters:
     dropped_readers: int = 0
     #: Claims that nobody committed in time.
     unblocked_publications: int = 0
+    #: What a batch interceptor decided never to send.
+    dropped_by_interceptor: int = 0
     #: LIFESPAN was over before everybody had acknowledged it, or while it was kept for late joiners.
     expired_samples: int = 0
 
