@@ -19,6 +19,7 @@ def node_config(settings: Settings) -> NodeConfig:
         multicast=settings.multicast,
         lease_duration=settings.participant_lease_duration,
         receive_buffer=settings.receive_buffer,
+        send_buffer=settings.send_buffer,
         mtu=settings.mtu,
         message_size_max=settings.message_size_max,
         ipc=settings.ipc,

@@ -25,7 +25,6 @@ _log = logging.getLogger(__name__)
 _SO_RCVBUFFORCE: Final = 33
 _SO_SNDBUFFORCE: Final = 32
 _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
-_SEND_BUFFER: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -41,6 +40,7 @@ class BoundSockets:
     group: socket.socket | None
     senders: list[socket.socket]
     granted_receive_buffer: int
+    granted_send_buffer: int
 
 
 @contextlib.contextmanager
@@ -52,17 +52,20 @@ def joining(domain: int) -> Iterator[None]:
         raise TransportError(f"domain {domain} cannot be joined: {reason(error)}") from error
 
 
-def bind(domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> BoundSockets:
+def bind(
+    domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int, send_buffer: int
+) -> BoundSockets:
     """Bind everything; raises TransportError when ports or interfaces cannot be had."""
     if not 0 <= domain <= DOMAIN_MAX:
         raise TransportError(f"domain {domain} has no UDP ports; use 0 to {DOMAIN_MAX}")
     with contextlib.ExitStack() as opened:
         index, metatraffic, user = _bind_unicast(domain, interfaces, receive_buffer, opened)
-        senders = [_sender(each.address, opened) for each in interfaces]
+        senders = [_sender(each.address, send_buffer, opened) for each in interfaces]
         group = _join_multicast(domain, interfaces, receive_buffer, opened) if multicast else None
-        granted = _granted(user if group is None else group)
+        granted = _granted(user if group is None else group, socket.SO_RCVBUF)
+        sends = _granted(senders[0], socket.SO_SNDBUF)
         opened.pop_all()
-        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted)
+        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted, sends)
 
 
 def _bind_unicast(
@@ -103,9 +106,9 @@ def _receiver(
     return s
 
 
-def _sender(address: str, opened: contextlib.ExitStack) -> socket.socket:
+def _sender(address: str, size: int, opened: contextlib.ExitStack) -> socket.socket:
     s = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    _set_buffer(s, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_BUFFER)
+    _set_buffer(s, _SO_SNDBUFFORCE, socket.SO_SNDBUF, size)
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
     return s
@@ -145,8 +148,6 @@ def _set_buffer(s: socket.socket, force: int, plain: int, size: int) -> None:
         s.setsockopt(socket.SOL_SOCKET, plain, size)
 
 
-def _granted(receiver: socket.socket) -> int:
-    """Bytes of the receive buffer that the kernel has granted."""
-    return (
-        receiver.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-    )  # the kernel doubles what it is asked for
+def _granted(s: socket.socket, which: int) -> int:
+    """Bytes of a buffer that the kernel has granted."""
+    return s.getsockopt(socket.SOL_SOCKET, which) // 2  # the kernel doubles what it is asked for

@@ -118,6 +118,7 @@ class Node:
                 interfaces.select(config.interface),
                 multicast=config.multicast,
                 receive_buffer=config.receive_buffer,
+                send_buffer=config.send_buffer,
             )
             opened.callback(sockets.close)
             node = cls(config, sockets, join(config, sockets), after_cycle)

@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 
 #: What a drain may gather before the protocol sees it; small enough to stay in a core's cache.
 DRAIN_BYTES: Final = 1 << 20
+#: Bytes of a socket that wait for the network at most.
+SEND_BUFFER: Final = 4 << 20
 #: What an empty datagram takes up: a drain of nothing else must end, too.
 _EMPTY_TAKES: Final = 8
 #: Failures of which the destination and the cause are kept.
@@ -60,6 +62,7 @@ class Sockets:
         self.interfaces = bound.interfaces
         self.participant_index = bound.participant_index
         self.granted_receive_buffer = bound.granted_receive_buffer
+        self.granted_send_buffer = bound.granted_send_buffer
         #: Some interface takes multicast.
         self.multicast = bound.group is not None
         self.metatraffic = bound.metatraffic
@@ -84,9 +87,25 @@ class Sockets:
         self._last_error = 0
 
     @classmethod
-    def open(cls, domain: int, interfaces: list[Interface], *, multicast: bool, receive_buffer: int) -> Self:
+    def open(
+        cls,
+        domain: int,
+        interfaces: list[Interface],
+        *,
+        multicast: bool,
+        receive_buffer: int,
+        send_buffer: int = SEND_BUFFER,
+    ) -> Self:
         """Bind everything; raises TransportError when ports or interfaces cannot be had."""
-        return cls(bind(domain, interfaces, multicast=multicast, receive_buffer=receive_buffer))
+        return cls(
+            bind(
+                domain,
+                interfaces,
+                multicast=multicast,
+                receive_buffer=receive_buffer,
+                send_buffer=send_buffer,
+            )
+        )
 
     def close(self) -> None:
         for s in self._bound:
