@@ -121,7 +121,17 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _batch(
         "compression_threshold",
         Kind.SIZE,
-        "Minimum size of a batch that is compressed; smaller batches are sent uncompressed.",
+        "Minimum size of a batch, or with `data_compression` of the samples in a datagram, that is compressed; "
+        "smaller ones are sent uncompressed.",
+    ),
+    _batch(
+        "data_compression",
+        Kind.WORD,
+        "Codec for samples that are not in batches: for each large one, and for those that share a datagram. They are "
+        "compressed if all readers that are sent them support the codec (ours do), and are repaired uncompressed. "
+        "`batch.compression_level` and `batch.compression_threshold` apply.",
+        prefix="",
+        choices=tuple(codec.value for codec in Compression),
     ),
     OptionSpec(
         "batch.interceptor",

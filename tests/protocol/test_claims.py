@@ -128,7 +128,7 @@ class Heard:
 
 
 def test_any_order_of_claims_writes_commits_and_ends_is_safe() -> None:
-    """What is committed and written is sent as it is, and what is given up or overdue is a GAP: all numbers are either."""
+    """What is committed and written is sent as it is, what is given up or overdue is a GAP: each number is either."""
     sent = given_up = 0
     for seed in range(60):
         r = np.random.default_rng(seed)

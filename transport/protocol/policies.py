@@ -183,7 +183,9 @@ class BatchPolicy:
     auto_flush_size: int = INFINITE
     compression: Compression = Compression.NONE
     compression_level: int | None = None
-    #: Batches of fewer bytes are not compressed.
+    #: Codec for samples that are not in batches.
+    data_compression: Compression = Compression.NONE
+    #: Batches, and datagrams, of fewer bytes are not compressed.
     compression_threshold: int = 512
     #: Batches a writer keeps; this or RESOURCE_LIMITS max_samples, whichever is reached first.
     max_batches: int = INFINITE
