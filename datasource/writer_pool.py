@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..api.flushing import FLUSHERS, flush_each
 from ..api.writer_session import WriterSession
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.publisher_counters import PublisherCounters
@@ -82,6 +83,12 @@ class WriterPool:
         until = started + _LOOK_AROUND_NS
         return WriterSession(writer, settings, look_around_until=until, counters=self._counters)
 
+    def flush(self) -> None:
+        """Send what waits in the batches of all writers; see `flushing.flush_each`."""
+        with self._lock:
+            writers = [] if self._pid != os.getpid() else [*self._writers.values()]
+        flush_each(writers)
+
     def _make_room(self) -> None:
         """A ``foreachBatch`` may write to ever new topics."""
         while len(self._writers) >= _WRITERS_MAX:
@@ -96,3 +103,4 @@ class WriterPool:
 
 #: The pool of this process.
 WRITERS: Final = WriterPool()
+FLUSHERS.add(WRITERS)

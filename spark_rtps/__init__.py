@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from .spark_python import prepare_spark, require_pyspark, too_new
 
 if TYPE_CHECKING:
+    from .api.flushing import flush, flush_async
     from .api.instances import Instance
+    from .api.interception import set_batch_interceptor
     from .api.participant import Participant
     from .api.publication import Publication
     from .api.statuses import StatusChange
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         UnknownTypeError,
         UsageError,
     )
+    from .transport.protocol.writing.batching import BatchRequest
     from .transport.protocol.writing.publication import PublicationResult
 
 __version__ = "0.1.0"
@@ -47,6 +50,10 @@ __all__ = [
     "PublicationResult",
     "Instance",
     "StatusChange",
+    "BatchRequest",
+    "set_batch_interceptor",
+    "flush",
+    "flush_async",
     "RtpsDataSource",
     "RtpsError",
     "UsageError",
@@ -72,6 +79,10 @@ _ROOMS = {
     "Publication": ".api.publication",
     "PublicationResult": ".transport.protocol.writing.publication",
     "Instance": ".api.instances",
+    "BatchRequest": ".transport.protocol.writing.batching",
+    "set_batch_interceptor": ".api.interception",
+    "flush": ".api.flushing",
+    "flush_async": ".api.flushing",
     "StatusChange": ".api.statuses",
     "RtpsDataSource": ".datasource.source",
 }

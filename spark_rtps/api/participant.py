@@ -6,7 +6,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -22,8 +23,9 @@ from ..transport.net.node import Node
 from ..transport.net.topic_types import ToldType, await_type
 from .arguments import Options, OptionValue, participant_settings, size_argument, topic_settings
 from .conductor import Conductor, Endpoint
+from .flushing import FLUSH_QUEUE, FLUSHERS, flush_each
 from .inbox import CAPACITY
-from .publication import Publication
+from .publication import FlushFailed, Publication
 from .statuses import Listener
 from .subscription import Subscription
 
@@ -62,7 +64,7 @@ class Participant:
             peers: hosts to announce to by unicast, as ``host`` or ``host:port``.
             options: options of the whole participant, by the names that ``spark-rtps options`` lists:
                 ``participant.name``, ``participant.lease_duration``, ``multicast``, ``multicast.receive``,
-                ``multicast.ttl``, ``multicast.interface``, ``receive_buffer``, ``mtu``, ``message_size_max``,
+                ``multicast.ttl``, ``multicast.interface``, ``receive_buffer``, ``send_buffer``, ``mtu``, ``message_size_max``,
                 ``peers.allow``, ``trust``, ``ipc``.
 
         Raises:
@@ -223,6 +225,7 @@ class Participant:
         payload: str | None = None,
         options: Options | None = None,
         listener: Listener | None = None,
+        on_flush_failed: FlushFailed | None = None,
     ) -> Publication:
         """Publish to a topic.
 
@@ -247,6 +250,8 @@ class Participant:
                 is a text with a unit, a number of seconds, or a timedelta; a size is a text with a unit, or bytes.
             listener: called with a :class:`StatusChange` whenever a communication status changes, in a thread of the
                 participant.
+            on_flush_failed: called with a TransportError when a flush that nobody asked for (``batch.max_flush_delay``)
+                could not send best-effort samples, in a thread of the participant. Default: the next call raises it.
 
         Raises:
             OptionError: an unknown option, one of the participant or of Spark alone, one that is given twice, a value
@@ -268,7 +273,32 @@ class Participant:
         }
         settings = self.settings(topic, AppliesTo.WRITE, options, keywords)
         plan = plan_writing(settings, schema_to_write(settings) if schema is None else schema)
-        return Publication(self, settings, plan, listener=listener)
+        return Publication(self, settings, plan, listener=listener, on_flush_failed=on_flush_failed)
+
+    @explained()
+    def flush(self, *, ignore_errors: bool = False) -> None:
+        """Send what waits in the batches of all publications; :func:`spark_rtps.flush` does so for all participants.
+
+        It returns when all of it is handed to the network, or to flow controllers (``publish_mode=asynchronous``).
+
+        Args:
+            ignore_errors: True: what cannot be sent is lost without a word.
+
+        Raises:
+            TransportError: best-effort samples could not be sent; all that could be was.
+        """
+        with self._lock:
+            publications = [each for each in self._endpoints if isinstance(each, Publication)]
+        flush_each(publications, ignore_errors=ignore_errors)
+
+    def flush_async(
+        self,
+        *,
+        sent: Callable[[], object] | None = None,
+        failed: Callable[[Exception], object] | None = None,
+    ) -> Future[None]:
+        """:meth:`flush` without waiting for it; arguments and result are those of :meth:`Publication.flush_async`."""
+        return FLUSH_QUEUE.put(self.flush, sent, failed)
 
     # --- what is there ----------------------------------------------------------------------------
 
@@ -330,6 +360,7 @@ class Participant:
                 self._node = Node.open(config).start()
                 self.joined_at = time.monotonic_ns()
                 self._conductor = Conductor(self._node)
+                FLUSHERS.add(self)
                 # it also leaves when the program has no reference to it any more, and when the program ends
                 self._leaving = weakref.finalize(self, _leave, self._node, self._conductor)
             return self._node

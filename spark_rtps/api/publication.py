@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from ..columns.topic_plan import TopicPlan, plan_writing
 from ..options import Payload, Settings
 from ..options.explanations import explained
 from ..options.participants import publication_policy
-from ..transport.errors import OptionError, UsageError
+from ..transport.errors import OptionError, TransportError, UsageError
 from ..transport.net.buffer_claim import BufferClaim
 from ..transport.protocol.endpoint_specs import WriterSpec
 from ..transport.protocol.events import Event, IncompatibleQos
@@ -26,6 +27,7 @@ from ..transport.protocol.writing.publication import PublicationResult
 from ..transport.structure import NANOSECONDS
 from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from .claim import Claim
+from .flushing import FLUSH_QUEUE
 from .rows import Rows, conformed, record_batches
 from .statuses import Listener, StatusBoard
 from .topic_endpoint import TopicEndpoint
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from .participant import Participant
 
 _log = logging.getLogger("spark_rtps.api")
+
+#: Called with what an automatic flush could not send.
+FlushFailed = Callable[[TransportError], object]
 
 #: How long a new participant looks around before it takes the readers it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
@@ -80,6 +85,7 @@ class Publication(TopicEndpoint):
         plan: TopicPlan,
         *,
         listener: Listener | None = None,
+        on_flush_failed: FlushFailed | None = None,
     ) -> None:
         """For :meth:`Participant.publish`. It serves the publication from now on."""
         self._statuses = WriterStatuses()
@@ -92,7 +98,7 @@ class Publication(TopicEndpoint):
         self._encoders: dict[pa.Schema, Encoder] = {plan.columns: encoder_for(plan)}
         self._encoding = threading.Lock()
         self._closed = False
-        self._in_coherent_set = False
+        self._on_flush_failed = on_flush_failed
         for warning in settings.warnings:
             _log.warning("topic %r: %s", settings.topic, warning)
         spec = WriterSpec(
@@ -108,6 +114,7 @@ class Publication(TopicEndpoint):
             with explained(), self._node.lock:  # its first event is about a writer that is known
                 self._writer = self._node.create_writer(spec)
                 until = participant.joined_at + _LOOK_AROUND_NS
+                self._writer.sets_automatic_failures_apart = on_flush_failed is not None
                 self._session = WriterSession(self._writer, settings, look_around_until=until)
                 self._statuses.local = self._writer.guid
         except BaseException:
@@ -227,9 +234,34 @@ class Publication(TopicEndpoint):
 
     @explained()
     def flush(self) -> None:
-        """Send what waits in a batch. Raises TransportError if best-effort samples could not be sent."""
+        """Send what waits in a batch, with what an interceptor holds.
+
+        It returns when that is handed to the network, or to the flow controller (``publish_mode=asynchronous``). Raises
+        TransportError if best-effort samples could not be sent.
+        """
         self._check_open()
         self._writer.flush()
+
+    def flush_async(
+        self,
+        *,
+        sent: Callable[[], object] | None = None,
+        failed: Callable[[Exception], object] | None = None,
+    ) -> Future[None]:
+        """:meth:`flush` without waiting for it.
+
+        Args:
+            sent: called without arguments when all was sent, in a thread of this library.
+            failed: called with the error instead, if there was one.
+
+        Returns:
+            A future with the same outcome.
+
+        Raises:
+            UsageError: the publication is closed, or too many flushes wait already.
+        """
+        self._check_open()
+        return FLUSH_QUEUE.put(self.flush, sent, failed)
 
     @contextmanager
     def coherent(self, *, wait: bool = True) -> Iterator[None]:
@@ -327,8 +359,11 @@ class Publication(TopicEndpoint):
 
     def do_work(self, now: int) -> None:
         """Do what is due; see `conductor.Endpoint`."""
-        if self._statuses.local is not None:
-            self._board.look()
+        if self._statuses.local is None:
+            return
+        self._board.look()
+        if self._on_flush_failed is not None and (error := self._writer.automatic_failures()) is not None:
+            self._on_flush_failed(error)
 
     # --- inside ---------------------------------------------------------------------------------------
 

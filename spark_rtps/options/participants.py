@@ -22,6 +22,7 @@ def node_config(settings: Settings) -> NodeConfig:
         multicast_interface=settings.multicast_interface,
         lease_duration=settings.participant_lease_duration,
         receive_buffer=settings.receive_buffer,
+        send_buffer=settings.send_buffer,
         mtu=settings.mtu,
         message_size_max=settings.message_size_max,
         ipc=settings.ipc,

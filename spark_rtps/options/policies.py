@@ -66,6 +66,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
     "batch.max_data_bytes": lambda size: INFINITE if size is None else size,  # the datagram bounds it
     "batch.wire": BatchWire,
     "batch.compression": Compression,
+    "data_compression": Compression,
     "flow_controller.scheduling": Scheduling,
     "publication.term_window": lambda size: size or 0,
     "publication.ipc_term_window": lambda size: size or 0,

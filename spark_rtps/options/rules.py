@@ -47,13 +47,17 @@ _ORDERED: Final = (
 #: Strategies of flow control that wait for ``flow_control.group_min_size``.
 GROUPING: Final = ("min", "tagged")
 
+#: Options which only apply to what is compressed, and which options compress something.
+_OF_COMPRESSION: Final = ("batch.compression_level", "batch.compression_threshold")
+_COMPRESSING: Final = ("batch.compression", "data_compression")
 #: Options which only apply to batches.
 _OF_BATCHES: Final = tuple(
-    spec.name for spec in OPTIONS if spec.name.startswith("batch.") and spec.name != "batch.enable"
+    spec.name
+    for spec in OPTIONS
+    if spec.name.startswith("batch.") and spec.name not in ("batch.enable", *_OF_COMPRESSION)
 )
 #: Options which look at the members of a type.
 _OF_MEMBERS: Final = ("columns", "uint64", "enum", "bitmask", "time", "filter", "filter.parameters")
-_OF_COMPRESSION: Final = ("batch.compression_level", "batch.compression_threshold")
 _LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
 
 
@@ -265,9 +269,9 @@ def _check_needed(values: Values) -> None:
     asynchronous = values.word("publish_mode") == "asynchronous"
     flow = tuple(spec.name for spec in OPTIONS if spec.name.startswith("flow_controller."))
     _need(values, flow, asynchronous, "publish_mode=asynchronous")
-    compressed = values.word("batch.compression") != Compression.NONE.value
+    compressed = any(values.word(name) != Compression.NONE.value for name in _COMPRESSING)
     codecs = " or ".join(sorted(_LEVELS))
-    _need(values, _OF_COMPRESSION, compressed, f"batch.compression={codecs}")
+    _need(values, _OF_COMPRESSION, compressed, " or ".join(f"{name}={codecs}" for name in _COMPRESSING))
     _need(values, ("filter.parameters",), values.has("filter"), "filter")
     _need(values, ("columnNameOfCorruptRecord",), values.has("mode"), "mode=permissive")
     _need(values, ("serve.certificate",), values.has("serve.key"), "serve.key")
@@ -379,11 +383,13 @@ def _check_flushing(values: Values) -> None:
 
 
 def _check_compression(values: Values) -> None:
-    level, codec = values.integer_or_none("batch.compression_level"), values.word("batch.compression")
-    most = _LEVELS.get(codec)
-    if level is not None and most is not None and level > most:
-        fix = f"batch.compression={codec} has levels 1 to {most}"
-        raise OptionError("batch.compression_level", level, fix)
+    level = values.integer_or_none("batch.compression_level")
+    for name in _COMPRESSING:
+        codec = values.word(name)
+        most = _LEVELS.get(codec)
+        if level is not None and most is not None and level > most:
+            fix = f"{name}={codec} has levels 1 to {most}"
+            raise OptionError("batch.compression_level", level, fix)
 
 
 def _check_flow_controller(values: Values) -> None:

@@ -105,6 +105,7 @@ class Settings:
     participant_name: str
     participant_lease_duration: int
     receive_buffer: int
+    send_buffer: int
     #: Bytes of an IP packet at most; None: as many as the interfaces carry unfragmented.
     mtu: int | None
     message_size_max: int
@@ -252,6 +253,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),
         receive_buffer=values.integer("receive_buffer"),
+        send_buffer=values.integer("send_buffer"),
         mtu=values.integer_or_none("mtu"),
         message_size_max=values.integer("message_size_max"),
         max_rows_per_trigger=values.integer_or_none("maxRowsPerTrigger"),

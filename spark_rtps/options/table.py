@@ -45,6 +45,7 @@ PARTICIPANT_OPTIONS: Final = (
     "participant.name",
     "participant.lease_duration",
     "receive_buffer",
+    "send_buffer",
     "mtu",
     "message_size_max",
     "ipc",

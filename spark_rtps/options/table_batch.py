@@ -121,16 +121,26 @@ BATCH_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _batch(
         "compression_threshold",
         Kind.SIZE,
-        "Minimum size of a batch that is compressed; smaller batches are sent uncompressed. Ice compresses "
-        "from 100 bytes on.",
+        "Minimum size of a batch, or with `data_compression` of the samples in a datagram, that is compressed; "
+        "smaller ones are sent uncompressed. Ice compresses from 100 bytes on.",
+    ),
+    _batch(
+        "data_compression",
+        Kind.WORD,
+        "Codec for samples that are not in batches: for each large one, and for those that share a datagram. They are "
+        "compressed if all readers that are sent them support the codec (ours do), and are repaired uncompressed. "
+        "`batch.compression_level` and `batch.compression_threshold` apply.",
+        prefix="",
+        choices=tuple(codec.value for codec in Compression),
     ),
     OptionSpec(
         "batch.interceptor",
         Kind.TEXT,
         None,
-        "A function of yours, as `module:callable`, which Spark's workers import. It is called as "
-        "`(sample_size, queued_samples, queued_bytes, flush)` before each sample is queued, and may call "
-        "`flush()`.",
+        "A function of yours, as `module:callable`, which Spark's workers import. It is called with a "
+        "`BatchRequest` before each sample is queued, and calls the request's `enqueue()`, `hold()` or `drop()`, and "
+        "perhaps `flush()`. Default: the one that the environment variable `SPARK_RTPS_BATCH_INTERCEPTOR` of the "
+        "workers names for all sinks.",
         _WRITE,
     ),
     _batch(

@@ -127,6 +127,16 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         maximum=(1 << 30),
     ),
     OptionSpec(
+        "send_buffer",
+        Kind.SIZE,
+        "4MiB",
+        "Size of the socket send buffer requested from the kernel, which may grant less (`net.core.wmem_max`). "
+        "A write waits while so many bytes wait for the network (Ice.UDP.SndSize of ZeroC Ice). It does not bound "
+        "datagrams: see `mtu`.",
+        minimum=1,
+        maximum=(1 << 30),
+    ),
+    OptionSpec(
         "mtu",
         Kind.SIZE,
         "auto",

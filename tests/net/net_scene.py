@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -209,3 +211,26 @@ def clock_for(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(node_module, "time", clock)
     monkeypatch.setattr(blocking_writer_module, "time", clock)
     return clock
+
+
+class Faulty:
+    """A socket that cannot send some datagrams."""
+
+    def __init__(self, sender: Any, *, ports: set[int], error: int = errno.ENETUNREACH) -> None:
+        self.sender, self.ports, self.error = sender, ports, error
+        self.refused = 0
+
+    def sendmsg(self, buffers: Any, control: Any, flags: int, address: tuple[str, int]) -> int:
+        if address[1] in self.ports:
+            self.refused += 1
+            raise OSError(self.error, os.strerror(self.error))
+        return self.sender.sendmsg(buffers, control, flags, address)
+
+
+def cut_off(node: Node, *others: Node, error: int = errno.ENETUNREACH) -> Faulty:
+    """From now on nothing for their readers and writers can be sent."""
+    ports = {other.sockets.default_unicast[0].port for other in others}
+    faulty = Faulty(node.sockets._senders[0], ports=ports, error=error)
+    with node.lock:
+        node.sockets._senders = [faulty]  # type: ignore[list-item]
+    return faulty

@@ -12,16 +12,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import OptionError, TransportError
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
-from spark_rtps.transport.net.plugins import load_interceptor
-from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy, WriterPolicy
+from spark_rtps.transport.net.plugins import load_interceptor, set_worker_interceptor
+from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy, PublicationPolicy
+from spark_rtps.transport.protocol.writing.batching import BatchRequest
 from spark_rtps.transport.qos import LivelinessKind
-from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, scene_of
+from spark_rtps.transport.types.arrow import arrow_schema
+from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_struct
+from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, cut_off, scene_of
 from tests.support import domains
 from tests.support.numbered_samples import numbered
 from tests.support.waiting import PATIENCE
@@ -175,29 +181,6 @@ def test_a_smaller_peer_comes_while_one_thread_queues_without_lock(scene):
 # --- what cannot be sent --------------------------------------------------------------------------------
 
 
-class Faulty:
-    """A socket that cannot send some datagrams."""
-
-    def __init__(self, sender: Any, *, ports: set[int], error: int = errno.ENETUNREACH) -> None:
-        self.sender, self.ports, self.error = sender, ports, error
-        self.refused = 0
-
-    def sendmsg(self, buffers: Any, control: Any, flags: int, address: tuple[str, int]) -> int:
-        if address[1] in self.ports:
-            self.refused += 1
-            raise OSError(self.error, os.strerror(self.error))
-        return self.sender.sendmsg(buffers, control, flags, address)
-
-
-def cut_off(node: Node, *others: Node, error: int = errno.ENETUNREACH) -> Faulty:
-    """From now on nothing for their readers and writers can be sent."""
-    ports = {other.sockets.default_unicast[0].port for other in others}
-    faulty = Faulty(node.sockets._senders[0], ports=ports, error=error)
-    with node.lock:
-        node.sockets._senders = [faulty]  # type: ignore[list-item]
-    return faulty
-
-
 @pytest.mark.parametrize("error", [errno.ENETUNREACH, errno.EMSGSIZE, errno.EPERM])
 def test_a_best_effort_flush_that_fails_raises_with_topic_and_cause(scene, error):
     there, here = scene.node(), scene.node()
@@ -228,6 +211,30 @@ def test_a_failed_automatic_flush_reaches_the_next_write(scene, monkeypatch):
     faulty.ports.clear()
     writer.flush()
     scene.wait(lambda: got.numbers == [1])  # what was written then is not lost
+
+
+def test_failures_of_automatic_flushes_can_be_set_apart(scene, monkeypatch):
+    clock = clock_for(monkeypatch)
+    there, here = scene.node(), scene.node()
+    scene.reader(there, BEST_EFFORT)
+    writer = scene.writer(
+        here, BEST_EFFORT, batch=replace(OPEN, max_samples=9, max_flush_delay=3_600 * SECOND)
+    )
+    writer.sets_automatic_failures_apart = True
+    faulty = cut_off(here, there)
+    writer.write(numbered(0, 1))
+    clock.advance(3_600 * SECOND)
+    here.wake()
+    scene.wait(lambda: faulty.refused == 1)
+    writer.write(numbered(1, 1))  # it is not told of it
+    with pytest.raises(TransportError, match="'T': 1 datagrams"):
+        writer.flush()  # which is its own
+    told = writer.automatic_failures()
+    assert told is not None and "'T': 1 datagrams could not be sent; sending to " in str(told)
+    assert writer.automatic_failures() is None
+    with pytest.raises(TransportError, match="'T': 1 datagrams"):
+        writer.write(numbered(2, 9))  # a full batch
+    assert writer.automatic_failures() is None
 
 
 @pytest.mark.parametrize("call", ["flush", "begin_coherent_set", "wait_for_acknowledgments"])
@@ -314,19 +321,107 @@ def test_an_interceptor_that_cannot_be_had_is_an_option_error(tmp_path, monkeypa
         load_interceptor(name)
 
 
+def test_an_interceptor_of_the_old_form_is_told_the_new_one(tmp_path, monkeypatch):
+    (tmp_path / "old_interceptor.py").write_text("def f(size, queued, nbytes, flush): pass\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    told = r"'old_interceptor:f': is not called as interceptor\(request\): missing .* enqueue\(\), hold\(\), drop\(\)"
+    with pytest.raises(OptionError, match=told), explained():
+        load_interceptor("old_interceptor:f")
+
+
+SEEING = """
+seen = []
+
+def see(request):
+    seen.append((request.topic, request.writer, request.size, request.queued_samples, request.queued_bytes))
+    if request.queued_samples == 2:
+        request.flush()
+    request.enqueue()
+"""
+
+
 def test_an_interceptor_by_name_sees_each_sample_and_flushes(scene, tmp_path, monkeypatch):
-    source = "seen = []\ndef see(size, queued, nbytes, flush):\n    seen.append((size, queued, nbytes))\n"
-    (tmp_path / "seeing_interceptor.py").write_text(source + "    if queued == 2:\n        flush()\n")
+    (tmp_path / "seeing_interceptor.py").write_text(SEEING)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=OPEN, interceptor="seeing_interceptor:see")
     writer.write(numbered(0, 5))
     import seeing_interceptor  # type: ignore[import-not-found]
 
-    assert seeing_interceptor.seen == [(12, 0, 0), (12, 1, 12), (12, 2, 24), (12, 1, 12), (12, 2, 24)]
+    queued = [(0, 0), (1, 12), (2, 24), (1, 12), (2, 24)]
+    assert seeing_interceptor.seen == [("T", writer.guid, 12, *each) for each in queued]
     scene.wait(lambda: got.numbers == [0, 1, 2, 3])
     writer.flush()
     scene.wait(lambda: got.numbers == [0, 1, 2, 3, 4])
+
+
+@pytest.fixture
+def of_worker() -> Iterator[Callable[..., None]]:
+    yield set_worker_interceptor
+    set_worker_interceptor(None)
+
+
+def test_one_interceptor_for_all_writers_of_a_process(scene, tmp_path, monkeypatch, of_worker):
+    topics: list[str] = []
+
+    def see(request: BatchRequest) -> None:
+        topics.append(request.topic)
+        request.drop()
+
+    of_worker(see)
+    (tmp_path / "seeing_interceptor.py").write_text(SEEING)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    node = scene.node()
+    one = scene.writer(node, batch=OPEN, topic="one", readers=0)
+    other = scene.writer(node, batch=OPEN, topic="other", readers=0)
+    own = scene.writer(node, batch=OPEN, topic="own", readers=0, interceptor="seeing_interceptor:see")
+    unbatched = scene.writer(node, topic="unbatched", readers=0)
+    for writer in (one, other, own, unbatched):
+        writer.write(numbered(0, 1))
+    assert topics == ["one", "other"]
+    assert [each.writer.counters.dropped_by_interceptor for each in (one, other, own)] == [1, 1, 0]
+    of_worker(None)
+    later = scene.writer(node, batch=OPEN, topic="later", readers=0)
+    later.write(numbered(0, 1))
+    assert topics == ["one", "other"]
+
+
+def test_the_environment_names_the_interceptor_of_a_process(scene, tmp_path, monkeypatch):
+    (tmp_path / "dropping_interceptor.py").write_text("def drop(request):\n    request.drop()\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("SPARK_RTPS_BATCH_INTERCEPTOR", "dropping_interceptor:drop")
+    writer = scene.writer(scene.node(), batch=OPEN, readers=0)
+    writer.write(numbered(0, 3))
+    assert writer.writer.counters.dropped_by_interceptor == 3
+    monkeypatch.setenv("SPARK_RTPS_BATCH_INTERCEPTOR", "dropping_interceptor:absent")
+    with pytest.raises(OptionError, match="no attribute 'absent'"), explained():
+        scene.writer(scene.node(), batch=OPEN, readers=0)
+
+
+def test_a_callable_of_another_form_is_refused(of_worker):
+    with pytest.raises(OptionError, match=r"interceptor\(request\)"), explained():
+        of_worker(lambda: None)
+
+
+def test_a_request_decodes_its_row_when_it_is_asked_for(scene, of_worker):
+    rows: list[object] = []
+
+    def see(request: BatchRequest) -> None:
+        rows.append(request.row())
+        request.enqueue()
+
+    of_worker(see)
+    node = scene.node()
+    struct = parse_struct("struct Pair { long a; long b; };", "Pair", "a test")
+    codec = Codec(struct)
+    samples = codec.encode(
+        pa.RecordBatch.from_pylist([{"a": 1, "b": 2}, {"a": 3, "b": 4}], arrow_schema(struct))
+    )
+    policy = PublicationPolicy(batch=OPEN)
+    node.create_writer(WriterSpec("pairs", "Pair", RELIABLE, policy=policy, type=struct)).write(samples)
+    assert rows == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    node.create_writer(WriterSpec("unknown", "Pair", RELIABLE, policy=policy)).write(samples)
+    assert rows[2:] == [None, None]
 
 
 # --- liveliness ------------------------------------------------------------------------------------------

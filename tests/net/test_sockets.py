@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 from typing import Any, cast
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import TransportError
-from spark_rtps.transport.net import interfaces, peers
+from spark_rtps.transport.net import binding, interfaces, peers
 from spark_rtps.transport.net.interfaces import Interface
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.sockets import DRAIN_BYTES, Sockets
 from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
@@ -48,6 +51,29 @@ def test_a_peer_without_a_port_stands_for_ten_participants() -> None:
     assert [p.port for p in found] == [metatraffic_unicast_port(3, i) for i in range(10)]
     assert peers.resolve(("localhost:7777",), 3) == (Locator("127.0.0.1", 7777),)
     assert not peers.has_names(("127.0.0.1:1",)) and peers.has_names(("localhost",))
+
+
+def test_the_buffers_are_those_asked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = NodeConfig(domain=DOMAIN, interface="lo", receive_buffer=300_000, send_buffer=200_000)
+    with contextlib.closing(Node.open(config)) as node:
+        assert node.sockets.granted_receive_buffer == 300_000
+        assert node.sockets.granted_send_buffer == 200_000
+    assert "the kernel grants" not in caplog.text
+    set_buffer = binding._set_buffer
+    monkeypatch.setattr(
+        binding, "_set_buffer", lambda s, force, plain, size: set_buffer(s, force, plain, size // 2)
+    )
+    with contextlib.closing(Node.open(config)):
+        pass
+    assert (
+        "grants 150000 bytes of receive buffer of the 300000 asked for; raise net.core.rmem_max"
+        in caplog.text
+    )
+    assert (
+        "grants 100000 bytes of send buffer of the 200000 asked for; raise net.core.wmem_max" in caplog.text
+    )
 
 
 @pytest.mark.parametrize("peer", ["", ":7400", "host:port", "host:0", "host:70000"])

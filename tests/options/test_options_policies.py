@@ -84,7 +84,7 @@ class TestFields:
         prefixes += ("congestion_control", "publication.", "untethered_")
         listed = {spec.name for spec in OPTIONS if spec.name.startswith(prefixes)}
         assert listed - taken == {"batch.interceptor", "flow_control.consumption"}
-        batches = {"turbo_mode", "disable_inline_keyhash", "max_batches"}
+        batches = {"turbo_mode", "disable_inline_keyhash", "max_batches", "data_compression"}
         on_one_host = {"ipc", "spies_simulate_connection", "tether"}
         assert taken - listed == batches | on_one_host | {"status_message_timeout"}
 

@@ -1,4 +1,4 @@
-"""What a batch holds: source timestamps, what its samples share, whose memory it is; and interceptors."""
+"""What a batch holds: source timestamps, what its samples share, and whose memory it is."""
 
 from __future__ import annotations
 
@@ -236,52 +236,3 @@ def test_no_samples_are_no_batch() -> None:
     assert s.add(Samples(np.empty(0, np.uint8), 0)) == []
     assert s.add(ragged(0, [])) == []
     assert s.flush() == []
-
-
-# --- interceptors -------------------------------------------------------------------------------------
-
-
-def test_interceptor_sees_each_sample_before_it_is_queued() -> None:
-    seen: list[tuple[int, int, int]] = []
-    s = Script(
-        replace(OPEN, max_samples=3),
-        interceptor=lambda size, n, nbytes, flush: seen.append((size, n, nbytes)),
-    )
-    s.write(2)
-    s.add(ragged(2, [8, 20]))
-    assert seen == [(16, 0, 0), (16, 1, 16), (8, 2, 32), (20, 0, 0)]
-
-
-def test_interceptor_may_flush() -> None:
-    def limit_to_40(size: int, samples: int, nbytes: int, flush) -> None:  # type: ignore[no-untyped-def]
-        if nbytes + size > 40:
-            flush()
-
-    s = Script(interceptor=limit_to_40)
-    batches = s.write(5)
-    assert counts(batches) == [2, 2]
-    assert reasons(batches) == [FlushReason.INTERCEPTOR] * 2
-    assert s.batcher.count == 1
-
-
-def test_interceptor_errors_reach_the_writer_and_lose_nothing() -> None:
-    def refuse_fourth(size: int, samples: int, nbytes: int, flush) -> None:  # type: ignore[no-untyped-def]
-        if samples == 1 and batcher.flushes:
-            raise RuntimeError("no more")
-
-    batcher = Batcher(replace(OPEN, max_samples=2), limit=LIMIT, interceptor=refuse_fourth)
-    with pytest.raises(RuntimeError, match="no more"):
-        batcher.add(uniform(0, 5), timestamp=0, now=0)
-    assert batcher.get_timer() == 0
-    assert counts(batcher.handle_timer(0)) == [2]
-    assert batcher.count == 1
-    assert counts(batcher.flush()) == [1]
-
-
-def test_interceptor_may_flush_later_too() -> None:
-    kept = []
-    s = Script(interceptor=lambda size, n, nbytes, flush: kept.append(flush))
-    s.write(2)
-    kept[0]()
-    assert s.batcher.get_timer() == 0
-    assert reasons(s.timer()) == [FlushReason.INTERCEPTOR]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from spark_rtps.transport.protocol.policies import BatchPolicy
+from spark_rtps.transport.protocol.writing.batching import BatchRequest, Interceptor
 from spark_rtps.transport.protocol.writing.batching.batcher import (
     Batcher,
     FlushReason,
@@ -68,15 +69,16 @@ class BatcherMachine(RuleBasedStateMachine):
         self.max_samples = resource_limits
         self.per_instance = per_instance
 
-        def intercept(size: int, samples: int, nbytes: int, flush) -> None:  # type: ignore[no-untyped-def]
-            assert (samples, nbytes) == (self.batcher.count, self.batcher.nbytes)
-            if samples >= flush_every:
-                flush()
+        def intercept(request: BatchRequest) -> None:
+            assert (request.queued_samples, request.queued_bytes) == (self.batcher.count, self.batcher.nbytes)
+            if request.queued_samples >= flush_every:
+                request.flush()
+            request.enqueue()
 
         self.batcher = Batcher(
             self.policy,
             limit=limit,
-            interceptor=intercept if flush_every else None,
+            interceptor=Interceptor(intercept) if flush_every else None,
             max_samples=resource_limits,
             max_samples_per_instance=per_instance,
         )

@@ -16,6 +16,7 @@ from spark_rtps.transport.protocol.policies import (
     PublicationPolicy,
     WriterPolicy,
 )
+from spark_rtps.transport.protocol.writing.batching import BatchRequest, Interceptor
 from spark_rtps.transport.qos import HistoryKind
 from spark_rtps.transport.wire.samples import DISPOSED, REMOVED
 from tests.protocol.batch_scene import (
@@ -317,18 +318,19 @@ def test_batching_cannot_be_changed_after_the_writer_is_enabled() -> None:
 def test_an_interceptor_flushes_and_what_it_raises_reaches_the_user() -> None:
     seen: list[tuple[int, int, int]] = []
 
-    def interceptor(size: int, count: int, nbytes: int, flush) -> None:
-        seen.append((size, count, nbytes))
-        if count == 3:
-            flush()
+    def intercept(request: BatchRequest) -> None:
+        seen.append((request.size, request.queued_samples, request.queued_bytes))
+        if request.queued_samples == 3:
+            request.flush()
         if len(seen) == 9:
             raise ValueError("enough")
+        request.enqueue()
 
     network = VirtualNetwork()
     one, two = network.add(), network.add()
     w = one.create_writer(
         WriterSpec("t", "T", RELIABLE, policy=PublicationPolicy(batch=BATCH)),
-        interceptor=interceptor,
+        interceptor=Interceptor(intercept),
         now=network.now,
     )
     r = two.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)

@@ -26,7 +26,6 @@ _log = logging.getLogger(__name__)
 _SO_RCVBUFFORCE: Final = 33
 _SO_SNDBUFFORCE: Final = 32
 _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
-_SEND_BUFFER: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -44,6 +43,7 @@ class BoundSockets:
     granted_receive_buffer: int
     #: Of the interfaces those that take multicast, as far as we are to use it there.
     multicast_interfaces: list[Interface]
+    granted_send_buffer: int
 
 
 @contextlib.contextmanager
@@ -61,6 +61,7 @@ def bind(
     *,
     multicast: bool,
     receive_buffer: int,
+    send_buffer: int,
     participant_index: int | None = None,
     ttl: int = 1,
     multicast_interface: str | None = None,
@@ -75,12 +76,13 @@ def bind(
     with contextlib.ExitStack() as opened:
         indices = _indices(participant_index)
         index, metatraffic, user = _bind_unicast(domain, interfaces, indices, receive_buffer, opened)
-        senders = [_sender(each.address, ttl, opened) for each in interfaces]
+        senders = [_sender(each.address, ttl, send_buffer, opened) for each in interfaces]
         members = _multicast_interfaces(interfaces, multicast_interface)
         group = _join_discovery(domain, members, receive_buffer, opened) if multicast else None
-        granted = _granted(user if group is None else group)
+        granted = _granted(user if group is None else group, socket.SO_RCVBUF)
+        sends = _granted(senders[0], socket.SO_SNDBUF)
         opened.pop_all()
-        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted, members)
+        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted, members, sends)
 
 
 def _multicast_interfaces(interfaces: list[Interface], wanted: str | None) -> list[Interface]:
@@ -140,9 +142,9 @@ def _receiver(
     return s
 
 
-def _sender(address: str, ttl: int, opened: contextlib.ExitStack) -> socket.socket:
+def _sender(address: str, ttl: int, size: int, opened: contextlib.ExitStack) -> socket.socket:
     s = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    _set_buffer(s, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_BUFFER)
+    _set_buffer(s, _SO_SNDBUFFORCE, socket.SO_SNDBUF, size)
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
@@ -195,8 +197,6 @@ def _set_buffer(s: socket.socket, force: int, plain: int, size: int) -> None:
         s.setsockopt(socket.SOL_SOCKET, plain, size)
 
 
-def _granted(receiver: socket.socket) -> int:
-    """Bytes of the receive buffer that the kernel has granted."""
-    return (
-        receiver.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-    )  # the kernel doubles what it is asked for
+def _granted(s: socket.socket, which: int) -> int:
+    """Bytes of a buffer that the kernel has granted."""
+    return s.getsockopt(socket.SOL_SOCKET, which) // 2  # the kernel doubles what it is asked for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -33,6 +34,8 @@ _LOOK_AGAIN_SECONDS: Final = 0.05
 #: The same where the node's own thread drives: nobody wakes us.
 _ASYNCHRONOUS_SECONDS: Final = 0.002
 _READERS_NAMED_MAX: Final = 8
+#: Failures of automatic flushes that wait for the user's handler.
+_FAILURES_KEPT: Final = 1_024
 
 
 class Driver(Protocol):
@@ -73,6 +76,11 @@ class BlockingWriter:
         self._is_ended = False
         self._keyed = is_keyed(writer.guid.entity)
         self._errors_seen = node.send_errors
+        #: Whether what others than the caller failed to send, automatic flushes, is for :meth:`automatic_failures`
+        #: alone, and not for the next call.
+        self.sets_automatic_failures_apart = False
+        self._automatic: deque[str] = deque(maxlen=_FAILURES_KEPT)
+        self._failed: list[str] = []
         #: Batches are queued without the node's lock where the user promises that one thread writes.
         self._queue_lock = contextlib.nullcontext() if writer.intake.is_unshared else node.lock
 
@@ -173,8 +181,9 @@ class BlockingWriter:
             )
             if batches or taken < samples.count or not writer.batch.batches:
                 with self.node.lock:
+                    self._begin_sending()
                     writer.send(batches, now=now)
-                    self._flush_node()
+                    self._end_sending()
                     writer.resume(now=time.monotonic_ns())
             timer = writer.get_timer()
         if timer is not None and timer < self.node.sleeps_until:
@@ -214,22 +223,25 @@ class BlockingWriter:
     def flush(self) -> None:
         """Send the batch in progress, in the calling thread. Raises TransportError as :meth:`write` does."""
         with self.node.lock:
+            self._begin_sending()
             self.writer.flush(now=time.monotonic_ns())
-            self._flush_node()
+            self._end_sending()
         self._raise_failures()
 
     def begin_coherent_set(self) -> None:
         """What is written from now on becomes visible together (DDS: begin_coherent_changes)."""
         with self.node.lock:
+            self._begin_sending()
             self.writer.coherent_sets.begin(now=time.monotonic_ns())
-            self._flush_node()
+            self._end_sending()
         self._raise_failures()
 
     def end_coherent_set(self) -> None:
         """The set is complete (DDS: end_coherent_changes)."""
         with self.node.lock:
+            self._begin_sending()
             self.writer.coherent_sets.end(now=time.monotonic_ns())
-            self._flush_node()
+            self._end_sending()
         self._raise_failures()
 
     def abort_coherent_set(self) -> None:
@@ -249,16 +261,47 @@ class BlockingWriter:
 
     def _raise_failures(self) -> None:
         """What failed to be sent is repaired where it is reliable; elsewhere it is lost, and the user's to know."""
-        if self.node.send_errors == self._errors_seen or self.writer.qos.is_reliable:
+        if self.node.send_errors == self._errors_seen and not self._failed:
             return
         with self.node.lock:
-            destinations = {d for proxy in self.writer.readers.values() for d in proxy.info.destinations}
-            causes = self.node.send_failures(destinations, self._errors_seen)
-            self._errors_seen = self.node.send_errors
+            causes, self._failed = self._failed, []
+            if not self.sets_automatic_failures_apart:
+                causes += self._new_failures()
         if causes:
-            raise TransportError(
-                f"topic {self.topic!r}: {len(causes)} datagrams could not be sent; {causes[-1]}"
-            )
+            raise self._not_sent(causes)
+
+    def automatic_failures(self) -> TransportError | None:
+        """What automatic flushes failed to send since the last call; see ``sets_automatic_failures_apart``."""
+        if self.node.send_errors == self._errors_seen and not self._automatic:
+            return None
+        with self.node.lock:
+            self._automatic += self._new_failures()
+            causes = [*self._automatic]
+            self._automatic.clear()
+        return self._not_sent(causes) if causes else None
+
+    def _begin_sending(self) -> None:
+        """The caller, with the node's lock, is about to send: what failed before is not its own."""
+        if self.sets_automatic_failures_apart:
+            self._automatic += self._new_failures()
+
+    def _end_sending(self) -> None:
+        self._flush_node()
+        if self.sets_automatic_failures_apart:
+            self._failed += self._new_failures()
+
+    def _new_failures(self) -> list[str]:
+        """The causes of what could not be sent since the last call; the caller holds the node's lock."""
+        since, self._errors_seen = self._errors_seen, self.node.send_errors
+        if since == self._errors_seen or self.writer.qos.is_reliable:
+            return []
+        destinations = {d for proxy in self.writer.readers.values() for d in proxy.info.destinations}
+        return self.node.send_failures(destinations, since)
+
+    def _not_sent(self, causes: list[str]) -> TransportError:
+        return TransportError(
+            f"topic {self.topic!r}: {len(causes)} datagrams could not be sent; {causes[-1]}"
+        )
 
     def assert_liveliness(self) -> None:
         """Assert that this writer lives, where LIVELINESS is MANUAL (DDS: assert_liveliness); a write does the same."""
@@ -306,8 +349,9 @@ class BlockingWriter:
         """
         deadline = time.monotonic() + timeout
         with self.node.lock:
+            self._begin_sending()
             self.writer.flush(now=time.monotonic_ns())
-            self._flush_node()
+            self._end_sending()
             last = self.writer.last_sn
             behind = self.writer.unacknowledged(last)
             if behind:

@@ -16,12 +16,18 @@ _log = logging.getLogger(__name__)
 
 def join(config: NodeConfig, sockets: Sockets) -> Participant:
     """The participant that speaks through these sockets."""
-    if sockets.granted_receive_buffer < config.receive_buffer:
-        _log.warning(
-            "the kernel grants %d bytes of receive buffer of the %d asked for; raise net.core.rmem_max",
-            sockets.granted_receive_buffer,
-            config.receive_buffer,
-        )
+    for kind, granted, wanted, limit in (
+        ("receive", sockets.granted_receive_buffer, config.receive_buffer, "rmem_max"),
+        ("send", sockets.granted_send_buffer, config.send_buffer, "wmem_max"),
+    ):
+        if granted < wanted:
+            _log.warning(
+                "the kernel grants %d bytes of %s buffer of the %d asked for; raise net.core.%s",
+                granted,
+                kind,
+                wanted,
+                limit,
+            )
     return Participant(
         ParticipantConfig(
             guid_prefix=config.guid_prefix or new_guid_prefix(),

@@ -45,7 +45,7 @@ from .groups import group_to_join
 from .join import join
 from .node_config import NodeConfig
 from .on_host import ReadLogs
-from .plugins import load_flow_control, load_interceptor
+from .plugins import interceptor_of, load_flow_control
 from .receiving_node import NamedType
 from .recipients import Recipient, Recipients
 from .sockets import DRAIN_BYTES, Sockets
@@ -131,6 +131,7 @@ class Node:
                 participant_index=config.participant_index,
                 ttl=config.multicast_ttl,
                 multicast_interface=config.multicast_interface,
+                send_buffer=config.send_buffer,
             )
             opened.callback(sockets.close)
             node = cls(config, sockets, join(config, sockets), after_cycle)
@@ -204,7 +205,7 @@ class Node:
     def create_writer(self, spec: WriterSpec) -> BlockingWriter:
         """A writer with a blocking surface. Raises UsageError or PluginError."""
         policy = spec.policy
-        interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
+        interceptor = interceptor_of(spec)
         flow_control = load_flow_control(policy.flow_control)
         by_group = of_groups(policy.flow_control)
         multicast_flow_control = None if by_group is None else load_flow_control(by_group)

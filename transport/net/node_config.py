@@ -31,6 +31,7 @@ class NodeConfig:
     multicast_interface: str | None = None
     lease_duration: int = 10 * NANOSECONDS
     receive_buffer: int = 32 << 20
+    send_buffer: int = 4 << 20
     #: Bytes of an IP packet to fill at most; None: what the interfaces take unfragmented.
     mtu: int | None = None
     #: A longer RTPS message is dropped.

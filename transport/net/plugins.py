@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, Final, cast
 
 from ..errors import Plugin, PluginError
+from ..protocol.endpoint_specs import WriterSpec
 from ..protocol.policies import FlowControlPolicy
-from ..protocol.writing.batching import Interceptor
+from ..protocol.writing.batching import BatchRequest, Interceptor
 from ..protocol.writing.flow import STRATEGIES, FlowControl, flow_control_of
+from ..types.cdr.codec import Codec
+from ..types.model import Struct
+from ..wire.samples import Samples
+
+#: Names the interceptor of a whole worker (``spark.executorEnv.`` in Spark), as ``module:callable``.
+INTERCEPTOR_VARIABLE: Final = "SPARK_RTPS_BATCH_INTERCEPTOR"
+
+#: What :func:`set_worker_interceptor` was given.
+_of_worker: Callable[[BatchRequest], object] | None = None
 
 
 def load_callable(plugin: Plugin, name: str) -> Callable[..., Any]:
@@ -27,9 +40,58 @@ def load_callable(plugin: Plugin, name: str) -> Callable[..., Any]:
     return found
 
 
-def load_interceptor(name: str) -> Interceptor:
-    """The batch interceptor of that name."""
-    return load_callable(Plugin.INTERCEPTOR, name)
+def load_interceptor(name: str) -> Callable[[BatchRequest], object]:
+    """The batch interceptor of that name. Raises PluginError, also for a callable that does not take a request."""
+    return checked_interceptor(load_callable(Plugin.INTERCEPTOR, name), name)
+
+
+def checked_interceptor(decide: Callable[..., object], name: str) -> Callable[[BatchRequest], object]:
+    """The same callable; PluginError if it cannot be called with a request alone."""
+    try:
+        inspect.signature(decide).bind(None)
+    except TypeError as error:
+        reason = (
+            f"is not called as interceptor(request): {error}. The request has topic, writer, size, queued_samples, "
+            "queued_bytes, key and row(), and is decided on by enqueue(), hold(), drop() and flush()"
+        )
+        raise PluginError.of(Plugin.INTERCEPTOR, name, reason) from error
+    except ValueError:  # a callable that does not show its signature
+        pass
+    return decide
+
+
+def set_worker_interceptor(decide: Callable[[BatchRequest], object] | None) -> None:
+    """The interceptor of all writers of this process that send batches and have none of their own; None: there is none,
+    but for the one that the environment names. Writers that are there already stay as they are. Raises PluginError."""
+    global _of_worker
+    _of_worker = None if decide is None else checked_interceptor(decide, getattr(decide, "__qualname__", ""))
+
+
+def interceptor_of(spec: WriterSpec) -> Interceptor | None:
+    """What decides on the samples of a writer: its own interceptor, or the one of the process. Raises PluginError."""
+    policy = spec.policy
+    if policy.interceptor is not None:
+        decide = load_interceptor(policy.interceptor)
+    elif not policy.batch.batches:
+        return None
+    elif _of_worker is not None:
+        decide = _of_worker
+    elif name := os.environ.get(INTERCEPTOR_VARIABLE, "").strip():
+        decide = load_interceptor(name)
+    else:
+        return None
+    return Interceptor(decide, spec.topic, None if spec.type is None else partial(_row, spec.type))
+
+
+def _row(struct: Struct, samples: Samples) -> Mapping[str, Any]:
+    """The columns of one sample."""
+    return cast("dict[str, Any]", _codec(struct).decode(samples).batch.to_pylist()[0])
+
+
+@lru_cache(maxsize=16)
+def _codec(struct: Struct) -> Codec:
+    """Made when the first row is asked for."""
+    return Codec(struct)
 
 
 def load_flow_control(policy: FlowControlPolicy) -> FlowControl:

@@ -47,6 +47,8 @@ _log = logging.getLogger(__name__)
 
 #: What a drain may gather before the protocol sees it; small enough to stay in a core's cache.
 DRAIN_BYTES: Final = 1 << 20
+#: Bytes of a socket that wait for the network at most.
+SEND_BUFFER: Final = 4 << 20
 #: What an empty datagram takes up: a drain of nothing else must end, too.
 _EMPTY_TAKES: Final = 8
 #: Failures of which the destination and the cause are kept.
@@ -61,6 +63,7 @@ class Sockets:
         self.interfaces = bound.interfaces
         self.participant_index = bound.participant_index
         self.granted_receive_buffer = bound.granted_receive_buffer
+        self.granted_send_buffer = bound.granted_send_buffer
         #: Some interface takes multicast.
         self.multicast = bound.group is not None
         self.metatraffic = bound.metatraffic
@@ -107,6 +110,7 @@ class Sockets:
         participant_index: int | None = None,
         ttl: int = 1,
         multicast_interface: str | None = None,
+        send_buffer: int = SEND_BUFFER,
     ) -> Self:
         """As :func:`~.binding.bind`, which raises TransportError when ports or interfaces cannot be had."""
         return cls(
@@ -115,6 +119,7 @@ class Sockets:
                 interfaces,
                 multicast=multicast,
                 receive_buffer=receive_buffer,
+                send_buffer=send_buffer,
                 participant_index=participant_index,
                 ttl=ttl,
                 multicast_interface=multicast_interface,

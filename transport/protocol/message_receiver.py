@@ -24,7 +24,7 @@ from ..errors import DecodeError, DropReason
 from ..limits import ANNOUNCEMENTS_PER_MESSAGE_MAX, MESSAGE_WORK_MAX, UDP_PAYLOAD_MAX
 from ..structure import ENTITYID_SPDP_WRITER, ENTITYID_UNKNOWN, PREFIX_UNKNOWN, VENDOR_ID, Guid, is_builtin
 from ..wire.batch import DATA_BATCH, scan_batch
-from ..wire.compressed import COMPRESSED, decompress
+from ..wire.compressed import COMPRESSED, SERIES, decompress
 from ..wire.info import INFO_TS_SIZE
 from ..wire.message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, header_at, submessage_at
 from ..wire.runs import scan
@@ -400,6 +400,10 @@ class MessageReceiver:
         inner = decompress(body, little_endian=bool(flags & FLAG_E))
         view = memoryview(inner)
         kind, flags, size = inner[0], inner[1], len(inner)
+        if kind == SERIES:
+            data = np.frombuffer(inner, np.uint8)
+            self._on_series(data, view, source, timestamp, now, self.work + work_max)
+            return
         if kind not in _NAMING_WRITERS:  # nobody compresses the small ones
             raise DecodeError(DropReason.BAD_ENCAPSULATION, f"COMPRESSED: kind {kind:#04x}")
         data = np.frombuffer(inner, np.uint8)
@@ -416,6 +420,33 @@ class MessageReceiver:
                 self.on_run(run, now)
         else:
             self._on_data_frag(DataFrag.decode(flags, view[4:]), source, timestamp, now)
+
+    def _on_series(
+        self, data: U8, view: memoryview, source: bytes, timestamp: int, now: int, work_max: int
+    ) -> None:
+        """Handle the DATA and INFO_TS of a SERIES."""
+        pos, stop, lookahead = SUBMESSAGE_HEADER_SIZE, len(data), UDP_PAYLOAD_MAX
+        while pos < stop:
+            if self.work > work_max:
+                raise DecodeError(DropReason.OVER_LIMIT, "a series that is too much work")
+            kind, flags, end = submessage_at(view, pos, stop)
+            self.work += 1
+            body = pos + SUBMESSAGE_HEADER_SIZE
+            if kind == _INFO_TS:
+                timestamp = _timestamp(flags, view[body:end])
+            elif kind != _DATA:  # nobody compresses the small ones
+                raise DecodeError(DropReason.BAD_ENCAPSULATION, f"SERIES: kind {kind:#04x}")
+            elif not self._is_wanted(entity := view[body:end][_WRITER_ID].tobytes(), source):
+                self._unread.drop(Guid(source, entity), 1)
+            else:
+                runs, end, timestamp = scan(data, pos, stop, source, timestamp, lookahead=lookahead)
+                lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
+                for run in runs:
+                    self.work += (
+                        run.count + WORK_SHORT if run.count < SHORT else (end - pos) // BYTES_PER_WORK
+                    )
+                    self._on_run(run, now, work_max - self.work)
+            pos = end
 
     def _addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
         readers = self._routes.get(writer)

@@ -194,7 +194,9 @@ class BatchPolicy:
     auto_flush_size: int = INFINITE
     compression: Compression = Compression.NONE
     compression_level: int | None = None
-    #: Batches of fewer bytes are not compressed.
+    #: Codec for samples that are not in batches.
+    data_compression: Compression = Compression.NONE
+    #: Batches, and datagrams, of fewer bytes are not compressed.
     compression_threshold: int = 512
     #: Batches a writer keeps; this or RESOURCE_LIMITS max_samples, whichever is reached first.
     max_batches: int = INFINITE
@@ -349,6 +351,8 @@ class WriterCounters:
     dropped_readers: int = 0
     #: Claims that nobody committed in time.
     unblocked_publications: int = 0
+    #: What a batch interceptor decided never to send.
+    dropped_by_interceptor: int = 0
     #: LIFESPAN was over before everybody had acknowledged it, or while it was kept for late joiners.
     expired_samples: int = 0
 

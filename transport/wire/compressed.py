@@ -1,7 +1,8 @@
 """COMPRESSED: our own submessage, which stands for another one, compressed; only our own readers get it.
 
 Body: codec (u8), kind and flags of the submessage inside (u8 each), a zero, length of its body (u32), length of
-the compressed body (u32), and that, padded to 4. Other vendors skip it, as RTPS 2.5 §8.3.4.1 has it for kinds
+the compressed body (u32), and that, padded to 4. With the kind SERIES, which is no submessage's, the body is whole DATA
+and INFO_TS submessages, one behind another. Other vendors skip it, as RTPS 2.5 §8.3.4.1 has it for kinds
 from 0x80 on.
 """
 
@@ -18,6 +19,7 @@ from .message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, Buffer, encode
 from .numbers import pair
 
 COMPRESSED: Final = 0xB0
+SERIES: Final = 0x00
 
 #: Codec numbers on the wire; lz4 is the block format, which needs no memory but the result's.
 _NUMBERS: Final = {"lz4": 1, "zstd": 2}
@@ -26,6 +28,7 @@ CODECS: Final = frozenset(_NUMBERS)
 _ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
 _HEAD: Final = pair("BBBBII")
 _SUBMESSAGE_HEADER: Final = pair("BBH")
+_SERIES_HEADER: Final = bytes((SERIES, FLAG_E, 0, 0))
 _BODY_MAX: Final = UDP_PAYLOAD_MAX - HEADER_SIZE - SUBMESSAGE_HEADER_SIZE
 
 
@@ -54,8 +57,15 @@ def compress(submessage: Buffer, codec: str, level: int | None = None) -> bytes 
     return encode_submessage(COMPRESSED, 0, True, head, packed)
 
 
+def compress_series(submessages: bytes, codec: str, level: int | None = None) -> bytes | None:
+    """As :func:`compress`, for DATA and INFO_TS submessages that lie one behind another."""
+    return compress(_SERIES_HEADER + submessages, codec, level)
+
+
 def decompress(body: Buffer, *, little_endian: bool = True) -> bytes:
-    """The submessage inside, with its header, of a COMPRESSED one's body; nothing larger than a datagram.
+    """The submessage inside, or the SERIES, with its header, of a COMPRESSED one's body.
+
+    It is no larger than a datagram.
 
     Raises DecodeError unless it is exactly what its header declares.
     """

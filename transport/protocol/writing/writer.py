@@ -50,7 +50,7 @@ from .intake import (
 from .publication import MessageLog, UnsentChanges, WriterHistory
 from .readers import Acknowledgments, MatchedReaders
 from .repair import Repairs, Requests
-from .sending import Broadcast, Heartbeats, Sender
+from .sending import Broadcast, Compressor, Heartbeats, Sender
 from .state import WriterState
 
 _FRAGMENT_SIZE_MIN = 64
@@ -112,7 +112,9 @@ class StatefulWriter:
         self.pacing = acks.pacing
         self.pacing.of_groups = multicast_flow_control
         self.activity = acks.activity
-        broadcast = Broadcast(guid.entity, state.message_size, coalescing=coalescing)
+        broadcast = Broadcast(
+            guid.entity, state.message_size, coalescing=coalescing, compressor=Compressor.of(batch)
+        )
         self._heartbeats = heartbeats = Heartbeats(state, history)
         self._matched = matched = MatchedReaders(state, broadcast.redirect)
         if matched.framing.fragment_size < _FRAGMENT_SIZE_MIN:
@@ -274,10 +276,14 @@ class StatefulWriter:
         """What :meth:`send` made is on its way now: the time that took is not the user's."""
         self.intake.resume(now)
 
-    def flush(self, *, now: int, reason: FlushReason = FlushReason.FLUSH) -> None:
-        """Send the batch in progress."""
+    def flush(
+        self, *, now: int, reason: FlushReason = FlushReason.FLUSH, compress: bool | None = None
+    ) -> None:
+        """Send the batch in progress; ``compress``: whether with the policy's codec, None: by its size."""
         self.state.touch()
         if batches := self.intake.flush(reason):
+            if compress is not None:
+                batches = [replace(batch, compress=compress) for batch in batches]
             self.send(batches, now=now)
 
     def _flush_for_set(self, now: int) -> None:

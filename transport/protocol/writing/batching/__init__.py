@@ -1,6 +1,7 @@
 """Samples gathered into batches, and the batches that leave."""
 
 from .batch_queue import FlushReason, PendingBatch
-from .batcher import Batcher, Interceptor
+from .batcher import Batcher
+from .interceptor import BatchRequest, Interceptor
 
-__all__ = ["Batcher", "FlushReason", "Interceptor", "PendingBatch"]
+__all__ = ["BatchRequest", "Batcher", "FlushReason", "Interceptor", "PendingBatch"]

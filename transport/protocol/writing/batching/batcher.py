@@ -5,7 +5,8 @@ Sans I/O: samples in by :meth:`Batcher.add`, full batches out; the rest stays qu
 batches that are alike, and fill up within one call, come out together, and cost no more than one.
 
 Invariants:
-* every sample comes out exactly once, whole and in order;
+* every sample comes out exactly once, whole and in order, but for those that an interceptor drops, and for the order in
+  which it queues those that it held;
 * what is queued fits one batch: within every limit, one encapsulation, all samples with key hashes or none;
 * nothing stays queued once a limit is reached, nor longer than the flush delay after its first sample;
 * what is queued has memory of its own, at most twice the bytes of the largest batch so far; batches that fill up
@@ -15,16 +16,15 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from ....errors import UsageError
-from ....structure import INFINITE
+from ....structure import ENTITYID_UNKNOWN, INFINITE, PREFIX_UNKNOWN, Guid
 from ....wire.parameters import KEY_HASH_SIZE, SENTINEL_SIZE, STATUS_INFO_SIZE
 from ....wire.samples import DISPOSED, FILTERED, U8, UNREGISTERED, Samples
-from ...policies import BatchPolicy
+from ...policies import BatchPolicy, WriterCounters
 from .batch_queue import (
     FlushReason,
     InstanceEnds,
@@ -36,9 +36,10 @@ from .batch_queue import (
     part_of,
     split,
 )
+from .interceptor import BatchRequest, Gate, Interceptor
 from .turbo import BLOCKED_DELAY_MAX, Turbo
 
-__all__ = ["Batcher", "FlushReason", "Interceptor", "PendingBatch", "sample_metadata"]
+__all__ = ["Batcher", "FlushReason", "PendingBatch", "sample_metadata"]
 
 #: Of a SampleInfo in a DATA_BATCH: its flags, and the lengths of inline QoS and payload; its timestamp.
 _SAMPLE_INFO: Final = 8
@@ -46,9 +47,7 @@ _TIMESTAMP: Final = 8
 
 #: Fewer batches than these are no train.
 _TRAIN_MIN: Final = 2
-
-#: Called before a sample is queued, with its size, and the samples and bytes queued without it; may flush them.
-Interceptor = Callable[[int, int, int, Callable[[], None]], None]
+_NOBODY: Final = Guid(PREFIX_UNKNOWN, ENTITYID_UNKNOWN)
 
 
 def sample_metadata(flags: int, *, key_hash: bool, own_timestamp: bool) -> int:
@@ -63,7 +62,8 @@ class Batcher:
 
     ``limit``: bytes that payloads and their metadata may take in a datagram; may be set at any time.
     ``max_samples``, ``max_samples_per_instance``: the writer's RESOURCE_LIMITS; the second needs key hashes.
-    ``blocked``: set while the send window is closed, for turbo mode.
+    ``blocked``: set while the send window is closed, for turbo mode. An ``interceptor`` decides on the samples of the
+    ``writer``, whose ``counters`` count what it drops.
     """
 
     def __init__(
@@ -72,6 +72,8 @@ class Batcher:
         *,
         limit: int,
         interceptor: Interceptor | None = None,
+        writer: Guid = _NOBODY,
+        counters: WriterCounters | None = None,
         max_samples: int = INFINITE,
         max_samples_per_instance: int = INFINITE,
     ) -> None:
@@ -95,22 +97,36 @@ class Batcher:
         )
         self._per_instance = _bound(max_samples_per_instance)
         self._instances: Counter[bytes] = Counter()
-        self._interceptor = interceptor
+        self._gate = (
+            None
+            if interceptor is None
+            else Gate(interceptor, self, writer=writer, counters=counters or WriterCounters())
+        )
         self._queue = Queue()
         self._max_delay = min(policy.max_flush_delay, BLOCKED_DELAY_MAX if self._turbo else INFINITE)
-        self._first_written = 0
+        self._now = self._first_written = 0
         self._deadline: int | None = None
         #: Full batches that were not fetched yet.
         self._ready: list[PendingBatch] = []
 
     @property
     def count(self) -> int:
-        """Samples queued."""
-        return self._queue.count
+        """Samples that wait: queued, or held by the interceptor."""
+        return self._queue.count + (0 if self._gate is None else len(self._gate.held))
 
     @property
     def nbytes(self) -> int:
-        """Serialized bytes queued."""
+        """Serialized bytes of these."""
+        return self._queue.nbytes + (0 if self._gate is None else self._gate.held_bytes)
+
+    @property
+    def queued_samples(self) -> int:
+        """Samples in the batch in progress."""
+        return self._queue.count
+
+    @property
+    def queued_bytes(self) -> int:
+        """Serialized bytes of these."""
         return self._queue.nbytes
 
     @property
@@ -156,18 +172,17 @@ class Batcher:
         """
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
-        if self._interceptor is None:
+        self._now = now
+        if self._gate is None:
             self._add(samples, timestamp, now, flags, key_hashes)
         else:
-            for i, size in enumerate(samples.all_lengths().tolist()):
+            for i in range(samples.count):
+                hashes = None if key_hashes is None else key_hashes[i : i + 1]
                 try:
-                    self._interceptor(size, self.count, self.nbytes, self._intercept)
-                except BaseException as error:
-                    error.add_note(f"raised by the batch interceptor, at a sample of {size} bytes")
+                    self._gate.ask(part_of(samples, i, i + 1), timestamp, flags, hashes)
+                except BaseException:
                     self._ready = [batch.copy() for batch in self._ready]
                     raise
-                hashes = None if key_hashes is None else key_hashes[i : i + 1]
-                self._add(part_of(samples, i, i + 1), timestamp, now, flags, hashes)
         if self._turbo is not None and samples.count:
             self._steer(self._turbo, samples, now)
         return self._fetch()
@@ -177,7 +192,12 @@ class Batcher:
         if self._turbo is not None:
             self._turbo.resume(now)
 
-    def _intercept(self) -> None:
+    def enqueue(self, request: BatchRequest) -> None:
+        """The interceptor lets a sample through."""
+        self._add(request.samples, request.timestamp, self._now, request.flags, request.key_hashes)
+
+    def flush_intercepted(self) -> None:
+        """The interceptor ends the batch in progress."""
         self._flush(FlushReason.INTERCEPTOR)
 
     def _add(self, samples: Samples, timestamp: int, now: int, flags: int, key_hashes: U8 | None) -> None:
@@ -287,12 +307,16 @@ class Batcher:
     # --- batches out -----------------------------------------------------------------------------
 
     def flush(self, reason: FlushReason = FlushReason.FLUSH) -> list[PendingBatch]:
-        """Send what is queued."""
+        """Send what waits."""
+        if self._gate is not None:
+            self._gate.release()
         self._flush(reason)
         return self._fetch()
 
     def discard(self) -> None:
-        """Forget what is queued."""
+        """Forget what waits."""
+        if self._gate is not None:
+            self._gate.discard()
         if self._queue.count:
             self._queue.pop(FlushReason.FLUSH)
         self._deadline = None

@@ -95,6 +95,7 @@ class Framer:
             and self._takes_trains
             and self._broadcast.coalesces
             and not self._broadcast.wants_batches
+            and not self._broadcast.compresses_data
         )
 
     @property

@@ -35,6 +35,8 @@ def batcher_of(
         state.batch,
         limit=batch_bytes_max(readers),
         interceptor=interceptor,
+        writer=state.guid,
+        counters=state.counters,
         max_samples=state.qos.max_samples,
         max_samples_per_instance=state.qos.max_samples_per_instance,
     )

@@ -1,7 +1,8 @@
 """What leaves a writer: changes for the first time, and HEARTBEATs."""
 
 from .broadcast import Broadcast
+from .compressing import Compressor
 from .heartbeats import Heartbeats
 from .sender import Sender
 
-__all__ = ["Broadcast", "Heartbeats", "Sender"]
+__all__ = ["Broadcast", "Compressor", "Heartbeats", "Sender"]

@@ -17,16 +17,25 @@ from ....wire.submessages import Gap
 from ...outgoing import HEARTBEAT_ROOM, Outgoing, Packer
 from ..changes import BATCH, DATA, BatchContent, BatchTrainContent, Change, LargeSample
 from ..readers import ReaderProxy, destinations_of, regroup
+from .compressing import Compressor
 
 #: Form, and whether its readers read the publication log.
 _Stream = tuple[str, bool]
 
 
 class Broadcast:
-    """The open datagrams to all readers; ``coalescing``: samples share datagrams where they fit."""
+    """The open datagrams to all readers; ``coalescing``: samples share datagrams where they fit.
 
-    def __init__(self, writer_id: bytes, message_size: int, *, coalescing: bool) -> None:
+    ``compressor``: for samples outside of batches, where all readers that take them as DATA know its codec.
+    """
+
+    def __init__(
+        self, writer_id: bytes, message_size: int, *, coalescing: bool, compressor: Compressor | None = None
+    ) -> None:
         self.message_size = message_size
+        self._compressor = compressor
+        #: Whether all readers of a stream know its codec, since they changed last.
+        self._is_known: dict[_Stream, bool] = {}
         self._writer_id = writer_id
         self.coalesces = coalescing
         self._readers: Iterable[ReaderProxy] = ()
@@ -81,6 +90,7 @@ class Broadcast:
         self.message_size = message_size
         self._readers, self._known_destinations = readers, None
         self._goes_to_all = all_of_them
+        self._is_known.clear()
 
     def samples(self, change: Change, first: int, last: int) -> None:
         """Pack the samples first..last of a change; a batch is packed as a whole."""
@@ -146,10 +156,29 @@ class Broadcast:
         return taken
 
     def _close(self) -> None:
-        for packer in self._open.values():
-            if packer.destinations:
+        for stream, packer in self._open.items():
+            if not packer.destinations:
+                continue
+            if self._compressor is not None and self._compresses(stream):
+                self._closed += map(self._compressor.compressed, packer.packed)
+            else:
                 self._closed += packer.packed
         self._open.clear()
+
+    @property
+    def compresses_data(self) -> bool:
+        """Whether samples outside of batches leave compressed to some readers."""
+        return self._compressor is not None and any(map(self._compresses, self._destinations))
+
+    def _compresses(self, stream: _Stream) -> bool:
+        if self._compressor is None or stream[0] != DATA:
+            return False
+        known = self._is_known.get(stream)
+        if known is None:
+            codec = self._compressor.codec
+            readers = [each for each in self._readers if (each.form, each.is_on_host) == stream]
+            known = self._is_known[stream] = all(codec in each.info.codecs for each in readers)
+        return known
 
     def _packer(self, stream: _Stream) -> Packer:
         packer = self._open.get(stream)

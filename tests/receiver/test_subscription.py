@@ -1,0 +1,192 @@
+"""What a receiver's configuration asks for reaches its reader, its log and its node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from spark_rtps.transport.limits import FRAGMENTED_SAMPLE_MAX
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.net.node import Node
+from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.net.receiving_node import NamedType
+from spark_rtps.transport.net.spy_node import SpyNode
+from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
+from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
+from spark_rtps.transport.protocol.slices import Slice
+from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
+from spark_rtps.transport.receiver import host as host_module
+from spark_rtps.transport.receiver.config import ReceiverConfig
+from spark_rtps.transport.receiver.host import Host
+from spark_rtps.transport.receiver.subscription import READER_ENTITY_KEY, Subscription
+from spark_rtps.transport.receiver.subscription_log import open_log
+from spark_rtps.transport.structure import Guid
+
+QOS = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_LAST, history_depth=3)
+WRITER = Guid(b"\1" * 12, b"\0\0\1\2")
+
+
+def config(directory: Path, **given: Any) -> ReceiverConfig:
+    asked: dict[str, Any] = {
+        "log_directory": str(directory / "log"),
+        "topic": "Square",
+        "type_name": "ShapeType",
+        "keyed": True,
+        "qos": QOS,
+        "policy": ReaderPolicy(tether=False, congestion_control=CongestionControlPolicy("cubic")),
+        "type": ("struct ShapeType { @key long x; };", "ShapeType"),
+        "announces_type": True,
+        "records_writer_types": True,
+        "tells_instances": True,
+        "filter": ("x > %0", ("7",)),
+        "slice": Slice(1, 2),
+        "accept_writer_removed_batch_samples": True,
+        "log_max_bytes": 8 << 20,
+        "log_segment_bytes": 1 << 20,
+        "log_mode": 0o750,
+        "consumption": "committed",
+    }
+    return ReceiverConfig(**(asked | given))
+
+
+class Recorder:
+    """Stands for a node: it keeps the specification of the reader that it is to make."""
+
+    def __init__(self) -> None:
+        self.spec: ReaderSpec | None = None
+        self.recipient: Any = None
+        self.qos_of = self.type_of = lambda guid: None
+
+    def create_reader(self, spec: ReaderSpec, recipient: Any) -> Any:
+        self.spec, self.recipient = spec, recipient
+        return SimpleNamespace()
+
+
+def subscribed(
+    asked: ReceiverConfig, log: StreamLog, *, keyed: bool = True
+) -> tuple[Subscription, ReaderSpec]:
+    node = Recorder()
+    made = Subscription(asked, NamedType("Named", keyed), log, cast(Any, node), cast(Any, SimpleNamespace()))
+    assert node.spec is not None and node.recipient is not None
+    return made, node.spec
+
+
+def test_the_reader_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    asked = config(tmp_path)
+    log = open_log(asked)
+    made, spec = subscribed(asked, log)
+    assert (spec.topic, spec.type_name, spec.qos, spec.keyed) == ("Square", "Named", QOS, True)
+    assert spec.policy == asked.policy
+    assert spec.type is not None and spec.type.name == "ShapeType"
+    assert spec.awaits_types
+    found = spec.content_filter
+    assert found is not None
+    assert (found.related_topic, found.expression, found.parameters) == ("Square", "x > %0", ("7",))
+    assert spec.entity_key == READER_ENTITY_KEY
+    assert spec.consumption_held
+    assert spec.slice == Slice(1, 2)
+    assert spec.sample_size_max == min(FRAGMENTED_SAMPLE_MAX, log.max_bytes // 4)
+    cache = made._cache
+    assert cache._accept_removed
+    assert made._appender._consumption is not None and made._appender._writer_types is not None
+    log.close()
+
+
+def test_a_plain_reader_holds_and_announces_nothing(tmp_path: Path) -> None:
+    asked = config(
+        tmp_path,
+        keyed=None,
+        type=None,
+        announces_type=False,
+        records_writer_types=False,
+        tells_instances=False,
+        filter=None,
+        slice=None,
+        consumption="logged",
+        qos=replace(QOS, history=HistoryKind.KEEP_ALL),
+    )
+    log = open_log(asked)
+    made, spec = subscribed(asked, log, keyed=False)
+    assert not spec.keyed and not spec.consumption_held and not spec.awaits_types
+    assert spec.type is None and spec.content_filter is None and spec.slice is None
+    assert made._appender._consumption is None and made._appender._writer_types is None
+    log.close()
+
+
+def test_a_reader_resumes_what_its_log_has(tmp_path: Path) -> None:
+    asked = config(tmp_path)
+    log = open_log(asked)
+    log.writers[WRITER] = 41
+    _, spec = subscribed(asked, log)
+    assert dict(spec.resume) == {WRITER: 41}
+    log.close()
+
+
+def test_the_log_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    asked = config(tmp_path)
+    log = open_log(asked)
+    assert log.max_bytes == 8 << 20
+    assert log.metadata["topic"] == "Square" and log.metadata["type"] == "ShapeType"
+    assert log.metadata["keyed"] is True and len(str(log.metadata["guid_prefix"])) == 24
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o750
+    log.close()
+    again = open_log(replace(asked, log_max_bytes=16 << 20))
+    assert again.max_bytes == 16 << 20
+    again.close()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NodeConfig, Any]]:
+    """The configurations with which nodes are opened."""
+    found: list[tuple[NodeConfig, Any]] = []
+
+    def refuse(config: NodeConfig, *, recalled: Any) -> Node:
+        found.append((config, recalled))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(host_module, "Node", SimpleNamespace(open=refuse))
+    return found
+
+
+def test_the_node_is_the_one_that_is_asked_for(tmp_path: Path, opened: list[tuple[NodeConfig, Any]]) -> None:
+    asked = config(tmp_path, node=NodeConfig(domain=9, interface="lo", ipc=True))
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            Host.open(asked)
+    first, second = (each for each, _ in opened)
+    assert (first.domain, first.interface, first.ipc) == (9, "lo", True)
+    assert first.guid_prefix is not None and first.guid_prefix == second.guid_prefix
+    assert second.incarnation == first.incarnation + 1
+
+
+def test_the_participants_of_an_earlier_receiver_are_recalled(
+    tmp_path: Path, opened: list[tuple[NodeConfig, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_module, "read_known_participants", lambda directory: [directory])
+    with pytest.raises(ZeroDivisionError):
+        Host.open(config(tmp_path))
+    assert opened[0][1] == [tmp_path / "log"]
+
+
+def test_a_spy_needs_no_network(tmp_path: Path, opened: list[tuple[NodeConfig, Any]]) -> None:
+    host = Host.open(config(tmp_path, spy=True, filter=None, slice=None, node=NodeConfig(domain=9)))
+    assert isinstance(host.node, SpyNode) and opened == []
+    host.close()
+
+
+def test_a_congestion_control_that_is_not_there_ends_the_receiver_before_it_starts(tmp_path: Path) -> None:
+    control = CongestionControlPolicy("no_such_module:make")
+    with pytest.raises(Exception, match="no_such_module:make"):
+        Host.open(config(tmp_path, policy=ReaderPolicy(congestion_control=control)))
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_an_ephemeral_log_goes_with_its_receiver(tmp_path: Path, ephemeral: bool) -> None:
+    host = Host.open(config(tmp_path, spy=True, ephemeral=ephemeral, filter=None, slice=None))
+    host.close()
+    assert (tmp_path / "log").exists() is not ephemeral

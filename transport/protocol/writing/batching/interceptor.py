@@ -1,0 +1,249 @@
+"""Interceptors: the user's code decides on each sample before it is queued for a batch (Ice's BatchRequestInterceptor).
+
+A request is asked about once, in the order of writing, by the thread that writes::
+
+    state      event                              then
+    ASKED      enqueue                            QUEUED
+    ASKED      drop                               DROPPED, which is counted
+    ASKED      the interceptor returns            HELD
+    ASKED      the interceptor raises             VOID: the sample is not taken
+    HELD       enqueue                            QUEUED
+    HELD       drop                               DROPPED, which is counted
+    HELD       flush by anybody else, the bound   QUEUED
+    HELD       the writer is given up             VOID
+
+Invariants: a sample is queued, dropped or void once; what is held has memory of its own, and is bounded.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from ....errors import UsageError
+from ....structure import Guid
+from ....wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
+from ...policies import WriterCounters
+
+#: Samples, and their bytes, that an interceptor may hold back; beyond that, all that are held are queued.
+HELD_MAX: Final = 4_096
+HELD_BYTES_MAX: Final = 1 << 20
+
+
+class _State(enum.Enum):
+    ASKED = enum.auto()
+    HELD = enum.auto()
+    QUEUED = enum.auto()
+    DROPPED = enum.auto()
+    VOID = enum.auto()
+
+
+class _Queue(Protocol):
+    """The batch in progress, as far as requests concern it."""
+
+    @property
+    def queued_samples(self) -> int: ...
+    @property
+    def queued_bytes(self) -> int: ...
+    def enqueue(self, request: BatchRequest) -> None: ...
+    def flush_intercepted(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Interceptor:
+    """``decide`` is called with each request; ``row`` decodes one sample, where the type is known."""
+
+    decide: Callable[[BatchRequest], object]
+    topic: str = ""
+    row: Callable[[Samples], Mapping[str, Any]] | None = None
+
+
+class BatchRequest:
+    """A sample that is about to be queued for a batch, as an interceptor is asked about it.
+
+    The interceptor calls :meth:`enqueue`, :meth:`hold` or :meth:`drop`, and before or after it :meth:`flush` if the
+    batch in progress is to be sent. If it decides nothing, the sample is held. Requests belong to the thread that
+    writes: they are used within calls of the interceptor, their own or later ones.
+    """
+
+    __slots__ = ("_gate", "_key_hash", "_samples", "_state", "flags", "timestamp")
+
+    def __init__(self, gate: Gate, samples: Samples, timestamp: int, flags: int, key_hash: U8 | None) -> None:
+        self._gate = gate
+        self._samples = samples
+        self._key_hash = key_hash
+        self._state = _State.ASKED
+        self.timestamp = timestamp
+        self.flags = flags
+
+    # --- what it is about -----------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._gate.interceptor.topic
+
+    @property
+    def writer(self) -> Guid:
+        """GUID of the DDS writer."""
+        return self._gate.writer
+
+    @property
+    def size(self) -> int:
+        """Bytes of the sample as it is serialized."""
+        return self._samples.size
+
+    @property
+    def queued_samples(self) -> int:
+        """Samples in the batch in progress now."""
+        return self._gate.queue.queued_samples
+
+    @property
+    def queued_bytes(self) -> int:
+        """Serialized bytes of these samples."""
+        return self._gate.queue.queued_bytes
+
+    @property
+    def held_samples(self) -> int:
+        """Samples that are held back now."""
+        return len(self._gate.held)
+
+    @property
+    def key(self) -> bytes | None:
+        """The key hash of the sample's instance, 16 bytes; None where the topic has no key."""
+        return None if self._key_hash is None else self._key_hash.tobytes()
+
+    @property
+    def is_dispose(self) -> bool:
+        """Whether the sample ends an instance (dispose, or unregister)."""
+        return bool(self.flags & (DISPOSED | UNREGISTERED))
+
+    @property
+    def payload(self) -> bytes:
+        """The serialized sample, with its encapsulation header."""
+        return bytes(self._samples.payload(0))
+
+    def row(self) -> Mapping[str, Any] | None:
+        """The sample's columns by name, decoded by this call.
+
+        None where the type is not known, and for a sample that has nothing but its key.
+        """
+        decode = self._gate.interceptor.row
+        return None if decode is None or self.flags & KEY_ONLY else decode(self._samples)
+
+    # --- what becomes of it ---------------------------------------------------------------------------
+
+    def enqueue(self) -> None:
+        """Queue the sample for the batch in progress, behind what is queued already."""
+        self._leave(_State.QUEUED)
+        self._gate.queue.enqueue(self)
+
+    def hold(self) -> None:
+        """Keep the sample back, until a later call of the interceptor decides on it.
+
+        Whoever else flushes the writer, the end of a task included, queues what is held before, in the order of
+        writing; so does the bound of what may be held.
+        """
+        self._expect_asked()
+        self._state = _State.HELD
+
+    def drop(self) -> None:
+        """Never send the sample; the counter ``dropped_by_interceptor`` counts it."""
+        self._leave(_State.DROPPED)
+        self._gate.counters.dropped_by_interceptor += 1
+
+    def flush(self) -> None:
+        """Send the batch in progress: what is queued by now, without what is held."""
+        self._gate.queue.flush_intercepted()
+
+    # --- for the gate and the queue -------------------------------------------------------------------
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it is neither queued nor dropped."""
+        return self._state in (_State.ASKED, _State.HELD)
+
+    @property
+    def samples(self) -> Samples:
+        """The sample as the batch takes it."""
+        return self._samples
+
+    @property
+    def key_hashes(self) -> U8 | None:
+        """The key hash as the batch has it, (1, 16)."""
+        return self._key_hash
+
+    def keep(self) -> None:
+        """It is held from now on, with memory of its own."""
+        self._state = _State.HELD
+        start, size = self._samples.start, self._samples.size
+        self._samples = replace(self._samples, data=self._samples.data[start : start + size].copy(), start=0)
+        self._key_hash = None if self._key_hash is None else self._key_hash.copy()
+
+    def void(self) -> None:
+        """Nothing can become of it any more."""
+        self._state = _State.VOID
+
+    def _leave(self, state: _State) -> None:
+        if not self._gate.let_go(self):
+            self._expect_asked()
+        self._state = state
+
+    def _expect_asked(self) -> None:
+        if not self.is_undecided:
+            raise UsageError(f"topic {self.topic!r}: this sample was {self._state.name.lower()} before")
+
+
+class Gate:
+    """Asks an interceptor about each sample of one writer, and keeps what it holds back."""
+
+    def __init__(
+        self, interceptor: Interceptor, queue: _Queue, *, writer: Guid, counters: WriterCounters
+    ) -> None:
+        self.interceptor = interceptor
+        self.queue = queue
+        self.writer = writer
+        self.counters = counters
+        #: In the order of writing.
+        self.held: list[BatchRequest] = []
+        #: Serialized bytes of these.
+        self.held_bytes = 0
+
+    def ask(self, samples: Samples, timestamp: int, flags: int, key_hash: U8 | None) -> None:
+        """Have one sample decided on. What the interceptor raises comes out, with a note."""
+        request = BatchRequest(self, samples, timestamp, flags, key_hash)
+        try:
+            self.interceptor.decide(request)
+        except BaseException as error:
+            if request.is_undecided:
+                request.void()
+            error.add_note(f"raised by the batch interceptor, at a sample of {request.size} bytes")
+            raise
+        if request.is_undecided:
+            request.keep()
+            self.held.append(request)
+            self.held_bytes += request.size
+            if len(self.held) > HELD_MAX or self.held_bytes > HELD_BYTES_MAX:
+                self.release()
+
+    def let_go(self, request: BatchRequest) -> bool:
+        """Something was decided; False: the request was not among those that are held."""
+        if request not in self.held:
+            return False
+        self.held.remove(request)
+        self.held_bytes -= request.size
+        return True
+
+    def release(self) -> None:
+        """Queue all that is held."""
+        for request in list(self.held):
+            request.enqueue()
+
+    def discard(self) -> None:
+        """Forget all that is held."""
+        for request in self.held:
+            request.void()
+        self.held.clear()
+        self.held_bytes = 0
