@@ -1,4 +1,4 @@
-"""A log that is gone through where it lies, a few segments at a time: only what was found is sent, and soon.
+"""A log that is gone through where it lies, for a second at a time: only what was found is sent, and soon.
 
 ``{"v":1,"base":B,"end":E,"stop":P,"frames":F,"rows":R,"bytes":N,"errors":[TEXT],"damage":[[POSITION,STOP,ROWS,WRITER,SN]],
 "more_damage":N,"segments":[[BASE,END,FRAMES,ROWS,FIRST,LAST]],"writers":[[GUID,HIGHEST,ROWS,BYTES,MISSING,FIRST,LAST]],
@@ -16,12 +16,13 @@ from ..monitoring.told import told_json, told_number, told_text
 from ..transport.errors import LogError
 from ..transport.limits import DAMAGE_LISTED_MAX, WRITERS_MAX
 from ..transport.log.damage import Damage
+from ..transport.log.frame import Frame
 from ..transport.log.inventory import HeldSegment, HeldWriter, Inventory
 from ..transport.log.log_view import LogView
-from ..transport.log.verification import Verified, count, extent
+from ..transport.log.verification import Verified, extent, walk
 from ..transport.structure import Guid
 
-#: After so long, no further segment is begun.
+#: So long one part takes.
 _SECONDS: Final = 1.0
 _SEGMENTS_MAX: Final = 65_536
 _ERRORS_MAX: Final = 16
@@ -38,13 +39,16 @@ def walked(directory: Path, start: int, stop: int | None, *, bodies: bool) -> di
     end = found.end if stop is None else min(stop, found.end)
     position = max(start, found.base)
     try:
-        while position < end:
-            cuts = (each for file in view.segments for each in (file.base, file.end) if each > position)
-            part = min(end, min(cuts, default=end))
-            count(view, found, position, part, bodies=bodies, on_frame=inventory.count)
-            position = part
-            if time.monotonic() >= until:
-                break
+        for item in walk(view, position, end, bodies=bodies):
+            if isinstance(item, Frame):
+                # never beside damage alone: the frames on both sides of it tell what it is
+                if found.frames and time.monotonic() >= until:
+                    position = item.position
+                    break
+                inventory.count(item)
+            found.add(item)
+        else:
+            position = end
     except LogError as failure:
         found.errors.append(str(failure))
         position = end

@@ -36,6 +36,18 @@ class Verified:
     def is_sound(self) -> bool:
         return not self.damage and not self.errors
 
+    def add(self, item: Item) -> None:
+        """Count what lies behind everything else so far."""
+        if isinstance(item, Frame):
+            self.frames += 1
+            self.rows += item.run.count
+            self.nbytes += item.length
+        elif isinstance(item, Damage):
+            if len(self.damage) < DAMAGE_LISTED_MAX:
+                self.damage.append(item)
+            else:
+                self.overflow += 1
+
 
 class Extent(NamedTuple):
     """Positions [base, end) that a log holds now; ``error``: why it could not be resumed."""
@@ -91,36 +103,14 @@ def verify(
         found.base, found.end, error = extent(view)
         if error is not None:
             found.errors.append(error)
-        count(view, found, found.base, found.end, bodies=bodies, on_frame=on_frame)
+        for item in walk(view, found.base, found.end, bodies=bodies):
+            found.add(item)
+            if on_frame is not None and isinstance(item, Frame):
+                on_frame(item)
     except LogError as failure:
         if str(failure) not in found.errors:
             found.errors.append(str(failure))
     return found
-
-
-def count(
-    view: LogView,
-    found: Verified,
-    start: int,
-    stop: int,
-    *,
-    bodies: bool,
-    on_frame: Callable[[Frame], None] | None,
-) -> None:
-    """Add what lies in positions [start, stop) to what was ``found``. Raises LogError."""
-    for item in walk(view, start, stop, bodies=bodies):
-        if isinstance(item, Frame):
-            found.frames += 1
-            found.rows += item.run.count
-            found.nbytes += item.length
-            if on_frame is not None:
-                on_frame(item)
-        elif not isinstance(item, Damage):
-            continue
-        elif len(found.damage) < DAMAGE_LISTED_MAX:
-            found.damage.append(item)
-        else:
-            found.overflow += 1
 
 
 def _is_log(directory: Path) -> bool:
