@@ -64,8 +64,8 @@ class Participant:
             peers: hosts to announce to by unicast, as ``host`` or ``host:port``.
             options: options of the whole participant, by the names that ``spark-rtps options`` lists:
                 ``participant.name``, ``participant.lease_duration``, ``multicast``, ``multicast.receive``,
-                ``multicast.ttl``, ``multicast.interface``, ``receive_buffer``, ``send_buffer``, ``mtu``, ``message_size_max``,
-                ``peers.allow``, ``trust``, ``ipc``.
+                ``multicast.ttl``, ``multicast.interface``, ``receive_buffer``, ``send_buffer``, ``mtu``,
+                ``message_size_max``, ``peers.allow``, ``trust``, ``ipc``.
 
         Raises:
             OptionError: an unknown option, one that is about a single topic, or a value that cannot be.

@@ -21,7 +21,12 @@ from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.plugins import load_interceptor, set_worker_interceptor
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy, PublicationPolicy
+from spark_rtps.transport.protocol.policies import (
+    BatchPolicy,
+    FlowControllerPolicy,
+    PublicationPolicy,
+    WriterPolicy,
+)
 from spark_rtps.transport.protocol.writing.batching import BatchRequest
 from spark_rtps.transport.qos import LivelinessKind
 from spark_rtps.transport.types.arrow import arrow_schema

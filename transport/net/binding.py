@@ -82,7 +82,9 @@ def bind(
         granted = _granted(user if group is None else group, socket.SO_RCVBUF)
         sends = _granted(senders[0], socket.SO_SNDBUF)
         opened.pop_all()
-        return BoundSockets(domain, interfaces, index, metatraffic, user, group, senders, granted, members, sends)
+        return BoundSockets(
+            domain, interfaces, index, metatraffic, user, group, senders, granted, members, sends
+        )
 
 
 def _multicast_interfaces(interfaces: list[Interface], wanted: str | None) -> list[Interface]:

@@ -437,7 +437,7 @@ class MessageReceiver:
             elif kind != _DATA:  # nobody compresses the small ones
                 raise DecodeError(DropReason.BAD_ENCAPSULATION, f"SERIES: kind {kind:#04x}")
             elif not self._is_wanted(entity := view[body:end][_WRITER_ID].tobytes(), source):
-                self._unread.drop(Guid(source, entity), 1)
+                self.unread.drop(Guid(source, entity), 1)
             else:
                 runs, end, timestamp = scan(data, pos, stop, source, timestamp, lookahead=lookahead)
                 lookahead = max(_LOOKAHEAD_MIN, 4 * (end - pos))
@@ -445,7 +445,7 @@ class MessageReceiver:
                     self.work += (
                         run.count + WORK_SHORT if run.count < SHORT else (end - pos) // BYTES_PER_WORK
                     )
-                    self._on_run(run, now, work_max - self.work)
+                    self.on_run(run, now, work_max - self.work)
             pos = end
 
     def _addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
