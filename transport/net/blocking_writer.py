@@ -46,7 +46,7 @@ class Driver(Protocol):
     @property
     def is_closed(self) -> bool: ...
     def counts(self) -> dict[str, int]: ...
-    def steering(self) -> AbstractContextManager[None]: ...
+    def steering(self, *, lingering: bool = ...) -> AbstractContextManager[None]: ...
     def run_once(self, timeout: float) -> int: ...
     def do_work(self) -> int: ...
     def flush(self) -> int: ...
@@ -101,7 +101,7 @@ class BlockingWriter:
         stamp = time.time_ns() if timestamp is None else timestamp
         taken = self._offer(samples, key_hashes, flags, stamp)
         if taken < samples.count:
-            with self._steering():
+            with self._steering(lingering=True):
                 self._write_on(samples, key_hashes, flags, stamp, taken, timeout)
         self._raise_failures()
 
@@ -244,8 +244,8 @@ class BlockingWriter:
         else:
             self.node.flush()
 
-    def _steering(self) -> AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._asynchronous else self.node.steering()
+    def _steering(self, *, lingering: bool = False) -> AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._asynchronous else self.node.steering(lingering=lingering)
 
     def _raise_failures(self) -> None:
         """What failed to be sent is repaired where it is reliable; elsewhere it is lost, and the user's to know."""
