@@ -442,3 +442,10 @@ def test_who_lingers_wakes_nobody(scene):
         node._lingers_until = 0.0
     assert not node._unsteered.is_set()
     scene.wait(node._is_needed)
+
+
+def test_a_reader_that_is_there_is_not_waited_for(scene, monkeypatch):
+    scene.reader(scene.node())
+    writer = scene.writer(scene.node())
+    monkeypatch.setattr(writer.node, "steering", lambda **_: pytest.fail("the node was taken over"))
+    assert writer.wait_for_readers(0)
