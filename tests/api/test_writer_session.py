@@ -43,7 +43,7 @@ class Network:
         self._count = 0
 
     @contextlib.contextmanager
-    def steering(self) -> Iterator[None]:
+    def steering(self, *, lingering: bool = False) -> Iterator[None]:
         yield
 
     def run_once(self, timeout: float) -> int:

@@ -81,7 +81,7 @@ class Driver:
     def counts(self) -> dict[str, int]:
         return {}
 
-    def steering(self) -> AbstractContextManager[None]:
+    def steering(self, *, lingering: bool = False) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def run_once(self, timeout: float) -> int:

@@ -68,7 +68,7 @@ class IdleNode:
         return self.counted
 
     @contextlib.contextmanager
-    def steering(self) -> Iterator[None]:
+    def steering(self, *, lingering: bool = False) -> Iterator[None]:
         yield
 
     def run_once(self, timeout: float) -> int:

@@ -193,7 +193,7 @@ def test_single_writes_wake_the_node_at_most_once_per_batch(scene, monkeypatch, 
     woken, steered = [], []
     wake, steering = node.wake, node.steering
     monkeypatch.setattr(node, "wake", lambda: (woken.append(1), wake()))
-    monkeypatch.setattr(node, "steering", lambda: (steered.append(1), steering())[1])
+    monkeypatch.setattr(node, "steering", lambda **how: (steered.append(1), steering(**how))[1])
     for i in range(100):
         write(writer, i)
     assert len(scene.samples_sent(writer)) == 10

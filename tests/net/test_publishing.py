@@ -8,6 +8,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -478,9 +479,9 @@ def late(scene, monkeypatch) -> tuple[BlockingWriter, list[float]]:
     steering, run_once = node.steering, node.run_once
 
     @contextlib.contextmanager
-    def after_all() -> Iterator[None]:
+    def after_all(*, lingering: bool = False) -> Iterator[None]:
         scene.wait(lambda: not writer.writer.unacknowledged_bytes)
-        with steering():
+        with steering(lingering=lingering):
             yield
 
     def counted(timeout: float) -> int:
@@ -513,3 +514,38 @@ def test_the_nodes_thread_wakes_the_one_that_steers(scene):
     with node.steering():
         node.cycle(0)
         assert poll.poll(0)
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_thread_that_lingers_is_followed_by_the_nodes_own(scene, monkeypatch, times):
+    node = scene.node()
+    cycles, cycle = [], node.cycle
+
+    def counted(timeout: float) -> None:
+        cycles.append(threading.current_thread())
+        cycle(timeout)
+
+    monkeypatch.setattr(node, "cycle", counted)
+    for _ in range(times):
+        with node.steering(lingering=True):
+            node.wake()
+            scene.wait(lambda: not node._is_needed())
+    cycles.clear()
+    scene.wait(lambda: node._thread in cycles)
+
+
+def test_who_lingers_wakes_nobody(scene):
+    node = scene.node()
+    with node.steering(lingering=True):
+        node._lingers_until = time.monotonic() + 3_600
+        node._is_needed()  # as the node's own thread does
+        node._lingers_until = 0.0
+    assert not node._unsteered.is_set()
+    scene.wait(node._is_needed)
+
+
+def test_a_reader_that_is_there_is_not_waited_for(scene, monkeypatch):
+    scene.reader(scene.node())
+    writer = scene.writer(scene.node())
+    monkeypatch.setattr(writer.node, "steering", lambda **_: pytest.fail("the node was taken over"))
+    assert writer.wait_for_readers(0)

@@ -49,7 +49,7 @@ class Driver(Protocol):
     @property
     def is_closed(self) -> bool: ...
     def counts(self) -> dict[str, int]: ...
-    def steering(self) -> AbstractContextManager[None]: ...
+    def steering(self, *, lingering: bool = ...) -> AbstractContextManager[None]: ...
     def run_once(self, timeout: float) -> int: ...
     def do_work(self) -> int: ...
     def flush(self) -> int: ...
@@ -109,7 +109,7 @@ class BlockingWriter:
         stamp = time.time_ns() if timestamp is None else timestamp
         taken = self._offer(samples, key_hashes, flags, stamp)
         if taken < samples.count:
-            with self._steering():
+            with self._steering(lingering=True):
                 self._write_on(samples, key_hashes, flags, stamp, taken, timeout)
         self._raise_failures()
 
@@ -256,8 +256,8 @@ class BlockingWriter:
         else:
             self.node.flush()
 
-    def _steering(self) -> AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._asynchronous else self.node.steering()
+    def _steering(self, *, lingering: bool = False) -> AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._asynchronous else self.node.steering(lingering=lingering)
 
     def _raise_failures(self) -> None:
         """What failed to be sent is repaired where it is reliable; elsewhere it is lost, and the user's to know."""
@@ -323,6 +323,8 @@ class BlockingWriter:
 
     def wait_for_readers(self, timeout: float) -> bool:
         """Wait until a reader is matched and ready; False when none was within ``timeout`` seconds."""
+        if self.has_ready_reader():
+            return True  # a task asks before each of its writes
         deadline = time.monotonic() + timeout
         with self._steering():
             while not self.has_ready_reader():

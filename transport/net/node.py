@@ -63,6 +63,8 @@ _NAP_SECONDS_LARGE: Final = 0.0004
 _NAP_ROOM: Final = 8 << 20
 _NAP_BYTES: Final = DRAIN_BYTES // 2
 _IDLE_SECONDS_MAX: Final = 1.0
+#: For how long a thread that steered may steer again without having woken our own in between.
+_LINGER_SECONDS: Final = 0.002
 #: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
 #: microseconds) it is taken in; the drains of honest peers are one part.
 _TURN_NS: Final = 20_000_000
@@ -101,6 +103,9 @@ class Node:
         #: What is left of a drain that took longer than its turn, by socket.
         self._unfinished: dict[socket.socket, Reception] = {}
         self._steering = 0
+        #: When a thread that steered and lingers has lingered enough; and whether our own looks whether it has.
+        self._lingers_until = 0.0
+        self._looks_often = False
         self._unsteered = threading.Event()
         self._unsteered.set()
         self._closing = False
@@ -316,8 +321,11 @@ class Node:
         return sent
 
     @contextlib.contextmanager
-    def steering(self) -> Iterator[None]:
-        """Meanwhile the calling thread runs the duty cycle, and the node's own thread stands aside."""
+    def steering(self, *, lingering: bool = False) -> Iterator[None]:
+        """Meanwhile the calling thread runs the duty cycle, and the node's own thread stands aside.
+
+        ``lingering``: it is likely to do so again at once, and until then nobody misses the node's own thread.
+        """
         with self.lock:
             self._steering += 1
             self._unsteered.clear()
@@ -326,7 +334,8 @@ class Node:
         finally:
             with self.lock:
                 self._steering -= 1
-                if not self._steering:
+                self._lingers_until = time.monotonic() + _LINGER_SECONDS if lingering else 0.0
+                if not self._steering and not (lingering and self._looks_often):
                     self._unsteered.set()
 
     def wake(self) -> None:
@@ -477,14 +486,28 @@ class Node:
     def _run(self) -> None:
         while not self._closing:
             try:
-                if not self._unsteered.wait(_IDLE_SECONDS_MAX):
-                    continue
-                self.cycle(_IDLE_SECONDS_MAX)
+                if self._is_needed():
+                    self.cycle(_IDLE_SECONDS_MAX)
             except Exception:  # noqa: BLE001  (without this thread every lease would expire)
                 if self._closing:
                     return
                 _log.exception("the duty cycle of domain %d failed; it goes on", self.config.domain)
                 time.sleep(0.1)  # never spin on a failure that repeats
+
+    def _is_needed(self) -> bool:
+        """Whether the node's own thread runs the duty cycle; if another one steers or lingers, after a while: no.
+
+        A thread that lingers wakes nobody, which would get in its way with every write: this thread looks by itself.
+        """
+        with self.lock:
+            left = self._lingers_until - time.monotonic()
+            if not self._steering:
+                if left <= 0:
+                    return True
+                self._unsteered.clear()
+            self._looks_often = left > 0
+        self._unsteered.wait(_LINGER_SECONDS if self._looks_often else _IDLE_SECONDS_MAX)
+        return False
 
     def _collect_events(self) -> None:
         while (event := self.participant.next_event()) is not None:

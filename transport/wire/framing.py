@@ -5,6 +5,7 @@ The counterpart of :mod:`.runs`. Layout: RTPS 2.5 §9.4.5.3 (DATA), little-endia
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -325,12 +326,13 @@ def long_data_header(
 ) -> bytes:
     """What lies before the payload of a DATA that ends its message, however long (octetsToNextHeader 0)."""
     tail = inline_qos_words(flags, key_hash is not None, coherent_set)
-    out = np.empty((1, _HEADER_WORDS + len(tail)), np.uint32)
-    hashes = None if key_hash is None else np.frombuffer(key_hash, np.uint8).reshape(1, 16)
-    _headers(out, 0, writer_id, np.array([sn], np.int64), tail, hashes)
     kind = FLAG_E | (FLAG_Q if tail else 0) | (FLAG_K if flags & KEY_ONLY else FLAG_D)
-    out[:, 0] = DATA | kind << 8
-    return out.tobytes()
+    writer = int.from_bytes(writer_id, "little")
+    words = [DATA | kind << 8, _TO_INLINE_QOS, 0, writer, sn >> 32, sn & 0xFFFF_FFFF, *tail]
+    head = struct.pack(f"<{len(words)}I", *words)
+    if key_hash is None:
+        return head
+    return head[:_KEY_HASH_OFFSET] + key_hash + head[_KEY_HASH_OFFSET + KEY_HASH_SIZE :]
 
 
 def frame_end_of_coherent_set(writer_id: bytes, sn: int) -> DataBlock:

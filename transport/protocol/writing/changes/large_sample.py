@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -30,8 +32,10 @@ from ....wire.submessages import DataFrag
 #: DATA_FRAG header, and its inline QoS with key hash, status info, coherent set and sentinel.
 _DATA_FRAG_ROOM: Final = 36 + KEY_HASH_SIZE + STATUS_INFO_SIZE + COHERENT_SET_SIZE + SENTINEL_SIZE
 
-#: Where a DATA_FRAG has its fragment's number (RTPS 2.5 §9.4.5.5).
+#: Where a DATA_FRAG has its sequence number, high word first, and its fragment's number (RTPS 2.5 §9.4.5.5).
+_SN_AT: Final = 16
 _NUMBER_AT: Final = 24
+_NUMBERS: Final = struct.Struct("<III")
 
 
 def fragment_size_for(budget: int) -> int:
@@ -71,18 +75,13 @@ class LargeSample:
             yield head, piece
 
     def _head(self, writer_id: bytes, sn: int, number: int, piece: memoryview, reader_id: bytes) -> bytes:
-        return DataFrag(
-            reader_id,
-            writer_id,
-            sn,
-            number,
-            1,
-            self.fragment_size,
-            self.data.nbytes,
-            piece,
-            self._inline_qos(),
-            bool(self.flags & KEY_ONLY),
-        ).encode_head()
+        is_key, qos = bool(self.flags & KEY_ONLY), self._inline_qos()
+        sizes = self.fragment_size, self.data.nbytes
+        if qos is not None:
+            return DataFrag(reader_id, writer_id, sn, number, 1, *sizes, piece, qos, is_key).encode_head()
+        head = _plain_head(reader_id, writer_id, *sizes, len(piece), is_key)
+        numbers = _NUMBERS.pack(sn >> 32, sn & 0xFFFF_FFFF, number)
+        return head[:_SN_AT] + numbers + head[_SN_AT + _NUMBERS.size :]
 
     def fitting(self, budget: int) -> LargeSample:
         """The same sample in fragments that fit ``budget`` bytes."""
@@ -110,3 +109,14 @@ class LargeSample:
         if self.coherent_set:
             parameters.append((PID_COHERENT_SET, encode_sequence_number(self.coherent_set)))
         return ParameterList(tuple(parameters)) if parameters else None
+
+
+@lru_cache(maxsize=64)
+def _plain_head(
+    reader_id: bytes, writer_id: bytes, fragment_size: int, sample_size: int, length: int, is_key: bool
+) -> bytes:
+    """What lies before a fragment of ``length`` bytes without inline QoS; its numbers are still to be filled in."""
+    piece = bytes(length)
+    return DataFrag(
+        reader_id, writer_id, 1, 1, 1, fragment_size, sample_size, piece, None, is_key
+    ).encode_head()
