@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.qos import HistoryKind
 from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.wire import batch_stretches
 from spark_rtps.transport.wire.batch import frame_batch
 from spark_rtps.transport.wire.batch_stretches import scan_batches
 from spark_rtps.transport.wire.info import InfoTimestamp
@@ -141,6 +143,20 @@ def test_batches_that_are_not_believed_are_dropped_one_by_one() -> None:
     assert not end.delivered
 
 
+@pytest.mark.parametrize("size", [24, 4_004])
+def test_batches_that_nobody_reads_are_not_gathered(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(WRITERS[0], random.Random(1), size=size)
+    end = End(qos=ALL)
+    cast(dict[Guid, object], end.receiver._routes).clear()
+
+    def gather(*_: object) -> object:
+        raise AssertionError
+
+    monkeypatch.setattr(batch_stretches._Layout, "gather", gather)
+    end.take_in([(stream.batch(3, SECOND), "10.0.0.1") for _ in range(20)], now=SECOND)
+    assert end.drops[DropReason.UNKNOWN_WRITER] == 20
+
+
 def test_numbers_that_jump_end_a_stretch() -> None:
     stream = Stream(WRITERS[0], random.Random(1), size=24)
     datagrams = [stream.batch(3, SECOND) for _ in range(4)]
@@ -150,5 +166,5 @@ def test_numbers_that_jump_end_a_stretch() -> None:
     data = np.frombuffer(b"".join(datagrams), np.uint8)
     found = scan_batches(data, 0, size, size, 8)
     assert [(each.first, each.stop) for each in found] == [(0, 4), (4, 8)]
-    assert [each.stretch.run.first_sn for each in found] == [1, 14]
+    assert [each.stretch.run().first_sn for each in found] == [1, 14]
     assert [each.stretch.batch_sn for each in found] == [1, 5]

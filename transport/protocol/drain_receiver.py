@@ -133,12 +133,12 @@ class DrainReceiver:
     def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
         """As :meth:`_on_fragment_stretch`, of batches."""
         messages = self._messages
-        run = stretch.run
-        readers = messages.believing_readers(run.writer, run.reader_id, source_ip, now)
+        writer = stretch.writer
+        readers = messages.believing_readers(writer, stretch.reader_id, source_ip, now)
         if not readers:
             return False
-        messages.work += WORK[DATA_BATCH] + run.nbytes // BYTES_PER_WORK
-        messages.on_alive(run.writer, now)
+        messages.work += WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
+        messages.on_alive(writer, now)
         for reader in readers:
             if not reader.on_batch_stretch(stretch, now=now):
                 messages.work += WORK[DATA_BATCH] * stretch.batches

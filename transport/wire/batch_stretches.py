@@ -45,27 +45,40 @@ _NUMBER_MAX: Final = (1 << 62) - 1
 _STAMP_BYTES: Final = 8
 
 
-class BatchStretch(NamedTuple):
-    """``batches`` batches of as many samples each, the first of them ``batch_sn``: as one run, and apart.
+class BatchStretch:
+    """``batches`` batches of ``per_batch`` samples each, the first of them ``batch_sn``: as one run, and apart."""
 
-    The run has memory of its own, and no number of a batch.
-    """
+    __slots__ = ("_layout", "_rows", "_run", "batch_sn", "batches", "per_batch", "reader_id", "writer")
 
-    batch_sn: int
-    batches: int
-    run: Run
-
-    @property
-    def per_batch(self) -> int:
-        return self.run.count // self.batches
+    def __init__(self, layout: _Layout, rows: Words) -> None:
+        head = layout.head
+        self.writer = Guid(head[2:5].tobytes(), head[_BATCH + 3 : _BATCH + 4].tobytes())
+        self.reader_id = head[_BATCH + 2 : _BATCH + 3].tobytes()
+        self.batch_sn = int(_numbers(rows, _BATCH_SN)[0])
+        self.batches = len(rows)
+        self.per_batch = layout.per
+        self._layout = layout
+        self._rows = rows
+        self._run: Run | None = None
 
     @property
     def last_batch_sn(self) -> int:
         return self.batch_sn + self.batches - 1
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the datagrams."""
+        return self._rows.nbytes
+
+    def run(self) -> Run:
+        """All samples; the run has memory of its own, and no number of a batch."""
+        if self._run is None:
+            self._run = self._layout.gather(self._rows, self.writer, self.reader_id)
+        return self._run
+
     def apart(self) -> Iterator[Batch]:
         """Each batch, with memory of its own."""
-        per, run = self.per_batch, self.run
+        per, run = self.per_batch, self.run()
         lead = _STAMP_BYTES if run.timestamp_offset >= 0 else 0
         rows = run.data.reshape(run.count, run.stride)[:, lead:]
         for i in range(self.batches):
@@ -102,7 +115,7 @@ def scan_batches(data: U8, start: int, size: int, pitch: int, count: int) -> lis
     if found is None:
         return []
     return [
-        SpanningBatches(first, stop, found.stretch(rows[first:stop]))
+        SpanningBatches(first, stop, BatchStretch(found, rows[first:stop]))
         for first, stop in found.alike(rows)
         if stop - first > 1
     ]
@@ -176,8 +189,8 @@ class _Layout(NamedTuple):
         strides = (rows.strides[0], 4 * self.info, 4)
         return np.lib.stride_tricks.as_strided(infos, shape, strides, writeable=False)
 
-    def stretch(self, rows: Words) -> BatchStretch:
-        """All of ``rows`` as one."""
+    def gather(self, rows: Words, writer: Guid, reader_id: bytes) -> Run:
+        """The samples of ``rows``: of each its time, if times differ, its key hash, and its payload."""
         count, per, width, head = len(rows), self.per, self.width, self.head
         stamps = rows[:, _STAMP : _STAMP + 2]
         hash_at = 2 if (stamps != stamps[0]).any() else 0
@@ -193,8 +206,8 @@ class _Layout(NamedTuple):
         out[..., payload_at + 1 :] = np.lib.stride_tricks.as_strided(
             payloads, (count, per, width), (rows.strides[0], 4 * width, 4), writeable=False
         )
-        run = Run(
-            Guid(head[2:5].tobytes(), head[_BATCH + 3 : _BATCH + 4].tobytes()),
+        return Run(
+            writer,
             int(_numbers(rows, _FIRST_SN)[0]),
             count * per,
             out.reshape(-1).view(np.uint8),
@@ -207,10 +220,9 @@ class _Layout(NamedTuple):
             hash_at * 4 if self.key_hash >= 0 else -1,
             self.status,
             None,
-            head[_BATCH + 2 : _BATCH + 3].tobytes(),
+            reader_id,
             datagram_bytes=4 * per * (out.shape[2] - hash_at),
         )
-        return BatchStretch(int(_numbers(rows, _BATCH_SN)[0]), count, run)
 
 
 def _numbers(rows: Words, at: int) -> npt.NDArray[Any]:

@@ -390,9 +390,9 @@ class StatefulReader:
     def on_batch_stretch(self, stretch: BatchStretch, *, now: int) -> bool:
         """Batches that follow one another arrived: it comes to the same as if each came by itself. False: each did."""
         self.touch()
-        run = stretch.run
-        proxy = self.writers.get(run.writer)
+        proxy = self.writers.get(stretch.writer)
         if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
+            run = stretch.run()
             if self._takes_next(proxy, run, now):
                 self.counters.received_batches += stretch.batches
                 if proxy.reliable:
