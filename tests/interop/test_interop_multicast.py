@@ -119,6 +119,7 @@ def test_four_hosts_are_sent_one_copy(scene: Scene, batched: bool, tmp_path: Pat
         assert reader.numbers == list(range(count))
         assert reader.reader.counters.lost_samples == 0
     assert writer.writer.channel == "multicast"
+    assert not any(proxy.is_deaf for proxy in writer.writer.readers.values())
     capture = tmp_path / "sent.pcap"
     by_group = data_to(capture, GROUP)
     alone = [data_to(capture, scene.hosts.address(host)) for host in range(1, 5)]
@@ -175,4 +176,5 @@ def test_our_writer_sends_to_cyclone_readers_by_the_group(scene: Scene, tmp_path
     capture = tmp_path / "sent.pcap"
     by_group = data_to(capture, GROUP)
     assert by_group > 0
+    assert not any(proxy.is_deaf for proxy in writer.writer.readers.values())
     assert sum(data_to(capture, scene.hosts.address(host)) for host in range(1, 5)) < by_group

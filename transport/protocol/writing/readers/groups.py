@@ -8,7 +8,8 @@ A reader counts for a group if
 
 * discovery found that the group reaches it (:mod:`...multicast`), and it does not read the publication log here;
 * it has sent an ACKNACK, if it is reliable: before that nothing shows that anybody is there;
-* it is not *deaf*: it has not lacked, time after time, everything that was sent to the group.
+* it is not *deaf*: it has not requested, time after time, everything that was sent to the group, and acknowledged
+  nothing but what it was sent alone.
 
 Readers of one group are sent one form of batches, the least that all of them read: they hear each other's copies.
 """
