@@ -424,7 +424,7 @@ def test_a_reader_that_no_group_reaches_is_sent_copies_of_its_own(network: Virtu
         scene.reader()
     deaf = scene.reader(joins=False)
     scene.settle()
-    for _ in range(30):
+    for _ in range(60):
         scene.write(20)
         network.run(20 * MILLISECOND)
     scene.finish()

@@ -179,9 +179,7 @@ class Acknowledgments:
         """The reader has everything up to ``acked``; returns whether that is news."""
         if acked <= proxy.acked:
             return False
-        if proxy.misses and not proxy.repairs.repeated.has_all(proxy.acked + 1, acked):
-            proxy.misses = 0  # it has some of it from its group
-        proxy.acked = acked
+        proxy.advance(acked)
         self.pacing.on_acknowledgment(proxy)
         return True
 
