@@ -20,8 +20,8 @@ from .activity import ACTIVE, Activity
 from .heartbeat_timer import HeartbeatTimer
 from .reader_repairs import ReaderRepairs
 
-#: A reader that so often in a row acknowledges nothing but what it was sent alone does not hear its group: at first, and
-#: once it was seen to. Cyclone DDS keeps 128 samples behind a hole, and requests all others again.
+#: A reader that so often in a row acknowledges nothing but what it was sent alone does not hear its group: at first,
+#: and once it was seen to. Cyclone DDS keeps 128 samples behind a hole, and requests all others again.
 _MISSES_FIRST: Final = 3
 _MISSES_LATER: Final = 64
 
