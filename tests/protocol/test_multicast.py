@@ -424,7 +424,7 @@ def test_a_reader_that_no_group_reaches_is_sent_copies_of_its_own(network: Virtu
         scene.reader()
     deaf = scene.reader(joins=False)
     scene.settle()
-    for _ in range(30):
+    for _ in range(60):
         scene.write(20)
         network.run(20 * MILLISECOND)
     scene.finish()
@@ -436,6 +436,24 @@ def test_a_reader_that_no_group_reaches_is_sent_copies_of_its_own(network: Virtu
     scene.finish()
     scene.assert_each_got()
     assert scene.writer.counters.repaired_samples == 0
+
+
+def test_one_that_loses_the_newest_again_and_again_is_not_deaf(network: VirtualNetwork) -> None:
+    """It requests all that was sent since its last request, but it has the rest from the group."""
+    scene = Scene(network)
+    unlucky, *_ = [scene.reader() for _ in range(3)]
+    scene.settle()
+    pair = network.address_of(scene.host), network.address_of(scene.hosts[unlucky.guid])
+    for _ in range(10):
+        scene.write(10)
+        scene.finish()
+        network.blocked.add(pair)
+        scene.write(10)
+        network.run(MILLISECOND)
+        network.blocked.discard(pair)
+        scene.finish()
+    scene.assert_each_got()
+    assert not scene.writer.readers[unlucky.guid].is_deaf
 
 
 # --- who may name a group --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ...wire.status_messages import RttMeasurement, StatusMessage
 from ...wire.submessages import AckNack, AckNackBatch, NackFrag
 from ..counts import CountFilter
 from .publication import UnsentChanges, WriterHistory
-from .readers import Acknowledgments, MatchedReaders, Missing, ReaderProxy, is_deaf
+from .readers import Acknowledgments, MatchedReaders, Missing, ReaderProxy
 from .repair import Requests
 from .sending import Sender
 from .state import WriterState
@@ -79,8 +79,8 @@ class Feedback:
     def _on_acknack(self, proxy: ReaderProxy, missing: Missing, now: int, *, final: bool) -> None:
         self._counters.acknacks += 1
         self._acks.on_acknack(proxy, missing, now, final=final)
-        is_first = proxy.acknacks_heard == 1
-        if proxy.info.multicast and (is_first or is_deaf(proxy, missing, self._state.sent_sn)):
+        no_longer = proxy.is_deaf and proxy.group is not None
+        if no_longer or (proxy.info.multicast and proxy.acknacks_heard == 1):
             self._readers.regroup()
         self.progress(now)
         proxy.repairs.requested.add(missing)

@@ -1,7 +1,7 @@
 """The matched readers of a writer: what each has, which of them are waited for, how far they let it go."""
 
 from .acknowledgments import Acknowledgments
-from .groups import destinations_of, is_deaf, regroup
+from .groups import destinations_of, regroup
 from .matched_readers import MatchedReaders
 from .missing import Missing
 from .reader_activity import ReaderActivityChanged
@@ -18,6 +18,5 @@ __all__ = [
     "Requested",
     "SendWindow",
     "destinations_of",
-    "is_deaf",
     "regroup",
 ]

@@ -179,7 +179,7 @@ class Acknowledgments:
         """The reader has everything up to ``acked``; returns whether that is news."""
         if acked <= proxy.acked:
             return False
-        proxy.acked = acked
+        proxy.advance(acked)
         self.pacing.on_acknowledgment(proxy)
         return True
 

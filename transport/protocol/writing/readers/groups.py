@@ -8,7 +8,7 @@ A reader counts for a group if
 
 * discovery found that the group reaches it (:mod:`...multicast`), and it does not read the publication log here;
 * it has sent an ACKNACK, if it is reliable: before that nothing shows that anybody is there;
-* it is not *deaf*: it has not lacked, time after time, everything that was sent to the group.
+* it is not *deaf*: it acknowledges more than what was sent to it alone (:class:`.ReaderProxy`).
 
 Readers of one group are sent one form of batches, the least that all of them read: they hear each other's copies.
 """
@@ -20,14 +20,10 @@ from typing import Final
 
 from ....structure import Locator
 from ..changes import BATCH, DATA
-from .missing import Missing
 from .reader_proxy import ReaderProxy
 
 #: Addresses of readers that make a group.
 GROUP_LEAST: Final = 2
-#: Requests in a row for everything that was sent, of so many samples at least, that make a reader deaf.
-_MISSES_MAX: Final = 3
-_MISSED_LEAST: Final = 8
 
 
 def regroup(readers: Iterable[ReaderProxy]) -> bool:
@@ -70,20 +66,6 @@ def destinations_of(readers: Iterable[ReaderProxy]) -> tuple[Locator, ...]:
         else:
             found.update(dict.fromkeys(proxy.info.destinations))
     return tuple(found)
-
-
-def is_deaf(proxy: ReaderProxy, missing: Missing, sent_sn: int) -> bool:
-    """Note what an ACKNACK requests; returns whether that shows that no group reaches the reader."""
-    if proxy.group is None or proxy.is_deaf or missing.is_empty:
-        return False
-    (first, last), *others = missing.ranges()
-    heard_some = others or first > missing.base or last < min(sent_sn, first + _MISSED_LEAST - 1)
-    if heard_some:
-        proxy.misses = 0
-    elif last - first + 1 >= _MISSED_LEAST:
-        proxy.misses += 1
-        proxy.is_deaf = proxy.misses >= _MISSES_MAX
-    return proxy.is_deaf
 
 
 def _groups_of(proxy: ReaderProxy) -> tuple[Locator, ...]:

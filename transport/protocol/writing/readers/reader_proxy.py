@@ -9,6 +9,8 @@ Invariant: ``acked`` never falls.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ....structure import INFINITE, Guid, Locator
 from ...counts import CountFilter
 from ...endpoint_info import ReaderInfo
@@ -17,6 +19,11 @@ from ..flow import Receiver
 from .activity import ACTIVE, Activity
 from .heartbeat_timer import HeartbeatTimer
 from .reader_repairs import ReaderRepairs
+
+#: A reader that so often in a row acknowledges nothing but what it was sent alone does not hear its group: at first,
+#: and once it was seen to. Cyclone DDS keeps 128 samples behind a hole, and requests all others again.
+_MISSES_FIRST: Final = 3
+_MISSES_LATER: Final = 64
 
 
 class SubmessageCounts:
@@ -44,6 +51,7 @@ class ReaderProxy:
         "first_relevant",
         "form",
         "group",
+        "hears_group",
         "heartbeats",
         "info",
         "is_deaf",
@@ -76,9 +84,11 @@ class ReaderProxy:
         self.form = self.best_form = form
         #: Where it is sent what others of that group are sent too; None: at its own address (:mod:`.groups`).
         self.group: Locator | None = None
-        #: No group reaches it; how often in a row it looked like that.
+        #: No group reaches it; how often in a row it acknowledged only what it was sent again, and alone.
         self.is_deaf = False
         self.misses = 0
+        #: It has acknowledged what it can only have from its group.
+        self.hears_group = False
         #: It reads the publication log, and is sent nothing that lies there.
         self.is_on_host = False
         #: Samples below are irrelevant to it: they were written before a volatile reader was matched.
@@ -128,6 +138,17 @@ class ReaderProxy:
     def heard(self) -> bool:
         """It has sent an ACKNACK, so it has matched us too."""
         return self.acknacks_heard > 0
+
+    def advance(self, acked: int) -> None:
+        """It has everything up to ``acked``, which is more than before."""
+        if self.group is not None:
+            alone = self.repairs.repeated.has_all(self.acked + 1, acked)
+            self.misses = self.misses + 1 if alone else 0
+            self.hears_group = self.hears_group or not alone
+            self.is_deaf = self.is_deaf or self.misses >= (
+                _MISSES_LATER if self.hears_group else _MISSES_FIRST
+            )
+        self.acked = acked
 
     def sent_again(self, first: int, last: int, nbytes: int, now: int, *, of: int = 0) -> None:
         """first..last was sent again, of samples or of the fragments of one."""

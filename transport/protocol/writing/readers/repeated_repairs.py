@@ -73,6 +73,11 @@ class RepeatedRepairs:
         before = self._before.get(of, IntervalSet())
         return list(before.holes(first, last))
 
+    def has_all(self, first: int, last: int) -> bool:
+        """Whether all samples of first..last, which are not acknowledged yet, were sent again."""
+        samples = self._before.get(0)
+        return samples is not None and next(samples.holes(first, last), None) is None
+
     def note(self, first: int, last: int, nbytes: int, *, of: int = 0) -> None:
         """first..last was sent again, in ``nbytes``."""
         before = self._before.get(of)
