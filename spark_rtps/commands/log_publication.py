@@ -137,7 +137,10 @@ def _print(shown: Sequence[dict[str, Any]]) -> None:
 
     console = Console()
     if not shown:
-        show(console, [sentence("no writer of this user on this host has a publication log that others can open")])
+        show(
+            console,
+            [sentence("no writer of this user on this host has a publication log that others can open")],
+        )
     for log in shown:
         show(console, _parts(log))
 
@@ -149,7 +152,8 @@ def _parts(log: dict[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [
         sentence(f"{log['path']}"),
         sentence(
-            f"topic {log['topic']} of domain {log['domain']}, writer {log['writer']}, {state} by process {log['process']}"
+            f"topic {log['topic']} of domain {log['domain']}, writer {log['writer']}, {state} by process "
+            f"{log['process']}"
         ),
         sentence(
             f"{size(log['term_length'])} a term, initial term id {log['initial_term_id']}; "

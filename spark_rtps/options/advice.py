@@ -246,7 +246,9 @@ def _ungrouped(values: Values) -> str:
 
 
 def _unused_ipc_window(values: Values) -> str:
-    return "" if values.boolean("ipc") else _unused(values, ("publication.ipc_term_window",), "without ipc=true")
+    return (
+        "" if values.boolean("ipc") else _unused(values, ("publication.ipc_term_window",), "without ipc=true")
+    )
 
 
 def _short_receiver_timeout(values: Values) -> str:

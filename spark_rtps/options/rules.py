@@ -405,7 +405,10 @@ def _check_flow_control(values: Values) -> None:
 
 def _check_inactivity(values: Values) -> None:
     """A reader without progress counts as one that does not answer: something has to bound how long it may do so."""
-    name, retries = "reliable_writer.inactivate_nonprogressing_readers", "reliable_writer.max_heartbeat_retries"
+    name, retries = (
+        "reliable_writer.inactivate_nonprogressing_readers",
+        "reliable_writer.max_heartbeat_retries",
+    )
     timeout = "flow_control.receiver_timeout"
     if values.boolean(name) and values.integer(retries) == values.integer(timeout) == INFINITE:
         where = "" if values.has(name) else " (set by the QoS profile)"

@@ -127,7 +127,9 @@ def test_at_the_end_of_a_term_an_offer_is_to_be_made_again(participate: Particip
         else:
             assert before // term == (position - 1) // term, "no offer is divided by the end of a term"
     assert position > 2 * term
-    assert reading.take(max_rows=rows * offers, timeout=PATIENCE)["x"].to_pylist() == list(range(rows * offers))
+    assert reading.take(max_rows=rows * offers, timeout=PATIENCE)["x"].to_pylist() == list(
+        range(rows * offers)
+    )
 
 
 def test_at_the_end_of_a_term_a_claim_is_to_be_made_again(participate: Participate) -> None:
@@ -153,7 +155,9 @@ def test_at_the_end_of_all_positions_nothing_is_taken_any_more(participate: Part
     assert ours.wait_for_readers(PATIENCE)
     ours._writer.writer._unsent.log.max_position = 64 << 10
     rows, number = 40, 0
-    while (answer := ours.offer(points(number * rows, rows))) is not rtps.PublicationResult.MAX_POSITION_EXCEEDED:
+    while (
+        answer := ours.offer(points(number * rows, rows))
+    ) is not rtps.PublicationResult.MAX_POSITION_EXCEEDED:
         assert answer > 0 or answer is rtps.PublicationResult.BACK_PRESSURED
         number += answer > 0
     assert number > 5 and ours.positions.pub_pos < 64 << 10

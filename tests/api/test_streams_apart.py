@@ -37,7 +37,9 @@ def vehicles(first: int, count: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"batch.enable": "true"}, {"publish_mode": "asynchronous"}], ids=["data", "batches", "async"]
+    "options",
+    [{}, {"batch.enable": "true"}, {"publish_mode": "asynchronous"}],
+    ids=["data", "batches", "async"],
 )
 def test_a_blocked_publication_leaves_its_neighbour_alone(
     participate: Participate, cyclone: Callable[..., CyclonePeer], options: dict[str, object]

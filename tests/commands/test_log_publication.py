@@ -43,7 +43,9 @@ def write(log: PublicationLog, body: bytes, **numbers: int) -> int:
 
 @pytest.fixture
 def log(tmp_path: Path) -> PublicationLog:
-    return PublicationLog.create(TERM, path=tmp_path / f"{'1' * 32}.publication", about=ABOUT, initial_term_id=5)
+    return PublicationLog.create(
+        TERM, path=tmp_path / f"{'1' * 32}.publication", about=ABOUT, initial_term_id=5
+    )
 
 
 def show(*arguments: object) -> Any:
@@ -67,9 +69,33 @@ def test_terms_frames_and_positions(log: PublicationLog) -> None:
     assert found["pub_lmt"] == 160 + TERM // 2 and found["is_connected"] == 1
     assert found["frames"] == {"data": 1, "pad": 1, "claim": 1} and found["samples"] == 4
     assert found["each_frame"] == [
-        {"position": 0, "length": 132, "kind": "data", "term_id": 5, "first_sn": 1, "samples": 4, "segment": 50},
-        {"position": 160, "length": 100, "kind": "pad", "term_id": 5, "first_sn": 5, "samples": 1, "segment": 0},
-        {"position": 288, "length": 36, "kind": "claim", "term_id": 5, "first_sn": 6, "samples": 2, "segment": 0},
+        {
+            "position": 0,
+            "length": 132,
+            "kind": "data",
+            "term_id": 5,
+            "first_sn": 1,
+            "samples": 4,
+            "segment": 50,
+        },
+        {
+            "position": 160,
+            "length": 100,
+            "kind": "pad",
+            "term_id": 5,
+            "first_sn": 5,
+            "samples": 1,
+            "segment": 0,
+        },
+        {
+            "position": 288,
+            "length": 36,
+            "kind": "claim",
+            "term_id": 5,
+            "first_sn": 6,
+            "samples": 2,
+            "segment": 0,
+        },
     ]
     assert found["subscribers"] == [
         {"guid": str(slot.guid), "position": 160, "state": "active", "spy": True, "tether": False}

@@ -44,7 +44,10 @@ def test_rti() -> None:
     assert settings.warnings == ()
     settings = parse_options({"topic": "T", "qos.profile": "RTI"}, READ)
     reader = settings.reader_policy
-    assert (reader.max_heartbeat_response_delay, reader.heartbeat_suppression_duration) == (500 * MS, 62_500_000)
+    assert (reader.max_heartbeat_response_delay, reader.heartbeat_suppression_duration) == (
+        500 * MS,
+        62_500_000,
+    )
     assert (reader.round_trip_time, reader.nack_period, reader.receive_window_size) == (0, 5_000 * MS, 256)
     assert settings.warnings == ()
 

@@ -100,7 +100,9 @@ def test_it_lingers_rests_and_rejoins_at_the_newest() -> None:
 
 def test_one_that_nobody_waits_for_loses_nothing() -> None:
     each = full()
-    asked = [found for found in held(each, 20 * LIMIT, others_wait=False) if isinstance(found, RttMeasurement)]
+    asked = [
+        found for found in held(each, 20 * LIMIT, others_wait=False) if isinstance(found, RttMeasurement)
+    ]
     assert len(asked) == 160 and not each.proxy.resting and each.reader.counters.unavailable == 0
     each.reader.window = WINDOW
     each.data(65, 70, SIZE)

@@ -63,7 +63,12 @@ def terms_of(log: PublicationLog) -> list[TermState]:
         stop = min(start + length, position) if count >= 0 else start
         found.append(
             TermState(
-                number, tail >> 32, tail & TAIL_OFFSET_MASK, min(max(start, first), stop), stop, count == active
+                number,
+                tail >> 32,
+                tail & TAIL_OFFSET_MASK,
+                min(max(start, first), stop),
+                stop,
+                count == active,
             )
         )
     return found
@@ -81,7 +86,9 @@ def first_frame(log: PublicationLog) -> int:
     return min(cleaned + -cleaned % log.term_length, log.position)
 
 
-def frames_of(log: PublicationLog, start: int | None = None, stop: int | None = None) -> Iterator[PlacedFrame]:
+def frames_of(
+    log: PublicationLog, start: int | None = None, stop: int | None = None
+) -> Iterator[PlacedFrame]:
     """The frames from ``start`` on, where one has to begin, up to ``stop`` or the tail.
 
     Raises LogError where the log is damaged. It ends early where the writer overtakes it.

@@ -147,7 +147,7 @@ class Node:
 
     def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
         """A reader, which delivers to ``recipient`` from now on. Raises UsageError or PluginError."""
-        congestion_control = load_congestion_control(spec.policy.congestion_control.kind)
+        congestion_control = load_congestion_control(spec.policy.congestion_control.kind, spec.topic)
         with self.lock:
             reader = self.participant.create_reader(
                 spec, now=time.monotonic_ns(), congestion_control=congestion_control
@@ -169,7 +169,7 @@ class Node:
         """A writer with a blocking surface. Raises UsageError or PluginError."""
         policy = spec.policy
         interceptor = None if policy.interceptor is None else load_interceptor(policy.interceptor)
-        flow_control = load_flow_control(policy.flow_control)
+        flow_control = load_flow_control(policy.flow_control, spec.topic)
         with self.lock:
             key, named = self._written_logs.create(spec, _term_length(policy))
             try:

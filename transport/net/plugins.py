@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import Plugin, PluginError
+from ..protocol.endpoint_info import StreamInfo
 from ..protocol.policies import FlowControlPolicy
 from ..protocol.writing.batching import Interceptor
 from ..protocol.writing.flow import STRATEGIES, FlowControl, flow_control_of
+from ..structure import Guid
 
 
 def load_callable(plugin: Plugin, name: str) -> Callable[..., Any]:
@@ -32,13 +34,23 @@ def load_interceptor(name: str) -> Interceptor:
     return load_callable(Plugin.INTERCEPTOR, name)
 
 
-def load_flow_control(policy: FlowControlPolicy) -> FlowControl:
-    """The strategy a policy names: one of ours, or what the user's callable makes of the policy."""
+def load_flow_control(policy: FlowControlPolicy, topic: str) -> Callable[[Guid], FlowControl]:
+    """What makes the strategy of a writer of a topic: one of ours, or what the user's callable makes of policy and
+    stream. Raises PluginError when there is no such callable, or where it makes none."""
     if policy.strategy in STRATEGIES:
-        return flow_control_of(policy)
-    strategy = load_callable(Plugin.FLOW_CONTROL, policy.strategy)(policy)
-    if not isinstance(strategy, FlowControl):
-        raise PluginError.of(
-            Plugin.FLOW_CONTROL, policy.strategy, "makes no spark_rtps FlowControl of its policy"
-        )
-    return strategy
+        return lambda writer: flow_control_of(policy)
+    make = load_callable(Plugin.FLOW_CONTROL, policy.strategy)
+
+    def strategy_of(writer: Guid) -> FlowControl:
+        try:
+            strategy = make(policy, StreamInfo(topic, writer, term_length=policy.term_length))
+        except Exception as error:  # the user's code may raise anything
+            reason = f"fails when it is called with (policy, stream): {type(error).__name__}: {error}"
+            raise PluginError.of(Plugin.FLOW_CONTROL, policy.strategy, reason) from error
+        if not isinstance(strategy, FlowControl):
+            raise PluginError.of(
+                Plugin.FLOW_CONTROL, policy.strategy, "makes no spark_rtps FlowControl of its policy"
+            )
+        return strategy
+
+    return strategy_of

@@ -7,7 +7,7 @@ gives the time of the next call, events report what happened. It knows neither s
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -146,11 +146,11 @@ class Participant:
         *,
         now: int,
         interceptor: Interceptor | None = None,
-        flow_control: FlowControl | None = None,
+        flow_control: Callable[[Guid], FlowControl] | None = None,
         log: MessageLog | None = None,
     ) -> StatefulWriter:
-        """A writer of a topic; ``flow_control`` by default as the policy names it. ``log`` holds what is published;
-        if it has a name, the writer announces it to readers on this host. Raises UsageError."""
+        """A writer of a topic; ``flow_control`` makes its strategy, by default as the policy names it. ``log`` holds
+        what is published; if it has a name, the writer announces it to readers on this host. Raises UsageError."""
         qos, policy = spec.qos, spec.policy
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
@@ -164,7 +164,7 @@ class Participant:
             coalescing=policy.coalescing,
             interceptor=interceptor,
             message_size=self.config.message_size,
-            flow_control=flow_control or flow_control_of(policy.flow_control),
+            flow_control=flow_control(guid) if flow_control else flow_control_of(policy.flow_control),
             log=log,
         )
         self._writers[guid.entity] = writer
