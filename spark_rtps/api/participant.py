@@ -18,7 +18,7 @@ from ..columns.topic_plan import plan_reading, plan_writing, schema_to_read, sch
 from ..options import AppliesTo, Settings
 from ..options.explanations import explained
 from ..options.participants import node_config
-from ..transport.errors import UsageError
+from ..transport.errors import OptionError, UsageError
 from ..transport.net.node import Node
 from ..transport.net.topic_types import ToldType, await_type
 from .arguments import Options, OptionValue, participant_settings, size_argument, topic_settings
@@ -28,6 +28,7 @@ from .inbox import CAPACITY
 from .publication import FlushFailed, Publication
 from .statuses import Listener
 from .subscription import Subscription
+from .topic_endpoint import TopicEndpoint, wants_group
 
 if TYPE_CHECKING:
     from ..transport.protocol.discovery.participant_data import ParticipantData
@@ -367,9 +368,23 @@ class Participant:
 
     def settings(self, topic: str, role: AppliesTo, options: Options | None, keywords: Options) -> Settings:
         """The settings of one endpoint of this participant; raises OptionError as :func:`topic_settings` does."""
-        return topic_settings(
+        found = topic_settings(
             topic, role, of_participant=self._texts, options=options or {}, keywords=keywords
         )
+        if wants_group(found.qos):
+            self._refuse_group(Publication if role is AppliesTo.WRITE else Subscription)
+        return found
+
+    def _refuse_group(self, kind: type[TopicEndpoint]) -> None:
+        """OptionError for a second topic of a group: each of ours is a DDS publisher or subscriber of its own."""
+        with self._lock:
+            endpoints = list(self._endpoints)
+        if any(isinstance(each, kind) and each.is_of_group for each in endpoints):
+            fix = (
+                f"has no effect beyond one topic: each {kind.__name__.lower()} of a participant is a group of its own; "
+                "use topic"
+            )
+            raise OptionError("presentation.access_scope", "group", fix)
 
     def adopt(self, endpoint: Endpoint) -> None:
         """Serve an endpoint with events, and close it with the participant."""

@@ -30,7 +30,7 @@ from .claim import Claim
 from .flushing import FLUSH_QUEUE
 from .rows import Rows, conformed, record_batches
 from .statuses import Listener, StatusBoard
-from .topic_endpoint import TopicEndpoint
+from .topic_endpoint import TopicEndpoint, wants_group
 from .writer_session import WriterSession
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Publication(TopicEndpoint):
         """For :meth:`Participant.publish`. It serves the publication from now on."""
         self._statuses = WriterStatuses()
         board = StatusBoard(settings.topic, self._statuses, self._snapshot, listener)
-        super().__init__(participant, plan, board)
+        super().__init__(participant, plan, board, is_of_group=wants_group(settings.qos))
         self._settings = settings
         self._node = participant.node
         self._keys = KeyColumns(plan) if plan.keyed else None

@@ -25,7 +25,7 @@ from .inbox import CAPACITY
 from .instances import Instance
 from .reception import Reception
 from .statuses import Listener, StatusBoard
-from .topic_endpoint import TopicEndpoint
+from .topic_endpoint import TopicEndpoint, wants_group
 
 if TYPE_CHECKING:
     from .participant import Participant
@@ -65,7 +65,7 @@ class Subscription(TopicEndpoint):
         """For :meth:`Participant.subscribe`, which calls :meth:`open` then."""
         self._statuses = ReaderStatuses()
         board = StatusBoard(settings.topic, self._statuses, self._snapshot, listener)
-        super().__init__(participant, plan, board)
+        super().__init__(participant, plan, board, is_of_group=wants_group(settings.qos))
         self._settings = settings
         self._node = participant.node
         self._reception = Reception(self._node, settings, plan, capacity=buffer_size)

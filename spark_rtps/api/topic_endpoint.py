@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import pyarrow as pa
 
 from ..columns.topic_plan import TopicPlan
+from ..transport.qos import PresentationScope, Qos
 from .statuses import StatusBoard
 
 if TYPE_CHECKING:
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
 _LOOK_AGAIN_SECONDS: Final = 0.01
 
 
+def wants_group(qos: Qos) -> bool:
+    """Whether PRESENTATION asks for what spans the topics of one publisher or subscriber."""
+    is_group = qos.presentation_scope is PresentationScope.GROUP
+    return is_group and (qos.coherent_access or qos.ordered_access)
+
+
 class TopicEndpoint(ABC):
     """A reader or a writer of one topic, with its statuses."""
 
-    def __init__(self, participant: Participant, plan: TopicPlan, board: StatusBoard) -> None:
-        """``board`` shows the statuses of the DDS reader or writer."""
+    def __init__(
+        self, participant: Participant, plan: TopicPlan, board: StatusBoard, *, is_of_group: bool
+    ) -> None:
+        """``board`` shows the statuses of the DDS reader or writer; see `wants_group` for ``is_of_group``."""
+        #: Whether its samples are to be ordered, or become visible, together with those of other topics.
+        self.is_of_group = is_of_group
         self._participant = participant
         self._plan = plan
         self._board = board

@@ -152,8 +152,8 @@ def _parts(log: dict[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [
         sentence(f"{log['path']}"),
         sentence(
-            f"topic {log['topic']} of domain {log['domain']}, writer {log['writer']}, "
-            f"{state} by process {log['process']}"
+            f"topic {log['topic']} of domain {log['domain']}, writer {log['writer']}, {state} by process "
+            f"{log['process']}"
         ),
         sentence(
             f"{size(log['term_length'])} a term, initial term id {log['initial_term_id']}; "

@@ -175,11 +175,12 @@ def explained() -> Iterator[None]:
 
 def option_error(error: PluginError) -> OptionError:
     """The option by which code of the user's was given, and what is wrong with it."""
-    fix = (
-        ""
-        if error.is_loaded
-        else "; it is module:callable, and its module has to be on the workers (--py-files)"
-    )
+    where = "on the workers (--py-files)"
+    if error.plugin == Plugin.CONGESTION_CONTROL.value:  # the receiver's process has no part in a job
+        where = (
+            "where the driver's Python finds it (installed, or on the PYTHONPATH that Spark is started with)"
+        )
+    fix = "" if error.is_loaded else f"; it is module:callable, and its module has to be {where}"
     return OptionError(_PLUGIN_OPTIONS[error.plugin], error.name, f"{error.reason}{fix}")
 
 

@@ -253,8 +253,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.BOOLEAN,
         "false",
         "Reads what sinks on this host publish directly from their publication logs, without the network. "
-        "The sinks need `ipc=true` or `spies_simulate_connection=true`. Spies do not take part in the "
-        "sinks' flow control.",
+        "The sinks need `ipc=true` or `spies_simulate_connection=true`. Spies take no part in the sinks' "
+        "`flow_control.strategy`, but a sink waits for a spy that is slow unless it has `tether=false`.",
         _READ,
     ),
     _option(

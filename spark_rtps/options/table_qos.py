@@ -175,7 +175,8 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.WORD,
         "instance",
         "PRESENTATION access_scope that a sink offers or a source requests. Each query is a publisher or "
-        "subscriber of a single topic, so `group` has the same effect as `topic`.",
+        "subscriber of a single topic, so `group` has the same effect as `topic`; in the Python API a second "
+        "topic with `group` and coherent or ordered access is refused.",
         choices=("instance", "topic", "group"),
     ),
     OptionSpec(

@@ -54,6 +54,15 @@ def shape(domain: int, *arguments: str) -> tuple[str, ...]:
     return ("shape_main.py", "-d", str(domain), "--interface", "lo", *arguments)
 
 
+def test_plugins(run: Run) -> None:
+    assert output(run("slowest_but_one.py")) == [
+        "3 readers at 1000, 2000 and 3000 with room for 10000: send up to 12000",
+        "no loss: a window of 4194304 bytes",
+        "a loss: a window of 2097152 bytes",
+        "no loss: a window of 2098560 bytes",
+    ]
+
+
 def test_shape_main_with_itself(run: Run, domain: int) -> None:
     subscriber = run(*shape(domain, "-S", "-c", "RED", "--num-iterations", "60"))
     publisher = run(*shape(domain, "-P", "-c", "RED", "-w", "-z", "0", "--num-iterations", "10"))

@@ -163,6 +163,19 @@ class TestCoherentSets:
         vehicles.write(ROWS[2])
         assert reading.take(max_rows=1, timeout=PATIENCE).to_pylist() == ROWS[2:]
 
+    def test_a_group_of_several_topics_is_refused(self, participant: rtps.Participant) -> None:
+        group = {**self.COHERENT, "presentation.access_scope": "group"}
+        first = participant.publish("t", schema=VEHICLE, options=group)
+        with pytest.raises(rtps.OptionError, match="each publication of a participant is a group of its own"):
+            participant.publish("u", schema=VEHICLE, options=group)
+        participant.publish("u", schema=VEHICLE, options=self.COHERENT)
+        participant.publish("v", schema=VEHICLE, options={"presentation.access_scope": "group"})
+        participant.subscribe("t", schema=VEHICLE, options=group)
+        with pytest.raises(rtps.OptionError, match="each subscription"):
+            participant.subscribe("u", schema=VEHICLE, options=group)
+        first.close()
+        participant.publish("u", schema=VEHICLE, options=group)
+
     def test_it_needs_the_option(self, participant: rtps.Participant) -> None:
         vehicles = participant.publish("t", schema=VEHICLE)
         with pytest.raises(rtps.OptionError, match="set it to true for coherent sets"), vehicles.coherent():

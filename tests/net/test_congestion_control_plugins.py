@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,16 @@ import pytest
 from spark_rtps.options.explanations import explained
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.net.congestion_control_plugins import load_congestion_control
+from spark_rtps.transport.protocol.endpoint_info import StreamInfo, WriterInfo
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy
 from spark_rtps.transport.protocol.reading.flow.congestion_control import Cubic, StaticWindow, WindowOutcome
+from spark_rtps.transport.structure import Guid
 
 SOURCE = """
 class Half:
-    def __init__(self, policy):
+    def __init__(self, policy, stream):
         self.window = policy.max_window // 2
+        self.stream = stream
 
     def on_track_rebuild(self, *, now, consumption, received, datagram, loss):
         return self.window, False
@@ -27,14 +31,18 @@ class Half:
 class Outer:
     Half = Half
 
-def broken(policy):
+def broken(policy, stream):
     raise RuntimeError("not today")
 
-def nothing(policy):
+def nothing(policy, stream):
     return None
+
+def old(policy):
+    return Half(policy, None)
 
 number = 7
 """
+WRITER = WriterInfo(Guid(b"w" * 12, b"\0\0\1\3"), (), (), True, False, term_window=512 << 10)
 
 
 @pytest.fixture
@@ -46,13 +54,16 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("kind", "made"), [("static", StaticWindow), ("cubic", Cubic)])
 def test_those_built_in(kind: str, made: type) -> None:
-    assert isinstance(load_congestion_control(kind)(CongestionControlPolicy(kind)), made)
+    assert isinstance(load_congestion_control(kind)(CongestionControlPolicy(kind), WRITER), made)
 
 
 @pytest.mark.parametrize("name", ["Half", "Outer.Half"])
 @pytest.mark.usefixtures("mine")
 def test_of_the_users_own(name: str) -> None:
-    control = load_congestion_control(f"own_congestion:{name}")(CongestionControlPolicy(max_window=8_000))
+    make = load_congestion_control(f"own_congestion:{name}", "Square")
+    control = make(CongestionControlPolicy(max_window=8_000), WRITER)
+    assert control.stream == StreamInfo("Square", WRITER.guid, "unicast", 1 << 20)  # type: ignore[attr-defined]
+    assert control.stream.session == zlib.crc32(WRITER.guid.to_bytes())  # type: ignore[attr-defined]
     outcome = control.on_track_rebuild(now=0, consumption=0, received=0, datagram=1_408, loss=False)
     assert outcome == WindowOutcome(4_000, False)
 
@@ -66,6 +77,7 @@ def test_of_the_users_own(name: str) -> None:
         ("own_congestion:number", "no callable"),
         ("own_congestion:broken", "not today"),
         ("own_congestion:nothing", "on_track_rebuild"),
+        ("own_congestion:old", r"called with \(policy, stream\)"),
     ],
 )
 @pytest.mark.usefixtures("mine")

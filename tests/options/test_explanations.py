@@ -116,20 +116,20 @@ def test_an_error_names_the_readers_it_waits_for_as_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "option"),
+    ("plugin", "option", "where"),
     [
-        (Plugin.INTERCEPTOR, "batch.interceptor"),
-        (Plugin.FLOW_CONTROL, "flow_control.strategy"),
-        (Plugin.CONGESTION_CONTROL, "congestion_control"),
+        (Plugin.INTERCEPTOR, "batch.interceptor", "--py-files"),
+        (Plugin.FLOW_CONTROL, "flow_control.strategy", "--py-files"),
+        (Plugin.CONGESTION_CONTROL, "congestion_control", "PYTHONPATH"),
     ],
 )
-def test_code_of_the_users_is_an_option(plugin: Plugin, option: str) -> None:
+def test_code_of_the_users_is_an_option(plugin: Plugin, option: str, where: str) -> None:
     error = PluginError.of(plugin, "a:b", "cannot be loaded", is_loaded=False)
     again = PluginError(str(error))  # as the parent of a receiver process makes it
     vars(again).update(json.loads(json.dumps(vars(error))))
     for each in (error, again):
         with (
-            pytest.raises(OptionError, match=r"'a:b': cannot be loaded; .*--py-files") as caught,
+            pytest.raises(OptionError, match=rf"'a:b': cannot be loaded; .*{where}") as caught,
             explained(),
         ):
             raise each

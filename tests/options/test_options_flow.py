@@ -16,10 +16,11 @@ from spark_rtps.options.table_flow import FLOW_OPTIONS, TERM_LENGTH_MAX, TERM_LE
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.log import publication_log_metadata
 from spark_rtps.transport.net.congestion_control_plugins import load_congestion_control
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, FlowControlPolicy, ReaderPolicy
 from spark_rtps.transport.protocol.writing.flow import STRATEGIES, flow_control_of
 from spark_rtps.transport.protocol.writing.publication import PublicationPositions
-from spark_rtps.transport.structure import INFINITE
+from spark_rtps.transport.structure import INFINITE, Guid
 
 READ, WRITE = AppliesTo.READ, AppliesTo.WRITE
 BEST_EFFORT = {"reliability": "best_effort"}
@@ -215,7 +216,9 @@ class TestPlugins:
         (spec,) = [spec for spec in OPTIONS if spec.name == "congestion_control"]
         for choice in spec.choices:
             policy = parse(READ, {spec.name: choice}).reader_policy.congestion_control
-            load_congestion_control(policy.kind)(policy)
+            load_congestion_control(policy.kind)(
+                policy, WriterInfo(Guid(bytes(12), bytes(4)), (), (), True, False)
+            )
 
 
 class TestContradictions:

@@ -222,7 +222,7 @@ class TestWindow:
             def on_rtt_measurement(self, rtt: int, *, now: int) -> None: ...
 
         each = script()
-        each.reader.congestion_control = lambda policy: Pushing()
+        each.reader.congestion_control = lambda policy, writer: Pushing()
         info = each.proxy.info
         each.reader.unmatch_writer(IT)
         each.reader.match_writer(info, now=each.now)

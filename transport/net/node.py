@@ -167,7 +167,7 @@ class Node:
     def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
         """A reader, which delivers to ``recipient`` from now on. Raises UsageError, PluginError, or TransportError
         where its multicast group cannot be joined."""
-        congestion_control = load_congestion_control(spec.policy.congestion_control.kind)
+        congestion_control = load_congestion_control(spec.policy.congestion_control.kind, spec.topic)
         with self.lock:
             if (group := self._joined_group()) is not None:
                 spec = replace(spec, multicast=(group,))
@@ -211,9 +211,11 @@ class Node:
         """A writer with a blocking surface. Raises UsageError or PluginError."""
         policy = spec.policy
         interceptor = interceptor_of(spec)
-        flow_control = load_flow_control(policy.flow_control)
+        flow_control = load_flow_control(policy.flow_control, spec.topic)
         by_group = of_groups(policy.flow_control)
-        multicast_flow_control = None if by_group is None else load_flow_control(by_group)
+        multicast_flow_control = (
+            None if by_group is None else load_flow_control(by_group, spec.topic, channel="multicast")
+        )
         with self.lock:
             key, named = self._written_logs.create(spec, _term_length(policy))
             try:

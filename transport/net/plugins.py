@@ -10,10 +10,12 @@ from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 from ..errors import Plugin, PluginError
+from ..protocol.endpoint_info import StreamInfo
 from ..protocol.endpoint_specs import WriterSpec
 from ..protocol.policies import FlowControlPolicy
 from ..protocol.writing.batching import BatchRequest, Interceptor
 from ..protocol.writing.flow import STRATEGIES, FlowControl, flow_control_of
+from ..structure import Guid
 from ..types.cdr.codec import Codec
 from ..types.model import Struct
 from ..wire.samples import Samples
@@ -94,13 +96,25 @@ def _codec(struct: Struct) -> Codec:
     return Codec(struct)
 
 
-def load_flow_control(policy: FlowControlPolicy) -> FlowControl:
-    """The strategy a policy names: one of ours, or what the user's callable makes of the policy."""
+def load_flow_control(
+    policy: FlowControlPolicy, topic: str, *, channel: str = "unicast"
+) -> Callable[[Guid], FlowControl]:
+    """What makes the strategy of a writer of a topic, while it sends by that channel: one of ours, or what the user's
+    callable makes of policy and stream. Raises PluginError when there is no such callable, or where it makes none."""
     if policy.strategy in STRATEGIES:
-        return flow_control_of(policy)
-    strategy = load_callable(Plugin.FLOW_CONTROL, policy.strategy)(policy)
-    if not isinstance(strategy, FlowControl):
-        raise PluginError.of(
-            Plugin.FLOW_CONTROL, policy.strategy, "makes no spark_rtps FlowControl of its policy"
-        )
-    return strategy
+        return lambda writer: flow_control_of(policy)
+    make = load_callable(Plugin.FLOW_CONTROL, policy.strategy)
+
+    def strategy_of(writer: Guid) -> FlowControl:
+        try:
+            strategy = make(policy, StreamInfo(topic, writer, channel, policy.term_length))
+        except Exception as error:  # the user's code may raise anything
+            reason = f"fails when it is called with (policy, stream): {type(error).__name__}: {error}"
+            raise PluginError.of(Plugin.FLOW_CONTROL, policy.strategy, reason) from error
+        if not isinstance(strategy, FlowControl):
+            raise PluginError.of(
+                Plugin.FLOW_CONTROL, policy.strategy, "makes no spark_rtps FlowControl of its policy"
+            )
+        return strategy
+
+    return strategy_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -43,6 +44,29 @@ class ContentFilterProperty:
     filter_class: str
     expression: str
     parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What code of the user's is told of the stream that it is to pace: the samples of one writer.
+
+    Attributes:
+        topic: the topic's name.
+        writer: GUID of the DDS writer.
+        channel: ``unicast``, or ``multicast``: whether readers share datagrams.
+        term_length: bytes of a term of the writer's publication log; at a reader twice the window that the writer
+            announces. 0: it has none.
+    """
+
+    topic: str
+    writer: Guid
+    channel: str = "unicast"
+    term_length: int = 0
+
+    @property
+    def session(self) -> int:
+        """32 bits that tell this writer from others of its topic, and from itself after a restart (Aeron's session)."""
+        return zlib.crc32(self.writer.to_bytes())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ gives the time of the next call, events report what happened. It knows neither s
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -151,21 +151,23 @@ class Participant:
         *,
         now: int,
         interceptor: Interceptor | None = None,
-        flow_control: FlowControl | None = None,
-        multicast_flow_control: FlowControl | None = None,
+        flow_control: Callable[[Guid], FlowControl] | None = None,
+        multicast_flow_control: Callable[[Guid], FlowControl] | None = None,
         log: MessageLog | None = None,
     ) -> StatefulWriter:
-        """A writer of a topic; ``flow_control``, and the one while it sends to a multicast group, by default as the
-        policy names them. ``log`` holds what is published; if it has a name, the writer announces it to readers on
-        this host. Raises UsageError."""
+        """A writer of a topic; ``flow_control`` makes its strategy, and ``multicast_flow_control`` the one while it
+        sends to a multicast group, by default as the policy names them. ``log`` holds what is published; if it has a
+        name, the writer announces it to readers on this host. Raises UsageError."""
         qos, policy = spec.qos, spec.policy
         if not qos.data_representation:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
         guid = self._new_guid(KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY, spec.entity_key)
         information = None if spec.type is None else self._library.offer(spec.type)
         by_group = of_groups(policy.flow_control)
-        if multicast_flow_control is None and by_group is not None:
-            multicast_flow_control = flow_control_of(by_group)
+        if multicast_flow_control is not None:
+            strategy_of_groups = multicast_flow_control(guid)
+        else:
+            strategy_of_groups = None if by_group is None else flow_control_of(by_group)
         writer = StatefulWriter(
             guid,
             qos,
@@ -174,8 +176,8 @@ class Participant:
             coalescing=policy.coalescing,
             interceptor=interceptor,
             message_size=self.config.message_size,
-            flow_control=flow_control or flow_control_of(policy.flow_control),
-            multicast_flow_control=multicast_flow_control,
+            flow_control=flow_control(guid) if flow_control else flow_control_of(policy.flow_control),
+            multicast_flow_control=strategy_of_groups,
             log=log,
         )
         self._writers[guid.entity] = writer

@@ -11,6 +11,7 @@ from math import cbrt
 from typing import Final, NamedTuple, Protocol
 
 from ....structure import NANOSECONDS
+from ...endpoint_info import WriterInfo
 from ...policies import CongestionControlPolicy
 from ..received_stream import DATAGRAM
 
@@ -28,7 +29,11 @@ class WindowOutcome(NamedTuple):
 
 
 class CongestionControl(Protocol):
-    """Sizes the window of one stream; ``now`` and durations are in ns, positions in bytes since the match."""
+    """Sizes the window of one stream; ``now`` and durations are in ns, positions in bytes since the match.
+
+    One of the user's own is a subclass, or anything with these methods, and is made with ``(policy, stream)``: the
+    `CongestionControlPolicy` of the options, and a `StreamInfo`.
+    """
 
     def on_track_rebuild(
         self, *, now: int, consumption: int, received: int, datagram: int, loss: bool
@@ -46,7 +51,8 @@ class CongestionControl(Protocol):
         ...
 
 
-CongestionControlFactory = Callable[[CongestionControlPolicy], CongestionControl]
+#: Makes the congestion control of the stream of one writer.
+CongestionControlFactory = Callable[[CongestionControlPolicy, WriterInfo], CongestionControl]
 
 
 class StaticWindow:
@@ -171,10 +177,13 @@ class Cubic:
         return cwnd
 
 
-_BUILT_IN: Final[dict[str, CongestionControlFactory]] = {"static": StaticWindow, "cubic": Cubic}
+_BUILT_IN: Final[dict[str, Callable[[CongestionControlPolicy], CongestionControl]]] = {
+    "static": StaticWindow,
+    "cubic": Cubic,
+}
 
 
-def built_in(policy: CongestionControlPolicy) -> CongestionControl:
+def built_in(policy: CongestionControlPolicy, writer: WriterInfo) -> CongestionControl:
     """The congestion control that ``policy.kind`` names. For a kind of the user's own the owner hands in the factory;
     until then its windows are static."""
     return _BUILT_IN.get(policy.kind, StaticWindow)(policy)

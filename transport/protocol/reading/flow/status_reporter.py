@@ -61,7 +61,7 @@ class StatusReporter:
         if not proxy.info.status_messages:
             return False
         stream = proxy.stream
-        self._controls[proxy.guid] = self.factory(self.policy.congestion_control)
+        self._controls[proxy.guid] = self.factory(self.policy.congestion_control, proxy.info)
         stream.due = 1
         if not proxy.reliable:
             stream.repetitions = _REPETITIONS

@@ -15,6 +15,7 @@ from typing import Final
 
 from ....errors import UsageError
 from ....structure import Guid
+from ...endpoint_info import StreamInfo
 from ...policies import FlowControlPolicy
 
 
@@ -36,11 +37,14 @@ class Receiver:
 class FlowControl:
     """The slowest reader sets the pace: ``min``, and what others are derived from.
 
-    A strategy of the user's own is a subclass, or anything with these methods.
+    A strategy of the user's own is a subclass, and is made with ``(policy, stream)``: the `FlowControlPolicy` of the
+    options, and a `StreamInfo`.
     """
 
-    def __init__(self, policy: FlowControlPolicy) -> None:
+    def __init__(self, policy: FlowControlPolicy, stream: StreamInfo | None = None) -> None:
         self.policy = policy
+        #: What is known of the writer; None: it is one of ours, which does not look at it.
+        self.stream = stream
 
     def limit(self, receivers: Mapping[Guid, Receiver]) -> int:
         """How far may be sent; there is at least one receiver."""

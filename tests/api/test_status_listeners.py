@@ -1,0 +1,65 @@
+"""A listener is called for every communication status there is, of readers and of writers."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_rtps.api.statuses import StatusBoard, StatusChange
+from spark_rtps.transport.protocol.statuses import ReaderStatuses, WriterStatuses
+from spark_rtps.transport.structure import Guid
+
+ME = Guid(b"m" * 12, b"\0\0\1\7")
+#: DDS 1.4 §2.2.4.1, and RTI's. DATA_AVAILABLE has no fields; the cache statuses have no listener in RTI either.
+OF_READERS = (
+    "SUBSCRIPTION_MATCHED",
+    "REQUESTED_INCOMPATIBLE_QOS",
+    "INCONSISTENT_TOPIC",
+    "LIVELINESS_CHANGED",
+    "REQUESTED_DEADLINE_MISSED",
+    "SAMPLE_LOST",
+    "SAMPLE_REJECTED",
+)
+OF_WRITERS = (
+    "PUBLICATION_MATCHED",
+    "OFFERED_INCOMPATIBLE_QOS",
+    "INCONSISTENT_TOPIC",
+    "LIVELINESS_LOST",
+    "OFFERED_DEADLINE_MISSED",
+    "RELIABLE_READER_ACTIVITY_CHANGED",
+    "RELIABLE_WRITER_CACHE_CHANGED",
+)
+
+
+def labels(kept: ReaderStatuses | WriterStatuses) -> dict[str, int]:
+    return {**kept.snapshot({})}
+
+
+@pytest.mark.parametrize(
+    ("kept", "status"),
+    [(ReaderStatuses(ME), status) for status in OF_READERS]
+    + [(WriterStatuses(ME), status) for status in OF_WRITERS],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_listener_is_called_for(kept: ReaderStatuses | WriterStatuses, status: str) -> None:
+    counted, heard = labels(kept), list[StatusChange]()
+    board = StatusBoard("T", kept, lambda: counted, heard.append)
+    board.look()
+    assert heard == [], "nothing has happened"
+    fields = [label for label in counted if label.startswith(f"status.{status.lower()}.")]
+    assert fields
+    for label in fields:
+        counted[label] += 1
+        board.look()
+        change = heard.pop()
+        assert heard == [] and (change.status, change.topic) == (status, "T")
+        assert change.fields[label.rpartition(".")[2]] == counted[label]
+        board.look()
+        assert heard == [], "once for each change"
+
+
+@pytest.mark.parametrize(
+    ("kept", "statuses"), [(ReaderStatuses(ME), OF_READERS), (WriterStatuses(ME), OF_WRITERS)]
+)
+def test_there_are_no_others(kept: ReaderStatuses | WriterStatuses, statuses: tuple[str, ...]) -> None:
+    board = StatusBoard("T", kept, lambda: labels(kept), None)
+    assert set(board.all()) == set(statuses)
