@@ -217,11 +217,14 @@ class BlockingWriter:
             more = self._offer(rest, hashes, flags, stamp)
             taken += more
 
-    def flush(self) -> None:
-        """Send the batch in progress, in the calling thread. Raises TransportError as :meth:`write` does."""
+    def flush(self, *, compress: bool | None = None) -> None:
+        """Send the batch in progress, in the calling thread. Raises TransportError as :meth:`write` does.
+
+        ``compress``: whether with the codec of the batch policy, whatever the batch's size; None: as its size asks.
+        """
         with self.node.lock:
             self._begin_sending()
-            self.writer.flush(now=time.monotonic_ns())
+            self.writer.flush(now=time.monotonic_ns(), compress=compress)
             self._end_sending()
         self._raise_failures()
 
