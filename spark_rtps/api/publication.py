@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from ..transport.errors import OptionError, TransportError, UsageError
 from ..transport.net.buffer_claim import BufferClaim
 from ..transport.protocol.endpoint_specs import WriterSpec
 from ..transport.protocol.events import Event, IncompatibleQos
+from ..transport.protocol.policies import Compression
 from ..transport.protocol.statuses import WriterStatuses
 from ..transport.protocol.writing.publication import PublicationResult
 from ..transport.structure import NANOSECONDS
@@ -233,24 +235,40 @@ class Publication(TopicEndpoint):
         return Claim(claim, size, self._keys) if isinstance(claim, BufferClaim) else claim
 
     @explained()
-    def flush(self) -> None:
+    def flush(self, *, compress: bool | None = None) -> None:
         """Send what waits in a batch, with what an interceptor holds.
 
-        It returns when that is handed to the network, or to the flow controller (``publish_mode=asynchronous``). Raises
-        TransportError if best-effort samples could not be sent.
+        It returns when that is handed to the network, or to the flow controller (``publish_mode=asynchronous``).
+
+        Args:
+            compress: whether this batch is compressed, however small or large it is. Default: as the options
+                ``batch.compression`` and ``batch.compression_threshold`` say.
+
+        Raises:
+            TransportError: best-effort samples could not be sent.
+            UsageError: the publication is closed, or it has no codec to compress with.
         """
+        self._check_flush(compress)
+        self._writer.flush(compress=compress)
+
+    def _check_flush(self, compress: bool | None) -> None:
         self._check_open()
-        self._writer.flush()
+        if compress and self._settings.batch.compression is Compression.NONE:
+            raise OptionError(
+                "batch.compression", Compression.NONE.value, "set a codec to flush with compress=True"
+            )
 
     def flush_async(
         self,
         *,
+        compress: bool | None = None,
         sent: Callable[[], object] | None = None,
         failed: Callable[[Exception], object] | None = None,
     ) -> Future[None]:
         """:meth:`flush` without waiting for it.
 
         Args:
+            compress: as for :meth:`flush`.
             sent: called without arguments when all was sent, in a thread of this library.
             failed: called with the error instead, if there was one.
 
@@ -260,8 +278,8 @@ class Publication(TopicEndpoint):
         Raises:
             UsageError: the publication is closed, or too many flushes wait already.
         """
-        self._check_open()
-        return FLUSH_QUEUE.put(self.flush, sent, failed)
+        self._check_flush(compress)
+        return FLUSH_QUEUE.put(partial(self.flush, compress=compress), sent, failed)
 
     @contextmanager
     def coherent(self, *, wait: bool = True) -> Iterator[None]:

@@ -213,6 +213,32 @@ def test_a_callback_that_fails_ends_nothing(caplog: pytest.LogCaptureFixture) ->
     wait_until(lambda: "ZeroDivisionError" in caplog.text)
 
 
+# --- compression ------------------------------------------------------------------------------------------
+
+
+def test_a_flush_that_compresses_needs_a_codec(participate: Participate) -> None:
+    (a,) = subscribed(participate(), "a")
+    publication = published(participate(), a)
+    for flush in (publication.flush, publication.flush_async):
+        with pytest.raises(rtps.OptionError, match=r"'batch\.compression' = 'none': set a codec"):
+            flush(compress=True)
+    publication.flush(compress=False)
+    assert has_one(a)
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_what_a_flush_compresses_arrives(participate: Participate, is_awaited: bool) -> None:
+    (a,) = subscribed(participate(), "a")
+    options = {**OPEN, "batch.compression": "zstd", "batch.compression_threshold": "1MiB"}
+    publication = published(participate(), a, options=options)
+    publication.write([{"i": 1}] * 199, wait=False)
+    if is_awaited:
+        publication.flush(compress=True)
+    else:
+        publication.flush_async(compress=True).result(PATIENCE)
+    assert a.read(max_rows=200, timeout=PATIENCE)["i"].to_pylist() == [1] * 200
+
+
 # --- automatic flushes ------------------------------------------------------------------------------------
 
 

@@ -408,3 +408,17 @@ def test_turbo_mode_sends_single_samples_at_once_and_blocks_in_batches() -> None
     scene.settle()
     assert scene.kinds()[DATA_BATCH] <= 5
     assert numbers(scene.taken[0]) == list(range(10_001))
+
+
+@pytest.mark.parametrize("compress", [True, False, None])
+def test_a_flush_chooses_whether_its_batch_is_compressed(compress: bool | None) -> None:
+    """Whatever its size: the small batch is below the threshold, the large one is not."""
+    scene = Scene(replace(BATCH, compression=Compression.ZSTD, compression_threshold=2_000))
+    scene.join()
+    for count, by_size in ((5, False), (500, True)):
+        scene.network.log = []
+        scene.write(samples(0, count, 60))
+        scene.writer.flush(now=scene.network.now, compress=compress)
+        scene.settle()
+        wanted = by_size if compress is None else compress
+        assert (scene.kinds()[COMPRESSED], scene.kinds()[DATA_BATCH]) == (wanted, not wanted)

@@ -220,11 +220,14 @@ class BlockingWriter:
                 raise self._held_up(timeout)
             self._wait()
 
-    def flush(self) -> None:
-        """Send the batch in progress, in the calling thread. Raises TransportError as :meth:`write` does."""
+    def flush(self, *, compress: bool | None = None) -> None:
+        """Send the batch in progress, in the calling thread. Raises TransportError as :meth:`write` does.
+
+        ``compress``: whether with the codec of the batch policy, whatever the batch's size; None: as its size asks.
+        """
         with self.node.lock:
             self._begin_sending()
-            self.writer.flush(now=time.monotonic_ns())
+            self.writer.flush(now=time.monotonic_ns(), compress=compress)
             self._end_sending()
         self._raise_failures()
 

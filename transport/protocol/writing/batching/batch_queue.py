@@ -58,6 +58,8 @@ class PendingBatch:
     reason: FlushReason
     #: Samples of each batch, where they are several batches that are alike, and full; 0: they are one.
     per_batch: int = 0
+    #: Whether it is compressed for readers that know the codec; None: if it is as large as the policy asks.
+    compress: bool | None = None
 
     @property
     def count(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ....qos import HistoryKind, Qos
+from ....structure import INFINITE
 from ....wire.batch import frame_batch
 from ....wire.framing import frame
 from ....wire.parameters import COHERENT_SET_SIZE, KEY_HASH_SIZE, SENTINEL_SIZE, STATUS_INFO_SIZE
@@ -95,7 +96,10 @@ def batch_change(
         removed=removed,
         coherent_set=coherent_set,
     )
-    content = BatchContent(block, pending.timestamp, framing.policy, framing.budget, pending.timestamps)
+    policy = framing.policy
+    if pending.compress is not None:  # chosen at the flush, whatever the size
+        policy = replace(policy, compression_threshold=0 if pending.compress else INFINITE)
+    content = BatchContent(block, pending.timestamp, policy, framing.budget, pending.timestamps)
     return Change(first_sn, block.last_sn, pending.timestamp, content, batch_sn)
 
 
