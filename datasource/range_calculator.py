@@ -77,6 +77,15 @@ def half_of_log(limits: Limits, start: Cursor, tail: Cursor, log_max_bytes: int)
     return replace(limits, max_bytes=min(half, limits.max_bytes or half))
 
 
+def pieces_of(start: Cursor, end: Cursor, least: int) -> int:
+    """How many pieces a range is divided into: ``least`` or, if it is long, a multiple of that.
+
+    It is about as many as tasks that run at a time: with three equal pieces for two cores, one core would be idle while
+    the other one reads the third.
+    """
+    return least * max(1, -(-(end.position - start.position) // (PARTITION_BYTES * least)))
+
+
 def plan_partitions(
     directory: Path,
     start: Cursor,
@@ -86,13 +95,13 @@ def plan_partitions(
     host: str,
     served: Served | None = None,
 ) -> list[LogPartition]:
-    """[start, end) in at least ``min_partitions`` pieces, if it has as many frames.
+    """[start, end) in :func:`pieces_of` it, if it has as many frames.
 
     Tasks on other hosts fetch them from where the log is ``served``; None: nowhere.
     """
     if start >= end:
         return []
-    pieces = max(min_partitions, -(-(end.position - start.position) // PARTITION_BYTES))
+    pieces = pieces_of(start, end, min_partitions)
     ranges = LogView(directory).split(start, end, pieces) if pieces > 1 else [(start, end)]
     place = LogPlace.of(directory)
     return [LogPartition(str(directory), host, *a, *b, served, place) for a, b in ranges]

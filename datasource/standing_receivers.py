@@ -21,7 +21,7 @@ from ..transport.errors import LogLostError, OptionError, RangeServerError, Usag
 from ..transport.log.frame import Cursor
 from ..transport.receiver.writer_types import ToldTypes
 from ..transport.structure import NANOSECONDS
-from .range_calculator import PARTITION_BYTES, Limits, LogPartition
+from .range_calculator import Limits, LogPartition, pieces_of
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -174,7 +174,7 @@ class StandingReceiver:
         """[start, end) in pieces; in one, if the receiver is out of reach: tasks wait for it longer."""
         if start >= end:
             return []
-        pieces = max(min_pieces, -(-(end.position - start.position) // PARTITION_BYTES))
+        pieces = pieces_of(start, end, min_pieces)
         ranges, directory, place = [(start, end)], Path("/", log), None
         try:
             info = self.find()

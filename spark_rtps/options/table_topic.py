@@ -88,7 +88,7 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.INTEGER,
         "1",
         "Minimum number of tasks that a micro-batch is divided into, as far as it has enough frames. "
-        "Large micro-batches are divided anyway.",
+        "Large micro-batches are divided into a multiple of it.",
         _READ,
         minimum=1,
         maximum=1 << 20,

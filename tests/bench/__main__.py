@@ -1,7 +1,8 @@
 """``make bench``: every figure of docs/performance.md, as ratios within one run.
 
 ``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, blobs, cost, batching,
-flow, ipc, ingest, publish, latency, start, cluster; all by default. Nothing else should run on the machine meanwhile.
+flow, ipc, ingest, publish, latency, start, growth, cluster; all by default. Nothing else should run on the machine
+meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +14,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import batching, blobs, codec, cost, figures, flow, ipc, serving, start
+from tests.bench import (
+    batching,
+    blobs,
+    codec,
+    cost,
+    figures,
+    flow,
+    growth,
+    ipc,
+    serving,
+    spark_blobs,
+    start,
+)
 from tests.bench.latency import latency
 from tests.support import domains
 
@@ -30,6 +43,7 @@ FIGURES = (
     "publish",
     "latency",
     "start",
+    "growth",
     "cluster",
 )
 
@@ -54,6 +68,7 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("single", figures.single_ours(domain + 2))
     if "blobs" in wanted:
         note("blobs", blobs.blobs(domain + 7))
+        note("spark_blobs", spark_blobs.spark_blobs())
     if "cost" in wanted:
         note("cost", cost.costs(domain + 7))
     if "batching" in wanted:
@@ -75,6 +90,8 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("latency_default_conf_ms", latency(domain + 6, "default"))
     if "start" in wanted:
         note("start", start.start(domain + 6))
+    if "growth" in wanted:
+        note("growth", growth.growth())
     if "cluster" in wanted:
         note("cluster", serving.serving(domain + 8))
     return results
@@ -111,8 +128,9 @@ def report(results: dict[str, Any]) -> Table:
         ("latency_default_conf_ms", "the same, Spark's defaults"),
     ):
         if name in results:
-            p50, p99 = results[name]
-            table.add_row(title, f"p50 {p50:.0f} ms", "", f"p99 {p99:.0f} ms", "", "")
+            (p50, p99), floor = results[name]["ours"], results[name]["floor"]
+            shown = f"p50 {p50:.0f}, p99 {p99:.0f} ms"
+            table.add_row(title, shown, "Spark's floor", f"{floor:.0f} ms", f"{p50 / floor:.2f}", "≤ 1.1")
     return table
 
 
@@ -132,6 +150,7 @@ def main() -> None:
         console.print(table)
     if "blobs" in results:
         console.print(blobs.table(results["blobs"]))
+        console.print(spark_blobs.table(results["spark_blobs"]))
     if "cost" in results:
         console.print(cost.table(results["cost"]))
     if "batching" in results:
@@ -146,6 +165,9 @@ def main() -> None:
         )
     if "start" in results:
         for line in start.lines(results["start"]):
+            console.print(line)
+    if "growth" in results:
+        for line in growth.lines(results["growth"]):
             console.print(line)
     if "cluster" in results:
         for line in serving.lines(results["cluster"]):

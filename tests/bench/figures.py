@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.bench.peers import IDL, TOPIC, TYPE_NAME, Peer
-from tests.bench.sources import Prebuilt, Recorded
+from tests.bench.sources import Instant, Prebuilt, Recorded
 
 WARM_UP = 2.0
 SECONDS = 6.0
@@ -21,7 +23,10 @@ BATCHES_MIN = 4
 PATIENCE = 90.0
 ROWS_PER_TRIGGER = 1_000_000
 #: The JVM goes on getting quicker for hundreds of small micro-batches.
-LATENCY_WARM_UP = 20.0
+LATENCY_WARM_UP = 25.0
+#: How often source and floor take turns, and what is not counted of each turn (seconds).
+LATENCY_TURNS = 2
+LATENCY_SETTLING = 6.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -128,6 +133,7 @@ def spark_session(*, shipped_conf: bool = True, cores: int = 2) -> Iterator[Any]
     spark = builder.getOrCreate()
     spark.dataSource.register(Prebuilt)
     spark.dataSource.register(Recorded)
+    spark.dataSource.register(Instant)
     try:
         yield spark
     finally:
@@ -219,23 +225,65 @@ def publish(spark: Any, domain: int) -> float:
             return _query_rate(query, lambda: process.commit(process.cursor().position))
 
 
-def latency(spark: Any, domain: int) -> tuple[float, float]:
-    """Milliseconds from a Cyclone writer's write() to the row in a foreachBatch: (p50, p99)."""
-    import numpy as np
+def latency(spark: Any, domain: int) -> dict[str, Any]:
+    """Milliseconds from a Cyclone writer's write() to the row in a foreachBatch, Spark's floor of that, and where
+    the time of a micro-batch goes.
 
-    delays: list[float] = []
+    The floor: a source with a row ready gives the age of the row when it is there; a row that comes at any time waits
+    half a period besides. Both take turns, since the JVM goes on getting quicker.
+    """
+    peer = Peer("cyclone_pinger", domain, 50)
+    _batches(spark.readStream.format("instant").load(), LATENCY_WARM_UP, 1.0)
+    ours, least = [], []
+    for _ in range(LATENCY_TURNS):
+        with scratch() as directory:
+            ours.append(_batches(source(spark, domain, directory).load(), LATENCY_SETTLING, SECONDS))
+        least.append(_batches(spark.readStream.format("instant").load(), LATENCY_SETTLING, SECONDS))
+    peer.stop()
+    ages, floor = _together(ours, "age"), _together(least, "age")
+    return {
+        "ours": [_percentile(ages, 50), _percentile(ages, 99)],
+        "floor": _percentile(floor, 50) + _percentile(_together(least, "period"), 50) / 2,
+        "phases": {
+            name: {phase: _percentile(_together(turns, phase), 50) for phase in turns[0]}
+            for name, turns in (("ours", ours), ("floor", least))
+        },
+    }
 
-    def collect(frame: Any, _: int) -> None:
-        rows = frame.select("id", "seq").collect()
+
+def _batches(frame: Any, warm_up: float, seconds: float) -> dict[str, list[float]]:
+    """Of the micro-batches behind the warm-up, in ms: the age of each row when it is there, the period, the callback's
+    select() and collect(), and Spark's phases."""
+    found: dict[str, list[float]] = {"age": [], "end": [], "select": [], "collect": []}
+
+    def collect(batch: Any, _: int) -> None:
+        began = time.time_ns()
+        wanted = batch.select("id", "seq")
+        selected = time.time_ns()
+        rows = wanted.collect()
         now = time.time_ns()
-        delays.extend((now - (row[0] << 32 | row[1])) / 1e6 for row in rows)
+        found["age"].extend((now - (row[0] << 32 | row[1])) / 1e6 for row in rows)
+        found["end"].append(now / 1e6)
+        found["select"].append((selected - began) / 1e6)
+        found["collect"].append((now - selected) / 1e6)
 
-    with scratch() as directory:
-        peer = Peer("cyclone_pinger", domain, 50)
-        frame = source(spark, domain, directory).load()
-        with _running(frame.writeStream.foreachBatch(collect), directory):
-            time.sleep(LATENCY_WARM_UP)
-            delays.clear()
-            time.sleep(SECONDS * 2)
-        peer.stop()
-    return float(np.percentile(delays, 50)), float(np.percentile(delays, 99))
+    with scratch() as directory, _running(frame.writeStream.foreachBatch(collect), directory) as query:
+        time.sleep(warm_up)
+        for values in found.values():
+            values.clear()
+        first = query.lastProgress["batchId"]
+        time.sleep(seconds)
+        for progress in query.recentProgress:
+            if progress["batchId"] > first and progress["numInputRows"]:
+                for phase, milliseconds in progress["durationMs"].items():
+                    found.setdefault(phase, []).append(milliseconds)
+    found["period"] = np.diff(found.pop("end")).tolist()
+    return found
+
+
+def _together(turns: list[dict[str, list[float]]], name: str) -> list[float]:
+    return [value for turn in turns for value in turn.get(name, [])]
+
+
+def _percentile(values: Any, percent: float) -> float:
+    return float(np.percentile(values, percent))

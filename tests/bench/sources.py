@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from pyspark.sql.types import StructType
 from spark_rtps.columns.topic_plan import TopicPlan
 from spark_rtps.datasource.log_reading import read_log
 from spark_rtps.datasource.range_calculator import plan_partitions
+from spark_rtps.datasource.workers import settle
 from spark_rtps.options import Payload
 from spark_rtps.serving.served import Served
 from spark_rtps.transport.log.frame import Cursor
@@ -102,6 +104,43 @@ class Prebuilt(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CountingWriter:
         return CountingWriter()
+
+
+class _Instant(InputPartition):
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+class InstantReader(DataSourceStreamReader):
+    """Each trigger finds one row ready: (id, seq), the halves of when it was asked for, in ns since 1970."""
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
+        return {"at": time.time_ns()}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [_Instant(end["at"])]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        settle()  # as our source does, so that the difference is what ours does with rows
+        halves = (partition.at >> 32, partition.at & 0xFFFFFFFF)
+        yield pa.record_batch({name: pa.array([h]) for name, h in zip(("id", "seq"), halves, strict=True)})
+
+
+class Instant(DataSource):
+    """Format ``instant``: the floor of latencies."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "instant"
+
+    def schema(self) -> str:
+        return "id BIGINT, seq BIGINT"
+
+    def streamReader(self, schema: StructType) -> InstantReader:
+        return InstantReader()
 
 
 class RecordedReader(DataSourceReader):

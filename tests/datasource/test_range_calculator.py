@@ -4,7 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from spark_rtps.datasource.range_calculator import Limits, LogPartition, plan_end, plan_partitions
+from spark_rtps.datasource.range_calculator import (
+    PARTITION_BYTES,
+    Limits,
+    LogPartition,
+    pieces_of,
+    plan_end,
+    plan_partitions,
+)
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from tests.support.stream_logs import encoded, points, run_of, write_log
@@ -57,6 +64,25 @@ class TestEnd:
             assert end.position - start.position <= tail.position // 2
             start, batches = end, batches + 1
         assert batches in (2, 3)
+
+
+class TestPieces:
+    @pytest.mark.parametrize(
+        ("pieces", "nbytes", "least"),
+        [
+            (1, 1, 1),
+            (1, PARTITION_BYTES, 1),
+            (2, PARTITION_BYTES + 1, 1),
+            (3, 3 * PARTITION_BYTES, 1),
+            (2, 1, 2),
+            (2, 2 * PARTITION_BYTES, 2),
+            (4, 2 * PARTITION_BYTES + 1, 2),
+            (4, 3 * PARTITION_BYTES, 2),
+            (8, 5 * PARTITION_BYTES, 4),
+        ],
+    )
+    def test_a_multiple_of_the_least(self, pieces, nbytes, least):
+        assert pieces_of(Cursor(100), Cursor(100 + nbytes), least) == pieces
 
 
 class TestPartitions:
