@@ -163,11 +163,11 @@ class Participant:
             qos = replace(qos, data_representation=(DataRepresentation.XCDR1,))
         guid = self._new_guid(KIND_WRITER_WITH_KEY if spec.keyed else KIND_WRITER_NO_KEY, spec.entity_key)
         information = None if spec.type is None else self._library.offer(spec.type)
-        by_group = of_groups(policy.flow_control)
+        strategy_of_groups: FlowControl | None = None
         if multicast_flow_control is not None:
             strategy_of_groups = multicast_flow_control(guid)
-        else:
-            strategy_of_groups = None if by_group is None else flow_control_of(by_group)
+        elif (by_group := of_groups(policy.flow_control)) is not None:
+            strategy_of_groups = flow_control_of(by_group)
         writer = StatefulWriter(
             guid,
             qos,
