@@ -1,4 +1,4 @@
-"""A train of batches as a writer keeps it: whole messages, one DATA_BATCH each, which leave in one system call.
+"""A train of batches as a writer keeps it: whole messages, one DATA_BATCH each, which leave together.
 
 Nobody looks at one of its batches unless it is asked for again, or is to be removed in part: that one then becomes a
 change by itself (:meth:`.change.Change.batches_of`).
