@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -413,6 +414,18 @@ def test_a_large_sample_lies_in_the_log_as_one_message() -> None:
     (frame,) = data_frames(log, 0, log.position)
     assert frame.data[-payload.nbytes :].tobytes() == payload.tobytes()
     assert frame.data[34:36].tobytes() == b"\0\0", "octetsToNextHeader 0: to the end"
+
+
+def test_readers_of_the_log_have_a_window_of_their_own(tmp_path: Path) -> None:
+    flow_control = flow_control_of(FlowControlPolicy(ipc=True, term_length=64 << 10, ipc_term_window=4_096))
+    log = PublicationLog.create(64 << 10, path=tmp_path / "log")
+    s = Script(RELIABLE, 0, flow_control=flow_control, log=log).match(1, status_messages=True).acknack(1)
+    s.writer.feedback.on_log_positions({reader_guid(1): 0}, [], now=s.now)
+    write(s, 100)
+    assert s.writer.positions.snd_pos == 4_096 == 32 * PLACE
+    s.writer.feedback.on_log_positions({reader_guid(1): 10 * PLACE}, [], now=s.now)
+    assert s.writer.positions.snd_pos == 42 * PLACE
+    assert s.writer.positions.pub_pos == 100 * PLACE, "the other window bounds what is published"
 
 
 def test_without_readers_the_log_is_no_limit() -> None:
