@@ -89,7 +89,15 @@ def _append(directory: Path, nbytes: int) -> None:
 
 
 def _written(directory: Path, nbytes: int) -> float:
-    command = [sys.executable, "-m", __name__, "--append", str(directory), "--nbytes", str(nbytes)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.growth",
+        "--append",
+        str(directory),
+        "--nbytes",
+        str(nbytes),
+    ]
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
 
 
