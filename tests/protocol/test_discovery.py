@@ -69,7 +69,7 @@ RELIABLE = Qos(reliability=ReliabilityKind.RELIABLE)
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
 durations = st.one_of(st.just(INFINITE), st.integers(0, 10**15))
 addresses = st.ip_addresses(v=4).map(str)
-locator = st.builds(Locator, addresses, st.integers(1, 65_535), st.just(1))
+locator = st.builds(Locator, addresses, st.integers(1, 65_535), st.just(1), st.just(""))
 locators = st.lists(locator, max_size=3).map(tuple)
 i32 = st.integers(-(2**31), 2**31 - 1)
 #: A limit of -1 on the wire is no limit.

@@ -46,8 +46,8 @@ values = st.integers(0, 8).flatmap(lambda words: st.binary(min_size=4 * words, m
 pids = st.integers(2, 0xFFFF)
 qos = st.none() | st.builds(ParameterList, st.lists(st.tuples(pids, values), max_size=4).map(tuple))
 ports = st.integers(1, 65535)
-locators4 = st.builds(Locator, st.ip_addresses(v=4).map(str), ports, st.just(1))
-locators = locators4 | st.builds(Locator, st.ip_addresses(v=6).map(str), ports, st.just(2))
+locators4 = st.builds(Locator, st.ip_addresses(v=4).map(str), ports, st.just(1), st.just(""))
+locators = locators4 | st.builds(Locator, st.ip_addresses(v=6).map(str), ports, st.just(2), st.just(""))
 locator_lists = st.lists(locators, max_size=16).map(tuple)
 
 
