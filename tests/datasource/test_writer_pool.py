@@ -115,7 +115,6 @@ def test_participant_and_writer_are_those_that_are_asked_for(nodes: list[Node]) 
         flow_control__group_tag="3",
         flow_control__group_min_size="2",
         reliable_writer__heartbeat_period="33ms",
-        data_representation="xcdr2",
         partition="a",
     )
     pool, plan = WriterPool(), plan_of(asked)
@@ -128,6 +127,7 @@ def test_participant_and_writer_are_those_that_are_asked_for(nodes: list[Node]) 
     assert spec.policy == publication_policy(asked) and spec.policy.flow_control.group_min_size == 2
     assert spec.policy.interceptor == "a.module:function" and spec.policy.flow_control.ipc
     assert spec.qos.partition == ("a",) and spec.qos.data_representation == (plan.representation,)
+    assert asked.qos.data_representation == ()  # the type decides
     assert plan.announced and spec.type == plan.struct
     assert pool._counters.shown[made._writer] == ("Alert", 7)  # type: ignore[attr-defined]
     assert made._counters is pool._counters and made._settings is asked

@@ -139,6 +139,37 @@ def test_the_log_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
     again.close()
 
 
+def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
+    asked = config(tmp_path, retention="time", retention_ns=1)
+    log = open_log(asked)
+    made, _ = subscribed(asked, log)
+    done: list[str] = []
+
+    def note(what: str) -> Any:
+        return lambda *args, **kwargs: done.append(what)
+
+    assert made._retention is not None and made._appender._retention is made._retention
+    made._retention = cast(Any, SimpleNamespace(expire=note("expire")))
+    made._appender = cast(Any, SimpleNamespace(commit=note("commit")))
+    made._node = cast(Any, SimpleNamespace(offer_room=note("offer room")))
+    timers = {"get_timer": lambda: 5, "handle_timer": note("timer"), "counters": None}
+    made._cache = cast(Any, SimpleNamespace(**timers, writer_lost=note("lost")))
+    made._shown = cast(Any, SimpleNamespace(show_reader=note("show"), consumer=0))
+    for each in ("_losses", "_jumps"):
+        setattr(made, each, SimpleNamespace(report=note(each)))
+    made._clocks = cast(Any, SimpleNamespace(look=note("clocks")))
+    made.keep(4)
+    made.keep(5)
+    assert done == ["expire", "commit", "offer room"] * 2 + ["timer"]
+    done.clear()
+    made.show()
+    assert done == ["show", "_losses", "_jumps", "clocks"]
+    done.clear()
+    made.writer_lost(WRITER)
+    assert done == ["lost"]
+    log.close()
+
+
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NodeConfig, Any]]:
     """The configurations with which nodes are opened."""

@@ -112,7 +112,6 @@ class Subscription:
         self._shown.show_reader(self.reader, self._cache)
         self._losses.report(self.reader, self._log)
         self._jumps.report(self.reader)
-        self._jumps.report(self.reader)
         self._clocks.look(self._cache.counters)
 
     def writer_lost(self, writer: Guid) -> None:
