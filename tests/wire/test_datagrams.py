@@ -223,7 +223,10 @@ def told(
     data, starts, stops = in_slots(datagrams, slot, alignment)
     reader, drops = Recorder(), Counter[DropReason]()
     endpoints = cast(
-        LocalEndpoints, SimpleNamespace(routes=_Routes([reader]), other_slices={}, hears_itself=False)
+        LocalEndpoints,
+        SimpleNamespace(
+            routes=_Routes([reader]), other_slices={}, hears_itself=False, hears=lambda prefix: False
+        ),
     )
     receiver = MessageReceiver(bytes(12), endpoints, {}, {}, drops, trust=Trust.ANY)
     spans = [(a, b, "") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
