@@ -38,7 +38,7 @@ from tests.bench import figures
 from tests.bench.peers import IDL, TYPE_NAME
 
 #: GB of a log; those that would not leave as much again free on the disk are left out.
-LENGTHS: Final = (1, 2, 4, 8, 16)
+LENGTHS: Final = (1, 2, 4, 8)
 PARTITIONS: Final = (1, 4, 16, 64, 256)
 _MICRO_BATCH: Final = 100_000_000
 _FRAME_ROWS: Final = 700
