@@ -11,9 +11,13 @@ from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.policies import PublicationPolicy
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.structure import NANOSECONDS
+from tests.support import domains
+
+#: No socket is opened.
+DOMAIN = domains.COMMANDS_EMPTY
 
 PARTICIPANT = {
-    "domain": "7",
+    "domain": str(DOMAIN),
     "interface": "lo",
     "peers": "10.0.0.1,10.0.0.2",
     "peers.allow": "10.0.0.0/8",
@@ -45,7 +49,7 @@ def test_all_options_of_a_participant_reach_its_node() -> None:
     for role in (AppliesTo.READ, AppliesTo.WRITE):
         config = node_config(settings(role))
         assert unlike_default(config) == {each.name for each in fields(NodeConfig)} - OWN
-        assert (config.domain, config.interface, config.peers) == (7, "lo", ("10.0.0.1", "10.0.0.2"))
+        assert (config.domain, config.interface, config.peers) == (DOMAIN, "lo", ("10.0.0.1", "10.0.0.2"))
         assert (config.peers_allowed, config.trust) == (("10.0.0.0/8",), Trust.ANY)
         assert (config.participant_name, config.multicast) == ("of a test", False)
         assert config.lease_duration == 77 * NANOSECONDS

@@ -25,6 +25,7 @@ from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.subscription import READER_ENTITY_KEY, Subscription
 from spark_rtps.transport.receiver.subscription_log import open_log
 from spark_rtps.transport.structure import Guid
+from tests.support import domains
 
 QOS = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_LAST, history_depth=3)
 WRITER = Guid(b"\1" * 12, b"\0\0\1\2")
@@ -184,12 +185,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NodeConfig, Any]]:
 
 
 def test_the_node_is_the_one_that_is_asked_for(tmp_path: Path, opened: list[tuple[NodeConfig, Any]]) -> None:
-    asked = config(tmp_path, node=NodeConfig(domain=9, interface="lo", ipc=True))
+    asked = config(tmp_path, node=NodeConfig(domain=domains.RECEIVER_OBSERVED, interface="lo", ipc=True))
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             Host.open(asked)
     first, second = (each for each, _ in opened)
-    assert (first.domain, first.interface, first.ipc) == (9, "lo", True)
+    assert (first.domain, first.interface, first.ipc) == (domains.RECEIVER_OBSERVED, "lo", True)
     assert first.guid_prefix is not None and first.guid_prefix == second.guid_prefix
     assert second.incarnation == first.incarnation + 1
 
@@ -204,7 +205,9 @@ def test_the_participants_of_an_earlier_receiver_are_recalled(
 
 
 def test_a_spy_needs_no_network(tmp_path: Path, opened: list[tuple[NodeConfig, Any]]) -> None:
-    host = Host.open(config(tmp_path, spy=True, filter=None, slice=None, node=NodeConfig(domain=9)))
+    host = Host.open(
+        config(tmp_path, spy=True, filter=None, slice=None, node=NodeConfig(domain=domains.RECEIVER_OBSERVED))
+    )
     assert isinstance(host.node, SpyNode) and opened == []
     host.close()
 
