@@ -13,8 +13,7 @@ from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.structure import NANOSECONDS
 from tests.support import domains
 
-#: No socket is opened.
-DOMAIN = domains.COMMANDS_EMPTY
+DOMAIN = domains.SETTINGS
 
 PARTICIPANT = {
     "domain": str(DOMAIN),
@@ -24,6 +23,8 @@ PARTICIPANT = {
     "trust": "any",
     "participant.name": "of a test",
     "multicast": "false",
+    "multicast.ttl": "3",
+    "multicast.interface": "lo",
     "participant.lease_duration": "77s",
     "receive_buffer": "1MiB",
     "send_buffer": "2MiB",
@@ -32,7 +33,7 @@ PARTICIPANT = {
     "ipc": "true",
 }
 #: What no option decides.
-OWN = {"guid_prefix", "incarnation", "resolve_types"}
+OWN = {"guid_prefix", "incarnation", "participant_index", "resolve_types"}
 
 
 def settings(role: AppliesTo, **options: str) -> Settings:
@@ -52,6 +53,7 @@ def test_all_options_of_a_participant_reach_its_node() -> None:
         assert (config.domain, config.interface, config.peers) == (DOMAIN, "lo", ("10.0.0.1", "10.0.0.2"))
         assert (config.peers_allowed, config.trust) == (("10.0.0.0/8",), Trust.ANY)
         assert (config.participant_name, config.multicast) == ("of a test", False)
+        assert (config.multicast_ttl, config.multicast_interface) == (3, "lo")
         assert config.lease_duration == 77 * NANOSECONDS
         assert (config.receive_buffer, config.send_buffer) == (1 << 20, 2 << 20)
         assert (config.mtu, config.message_size_max, config.ipc) == (1400, 1300, True)
@@ -71,6 +73,7 @@ def test_all_policies_of_a_sink_reach_its_writer() -> None:
             "flow_control.group_tag": "9",
             "flow_control.group_min_size": "2",
             "readers.allow": "10.1.0.0/16",
+            "multicast.send": "off",
         },
     )
     policy = publication_policy(given)

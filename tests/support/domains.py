@@ -11,7 +11,9 @@ from __future__ import annotations
 FIRST_EPHEMERAL = 102
 
 #: One for each test of ``tests/interop`` in turn, or for each file whose tests keep apart by topics.
-INTEROP = range(1, 34)
+INTEROP = range(1, 33)
+#: Settings that no socket is opened for.
+SETTINGS = 33
 #: `spark-rtps log publication`, whose writer is a process of its own.
 LOG_PUBLICATION = 35
 INTEROP_TYPES = 41
