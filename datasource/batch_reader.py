@@ -53,12 +53,11 @@ class RtpsBatchReader(DataSourceReader):
         """
         settle()
         record_errors()  # the error log of the receiver is removed with its log
-        listening = _Listening(
-            time.monotonic_ns() + self._settings.read_timeout, left=self._settings.read_max_rows
-        )
+        listening = _Listening(self._settings.read_timeout, left=self._settings.read_max_rows)
         with explained():
             while not listening.is_over:
                 session = ReceiverSession.on_new_log(self._settings, self._plan, ephemeral=True)
+                listening.begin()
                 try:
                     yield from self._rows(session, listening)
                 except LogLostError as error:
@@ -74,7 +73,7 @@ class RtpsBatchReader(DataSourceReader):
         fail_on_data_loss = self._settings.fail_on_data_loss
         while not listening.is_over:
             time.sleep(_STEP_SECONDS)
-            listening.timed_out = time.monotonic_ns() >= listening.until
+            listening.look()
             end = plan_end(
                 directory,
                 at,
@@ -96,11 +95,21 @@ class RtpsBatchReader(DataSourceReader):
 
 @dataclass(slots=True)
 class _Listening:
-    """How long a batch read listens (monotonic ns), and for how many samples; None: any number."""
+    """How long a batch read listens (ns), from when its receiver runs, and for how many samples; None: any number."""
 
-    until: int
+    timeout: int
     left: int | None
     timed_out: bool = False
+    until: int | None = None
+
+    def begin(self) -> None:
+        """A receiver runs; the time counts from the first one on."""
+        if self.until is None:
+            self.until = time.monotonic_ns() + self.timeout
+
+    def look(self) -> None:
+        """Find out whether the time is over."""
+        self.timed_out = self.until is not None and time.monotonic_ns() >= self.until
 
     @property
     def is_over(self) -> bool:

@@ -81,7 +81,10 @@ def _trouble() -> str | None:
 
 def _folder() -> str | None:
     """Where PySpark is installed."""
-    found = find_spec("pyspark")
+    try:
+        found = find_spec("pyspark")
+    except ImportError:  # somebody keeps it from being imported
+        return None
     return None if found is None or found.origin is None else os.path.dirname(found.origin)
 
 

@@ -40,8 +40,11 @@ def test_no_types_are_recorded_where_nothing_is_decoded() -> None:
 BY_OTHERS = {"log_reached", "retention", "retention_ns"}
 
 
-def test_all_options_of_a_source_reach_its_receiver() -> None:
-    """None of the fields is left at its default."""
+@pytest.mark.parametrize("spy", [True, False])
+def test_all_options_of_a_source_reach_its_receiver(spy: bool) -> None:
+    """None of the fields is left at its default. The sink keeps the time of a spy, any other reader its own."""
+    second = 1_000_000_000
+    untethered = {"untethered_window_limit_timeout": "1s", "untethered_resting_timeout": "2s"}
     options = {
         "topic": "Square",
         "type.name": "ShapeType",
@@ -55,15 +58,13 @@ def test_all_options_of_a_source_reach_its_receiver() -> None:
         "congestion_control": "cubic",
         "congestion_control.measure_rtt": "true",
         "tether": "false",
-        "untethered_window_limit_timeout": "1s",
-        "untethered_resting_timeout": "2s",
         "flow_control.group_tag": "4",
         "flow_control.consumption": "committed",
         "accept_writer_removed_batch_samples": "true",
         "log.max_bytes": "128MiB",
         "log.segment_bytes": "1MiB",
         "log.mode": "0750",
-        "spy": "true",
+        **({"spy": "true"} if spy else untethered),
     }
     settings = parse_options(options, AppliesTo.READ)
     plan = plan_reading(settings, pa.schema([pa.field("x", pa.int32(), nullable=False)]))
@@ -71,7 +72,7 @@ def test_all_options_of_a_source_reach_its_receiver() -> None:
     assert config == ReceiverConfig.from_json(config.to_json())
     for each in fields(ReceiverConfig):
         default = each.default if each.default_factory is MISSING else each.default_factory()
-        if each.name not in BY_OTHERS | {"announces_type"}:
+        if each.name not in BY_OTHERS | {"announces_type"} | (set() if spy else {"spy"}):
             assert getattr(config, each.name) != default, each.name
     assert config.node == node_config(settings) and config.node.domain == 9
     assert config.qos == settings.qos and config.qos.history_depth == 3
@@ -79,9 +80,10 @@ def test_all_options_of_a_source_reach_its_receiver() -> None:
     policy = config.policy
     assert policy.congestion_control == CongestionControlPolicy("cubic", measure_rtt=True)
     assert (policy.tether, policy.group_tag) == (False, 4)
-    assert policy.untethered_window_limit_timeout == 1_000_000_000
-    assert policy.untethered_resting_timeout == 2_000_000_000
-    assert (config.consumption, config.spy, config.ephemeral) == ("committed", True, True)
+    if not spy:
+        assert policy.untethered_window_limit_timeout == 1 * second
+        assert policy.untethered_resting_timeout == 2 * second
+    assert (config.consumption, config.spy, config.ephemeral) == ("committed", spy, True)
     assert (config.log_max_bytes, config.log_segment_bytes, config.log_mode) == (128 << 20, 1 << 20, 0o750)
     assert config.slice == settings.slice and config.filter == ("x > %0", ("7",))
     assert (config.keyed, config.tells_instances, config.type_name) == (True, True, "ShapeType")

@@ -30,6 +30,7 @@ class FakeSockets:
     def __init__(self) -> None:
         self.user, self.metatraffic = object(), object()
         self.receivers = [self.user, self.metatraffic]
+        self.discovery = None
         self.waiting: dict[object, deque[bytes]] = {each: deque() for each in self.receivers}
         self.renewed = 0
         self.buffer: U8 = np.zeros(DRAIN_BYTES, np.uint8)

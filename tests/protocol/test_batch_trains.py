@@ -13,10 +13,11 @@ from spark_rtps.transport.limits import MESSAGE_SIZE_MAX, TRAIN_MESSAGES_MAX
 from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
 from spark_rtps.transport.protocol.packing import pack
-from spark_rtps.transport.protocol.policies import BatchPolicy, BatchWire, WriterPolicy
+from spark_rtps.transport.protocol.policies import BatchPolicy, BatchWire, Compression, WriterPolicy
 from spark_rtps.transport.protocol.writing.changes import BatchTrainContent, Change
 from spark_rtps.transport.qos import HistoryKind, Qos
 from spark_rtps.transport.structure import INFINITE
+from spark_rtps.transport.wire.compressed import COMPRESSED
 from spark_rtps.transport.wire.message import iter_submessages
 from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import Samples
@@ -48,6 +49,7 @@ class Batching(Script):
         status_messages: bool = False,
         lasting: bool = False,
         message_size_max: int = MESSAGE_SIZE_MAX,
+        codecs: frozenset[str] = frozenset(),
     ) -> None:
         info = ReaderInfo(
             reader_guid(i),
@@ -58,6 +60,7 @@ class Batching(Script):
             batches=batches,
             status_messages=status_messages,
             message_size_max=message_size_max,
+            codecs=codecs,
         )
         self.writer.match_reader(info, now=self.now)
 
@@ -344,6 +347,8 @@ def test_what_wants_a_look_at_each_batch_is_not_sent_in_trains(how: str) -> None
     batch, policy = SMALL, WriterPolicy()
     if how == "data":
         batch = replace(SMALL, wire=BatchWire.DATA)
+    if how == "compressed":
+        batch = replace(SMALL, compression=Compression.LZ4, compression_threshold=0)
     if how == "windowed":
         policy = WriterPolicy(min_send_window_size=256, max_send_window_size=256)
     s = Batching(batch=batch, policy=policy)
@@ -351,11 +356,11 @@ def test_what_wants_a_look_at_each_batch_is_not_sent_in_trains(how: str) -> None
         s.join(2, batches=False)
         s.acknack(1, i=2)
     if how == "compressed":
-        proxy = s.reader()
-        proxy.form = "lz4"
-        s.writer._matched.address_all()
+        s.join(2, codecs=frozenset({"lz4"}))
+        s.acknack(1, i=2)
     s.write(1_000)
     assert s.trains_held == 0
+    assert (COMPRESSED in kinds(s.packets())) == (how == "compressed")
     assert s.writer.last_sn + s.writer.intake.count == 1_000
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_rtps.transport.protocol.endpoint_info import WriterInfo
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy
 from spark_rtps.transport.protocol.reading.flow.congestion_control import (
     CongestionControl,
@@ -18,10 +19,12 @@ from spark_rtps.transport.protocol.reading.flow.congestion_control import (
     built_in,
 )
 from spark_rtps.transport.protocol.reading.received_stream import DATAGRAM
+from spark_rtps.transport.structure import Guid
 
 S = 1_000_000_000
 US = 1_000
 POLICY = CongestionControlPolicy("cubic", max_window=1_000 * DATAGRAM)
+WRITER = WriterInfo(Guid(b"w" * 12, b"\0\0\1\3"), (), (), True, False)
 
 
 class Stream:
@@ -168,7 +171,7 @@ steps = st.tuples(
 def test_a_window_stays_within_its_bounds(
     policy: CongestionControlPolicy, steps: list[tuple[int, int, bool, int]], rtt: int | None
 ) -> None:
-    stream = Stream(built_in(policy))
+    stream = Stream(built_in(policy, WRITER))
     longest = DATAGRAM
     if rtt is not None:
         stream.control.on_rtt_measurement(rtt, now=stream.now)
@@ -183,4 +186,4 @@ def test_a_window_stays_within_its_bounds(
 
 
 def test_a_kind_of_the_users_own_is_static_until_it_is_handed_in() -> None:
-    assert isinstance(built_in(CongestionControlPolicy("mine:Own")), StaticWindow)
+    assert isinstance(built_in(CongestionControlPolicy("mine:Own"), WRITER), StaticWindow)

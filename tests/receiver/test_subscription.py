@@ -19,7 +19,7 @@ from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
 from spark_rtps.transport.protocol.slices import Slice
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
-from spark_rtps.transport.receiver import host as host_module
+from spark_rtps.transport.receiver import identity as identity_module
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.subscription import READER_ENTITY_KEY, Subscription
@@ -60,11 +60,15 @@ class Recorder:
     def __init__(self) -> None:
         self.spec: ReaderSpec | None = None
         self.recipient: Any = None
+        self.place: Any = None
         self.qos_of = self.type_of = lambda guid: None
 
     def create_reader(self, spec: ReaderSpec, recipient: Any) -> Any:
         self.spec, self.recipient = spec, recipient
-        return SimpleNamespace()
+        return SimpleNamespace(put_together_at=self.put_together_at)
+
+    def put_together_at(self, place: Any) -> None:
+        self.place = place
 
 
 def subscribed(
@@ -72,7 +76,8 @@ def subscribed(
 ) -> tuple[Subscription, ReaderSpec]:
     node = Recorder()
     made = Subscription(asked, NamedType("Named", keyed), log, cast(Any, node), cast(Any, SimpleNamespace()))
-    assert node.spec is not None and node.recipient is not None
+    assert node.spec is not None and node.recipient is made._appender
+    assert node.place == made._appender.place
     return made, node.spec
 
 
@@ -180,7 +185,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NodeConfig, Any]]:
         found.append((config, recalled))
         raise ZeroDivisionError
 
-    monkeypatch.setattr(host_module, "Node", SimpleNamespace(open=refuse))
+    monkeypatch.setattr(identity_module, "Node", SimpleNamespace(open=refuse))
     return found
 
 
@@ -198,7 +203,7 @@ def test_the_node_is_the_one_that_is_asked_for(tmp_path: Path, opened: list[tupl
 def test_the_participants_of_an_earlier_receiver_are_recalled(
     tmp_path: Path, opened: list[tuple[NodeConfig, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_module, "read_known_participants", lambda directory: [directory])
+    monkeypatch.setattr(identity_module, "read_known_participants", lambda directory: [directory])
     with pytest.raises(ZeroDivisionError):
         Host.open(config(tmp_path))
     assert opened[0][1] == [tmp_path / "log"]

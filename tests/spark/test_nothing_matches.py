@@ -13,7 +13,7 @@ from tests.spark.spark_streams import DOMAIN, Publisher, network
 
 
 def count(spark: SparkSession, topic: str, log_dir: Path, **options: object) -> int:
-    given = network(log_dir, read__timeout="3s", **options)
+    given = network(log_dir, read__timeout="4s", **options)
     return spark.read.format("rtps").schema("id INT, x DOUBLE").options(**given).load(topic).count()
 
 

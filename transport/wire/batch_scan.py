@@ -348,9 +348,9 @@ class _Payloads(NamedTuple):
         start = self.at + 4
         padded = lengths + 3 & -4
         found = np.zeros(total, np.uint8)
-        but_last = total - int(padded[-1] - lengths[-1])
-        if but_last <= self.end - start:
-            found[:but_last] = self.data[start : start + but_last]
+        room = self.end - start
+        if total - int(padded[-1] - lengths[-1]) <= room:  # part of it may be there
+            found[:room] = self.data[start : self.end]
         else:
             found[spread(np.cumsum(padded) - padded, lengths)] = self.data[start : start + least]
         return self._view(found)
