@@ -134,7 +134,8 @@ def test_every_row_once(spark: SparkSession, readers: Readers, way: str) -> None
     first, before = list(WAYS).index(way) * COUNT, readers.batches
     written = vehicles(spark, first, COUNT)
     readers.peer.call("take", TOPIC)  # what a way that failed left
-    save(written, TOPIC, **options)
+    # to a multicast group with a reader of Cyclone DDS, which reads no batches, a writer would send none
+    save(written, TOPIC, **{**options, "multicast__send": "off"})
     readers.written += COUNT
     taken = readers.peer.take(TOPIC, COUNT)
     assert sorted(each.row["id"] for each in taken) == list(range(first, first + COUNT))
