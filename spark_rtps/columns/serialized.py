@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +13,7 @@ from ..transport.types.model import Extensibility, Struct, walk
 from .decoding import codec_for
 from .encoding import samples_of
 from .sample_columns import ENCAPSULATION_BYTES, payloads
-from .type_files import listed
+from .type_files import listed, struct_named
 from .type_sources import is_ros_name
 
 
@@ -47,12 +45,7 @@ def struct_of_text(text: str, settings: Settings) -> Struct:
         if len(outermost) != 1:
             raise OptionError("type", None, f"the IDL defines {listed(structs)}; name one")
         return structs[outermost[0]]
-    names = [n for n in structs if n == wanted] or [n for n in structs if n.endswith(f"::{wanted}")]
-    if len(names) != 1:
-        near = difflib.get_close_matches(wanted, structs, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise OptionError("type", wanted, f"is no struct of the IDL, which defines {listed(structs)}{hint}")
-    return structs[names[0]]
+    return struct_named(structs, wanted, "the IDL")
 
 
 def decoded_values(values: pa.Array, struct: Struct, schema: pa.Schema, *, fails: bool) -> pa.StructArray:

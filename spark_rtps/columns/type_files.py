@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,14 @@ def struct_of_file(
         if len(top) != 1:
             raise OptionError("type", None, f"{path.name} defines {listed(top)}; name one")
         return next(iter(top.values()))
+    return struct_named(structs, wanted, path.name)
+
+
+def struct_named(structs: Mapping[str, Struct], wanted: str, where: str) -> Struct:
+    """The struct that ``type`` names, whole or without its modules; ``where`` they are defined is for the error.
+
+    Raises OptionError if there is none, or more than one.
+    """
     names = [n for n in structs if n == wanted] or [n for n in structs if n.endswith(f"::{wanted}")]
     if len(names) == 1:
         return structs[names[0]]
@@ -40,7 +48,7 @@ def struct_of_file(
         raise OptionError("type", wanted, f"may be {listed(names)}; give the qualified name")
     near = difflib.get_close_matches(wanted, structs, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise OptionError("type", wanted, f"is no struct of {path.name}, which defines {listed(structs)}{hint}")
+    raise OptionError("type", wanted, f"is no struct of {where}, which defines {listed(structs)}{hint}")
 
 
 def structs_of_idl(
