@@ -19,12 +19,12 @@ from spark_rtps.transport.protocol.policies import BatchPolicy, PublicationPolic
 from tests.interop.cyclone_peer import CyclonePeer, number_row
 from tests.interop.cyclone_types import Number
 from tests.interop.subscription import batch_of, codec, qos
-from tests.interop.test_interop_wire import tshark
 from tests.net.bridged_hosts import INTERFACE, BridgedHosts
 from tests.net.shaped_link import NoNamespaces
 from tests.support.numbered_samples import numbered
 from tests.support.paced_reader import PacedReader
 from tests.support.waiting import PATIENCE, wait_until
+from tests.support.wireshark import tshark
 
 GROUP = "239.255.0.1"
 LOSS = 0.03
@@ -100,7 +100,8 @@ def data_to(capture: Path, destination: str) -> int:
     """Datagrams with samples of users' writers that were sent there."""
     kinds = "(rtps.sm.id == 0x15 || rtps.sm.id == 0x16 || rtps.sm.id == 0x18)"
     builtin = "rtps.sm.wrEntityId.entityKind >= 0xc0"
-    return len(tshark(capture, "-Y", f"{kinds} && !({builtin}) && ip.dst == {destination}"))
+    wanted = f"{kinds} && !({builtin}) && ip.dst == {destination}"
+    return len(tshark(capture, "-Y", wanted).splitlines())
 
 
 @pytest.mark.parametrize("scene", [(5, LOSS)], indirect=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -26,6 +24,7 @@ from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.submessages import Data
 from tests.protocol.type_scene import RELIABLE, guid, large, objects
 from tests.support import pcap
+from tests.support.wireshark import tshark
 
 READER = EndpointData(guid(1, writer=False), "t", "lab::Rich", RELIABLE)
 WRITER = EndpointData(guid(1), "t", "lab::Rich", RELIABLE)
@@ -171,12 +170,7 @@ def test_wireshark_reads_what_we_meant() -> None:
     # It takes type consistency apart only in messages of RTI Connext.
     header = Header(vendor=b"\x01\x01", prefix=READER.guid.prefix)
     capture = pcap.write_pcap([header.encode() + submessage.encode()])
-    program = shutil.which("tshark")
-    assert program is not None
-    done = subprocess.run(
-        [program, "-n", "-r", "-", "-V"], input=capture, capture_output=True, timeout=60, check=True
-    )
-    said = done.stdout.decode()
+    said = tshark(capture, "-V")
     for line in (
         "PID_TYPE_CONSISTENCY",
         "Type Consistency Kind: ALLOW_TYPE_COERCION",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import bz2
 import contextlib
-import shutil
-import subprocess
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,6 +38,7 @@ from spark_rtps.transport.types.xtypes.structures import StructType, TypeObject
 from spark_rtps.transport.types.xtypes.type_object_v1 import decompress_type_object, struct_of_v1
 from spark_rtps.transport.types.xtypes.xcdr2 import decode, layout_of
 from tests.support.pcap import CAPTURES, read_pcap, write_pcap
+from tests.support.wireshark import tshark
 from tests.types.idl_types import structs
 from tests.types.type_library_v1 import KINDS, Library, Value
 
@@ -134,25 +133,15 @@ def announcement(parameters: list[tuple[int, bytes]]) -> bytes:
     return b"RTPS\2\3" + VENDOR_RTI + bytes(range(12)) + submessage
 
 
-def tshark(message: bytes, *arguments: str) -> str:
-    program = shutil.which("tshark")
-    if program is None:
-        pytest.fail("tshark is needed to judge our encoder: install Wireshark's command line (apt: tshark)")
-    command = [program, "-n", "-r", "-", *arguments]
-    done = subprocess.run(command, input=write_pcap([message]), capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
-
-
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "zlib"])
 def test_wireshark_reads_the_same(compressed: bool) -> None:
     """What we read is written as RTI writes it: Wireshark's reader of it, by RTI, finds the same."""
     value = Library(True).type_object(EVERYTHING)
     parameter = (0x8021, packed(1, value, zlib.compress(value))) if compressed else (0x0072, value)
     message = announcement([(0x0005, b"\2\0\0\0T\0\0\0"), parameter])
-    said = tshark(message, "-V")
+    said = tshark(write_pcap([message]), "-V")
     assert "Malformed" not in said
-    assert tshark(message, "-Y", "_ws.expert || _ws.malformed") == ""
+    assert tshark(write_pcap([message]), "-Y", "_ws.expert || _ws.malformed") == ""
     for member in EVERYTHING.own_members:
         assert f"{member.name} (ID: {member.id})" in said
     for name in ("lab::Everything", "lab::Base", "lab::Choice", "lab::Color", "lab::Colors"):

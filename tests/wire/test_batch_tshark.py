@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterable
 
 import numpy as np
@@ -17,6 +15,7 @@ from spark_rtps.transport.wire.numbers import SequenceNumberSet
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, UNREGISTERED, Samples
 from spark_rtps.transport.wire.submessages import Heartbeat, InfoDestination, InfoTimestamp
 from tests.support.pcap import write_pcap
+from tests.support.wireshark import tshark
 
 PREFIX = bytes.fromhex("017e0102030405060708090a")
 READER, KEYED_WRITER, WRITER = b"\x00\x00\x01\x07", b"\x00\x00\x02\x02", b"\x00\x00\x02\x03"
@@ -25,24 +24,15 @@ HEAD = Header(prefix=PREFIX).encode() + InfoTimestamp(NOON).encode()
 BOTH_ORDERS = pytest.mark.parametrize("little_endian", [True, False], ids=["LE", "BE"])
 
 
-def tshark(messages: Iterable[bytes], *arguments: str) -> list[str]:
-    """What tshark prints of these messages, by line; no batch of ours is longer than it looks."""
-    program = shutil.which("tshark")
-    if program is None:
-        pytest.fail("tshark is needed to judge our encoder: install Wireshark's command line (apt: tshark)")
-    command = [program, "-n", "-o", "rtps.max_batch_samples_dissected:10000", "-r", "-", *arguments]
-    done = subprocess.run(command, input=write_pcap(messages), capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().splitlines()
-
-
 def remarks(*messages: bytes) -> list[str]:
-    return tshark(messages, "-V", "-Y", "!rtps || _ws.malformed || _ws.expert")
+    return tshark(write_pcap(messages), "-V", "-Y", "!rtps || _ws.malformed || _ws.expert").splitlines()
 
 
 def fields(messages: Iterable[bytes], *names: str) -> list[list[list[str]]]:
     """The values of these fields, of each message, in their order."""
-    lines = tshark(messages, "-T", "fields", *(part for name in names for part in ("-e", name)))
+    lines = tshark(
+        write_pcap(messages), "-T", "fields", *(part for name in names for part in ("-e", name))
+    ).splitlines()
     return [[value.split(",") if value else [] for value in line.split("\t")] for line in lines]
 
 
@@ -134,7 +124,7 @@ def test_every_sample_is_where_wireshark_looks_for_it(blocks: dict[str, BatchBlo
 
 
 def test_wireshark_reads_what_we_meant(blocks: dict[str, BatchBlock]) -> None:
-    text = "\n".join(tshark([HEAD + blocks["all at once"].data.tobytes()], "-V", "-O", "rtps"))
+    text = tshark(write_pcap([HEAD + blocks["all at once"].data.tobytes()]), "-V", "-O", "rtps")
     for wanted, count in (
         ("batchSeqNumber: 10", 1),
         ("firstSampleSeqNumber: 11", 1),
@@ -177,7 +167,7 @@ def test_heartbeat_batch_and_acknack_batch(little_endian: bool) -> None:
     encoded = [each.encode(little_endian) for each in (*heartbeats, *acknacks)]
     head = Header(prefix=PREFIX).encode()
     assert remarks(head + b"".join(encoded), *(head + each for each in encoded)) == []
-    text = "\n".join(tshark([head + b"".join(encoded)], "-V", "-O", "rtps"))
+    text = tshark(write_pcap([head + b"".join(encoded)]), "-V", "-O", "rtps")
     for wanted in (
         "HEARTBEAT_BATCH (0x19)",
         "firstBatchSN: 2",
@@ -216,6 +206,6 @@ def test_coherent_sets_of_plain_data() -> None:
     message = HEAD + block.data.tobytes() + frame_end_of_coherent_set(WRITER, 2**32 + 8).data.tobytes()
     [keyed] = frame(uniform(3), KEYED_WRITER, 5, budget=1000, key_hashes=hashes(3), coherent_set=5)
     assert remarks(message, HEAD + keyed.data.tobytes()) == []
-    text = "\n".join(tshark([message], "-V", "-O", "rtps"))
+    text = tshark(write_pcap([message]), "-V", "-O", "rtps")
     assert text.count("sequenceNumber: 4294967301\n") == 3
     assert text.count("PID_COHERENT_SET\n") == 4

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -15,6 +13,7 @@ from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.status_messages import RttMeasurement, StatusMessage
 from spark_rtps.transport.wire.submessages import Heartbeat, decode_submessage
 from tests.support.pcap import write_pcap
+from tests.support.wireshark import tshark
 
 PREFIX = bytes.fromhex("017e0102030405060708090a")
 READER, WRITER = b"\x00\x00\x01\x07", b"\x00\x00\x02\x02"
@@ -72,17 +71,6 @@ def test_fields_that_are_too_small_for_what_they_say() -> None:
     assert found == replace(PLAIN, receiver_window=2**32 - 1, count=5)
 
 
-def tshark(messages: list[bytes], *arguments: str) -> list[str]:
-    """What tshark prints of these messages, by line."""
-    program = shutil.which("tshark")
-    if program is None:
-        pytest.fail("tshark is needed to judge our encoder: install Wireshark's command line (apt: tshark)")
-    command = [program, "-n", "-r", "-", *arguments]
-    done = subprocess.run(command, input=write_pcap(messages), capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().splitlines()
-
-
 @EACH_ORDER
 def test_wireshark_skips_them(little_endian: bool) -> None:
     """Neither is anything to remark, and what follows is found."""
@@ -90,5 +78,5 @@ def test_wireshark_skips_them(little_endian: bool) -> None:
     encoded = [each.encode(little_endian) for each in (PLAIN, TAGGED, QUESTION, REPLY)]
     message = head + b"".join(encoded) + Heartbeat(bytes(4), WRITER, 1, 9, 1).encode(little_endian)
     alone = [head + each for each in encoded]
-    assert tshark([message, *alone], "-Y", "!rtps || _ws.malformed || _ws.expert") == []
-    assert tshark([message], "-T", "fields", "-e", "rtps.sm.id") == ["0xb1,0xb1,0xb2,0xb2,0x07"]
+    assert tshark(write_pcap([message, *alone]), "-Y", "!rtps || _ws.malformed || _ws.expert") == ""
+    assert tshark(write_pcap([message]), "-T", "fields", "-e", "rtps.sm.id") == "0xb1,0xb1,0xb2,0xb2,0x07\n"

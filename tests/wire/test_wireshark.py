@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
 
 from spark_rtps.transport.structure import Guid, Locator
@@ -33,23 +30,12 @@ from spark_rtps.transport.wire.submessages import (
     Submessage,
 )
 from tests.support.pcap import write_pcap
+from tests.support.wireshark import tshark
 
 PREFIX = bytes.fromhex("017e0102030405060708090a")
 READER, WRITER = b"\x00\x00\x01\x07", b"\x00\x00\x02\x02"
 SPDP_READER, SPDP_WRITER = b"\x00\x01\x00\xc7", b"\x00\x01\x00\xc2"
 BOTH_ORDERS = pytest.mark.parametrize("little_endian", [True, False], ids=["LE", "BE"])
-
-
-def tshark(capture: bytes, *arguments: str) -> str:
-    """What tshark prints of a capture."""
-    program = shutil.which("tshark")
-    if program is None:
-        pytest.fail("tshark is needed to judge our encoder: install Wireshark's command line (apt: tshark)")
-    done = subprocess.run(
-        [program, "-n", "-r", "-", *arguments], input=capture, capture_output=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
 
 
 def discovery_payload(little_endian: bool) -> bytes:
