@@ -114,7 +114,7 @@ def our_writer(domain: int, rate: int) -> None:
         rows[:, 4:8] = (fields % 97).astype("<u4").view(np.uint8).reshape(count, 4)
         rows[:, 8:12] = fields.view(np.uint8).reshape(count, 4)
         try:
-            writer.write(Samples.uniform(rows.reshape(-1), count, 68), timeout=2)
+            writer.write(Samples.uniform(rows.reshape(-1), count, 68), timeout=60)
         except Exception:
             if stopped.is_set() or not writer.has_ready_reader():
                 break
