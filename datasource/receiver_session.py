@@ -22,6 +22,7 @@ from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import NANOSECONDS
+from .shipping import find_shipped_modules
 from .stale_logs import remove_stale_logs
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -160,6 +161,7 @@ class ReceiverSession:
         deadline = time.monotonic() + _LOCK_SECONDS
         while is_appended_to(self.directory) and time.monotonic() < deadline and not self._stopping():
             time.sleep(0.05)
+        find_shipped_modules()
         return self._start(replace(self._config, log_reached=self._reached))
 
     def _revive(self, error: RtpsError) -> None:

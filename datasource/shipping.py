@@ -1,22 +1,30 @@
-"""``spark-submit --py-files``: streams start in a process without the shipped zip on its path.
+"""``spark-submit --py-files`` and ``addPyFile``: streams start in a process without what was shipped on its path.
 
 Spark runs a stream's source in a process whose include directory is ``<SparkFiles root>/streaming_job``,
 while files shipped with ``--py-files`` lie in the root itself. That process gets a pickled data source; if the package
-comes from a zip or folder in the root, the pickle first puts that on the path.
+comes from a zip or folder in the root, the pickle first puts that on the path. Modules of the user's, which options
+name as ``module:class``, are put there before something is made that imports them: a receiver has the path of the
+process that starts it.
 """
 
 from __future__ import annotations
 
 import copyreg
+import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..columns.type_files import path_of
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
+
+#: The folder below SparkFiles' root that Spark names to the process of a stream's source.
+_OF_STREAMS: Final = "streaming_job"
+#: As in ``SparkContext.PACKAGE_EXTENSIONS``.
+_ARCHIVES: Final = (".zip", ".egg", ".jar")
 
 
 def reduce(source: DataSource) -> tuple[Any, ...]:
@@ -37,6 +45,19 @@ def shipped_path() -> str | None:
         return None
     entry = Path(__file__).absolute().parents[2]  # <entry>/spark_rtps/datasource/shipping.py
     return str(entry) if entry.is_relative_to(Path(root).absolute()) else None
+
+
+def find_shipped_modules() -> None:
+    """Have this process, and those that it starts, find the modules that were shipped, behind all others."""
+    from pyspark.core.files import SparkFiles
+
+    given = getattr(SparkFiles, "_root_directory", None)
+    if not given:
+        return  # no Spark runs in this process, or Spark Connect
+    root = Path(given).absolute()
+    root = root.parent if root.name == _OF_STREAMS else root
+    archives = sorted(path for path in root.glob("*") if path.suffix in _ARCHIVES)
+    sys.path += [entry for entry in map(str, (root, *archives)) if entry not in sys.path]
 
 
 def shipped_file(name: str) -> str:

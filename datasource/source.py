@@ -77,6 +77,13 @@ class RtpsDataSource(DataSource):
     - The default reliability is ``reliable``. It does not match best-effort writers. Peers on the topic that do not
       match are named on stderr with the reason.
 
+    **Statuses.** With ``statuses=true``, rows are changes of DDS communication statuses of the sources and sinks on the
+    driver's host: time, kind, topic, domain, participant, pid, status, fields, changes, and remote, the peer whom the
+    last change was about::
+
+        spark.readStream.format("rtps").option("statuses", True).load()            # of all topics
+        spark.readStream.format("rtps").option("statuses", True).load("Square")
+
     **Read for a moment**, as a batch. Every action listens anew; ``cache()`` what you use twice::
 
         spark.read.format("rtps").option("read.max_rows", 1000).option("read.timeout", "5s")....load("Square")
@@ -134,6 +141,10 @@ class RtpsDataSource(DataSource):
         from .schema import source_schema
 
         settings = self._settings(AppliesTo.READ)
+        if settings.statuses:
+            from .status_reader import status_schema
+
+            return status_schema()
         if settings.receivers and settings.payload is Payload.CDR and given_type(settings) is None:
             from .standing_types import standing_type
 
@@ -147,6 +158,11 @@ class RtpsDataSource(DataSource):
         from .schema import plan_source
 
         settings = self._settings(AppliesTo.READ)
+        if settings.statuses:
+            from .status_reader import StatusBatchReader, check_schema
+
+            check_schema(schema)
+            return StatusBatchReader(settings)
         if settings.receivers:
             from .standing_batch_reader import StandingBatchReader
 
@@ -159,6 +175,11 @@ class RtpsDataSource(DataSource):
 
         try:
             settings = self._settings(AppliesTo.READ)
+            if settings.statuses:
+                from .status_reader import StatusStreamReader, check_schema
+
+                check_schema(schema)
+                return StatusStreamReader(settings)
             for name, ending in (
                 ("endingOffsets", settings.ending),
                 ("endingTimestamp", settings.ending_time),

@@ -25,6 +25,7 @@ from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
 from ..transport.protocol.endpoint_specs import WriterSpec
 from ..transport.structure import NANOSECONDS
+from .shipping import find_shipped_modules
 
 #: How long a new participant looks around before it takes the readers it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
@@ -75,6 +76,7 @@ class WriterPool:
             node, started = self._nodes[key.node]
             writer = self._writers.pop(key, None)
             if writer is None:
+                find_shipped_modules()
                 self._make_room()
                 with node.lock:  # its first events are reported once, so its counters have to be there
                     writer = node.create_writer(spec)

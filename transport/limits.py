@@ -146,6 +146,8 @@ MALFORMED_REASON_MAX: Final = 500
 LOST_PARTS_MAX: Final = 1024
 #: Damaged places of a stream log that a command lists; of more only the number.
 DAMAGE_LISTED_MAX: Final = 1024
+#: Sources and sinks whose statuses are in one offset of a source of statuses.
+STATUS_ENDPOINTS_MAX: Final = 1024
 #: How deep a content filter may be nested.
 FILTER_DEPTH_MAX: Final = 64
 #: Unknown encapsulations that the reasons of one decode call distinguish.

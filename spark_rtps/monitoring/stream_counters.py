@@ -30,6 +30,8 @@ from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 _STALLED_NS: Final = 3 * NANOSECONDS
 #: A counter of a matched writer or reader, ``<which>.<i>.guid_high``: there is an i-th.
 _NUMBERED: Final = re.compile(r"(stream|matched)\.(\d+)\.guid_high", re.ASCII)
+#: Counters of the peer whom the last change of a status was about.
+_LAST: Final = re.compile(r"last\.(\w+)\.guid_high", re.ASCII)
 #: What all streams of a host together count, and the counters of each that it is the sum of; a stream without the
 #: first one does not count it.
 _SYSTEM: Final[dict[str, tuple[str, ...]]] = {
@@ -192,6 +194,17 @@ class Stream:
     @property
     def statuses(self) -> dict[str, dict[str, int]]:
         return statuses(self.counters)
+
+    @property
+    def last_remotes(self) -> dict[str, Guid]:
+        """By status, the peer whom its last change was about, as far as there is one and it is known."""
+        found = {}
+        for label in self.counters:
+            match = _LAST.fullmatch(label)
+            guid = None if match is None else _guid_at(f"last.{match[1]}.", self.counters)
+            if match is not None and guid is not None:
+                found[match[1].upper()] = guid
+        return found
 
     @property
     def drops(self) -> dict[str, int]:
@@ -377,10 +390,17 @@ def _numbered(which: str, counters: Mapping[str, int]) -> Iterator[tuple[Guid, s
         if match is None or match[1] != which:
             continue
         prefix = f"{which}.{match[2]}."
-        high, low = (counters.get(f"{prefix}guid_{half}", 0) for half in ("high", "low"))
-        if high or low:
-            raw = high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True)
-            yield Guid.from_bytes(raw), prefix
+        guid = _guid_at(prefix, counters)
+        if guid is not None:
+            yield guid, prefix
+
+
+def _guid_at(prefix: str, counters: Mapping[str, int]) -> Guid | None:
+    """The GUID in two counters whose labels begin so; None: there are zeros."""
+    high, low = (counters.get(f"{prefix}guid_{half}", 0) for half in ("high", "low"))
+    if not high and not low:
+        return None
+    return Guid.from_bytes(high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True))
 
 
 def listed(directory: Path) -> list[Path]:

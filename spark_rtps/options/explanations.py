@@ -39,6 +39,7 @@ from ..transport.receiver.remedies import (
     LOG_FULL,
     LOST_SAMPLES,
     NO_PUBLICATION_LOG,
+    SUPPRESSED_HEARTBEATS,
     reasons_with_remedies,
 )
 from ..transport.structure import Guid
@@ -95,6 +96,9 @@ RECEIVER_REMEDIES: Final = {
     EXPIRED: (
         "compare the clocks of this host and of the writers', or give what is written a longer LIFESPAN; "
         "expired_dropped_sample_count counts all"
+    ),
+    SUPPRESSED_HEARTBEATS: (
+        "lower reliable_reader.heartbeat_suppression_duration, or raise the writer's reliable_writer.heartbeat_period"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
     LOG_FULL: "set log.max_bytes to {needed} at least",
@@ -176,10 +180,8 @@ def explained() -> Iterator[None]:
 def option_error(error: PluginError) -> OptionError:
     """The option by which code of the user's was given, and what is wrong with it."""
     where = "on the workers (--py-files)"
-    if error.plugin == Plugin.CONGESTION_CONTROL.value:  # the receiver's process has no part in a job
-        where = (
-            "where the driver's Python finds it (installed, or on the PYTHONPATH that Spark is started with)"
-        )
+    if error.plugin == Plugin.CONGESTION_CONTROL.value:
+        where = "where the driver's Python finds it (installed, or shipped with --py-files or addPyFile)"
     fix = "" if error.is_loaded else f"; it is module:callable, and its module has to be {where}"
     return OptionError(_PLUGIN_OPTIONS[error.plugin], error.name, f"{error.reason}{fix}")
 

@@ -58,6 +58,8 @@ _OF_BATCHES: Final = tuple(
 )
 #: Options which look at the members of a type.
 _OF_MEMBERS: Final = ("columns", "uint64", "enum", "bitmask", "time", "filter", "filter.parameters")
+#: What a source of statuses takes.
+_OF_STATUSES: Final = ("statuses", "topic", "log.dir")
 _LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
 
 
@@ -175,6 +177,14 @@ def _check_payload(values: Values) -> None:
     if type_name is not None and "{" in type_name:
         fix = "is not a name; write the IDL to a file and set type.file to its path"
         raise OptionError("type", f"{type_name[:16]}...", fix)
+
+
+def check_statuses(values: Values) -> None:
+    """Raise OptionError for an option which a source of statuses, which joins no network, has no use for."""
+    for spec in OPTIONS:
+        if values.has(spec.name) and spec.name not in _OF_STATUSES:
+            fix = f"has no effect with statuses=true, which takes {', '.join(_OF_STATUSES[1:])} alone; remove it"
+            raise OptionError(spec.name, values.given(spec.name), fix)
 
 
 def _check_peers(values: Values) -> None:

@@ -34,7 +34,7 @@ from .policies import (
 )
 from .qos_profiles import NO_PROFILE, Profile, find_profile
 from .receivers import asked_of_receivers, check_receivers, receiver_addresses, timestamp
-from .rules import check_options, check_retention, writers_slice
+from .rules import check_options, check_retention, check_statuses, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
 from .values import Offsets, Values, given_options, parse_value
@@ -88,6 +88,8 @@ class Settings:
     corrupt_record: str
     payload: Payload
     metadata: bool
+    #: Rows are changes of communication statuses, of all topics if ``topic`` is empty.
+    statuses: bool
     qos: Qos
     #: None: the representation that the type needs.
     representation: DataRepresentation | None
@@ -195,6 +197,9 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
     profile = NO_PROFILE if unread else _profile(given, role)
     values = Values(given, role, profile)
     topic = values.text("topic")
+    if values.boolean("statuses"):
+        check_statuses(values)
+        topic = topic or ""
     if topic is None:
         raise OptionError("topic", None, 'name the topic: .option("topic", "Square") or .load("Square")')
     if not unread:  # an option may contradict a default, but suit the value in the file
@@ -240,6 +245,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         corrupt_record=values.word("columnNameOfCorruptRecord"),
         payload=Payload(values.word("payload")),
         metadata=values.boolean("metadata"),
+        statuses=values.boolean("statuses"),
         qos=qos(values, role),
         representation=representation(values),
         interface=values.text("interface"),

@@ -269,7 +269,8 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "tether",
         Kind.BOOLEAN,
         "Whether writers wait for this reader. `false`: a reader that keeps others waiting is let go. If it "
-        "stays in the last eighth of its window for `untethered_window_limit_timeout` while another reader "
+        "stays in the last eighth of its window, or without room for a datagram, for "
+        "`untethered_window_limit_timeout` while another reader "
         "has consumed everything, it is reported as unavailable; after the same time again it rests, misses "
         "what is sent in the meantime, and rejoins at the newest sample. A reader that keeps nobody "
         "waiting loses nothing.",

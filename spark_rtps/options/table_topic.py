@@ -52,6 +52,15 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "declared NOT NULL.",
         _READ,
     ),
+    OptionSpec(
+        "statuses",
+        Kind.BOOLEAN,
+        "false",
+        "Rows are changes of DDS communication statuses instead of samples: those of all sources and sinks on the "
+        "driver's host that have their logs in `log.dir` or in its default, of one topic or, without `topic`, of all. "
+        "A query first gets the statuses as they are, then each change. Excludes all other options.",
+        _READ,
+    ),
     # --- from where, how much -----------------------------------------------------------------------
     OptionSpec(
         "startingOffsets",

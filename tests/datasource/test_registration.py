@@ -120,3 +120,22 @@ print(source.options["topic"], source._topic_type.type_name)
         [sys.executable, "-c", load], input=data, capture_output=True, check=True, cwd="/", env=environment
     )
     assert done.stdout.split() == [b"T", b"sensor_msgs::msg::dds_::Temperature_"]
+
+
+@pytest.mark.parametrize("folder", ["", "streaming_job"])
+def test_what_was_shipped_is_found_behind_everything_else(monkeypatch, tmp_path, folder):
+    for name in ("shipped.py", "more.zip", "older.egg", "data.csv"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path / folder))
+    before = [*sys.path]
+    monkeypatch.setattr(sys, "path", [*before])
+    for _ in range(2):
+        shipping.find_shipped_modules()
+        assert sys.path == [*before, *map(str, (tmp_path, tmp_path / "more.zip", tmp_path / "older.egg"))]
+
+
+def test_nothing_is_shipped_where_no_spark_runs(monkeypatch):
+    monkeypatch.setattr(SparkFiles, "_root_directory", None)
+    before = [*sys.path]
+    shipping.find_shipped_modules()
+    assert sys.path == before

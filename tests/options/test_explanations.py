@@ -120,7 +120,7 @@ def test_an_error_names_the_readers_it_waits_for_as_facts() -> None:
     [
         (Plugin.INTERCEPTOR, "batch.interceptor", "--py-files"),
         (Plugin.FLOW_CONTROL, "flow_control.strategy", "--py-files"),
-        (Plugin.CONGESTION_CONTROL, "congestion_control", "PYTHONPATH"),
+        (Plugin.CONGESTION_CONTROL, "congestion_control", "addPyFile"),
     ],
 )
 def test_code_of_the_users_is_an_option(plugin: Plugin, option: str, where: str) -> None:

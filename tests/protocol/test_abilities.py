@@ -24,6 +24,7 @@ ALL = Abilities(
     no_positive_acks=True,
     status_messages=True,
     term_window=1 << 20,
+    heartbeat_period=33_000_000,
     publication_log="7-8-9.log",
     publication_token=1 << 63,
 )
@@ -53,3 +54,19 @@ def test_a_message_size_that_cannot_be_is_brought_within_bounds(said: int, belie
 def test_a_window_that_is_hardly_one_is_not_believed(said: int, believed: int) -> None:
     payload = encode_endpoint(replace(READER, abilities=replace(ALL, term_window=said)))
     assert decode_endpoint(payload, writer=False).abilities.term_window == believed
+
+
+@pytest.mark.parametrize(
+    ("period", "read"), [(0, 0), (1, 1_000), (33_000_000, 33_000_000), (1 << 62, 4_294_967_295_000)]
+)
+def test_a_period_is_told_in_microseconds(period: int, read: int) -> None:
+    payload = encode_endpoint(replace(READER, abilities=replace(ALL, heartbeat_period=period)))
+    assert decode_endpoint(payload, writer=False).abilities.heartbeat_period == read
+
+
+def test_an_older_end_of_ours_tells_no_period() -> None:
+    payload = encode_endpoint(replace(READER, abilities=ALL))
+    pid, period = (0x8A01).to_bytes(2, "little"), (33_000).to_bytes(4, "little")
+    assert payload.count(pid + b"\x10\0") == payload.count(period) == 1
+    older = payload.replace(pid + b"\x10\0", pid + b"\x0c\0").replace(period, b"")
+    assert decode_endpoint(older, writer=False).abilities == replace(ALL, heartbeat_period=0)

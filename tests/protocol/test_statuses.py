@@ -273,3 +273,46 @@ def test_all_labels_fit_the_counters_file(tmp_path: Path) -> None:
         for label, value in snapshot.items():
             counters.counter(label).set(value)
     assert len(counters.snapshot()) < 100
+
+
+@pytest.mark.parametrize("kind", [ReaderStatuses, WriterStatuses])
+def test_whom_the_last_change_was_about(kind: type[ReaderStatuses] | type[WriterStatuses]) -> None:
+    statuses = kind(US)
+
+    def last() -> dict[str, Guid]:
+        snapshot = statuses.snapshot({})
+        halves = {
+            label.split(".")[1]: b"".join(
+                snapshot[f"last.{label.split('.')[1]}.guid_{half}"].to_bytes(8, "big", signed=True)
+                for half in ("high", "low")
+            )
+            for label in snapshot
+            if label.startswith("last.")
+        }
+        return {status: Guid.from_bytes(raw) for status, raw in halves.items() if any(raw)}
+
+    matched_status, incompatible_status = kind._matched_status, kind._incompatible_status
+    assert last() == {}
+    statuses.on_event(matched(ONE))
+    statuses.on_event(matched(TWO))
+    assert last() == {matched_status: TWO}
+    statuses.on_event(unmatched(ONE))
+    statuses.on_event(unmatched(TWO, local=WE))
+    assert last() == {matched_status: ONE}
+    statuses.on_event(IncompatibleQos(US, TWO, "t", ("DEADLINE: no",)))
+    assert last() == {matched_status: ONE, incompatible_status: TWO}
+
+
+def test_whose_liveliness_changed_last() -> None:
+    statuses = ReaderStatuses(US)
+    for event in (matched(ONE), matched(TWO), LivelinessLost(ONE, ""), LivelinessLost(TWO, "")):
+        statuses.on_event(event)
+    raw = TWO.to_bytes()
+    high, low = (int.from_bytes(half, "big", signed=True) for half in (raw[:8], raw[8:]))
+    found = statuses.snapshot({})
+    assert (found["last.liveliness_changed.guid_high"], found["last.liveliness_changed.guid_low"]) == (
+        high,
+        low,
+    )
+    statuses.on_event(LivelinessGained(ONE, ""))
+    assert statuses.snapshot({})["last.liveliness_changed.guid_high"] != high

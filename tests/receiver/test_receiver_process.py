@@ -30,13 +30,18 @@ from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
-from spark_rtps.transport.protocol.policies import CongestionControlPolicy, ReaderPolicy
+from spark_rtps.transport.protocol.policies import (
+    CongestionControlPolicy,
+    PublicationPolicy,
+    ReaderPolicy,
+    WriterPolicy,
+)
 from spark_rtps.transport.protocol.slices import Slice, slice_of
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.process import ReceiverProcess
-from spark_rtps.transport.structure import NANOSECONDS
+from spark_rtps.transport.structure import NANOSECONDS, Guid
 from tests.support import domains, numbered_samples
 from tests.support.numbered_samples import numbers_of
 from tests.support.waiting import PATIENCE, wait_until
@@ -385,3 +390,29 @@ def test_a_slice_without_writers_is_no_mistake(
         thread.join(PATIENCE)
         host.close()
         node.close()
+
+
+def test_a_writer_with_more_heartbeats_than_are_answered_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = ReaderPolicy(heartbeat_suppression_duration=200_000_000)
+    node, host = Node.open(NODE).start(), Host.open(config(tmp_path / "log", policy=policy))
+
+    def writer(period: int) -> Guid:
+        policy = PublicationPolicy(writer=WriterPolicy(heartbeat_period=period))
+        return node.create_writer(WriterSpec("t", "T", RELIABLE, policy=policy)).guid
+
+    thread = threading.Thread(target=host.run, daemon=True)
+    thread.start()
+    try:
+        slow, *hasty = (writer(period) for period in (300_000_000, 50_000_000, 60_000_000))
+        wait_until(lambda: host.shown.matched_writers == 3)
+    finally:
+        host.stop(goodbye=True)
+        thread.join(PATIENCE)
+        host.close()
+        node.close()
+    (said,) = (each for each in caplog.messages if "HEARTBEAT" in each)
+    assert said.startswith("topic 't': the reader answers no HEARTBEAT for 0.2 s after one that it answers")
+    assert "reliable_reader.heartbeat_suppression_duration" in said and str(slow) not in said
+    assert sum(str(guid) in said for guid in hasty) == 1

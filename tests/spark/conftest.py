@@ -22,9 +22,6 @@ from tests.support.surroundings import INTERFACE, LOGS, MASTER, spark_settings
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Receivers find a user's modules there: what is added with addPyFile is for tasks alone.
-    found = (str(Path(__file__).with_name("driver_modules")), os.environ.get("PYTHONPATH", ""))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     use_java()
     builder = SparkSession.builder.master(MASTER).appName("spark-rtps tests")
     for key, value in {**spark_defaults(), **spark_settings()}.items():

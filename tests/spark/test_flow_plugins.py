@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_rtps.transport.structure import Guid
-from tests.spark import flow_plugins
-from tests.spark.driver_modules import noted_windows
+from tests.spark import flow_plugins, noted_windows
 from tests.spark.spark_streams import POINT_DDL, running, sink_options, source, wait_for_rows
 from tests.spark.spark_views import sources
 from tests.support.waiting import wait_until
@@ -23,8 +23,13 @@ ROWS = 500
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shipped(spark: SparkSession) -> None:
+def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One as a module for tasks, the other one in a zip for the receiver on the driver."""
     spark.sparkContext.addPyFile(flow_plugins.__file__)
+    archive = tmp_path_factory.mktemp("shipped") / "noted_windows_of_a_test.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.write(noted_windows.__file__, "noted_windows.py")
+    spark.sparkContext.addPyFile(str(archive))
 
 
 @pytest.fixture
@@ -87,7 +92,7 @@ def test_a_strategy_that_is_none_fails_the_task(spark, topic, name, said):
 def test_a_congestion_control_that_is_none_fails_the_query(spark, topic, log_dir, tmp_path):
     df = source(spark, topic, log_dir, POINT_DDL, congestion_control="noted_windows:missing")
     with (
-        pytest.raises(PySparkException, match=r"noted_windows:missing.*PYTHONPATH"),
+        pytest.raises(PySparkException, match=r"noted_windows:missing.*addPyFile"),
         running(df, tmp_path) as q,
     ):
         q.processAllAvailable()

@@ -26,6 +26,8 @@ class Abilities:
     status_messages: bool = False
     #: Bytes that a writer has on the way to one reader at most, so that larger windows are of no use; 0: any number.
     term_window: int = 0
+    #: How often a writer repeats HEARTBEATs, in nanoseconds, as far as microseconds tell; 0: it does not say.
+    heartbeat_period: int = 0
     #: The name of a writer's publication log, which readers of ours on its host can map, and a number recorded in it.
     publication_log: str = ""
     publication_token: int = 0
@@ -119,8 +121,14 @@ class WriterInfo(EndpointInfo):
     #: See :class:`Abilities`.
     term_window: int = 0
     #: See :class:`Abilities`.
+    heartbeat_period: int = 0
+    #: See :class:`Abilities`.
     publication_log: str = ""
     publication_token: int = 0
+
+    def is_suppressed(self, policy: ReaderPolicy) -> bool:
+        """Whether a reader with this policy leaves some of the writer's periodic HEARTBEATs unanswered."""
+        return 0 < self.heartbeat_period < policy.heartbeat_suppression_duration
 
     def keeps_silent(self, policy: ReaderPolicy) -> bool:
         """Whether a reader with this policy acknowledges nothing to the writer, and only requests."""

@@ -313,6 +313,7 @@ class LocalEndpoints:
             needs_no_acks=can.batches,
             status_messages=can.status_messages,
             term_window=can.term_window,
+            heartbeat_period=can.heartbeat_period,
             publication_log=can.publication_log,
             publication_token=can.publication_token,
         )

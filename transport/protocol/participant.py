@@ -189,6 +189,7 @@ class Participant:
             no_positive_acks=policy.writer.disable_positive_acks,
             status_messages=True,
             term_window=writer.positions.term_window,
+            heartbeat_period=policy.writer.heartbeat_period if qos.is_reliable else 0,
             publication_log="" if log is None or log.path is None else log.path.name,
             publication_token=0 if log is None or log.path is None else log.token,
         )

@@ -277,6 +277,8 @@ class ReaderCounters:
     heartbeats: int = 0
     #: Not answered: they came too soon after one that was.
     suppressed_heartbeats: int = 0
+    #: Writers, one each time it was matched, that repeat HEARTBEATs sooner than the reader answers one after another.
+    suppressed_writers: int = 0
     stale_counts: int = 0
     gaps: int = 0
     gap_overflow: int = 0

@@ -5,6 +5,9 @@ Where the standard keeps only the last reason, ``by_<reason>`` counts each. Two 
 the counters file holds: the fields of RELIABLE_WRITER_CACHE_CHANGED, and DATA_READER_CACHE_STATUS and
 DATA_WRITER_CACHE_STATUS, whose fields are ``cache.<field>``.
 
+Whom the last change was about, DDS's ``last_..._handle``, is ``last.<status>.guid_high`` and ``.guid_low``: the GUID
+as two int64, big-endian, and zeros where there was none.
+
 What events tell is kept here; all else is in counters of reader, writer and cache, which :meth:`snapshot` takes.
 """
 
@@ -36,6 +39,9 @@ POLICY_IDS: Final = {
 }
 #: Reasons of a mismatch that are about the type: INCONSISTENT_TOPIC.
 _OF_THE_TYPE: Final = ("TYPE", "KEY")
+
+_LIVELINESS_CHANGED: Final = "liveliness_changed"
+_NOBODY: Final = Guid(bytes(12), bytes(4))
 
 _Counts = Mapping[str, int]
 #: SAMPLE_LOST: reason, and the counter that has it.
@@ -84,18 +90,25 @@ class _Statuses:
         self._incompatible_total = 0
         self._last_policy_id = 0
         self._policies: Counter[str] = Counter()
+        #: Whom the last change of a status was about.
+        self._last: dict[str, Guid] = dict.fromkeys(
+            (self._matched_status, self._incompatible_status), _NOBODY
+        )
 
     def on_event(self, event: Event) -> None:
         """Take what a participant reports; events about other endpoints than ``local`` are passed over."""
         if isinstance(event, Matched | Unmatched | IncompatibleQos):
             if self.local is not None and event.local != self.local:
                 return
+            if isinstance(event, IncompatibleQos):
+                self._last[self._incompatible_status] = event.remote
+                self._on_incompatible(event.reasons)
+                return
+            self._last[self._matched_status] = event.remote
             if isinstance(event, Matched):
                 self._on_matched(event.remote)
-            elif isinstance(event, Unmatched):
-                self._on_unmatched(event.remote)
             else:
-                self._on_incompatible(event.reasons)
+                self._on_unmatched(event.remote)
 
     def _on_matched(self, remote: Guid) -> None:
         if remote not in self.matched:
@@ -125,6 +138,10 @@ class _Statuses:
         yield f"status.{incompatible}.last_policy_id", self._last_policy_id
         for policy in POLICY_IDS:
             yield f"status.{incompatible}.by_{policy.lower()}", self._policies[policy]
+        for status, guid in self._last.items():
+            raw = guid.to_bytes()
+            yield f"last.{status}.guid_high", int.from_bytes(raw[:8], "big", signed=True)
+            yield f"last.{status}.guid_low", int.from_bytes(raw[8:], "big", signed=True)
 
 
 class ReaderStatuses(_Statuses):
@@ -136,13 +153,16 @@ class ReaderStatuses(_Statuses):
     def __init__(self, local: Guid | None = None) -> None:
         super().__init__(local)
         self._not_alive: set[Guid] = set()  # of the matched ones
+        self._last[_LIVELINESS_CHANGED] = _NOBODY
 
     def on_event(self, event: Event) -> None:
         super().on_event(event)
         if isinstance(event, LivelinessLost) and event.writer in self.matched:
             self._not_alive.add(event.writer)
+            self._last[_LIVELINESS_CHANGED] = event.writer
         elif isinstance(event, LivelinessGained):
             self._not_alive.discard(event.writer)
+            self._last[_LIVELINESS_CHANGED] = event.writer
 
     def _on_unmatched(self, remote: Guid) -> None:
         super()._on_unmatched(remote)

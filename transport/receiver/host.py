@@ -196,6 +196,8 @@ class Host:
             self.adviser.on_mismatch(event)
         elif isinstance(event, Matched):
             _log.info("topic %r: matched %s", topic, event.remote)
+            if self.subscription is not None:
+                self.subscription.writer_matched(event.remote)
         elif isinstance(event, Unmatched):
             _log.info("topic %r: lost %s", topic, event.remote)
             if self.subscription is not None:

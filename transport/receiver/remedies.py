@@ -15,6 +15,8 @@ LOST_SAMPLES: Final = "LOST_SAMPLES"
 FAR_AHEAD: Final = "FAR_AHEAD"
 #: Samples were dropped because their LIFESPAN was over when they came.
 EXPIRED: Final = "EXPIRED"
+#: A writer repeats its HEARTBEATs sooner than the reader answers one after another.
+SUPPRESSED_HEARTBEATS: Final = "SUPPRESSED_HEARTBEATS"
 #: A spy finds no publication log of its topic.
 NO_PUBLICATION_LOG: Final = "NO_PUBLICATION_LOG"
 #: The log can never take what was received; the sentence may use ``{needed}``.

@@ -18,6 +18,7 @@ from .addresses import Addresses
 from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
+from .heartbeat_warnings import HeartbeatWarnings
 from .instance_keys import InstanceKeys
 from .jump_warnings import JumpWarnings
 from .log_appender import LogAppender
@@ -55,6 +56,7 @@ class Subscription:
         self._node = node
         self._shown = shown
         self._clocks = ClockWarnings(config)
+        self._heartbeats = HeartbeatWarnings(config)
         self._jumps = JumpWarnings(config.topic)
         self._losses = Losses(directory, config.topic, config.remedies, addresses)
         moved_from = {} if addresses is None else addresses.moved_from
@@ -113,6 +115,10 @@ class Subscription:
         self._losses.report(self.reader, self._log)
         self._jumps.report(self.reader)
         self._clocks.look(self._cache.counters)
+
+    def writer_matched(self, writer: Guid) -> None:
+        """A writer was matched."""
+        self._heartbeats.writer_matched(self.reader, writer)
 
     def writer_lost(self, writer: Guid) -> None:
         """A writer is gone, or no longer lives."""

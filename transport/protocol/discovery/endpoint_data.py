@@ -25,13 +25,15 @@ from ..endpoint_info import NO_ABILITIES, Abilities, ContentFilterProperty
 from .participant_data import locators_of, refuse_not_understood, required
 from .qos_parameters import QOS_PIDS, decode_qos, encode_qos
 
-#: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max, u32 term window. Other vendors skip it.
+#: Ours, so vendor-specific (RTPS 2.5 §9.6.4): u32 flags, u32 message_size_max, u32 term window, u32
+#: heartbeat period in microseconds. Other vendors skip it; older ends of ours send less of it, and skip what they miss.
 _PID_ABILITIES: Final = 0x8A01
 _BATCHES, _NO_POSITIVE_ACKS, _STATUS_MESSAGES = 0x1, 0x8, 0x10
 #: Ours: u64 token, and the name of the publication log as a string.
 _PID_PUBLICATION_LOG: Final = 0x8A02
 #: Maximum number of listed types on which a type depends, so that an announcement fits one small datagram.
 _DEPENDENTS_ANNOUNCED: Final = 8
+_MICROSECOND: Final = 1_000
 _CODECS: Final = {0x2: "lz4", 0x4: "zstd"}
 
 _UNDERSTOOD: Final = QOS_PIDS | frozenset(
@@ -175,7 +177,8 @@ def _encode_abilities(abilities: Abilities) -> bytes:
     flags |= _STATUS_MESSAGES if abilities.status_messages else 0
     flags |= sum(bit for bit, codec in _CODECS.items() if codec in abilities.codecs)
     window = min(abilities.term_window, 0xFFFF_FFFF)
-    return p.encode_u32(flags) + p.encode_u32(abilities.message_size_max) + p.encode_u32(window)
+    period = min(-(-abilities.heartbeat_period // _MICROSECOND), 0xFFFF_FFFF)
+    return b"".join(map(p.encode_u32, (flags, abilities.message_size_max, window, period)))
 
 
 def _decode_abilities(parameters: p.ParameterList) -> Abilities:
@@ -193,6 +196,7 @@ def _decode_abilities(parameters: p.ParameterList) -> Abilities:
         bool(flags & _NO_POSITIVE_ACKS),
         bool(flags & _STATUS_MESSAGES),
         _decode_term_window(value, little),
+        p.decode_u32(value[12:16], little) * _MICROSECOND if len(value) >= 16 else 0,
         log,
         token,
     )

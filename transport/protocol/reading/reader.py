@@ -140,6 +140,7 @@ class StatefulReader:
                 return
         if known is not None:
             self.unmatch_writer(info.guid)
+        self.counters.suppressed_writers += reliable and info.is_suppressed(self.policy)
         resumed = self._delivered_before.pop(info.guid, None)
         expected: int | None = None
         if resumed is not None:

@@ -132,7 +132,8 @@ class Untethered:
             self._responder.report_at_once(proxy)
 
     def _is_low(self, proxy: WriterProxy) -> bool:
-        """Whether the writer may send no more than the last eighth of the window."""
+        """Whether the writer may send no more than the last eighth of the window, or than one datagram, which need not
+        find room in it."""
         stream = proxy.stream
         free = stream.reported_pos + stream.offered_window - stream.rcv_pos
-        return free <= stream.window >> _BOTTOM
+        return free <= max(stream.window >> _BOTTOM, min(stream.datagram, stream.window >> 1))

@@ -1,4 +1,4 @@
-"""A congestion control where the driver's Python finds it, which writes down what it is told."""
+"""A congestion control, shipped as a user ships it, which writes down what it is told."""
 
 from __future__ import annotations
 
