@@ -77,6 +77,14 @@ class RtpsDataSource(DataSource):
     - The default reliability is ``reliable``. It does not match best-effort writers. Peers on the topic that do not
       match are named on stderr with the reason.
 
+    **Read several topics**, by name or by a regular expression; topics that appear later join::
+
+        spark.readStream.format("rtps").option("subscribe", "Square,Circle").load()     # topic STRING, color STRING, ...
+        spark.readStream.format("rtps").option("subscribePattern", "rt/.*").option("payload", "binary").load()
+
+    One participant, one receiver and one log have them all. Topics of different types are rows of ``topic``,
+    ``type_name``, ``type_hash`` and the payload in ``value``, which ``spark_rtps.functions.from_cdr`` decodes.
+
     **Read for a moment**, as a batch. Every action listens anew; ``cache()`` what you use twice::
 
         spark.read.format("rtps").option("read.max_rows", 1000).option("read.timeout", "5s")....load("Square")
@@ -140,7 +148,32 @@ class RtpsDataSource(DataSource):
             self._topic_type = standing_type(settings)
             return source_schema(settings, self._topic_type)
         self._topic_type = topic_type(settings)  # kept: Spark pickles the source after this
+        if settings.topics is not None and self._topic_type is None and settings.payload is Payload.CDR:
+            settings = self._of_topics(settings)
         return source_schema(settings, self._topic_type)
+
+    def _of_topics(self, settings: Settings) -> Settings:
+        """The settings for topics that are read together: of several types the payloads are read, unless that is
+        excluded. Raises OptionError."""
+        from ..columns.type_sources import common_type_of_topics
+
+        self._topic_type = common_type_of_topics(settings)
+        if self._topic_type is not None:
+            return settings
+        if any(name.lower() == "payload" for name in self.options):
+            fix = "the topics have different types, which no columns fit: set binary, and decode value by from_cdr"
+            raise OptionError("payload", "cdr", fix)
+        _log.warning(
+            "topics %r: they have different types, so that rows have their payloads, as with payload=binary; set that, "
+            "and the columns are the same whoever is there when the query starts",
+            settings.topic,
+        )
+        settings = replace(settings, payload=Payload.BINARY)
+        self._parsed[AppliesTo.READ] = replace(self._parsed[AppliesTo.READ], payload=Payload.BINARY)
+        parse_options(
+            {**self.options, "payload": "binary"}, AppliesTo.READ
+        )  # raises for what looks at members
+        return settings
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from .batch_reader import RtpsBatchReader
