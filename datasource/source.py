@@ -17,6 +17,7 @@ from . import shipping
 from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, older_than
 
 if TYPE_CHECKING:
+    from ..columns.routing import Routing
     from ..columns.type_sources import TopicType
     from .stream_writer import RtpsStreamArrowWriter
     from .writer import RtpsArrowWriter
@@ -79,7 +80,7 @@ class RtpsDataSource(DataSource):
 
     **Read several topics**, by name or by a regular expression; topics that appear later join::
 
-        spark.readStream.format("rtps").option("subscribe", "Square,Circle").load()     # topic STRING, color STRING, ...
+        spark.readStream.format("rtps").option("subscribe", "Square,Circle").load()     # topic STRING, color STRING
         spark.readStream.format("rtps").option("subscribePattern", "rt/.*").option("payload", "binary").load()
 
     One participant, one receiver and one log have them all. Topics of different types are rows of ``topic``,
@@ -94,6 +95,8 @@ class RtpsDataSource(DataSource):
 
         df.writeStream.format("rtps").option("checkpointLocation", ...).start("Alerts")
         df.write.format("rtps").mode("append").save("Alerts")
+
+    Without ``topic`` each row goes to the topic that its column ``topic`` names; the option overrides the column.
 
     Each Python worker keeps one participant and one writer per topic between its tasks. A task ends when all matched
     reliable readers have acknowledged its rows. It fails, naming the readers, if some have not within
@@ -225,7 +228,7 @@ class RtpsDataSource(DataSource):
             raise UsageError("what is written to a DDS topic cannot be overwritten: use mode('append')")
         settings = self._settings(AppliesTo.WRITE)
         _warn(settings)
-        return RtpsArrowWriter(settings, plan_sink(settings, schema))
+        return RtpsArrowWriter(_routed(plan_sink(settings, schema)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RtpsStreamArrowWriter:  # noqa: N802
         # overwrite means output mode "complete": every micro-batch writes the whole result
@@ -239,7 +242,7 @@ class RtpsDataSource(DataSource):
         settings = self._settings(AppliesTo.WRITE)
         if self._made_in == os.getpid():  # else it is a copy, in the process that commits
             _warn(settings)
-        return RtpsStreamArrowWriter(settings, plan_sink(settings, schema))
+        return RtpsStreamArrowWriter(_routed(plan_sink(settings, schema)))
 
     def _settings(self, role: AppliesTo) -> Settings:
         """The options as settings for one role: parsed at the first use, and pickled with the source from then on."""
@@ -278,7 +281,19 @@ class _RefusingReader(DataSourceStreamReader):
 def _warn(settings: Settings) -> None:
     """Log once what the options probably do not intend."""
     for warning in settings.warnings:
-        sentence = f"topic {settings.topic!r}: {warning}"
-        if sentence not in _SAID:
-            _SAID.add(sentence)
-            _log.warning("%s", sentence)
+        _say(f"topic {settings.topic!r}: {warning}")
+
+
+def _routed(routing: Routing) -> Routing:
+    if routing.apart and not routing.by_row:
+        _say(
+            f"topic {routing.settings.topic!r}: the option topic overrides the column topic, which is not written; a "
+            "type.file with a member of that name has it written"
+        )
+    return routing
+
+
+def _say(sentence: str) -> None:
+    if sentence not in _SAID:
+        _SAID.add(sentence)
+        _log.warning("%s", sentence)

@@ -29,7 +29,7 @@ from ..transport.structure import NANOSECONDS
 #: How long a new participant looks around before it takes the readers it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
 #: Writers that one process keeps; beyond that, it deletes the one which was used longest ago.
-_WRITERS_MAX: Final = 256
+WRITERS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class WriterPool:
 
     def _make_room(self) -> None:
         """A ``foreachBatch`` may write to ever new topics."""
-        while len(self._writers) >= _WRITERS_MAX:
+        while len(self._writers) >= WRITERS_MAX:
             oldest = next(iter(self._writers))
             writer = self._writers.pop(oldest)
             self._nodes[oldest.node][0].delete_endpoint(writer.guid)

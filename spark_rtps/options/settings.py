@@ -65,6 +65,7 @@ class OnNoReader(enum.Enum):
 class Settings:
     """All options of one reader or writer. Durations in nanoseconds, sizes in bytes."""
 
+    #: Empty: the rows of a sink name theirs.
     topic: str
     #: The topics that are read together, of which ``topic`` is a name for people; None: ``topic`` alone.
     topics: TopicSelection | None
@@ -200,9 +201,11 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
     values = Values(given, role, profile)
     topics = topic_selection(values)
     topic = values.text("topic") if topics is None else str(topics)
+    if topic is None and role is not AppliesTo.READ:
+        topic = ""
     if topic is None:
         one = 'name the topic: .option("topic", "Square") or .load("Square")'
-        raise OptionError("topic", None, one if role is AppliesTo.WRITE else f"{one}; or several: {SEVERAL}")
+        raise OptionError("topic", None, f"{one}; or several: {SEVERAL}")
     if not unread:  # an option may contradict a default, but suit the value in the file
         check_options(values, role)
         check_retention(values, standing=standing)

@@ -18,8 +18,8 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "topic",
         Kind.TEXT,
         None,
-        'Name of the topic. Required, unless a source has `subscribe` or `subscribePattern`. `.load("name")` and '
-        '`.save("name")` set it too.',
+        'Name of the topic. `.load("name")` and `.save("name")` set it too. A source needs it, or `subscribe`, or '
+        "`subscribePattern`. A sink needs it, or rows with a column `topic` of type STRING, which it overrides.",
         maximum=_NAME_MAX,
     ),
     OptionSpec(

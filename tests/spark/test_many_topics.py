@@ -60,17 +60,17 @@ def test_topics_of_different_types_join_and_are_decoded_later(
                 peer.wait_for_match(names[name])
             peer.write(names["v"], vehicles(0, 50))
             peer.write(names["b"], [{"id": i, "data": [i] * i} for i in range(20)])
-            wait_until(lambda: stored().count() >= 70)
+            wait_until(lambda: stored().count() >= 70, every=0.3)
             peer.writer(names["late"], Vehicle)  # the query runs already
             peer.wait_for_match(names["late"])
             peer.write(names["late"], vehicles(100, 30))
-            wait_until(lambda: stored().count() >= 100)
+            wait_until(lambda: stored().count() >= 100, every=0.3)
         with storing(stream(spark, log_dir, **options), tmp_path) as stored:
             peer.wait_for_match(names["late"])
             peer.wait_for_match(names["v"])
             peer.write(names["v"], vehicles(50, 10))
             peer.write(names["late"], vehicles(130, 10))
-            wait_until(lambda: stored().count() >= 120)
+            wait_until(lambda: stored().count() >= 120, every=0.3)
         told = schema_of_cdr(names["v"], here), schema_of_cdr(names["b"], here)
     raw = stored().cache()
     found = raw.collect()
@@ -125,3 +125,37 @@ def test_exactly_one_way_to_name_topics(spark: SparkSession, topic: str, log_dir
         spark.readStream.format("rtps").options(**network(log_dir), subscribe="a").load(topic)
     with pytest.raises(AnalysisException, match=r"name the topic.*or several: subscribe, subscribePattern"):
         spark.readStream.format("rtps").options(**network(log_dir)).load()
+
+
+def test_rows_go_to_the_topics_that_they_name(spark: SparkSession, topic: str, tmp_path: Path) -> None:
+    """A batch and a stream to two readers; the option overrides the column; what names no topic is an error."""
+    one, two = f"{topic}_1", f"{topic}_2"
+    df = spark.range(20).selectExpr(
+        f"if(id % 2 = 0, '{one}', '{two}') AS topic",
+        "CAST(id AS INT) AS id",
+        "repeat('n', 3) AS note",
+        "id / 2 AS speed",
+    )
+    options = network(type="interop::Vehicle", key="id", nullable="required")
+    with CyclonePeer(DOMAIN) as peer:
+        for name in (one, two):
+            peer.reader(name, Vehicle)
+        df.write.format("rtps").options(**options).mode("append").save()
+        for name, rest in ((one, 0), (two, 1)):
+            assert {taken.row["id"] for taken in peer.take(name, 10)} == set(range(rest, 20, 2))
+        df.write.format("rtps").options(**options).mode("append").save(two)
+        assert {taken.row["id"] for taken in peer.take(two, 20)} == set(range(20))
+        df.write.parquet(str(tmp_path / "rows"))
+        stream = spark.readStream.schema(df.schema).parquet(str(tmp_path / "rows"))
+        stream.writeStream.format("rtps").options(**options, checkpointLocation=str(tmp_path / "c")).trigger(
+            availableNow=True
+        ).start().awaitTermination(90)
+        assert {taken.row["id"] for taken in peer.take(one, 10)} == set(range(0, 20, 2))
+        with pytest.raises(Exception, match="column 'topic', row 0: null; fill it, or set the option topic"):
+            df.selectExpr("CAST(NULL AS STRING) AS topic", "id", "note", "speed").write.format(
+                "rtps"
+            ).options(**options).mode("append").save()
+        with pytest.raises(
+            Exception, match=r"rows name none: name the topic.* or give the rows a column topic"
+        ):
+            df.drop("topic").write.format("rtps").options(**options).mode("append").save()
