@@ -9,7 +9,8 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
-from ..columns.topic_plan import TopicPlan, plan_reading, plan_writing, schema_to_read
+from ..columns.routing import Routing, plan_routing
+from ..columns.topic_plan import TopicPlan, plan_reading, schema_to_read
 from ..columns.type_sources import TopicType
 from ..options import Settings
 from ..transport.errors import TypeDefinitionError
@@ -28,9 +29,9 @@ def plan_source(settings: Settings, schema: StructType, found: TopicType | None 
     return plan_reading(settings, to_arrow(schema), found)
 
 
-def plan_sink(settings: Settings, schema: StructType) -> TopicPlan:
+def plan_sink(settings: Settings, schema: StructType) -> Routing:
     """Plan for a sink that gets rows of ``schema`` from Spark."""
-    return plan_writing(settings, to_arrow(schema))
+    return plan_routing(settings, to_arrow(schema))
 
 
 def to_arrow(schema: StructType) -> pa.Schema:

@@ -17,6 +17,7 @@ from . import shipping
 from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, older_than
 
 if TYPE_CHECKING:
+    from ..columns.routing import Routing
     from ..columns.type_sources import TopicType
     from .stream_writer import RtpsStreamArrowWriter
     from .writer import RtpsArrowWriter
@@ -84,6 +85,14 @@ class RtpsDataSource(DataSource):
         spark.readStream.format("rtps").option("statuses", True).load()            # of all topics
         spark.readStream.format("rtps").option("statuses", True).load("Square")
 
+    **Read several topics**, by name or by a regular expression; topics that appear later join::
+
+        spark.readStream.format("rtps").option("subscribe", "Square,Circle").load()     # topic STRING, color STRING
+        spark.readStream.format("rtps").option("subscribePattern", "rt/.*").option("payload", "binary").load()
+
+    One participant, one receiver and one log have them all. Topics of different types are rows of ``topic``,
+    ``type_name``, ``type_hash`` and the payload in ``value``, which ``spark_rtps.functions.from_cdr`` decodes.
+
     **Read for a moment**, as a batch. Every action listens anew; ``cache()`` what you use twice::
 
         spark.read.format("rtps").option("read.max_rows", 1000).option("read.timeout", "5s")....load("Square")
@@ -93,6 +102,8 @@ class RtpsDataSource(DataSource):
 
         df.writeStream.format("rtps").option("checkpointLocation", ...).start("Alerts")
         df.write.format("rtps").mode("append").save("Alerts")
+
+    Without ``topic`` each row goes to the topic that its column ``topic`` names; the option overrides the column.
 
     Each Python worker keeps one participant and one writer per topic between its tasks. A task ends when all matched
     reliable readers have acknowledged its rows. It fails, naming the readers, if some have not within
@@ -151,7 +162,32 @@ class RtpsDataSource(DataSource):
             self._topic_type = standing_type(settings)
             return source_schema(settings, self._topic_type)
         self._topic_type = topic_type(settings)  # kept: Spark pickles the source after this
+        if settings.topics is not None and self._topic_type is None and settings.payload is Payload.CDR:
+            settings = self._of_topics(settings)
         return source_schema(settings, self._topic_type)
+
+    def _of_topics(self, settings: Settings) -> Settings:
+        """The settings for topics that are read together: of several types the payloads are read, unless that is
+        excluded. Raises OptionError."""
+        from ..columns.type_sources import common_type_of_topics
+
+        self._topic_type = common_type_of_topics(settings)
+        if self._topic_type is not None:
+            return settings
+        if any(name.lower() == "payload" for name in self.options):
+            fix = "the topics have different types, which no columns fit: set binary, and decode value by from_cdr"
+            raise OptionError("payload", "cdr", fix)
+        _log.warning(
+            "topics %r: they have different types, so that rows have their payloads, as with payload=binary; set that, "
+            "and the columns are the same whoever is there when the query starts",
+            settings.topic,
+        )
+        settings = replace(settings, payload=Payload.BINARY)
+        self._parsed[AppliesTo.READ] = replace(self._parsed[AppliesTo.READ], payload=Payload.BINARY)
+        parse_options(
+            {**self.options, "payload": "binary"}, AppliesTo.READ
+        )  # raises for what looks at members
+        return settings
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from .batch_reader import RtpsBatchReader
@@ -213,7 +249,7 @@ class RtpsDataSource(DataSource):
             raise UsageError("what is written to a DDS topic cannot be overwritten: use mode('append')")
         settings = self._settings(AppliesTo.WRITE)
         _warn(settings)
-        return RtpsArrowWriter(settings, plan_sink(settings, schema))
+        return RtpsArrowWriter(_routed(plan_sink(settings, schema)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RtpsStreamArrowWriter:  # noqa: N802
         # overwrite means output mode "complete": every micro-batch writes the whole result
@@ -227,7 +263,7 @@ class RtpsDataSource(DataSource):
         settings = self._settings(AppliesTo.WRITE)
         if self._made_in == os.getpid():  # else it is a copy, in the process that commits
             _warn(settings)
-        return RtpsStreamArrowWriter(settings, plan_sink(settings, schema))
+        return RtpsStreamArrowWriter(_routed(plan_sink(settings, schema)))
 
     def _settings(self, role: AppliesTo) -> Settings:
         """The options as settings for one role: parsed at the first use, and pickled with the source from then on."""
@@ -266,7 +302,19 @@ class _RefusingReader(DataSourceStreamReader):
 def _warn(settings: Settings) -> None:
     """Log once what the options probably do not intend."""
     for warning in settings.warnings:
-        sentence = f"topic {settings.topic!r}: {warning}"
-        if sentence not in _SAID:
-            _SAID.add(sentence)
-            _log.warning("%s", sentence)
+        _say(f"topic {settings.topic!r}: {warning}")
+
+
+def _routed(routing: Routing) -> Routing:
+    if routing.apart and not routing.by_row:
+        _say(
+            f"topic {routing.settings.topic!r}: the option topic overrides the column topic, which is not written; a "
+            "type.file with a member of that name has it written"
+        )
+    return routing
+
+
+def _say(sentence: str) -> None:
+    if sentence not in _SAID:
+        _SAID.add(sentence)
+        _log.warning("%s", sentence)

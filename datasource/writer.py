@@ -12,13 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..api.writer_session import WriterSession
-from ..columns.encoding import encoder_for
-from ..columns.topic_plan import TopicPlan
-from ..options import Settings
+from ..columns.encoding import Encoder, encoder_for
+from ..columns.routing import Route, Routing
 from ..options.explanations import explained
-from ..transport.errors import RtpsError
+from ..transport.errors import RtpsError, UsageError
 from .workers import settle
-from .writer_pool import WRITERS
+from .writer_pool import WRITERS, WRITERS_MAX
 
 
 @dataclass(frozen=True)
@@ -32,40 +31,62 @@ class RtpsCommitMessage(WriterCommitMessage):
 class TaskWriter:
     """Writes the rows of one task; Spark pickles it for the tasks."""
 
-    def __init__(self, settings: Settings, plan: TopicPlan) -> None:
-        self._settings = settings
-        self._plan = plan
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
 
     @explained()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         settle()
-        encode = encoder_for(self._plan)
-        session: WriterSession | None = None
-        rows = written = 0
+        routes: dict[Route, _Writing] = {}
+        rows = 0
         try:
             for batch in iterator:
                 if not batch.num_rows:
                     continue
-                if session is None:  # a partition without rows needs no participant
-                    session = WRITERS.session(self._settings, self._plan)
-                session.wait_for_reader()
-                if not rows:
-                    session.begin_coherent_set()
-                samples, key_hashes = encode(batch)
-                session.write(samples, key_hashes)
+                for route, part in self._routing.parts(batch):
+                    writing = routes.get(route)
+                    if writing is None:  # a partition without rows needs no participant
+                        writing = routes[route] = self._begin(route, len(routes))
+                    writing.write(part)
                 rows += batch.num_rows
-                written += samples.count
-            if session is not None:
-                if session.in_coherent_set and _spark_has_hung_up():
-                    raise RtpsError("Spark gave the task up; nothing that it wrote becomes visible")
+            sessions = [writing.session for writing in routes.values()]
+            if any(session.in_coherent_set for session in sessions) and _spark_has_hung_up():
+                raise RtpsError("Spark gave the task up; nothing that it wrote becomes visible")
+            for session in sessions:
                 session.end_coherent_set()
         except BaseException:
-            if session is not None:
-                session.abort_coherent_set()
+            for writing in routes.values():
+                writing.session.abort_coherent_set()
             raise
-        if session is not None:
+        for session in sessions:
             session.wait_for_acknowledgments()
-        return RtpsCommitMessage(rows, written)
+        return RtpsCommitMessage(rows, sum(writing.samples for writing in routes.values()))
+
+    def _begin(self, route: Route, others: int) -> _Writing:
+        if others >= WRITERS_MAX:
+            raise UsageError(
+                f"a task writes to {WRITERS_MAX} topics at most: bring the rows of a topic together first, by "
+                "repartition('topic') with as many partitions as that takes"
+            )
+        settings, plan = self._routing.along(route)
+        return _Writing(WRITERS.session(settings, plan), encoder_for(plan))
+
+
+@dataclass(slots=True)
+class _Writing:
+    """What a task writes to one topic."""
+
+    session: WriterSession
+    encode: Encoder
+    samples: int = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.session.wait_for_reader()
+        if not self.samples:
+            self.session.begin_coherent_set()
+        samples, key_hashes = self.encode(batch)
+        self.session.write(samples, key_hashes)
+        self.samples += samples.count
 
 
 def _spark_has_hung_up() -> bool:

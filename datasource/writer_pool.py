@@ -30,7 +30,7 @@ from .shipping import find_shipped_modules
 #: How long a new participant looks around before it takes the readers it has found for all there are.
 _LOOK_AROUND_NS: Final = NANOSECONDS
 #: Writers that one process keeps; beyond that, it deletes the one which was used longest ago.
-_WRITERS_MAX: Final = 256
+WRITERS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class WriterPool:
 
     def _make_room(self) -> None:
         """A ``foreachBatch`` may write to ever new topics."""
-        while len(self._writers) >= _WRITERS_MAX:
+        while len(self._writers) >= WRITERS_MAX:
             oldest = next(iter(self._writers))
             writer = self._writers.pop(oldest)
             self._nodes[oldest.node][0].delete_endpoint(writer.guid)

@@ -103,6 +103,8 @@ INSTANCES_MAX: Final = 1 << 18
 TERM_WINDOW_LEAST: Final = 16 << 10
 #: Changes whose positions in the publication log a writer remembers.
 SEQUENCE_POSITIONS_MAX: Final = 16_384
+#: Topics that one receiver follows at a time, whose names peers make up; those beyond are named in a warning.
+TOPICS_MAX: Final = 1_024
 #: Writers remembered per stream log; the longest silent one is forgotten first.
 WRITERS_MAX: Final = 8_192
 #: How deep types may nest, as Arrow's own files have it.

@@ -17,7 +17,7 @@ from weakref import WeakMethod
 
 import pyarrow as pa
 
-from ..columns.decoding import decode_frames, needs_writer_types
+from ..columns.decoding import NO_TYPES, decode_frames, needs_writer_types
 from ..columns.malformed import Tally
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
@@ -26,6 +26,7 @@ from ..transport.net.node import Node
 from ..transport.protocol.endpoint_info import ContentFilterProperty
 from ..transport.protocol.endpoint_specs import ReaderSpec
 from ..transport.qos import HistoryKind
+from ..transport.receiver.writer_types import ToldTypes
 from ..transport.structure import INFINITE, Guid
 from .inbox import Inbox
 from .instances import Instance, Instances
@@ -107,7 +108,7 @@ class Reception:
     def decode(self, frames: list[Frame]) -> Iterator[pa.RecordBatch]:
         """The rows of samples. Raises MalformedSampleError with ``mode=failfast``."""
         tally = Tally(self._plan)
-        types = self.inbox.types if needs_writer_types(self._plan) else {}
+        types = ToldTypes(self.inbox.types) if needs_writer_types(self._plan) else NO_TYPES
         try:
             yield from decode_frames(frames, self._plan, tally, types)
         finally:

@@ -42,14 +42,21 @@ from .ipc_batches import read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
 from .not_null import columns_without_nulls, forbidden_nulls
 from .plan_columns import plan_batch
-from .sample_columns import encapsulations, key_hashes, metadata_columns, payloads, select
+from .sample_columns import (
+    encapsulations,
+    key_hashes,
+    metadata_columns,
+    payloads,
+    select,
+    topic_columns,
+)
 from .topic_plan import ARROW_BATCH, ContentFilter, TopicPlan
 
 if TYPE_CHECKING:
     from ..transport.types.filter import Filter
 
 _KEY_HASH_BYTES: Final = 16
-NO_TYPES: Final[Mapping[Guid, Struct | None]] = {}
+NO_TYPES: Final = ToldTypes({})
 #: What an ArrowBatch is read as.
 _IPC: Final = pa.schema([("ipc", pa.binary())])
 
@@ -73,11 +80,10 @@ def decode_range(
     """
     beside = beside or BesideDirectory(view.directory)
     frames, told = view.frames(start, end, on_damage), NO_TYPES
-    if needs_writer_types(plan):
-        types = beside.writer_types()
-        told = types.by_writer
-        if types.damage or (view.metadata.get(HAS_WRITER_TYPES) and not types.is_full):
-            frames = _of_known_writers(frames, types, view.directory, on_damage)
+    if needs_writer_types(plan) or plan.many:
+        told = beside.writer_types()
+        if told.damage or (view.metadata.get(HAS_WRITER_TYPES) and not told.is_full):
+            frames = _of_known_writers(frames, told, view.directory, on_damage)
     tally = Tally(plan)
     try:
         yield from decode_frames(frames, plan, tally, told)
@@ -119,20 +125,24 @@ def decode_frames(
     frames: Iterable[Frame],
     plan: TopicPlan,
     tally: Tally,
-    told: Mapping[Guid, Struct | None] = NO_TYPES,
+    told: ToldTypes = NO_TYPES,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of frames, in batches; ``tally`` counts the samples that do not become rows as they are.
 
-    ``told`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`).
+    ``told`` are the types that writers announced, where the plan's is a guess (:func:`needs_writer_types`), and their
+    topics, where there are several.
 
     Raises MalformedSampleError with ``mode=failfast``.
     """
     decode = {Payload.CDR: _decode_cdr, Payload.BINARY: _decode_binary, Payload.ARROW: _decode_arrow}[
         plan.payload
     ]
-    for group, (written, unfit) in _by_type(frames, plan, told):
+    by_writer = told.by_writer if needs_writer_types(plan) else {}
+    for group, (written, unfit) in _by_type(frames, plan, by_writer):
         for chunk in chunks(group, rows=min(ROWS, _rows_at_once(plan))):
-            batches = _unfit(chunk, unfit, plan, tally) if unfit else decode(chunk, written, tally)
+            batches = (
+                _unfit(chunk, unfit, plan, tally, told) if unfit else decode(chunk, written, tally, told)
+            )
             for batch in batches:
                 if batch.num_rows:
                     yield batch
@@ -205,11 +215,11 @@ def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
     return compiled, Codec(struct, arrow_schema=projected(arrow_schema(struct), compiled.fields))
 
 
-def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
-    return in_parts(chunk, lambda part: _rows_of(part, plan, tally), halves)
+def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> Iterator[pa.RecordBatch]:
+    return in_parts(chunk, lambda part: _rows_of(part, plan, tally, told), halves)
 
 
-def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally) -> pa.RecordBatch:
+def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> pa.RecordBatch:
     """The rows of a chunk. Raises TooManySamplesError, before anything is counted, if they are too many at once."""
     assert plan.struct is not None
     codec = codec_for(plan.struct, plan.data)
@@ -237,7 +247,7 @@ def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally) -> pa.RecordBatch:
     if filtered is not None:
         tally.filtered(chunk, filtered)
     columns, rows = _without_nulls(columns, rows, chunk, with_data, plan, tally)
-    return plan_batch(columns, rows, chunk, plan, corrupt)
+    return plan_batch(columns, rows, chunk, plan, corrupt, told)
 
 
 def _passing(
@@ -315,7 +325,9 @@ def _well_formed(decoded: Decoded, rows: I64) -> tuple[list[pa.Array], I64]:
     return decoded.batch.columns, rows if decoded.malformed is None else rows[~decoded.malformed]
 
 
-def _unfit(chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+def _unfit(
+    chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally, told: ToldTypes
+) -> Iterator[pa.RecordBatch]:
     """All samples are malformed, for a reason that they share."""
     tally.see(chunk, chunk.count)
     with_data = chunk.has_data()
@@ -323,7 +335,7 @@ def _unfit(chunk: Chunk, reason: str, plan: TopicPlan, tally: Tally) -> Iterator
     some = Malformed.alike(rows, reason)
     tally.malformed(chunk, some, _fate(plan))
     if _takes_nulls(plan):
-        yield plan_batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some])
+        yield plan_batch(_nulls(plan.data, len(rows)), rows, chunk, plan, [some], told)
 
 
 def _without_nulls(
@@ -361,9 +373,9 @@ def _without_nulls(
 # --- binary -----------------------------------------------------------------------------------------
 
 
-def _decode_binary(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+def _decode_binary(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> Iterator[pa.RecordBatch]:
     columns = [
-        pa.repeat(pa.scalar(plan.topic), chunk.count),
+        *(topic_columns(chunk, told) if plan.many else [pa.repeat(pa.scalar(plan.topic), chunk.count)]),
         *metadata_columns(chunk),
         encapsulations(chunk.samples),
         key_hashes(chunk),
@@ -375,7 +387,7 @@ def _decode_binary(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.R
 # --- arrow ------------------------------------------------------------------------------------------
 
 
-def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.RecordBatch]:
+def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> Iterator[pa.RecordBatch]:
     with_data = chunk.has_data()
     rows = np.arange(chunk.count) if with_data is None else np.flatnonzero(with_data)
     decoded = codec_for(ARROW_BATCH, _IPC).decode(
@@ -399,4 +411,4 @@ def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally) -> Iterator[pa.Re
         for batch in batches:
             for first in range(0, batch.num_rows, at_once):
                 part = batch.slice(first, at_once)
-                yield plan_batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt)
+                yield plan_batch(part.columns, np.full(part.num_rows, row), chunk, plan, corrupt, told)

@@ -7,25 +7,34 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from ..transport.receiver.writer_types import ToldTypes
 from ..transport.wire.samples import I64
 from .chunks import Chunk
 from .malformed import Malformed
 from .relabelling import relabelled
-from .sample_columns import metadata_columns, payloads, select
-from .topic_plan import METADATA_COLUMN, METADATA_SCHEMA, TopicPlan
+from .sample_columns import metadata_columns, payloads, select, topic_columns
+from .topic_plan import METADATA_COLUMN, METADATA_SCHEMA, TOPIC_COLUMN, TOPIC_SCHEMA, TopicPlan
 
 #: Bytes of a payload that a corrupt record of type STRING shows.
 _SHOWN_BYTES: Final = 64
 
 
 def plan_batch(
-    columns: list[pa.Array], rows: I64 | None, chunk: Chunk, plan: TopicPlan, corrupt: list[Malformed]
+    columns: list[pa.Array],
+    rows: I64 | None,
+    chunk: Chunk,
+    plan: TopicPlan,
+    corrupt: list[Malformed],
+    told: ToldTypes,
 ) -> pa.RecordBatch:
-    """The columns with ``_rtps`` and the corrupt record where the plan wants them."""
+    """The columns with ``topic``, ``_rtps`` and the corrupt record where the plan wants them."""
     if len(plan.data) < len(plan.columns):
         added = {}
         if plan.has_metadata:
-            added[METADATA_COLUMN] = _metadata(chunk, rows, plan)
+            added[METADATA_COLUMN] = _metadata(chunk, rows, plan, told)
+        if plan.has_topic:
+            topics = topic_columns(chunk, told)[0]
+            added[TOPIC_COLUMN] = topics if rows is None else topics.take(pa.array(rows))
         if plan.corrupt is not None:
             added[plan.corrupt] = _corrupt_records(chunk, rows, plan, corrupt)
         data = iter(columns)
@@ -35,9 +44,11 @@ def plan_batch(
     return pa.RecordBatch.from_arrays(columns, schema=plan.columns)
 
 
-def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan) -> pa.StructArray:
+def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan, told: ToldTypes) -> pa.StructArray:
     struct = plan.columns.field(METADATA_COLUMN).type
     by_name = dict(zip(METADATA_SCHEMA.names, metadata_columns(chunk), strict=True))
+    if plan.many:
+        by_name |= zip(TOPIC_SCHEMA.names, topic_columns(chunk, told), strict=True)
     fields = [struct.field(i) for i in range(struct.num_fields)]
     column = pa.StructArray.from_arrays([by_name[f.name] for f in fields], fields=fields)
     return column if rows is None else column.take(pa.array(rows))

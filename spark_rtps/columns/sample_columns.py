@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..transport.receiver.writer_types import ToldTypes, WriterTopic
 from ..transport.structure import Guid
 from ..transport.types.arrow import TIME
 from ..transport.types.cdr.decoding.arrays import binary_array, constant_offsets
@@ -76,6 +77,16 @@ def metadata_columns(chunk: Chunk) -> list[pa.Array]:
         _timestamps(np.repeat(np.array([f.reception for f in chunk.frames], np.int64), chunk.counts)),
         _instance_states(chunk),
     ]
+
+
+def topic_columns(chunk: Chunk, told: ToldTypes) -> list[pa.Array]:
+    """The columns of TOPIC_SCHEMA for the samples of a chunk."""
+    numbers: dict[WriterTopic, int] = {}
+    topics = (told.topic_of(frame.run.writer, frame.position) for frame in chunk.frames)
+    of_frames = np.array([numbers.setdefault(each, len(numbers)) for each in topics], np.int32)
+    index = pa.array(np.repeat(of_frames, chunk.counts))
+    fields = zip(*((each.topic, each.type_name, each.type_hash) for each in numbers), strict=True)
+    return [pa.array(field, pa.string()).take(index) for field in fields]
 
 
 def _writers(chunk: Chunk) -> pa.Array:

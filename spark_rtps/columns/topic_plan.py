@@ -38,16 +38,20 @@ METADATA_DDL: Final = (
     "_rtps STRUCT<writer: STRING, sequence_number: BIGINT, source_timestamp: TIMESTAMP, "
     "reception_timestamp: TIMESTAMP, instance_state: STRING>"
 )
-#: Columns of ``payload=binary``.
-BINARY_SCHEMA: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        *METADATA_SCHEMA,
-        ("encapsulation", pa.string()),
-        ("key_hash", pa.binary()),
-        ("value", pa.binary()),
-    ]
+TOPIC_COLUMN: Final = "topic"
+#: What is known of a sample's topic where a source has several; :data:`METADATA_COLUMN` has these fields first then.
+TOPIC_SCHEMA: Final = pa.schema(
+    [(TOPIC_COLUMN, pa.string()), ("type_name", pa.string()), ("type_hash", pa.string())]
 )
+_SAMPLE_FIELDS: Final = (
+    *METADATA_SCHEMA,
+    pa.field("encapsulation", pa.string()),
+    pa.field("key_hash", pa.binary()),
+    pa.field("value", pa.binary()),
+)
+#: Columns of ``payload=binary``: of one topic, and of several.
+BINARY_SCHEMA: Final = pa.schema([pa.field(TOPIC_COLUMN, pa.string()), *_SAMPLE_FIELDS])
+MANY_BINARY_SCHEMA: Final = pa.schema([*TOPIC_SCHEMA, *_SAMPLE_FIELDS])
 #: Topic type of ``payload=arrow``: one sample is one record batch as an Arrow IPC stream.
 ARROW_BATCH: Final = Struct(
     "spark_rtps::ArrowBatch", (StructMember("ipc", Sequence(Primitive(PrimitiveKind.BYTE)), 0),)
@@ -84,6 +88,8 @@ class TopicPlan:
     announced: bool = True
     #: Whether the type was told by writers of a log, of which others may have told another one.
     told: bool = False
+    #: Whether there are several topics, of which ``topic`` is a name for people.
+    many: bool = False
     mode: Mode = Mode.DROPMALFORMED
     corrupt: str | None = None
     filter: ContentFilter | None = None
@@ -93,6 +99,12 @@ class TopicPlan:
     @property
     def has_metadata(self) -> bool:
         return self.payload is not Payload.BINARY and METADATA_COLUMN in self.columns.names
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether the topic is a column beside the members of the type."""
+        is_apart = self.payload is not Payload.BINARY and TOPIC_COLUMN not in self.data.names
+        return self.many and is_apart and TOPIC_COLUMN in self.columns.names
 
 
 def topic_type(settings: Settings, node: Node | None = None) -> TopicType | None:
@@ -105,6 +117,8 @@ def topic_type(settings: Settings, node: Node | None = None) -> TopicType | None
     if settings.payload is Payload.ARROW:
         return None
     given = given_type(settings)
+    if settings.topics is not None:
+        return given
     if given is None and (settings.payload is Payload.CDR or _looks_into_payloads(settings)):
         return discovered_type(settings) if node is None else type_told_to(node, settings)
     return given
@@ -123,7 +137,7 @@ def _is_named(settings: Settings) -> bool:
 def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
     """The columns of a source without a schema. Raises OptionError if they cannot be found out."""
     if settings.payload is Payload.BINARY:
-        return BINARY_SCHEMA
+        return _binary_schema(settings)
     if settings.payload is Payload.ARROW:
         raise OptionError(
             "payload", "arrow", "the batches' columns are not known; give them with .schema(...)"
@@ -142,26 +156,49 @@ def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
                 "columnNameOfCorruptRecord", settings.corrupt_record, "the type has such a member"
             )
         schema = schema.append(pa.field(settings.corrupt_record, pa.binary()))
+    many = settings.topics is not None
     if settings.metadata:
-        schema = schema.append(pa.field(METADATA_COLUMN, pa.struct(METADATA_SCHEMA)))
+        fields = [*(TOPIC_SCHEMA if many else ()), *METADATA_SCHEMA]
+        schema = schema.append(pa.field(METADATA_COLUMN, pa.struct(fields)))
+    if many and TOPIC_COLUMN not in schema.names:
+        return pa.schema([TOPIC_SCHEMA.field(TOPIC_COLUMN), *schema])
+    if many and not settings.metadata:
+        fix = f"the type has a member {TOPIC_COLUMN}; set true, and {METADATA_COLUMN}.{TOPIC_COLUMN} names the topic"
+        raise OptionError("metadata", "false", fix)
     return schema
+
+
+def _binary_schema(settings: Settings) -> pa.Schema:
+    return BINARY_SCHEMA if settings.topics is None else MANY_BINARY_SCHEMA
 
 
 def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None = None) -> TopicPlan:
     """Plan for a source that delivers exactly ``columns``; ``found`` is what :func:`topic_type` gave."""
     if settings.payload is Payload.BINARY:
-        if not columns.equals(BINARY_SCHEMA):
+        if not columns.equals(_binary_schema(settings)):
             raise OptionError("payload", "binary", "has a schema of its own; leave out .schema(...)")
         found = found or given_type(settings)
         keyed = settings.keyed if found is None else found.keyed
         named = found is not None or _is_named(settings)
         name = _name_of_opaque(settings, found) if named else _identifier(settings.topic)
         struct = None if found is None else found.struct
-        return TopicPlan(settings.topic, name, keyed, settings.payload, struct, columns, columns, named=named)
+        return TopicPlan(
+            settings.topic,
+            name,
+            keyed,
+            settings.payload,
+            struct,
+            columns,
+            columns,
+            named=named,
+            many=settings.topics is not None,
+        )
     apart = {METADATA_COLUMN, settings.corrupt_record}
+    if settings.topics is not None:
+        apart |= _topic_apart(settings, columns, found)
     data = pa.schema([field for field in columns if field.name not in apart])
     if METADATA_COLUMN in columns.names:
-        _check_metadata_column(columns.field(METADATA_COLUMN).type)
+        _check_metadata_column(columns.field(METADATA_COLUMN).type, many=settings.topics is not None)
     elif settings.metadata:
         raise OptionError("metadata", "true", f"add the column to .schema(...) too: {METADATA_DDL}")
     if settings.payload is Payload.ARROW:
@@ -195,10 +232,23 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         # a type derived from columns, or from IDL without extensibility, is a guess at the type of the writers
         announced=announced,
         told=found.told,
+        many=settings.topics is not None,
         mode=settings.mode,
         corrupt=_corrupt_column(settings, columns),
         filter=_content_filter(settings, found.struct),
     )
+
+
+def _topic_apart(settings: Settings, columns: pa.Schema, found: TopicType | None) -> set[str]:
+    """The column of the topics' names, if there is one: a member of that name stays a member."""
+    found = found or given_type(settings)
+    if found is not None and found.struct is not None:
+        if any(member.name == TOPIC_COLUMN for member in found.struct.members):
+            return set()
+    if TOPIC_COLUMN in columns.names and columns.field(TOPIC_COLUMN) != TOPIC_SCHEMA.field(TOPIC_COLUMN):
+        fix = f"in .schema(...) the column {TOPIC_COLUMN} names the topics: declare it as STRING"
+        raise OptionError("subscribe", settings.topic, fix)
+    return {TOPIC_COLUMN}
 
 
 def _corrupt_column(settings: Settings, columns: pa.Schema) -> str | None:
@@ -327,8 +377,8 @@ def _check_columns(columns: pa.Schema, struct: Struct, settings: Settings) -> No
         )
 
 
-def _check_metadata_column(t: pa.DataType) -> None:
-    known = {field.name: field.type for field in METADATA_SCHEMA}
+def _check_metadata_column(t: pa.DataType, *, many: bool) -> None:
+    known = {field.name: field.type for field in (*METADATA_SCHEMA, *(TOPIC_SCHEMA if many else ()))}
     if pa.types.is_struct(t):
         fields = [t.field(i) for i in range(t.num_fields)]
         if all(field.nullable and known.get(field.name) == field.type for field in fields):

@@ -100,6 +100,39 @@ def discovered_type(settings: Settings) -> TopicType:
     return found
 
 
+def common_type_of_topics(settings: Settings) -> TopicType | None:
+    """The type that all topics which are read together have, as their peers announce it; None: they have several.
+
+    It waits for the peers, on a participant of its own. Raises OptionError if none of them announces a type.
+    """
+    from ..options.explanations import remedy_of
+    from ..options.participants import node_config
+    from ..options.quantities import seconds
+    from ..transport.net.node import Node
+    from ..transport.net.selected_types import await_types, common_type
+
+    assert settings.topics is not None
+    node = Node.open(replace(node_config(settings), resolve_types=True)).start()
+    try:
+        told = await_types(
+            node,
+            settings.topics,
+            timeout=seconds(settings.type_discovery_timeout),
+            type_name=settings.type_name or settings.type,
+            stopping=lambda: node.is_closed,
+        )
+    except UnknownTypeError as error:
+        error.remedy = f"{remedy_of(error)}, or set payload=binary"
+        raise OptionError("type.file", None, str(error)) from None
+    finally:
+        node.close()
+    found = common_type(told, settings.topics)
+    if found is None or found.struct is None:
+        return None
+    _check_printable(found.struct)
+    return TopicType(found.type_name, found.keyed, found.struct)
+
+
 def type_told_to(node: Node, settings: Settings) -> TopicType:
     """The type that the topic's peers announce to a participant which asks for types (``resolve_types``); waits.
 

@@ -28,7 +28,7 @@ def idl(
     from ..transport.types.idl.printer import print_idl
 
     given = {"topic": name, "type": name} | ({"key": key} if key else {})
-    plan = plan_sink(parse_options(given, AppliesTo.WRITE), spark_schema(schema))
+    plan = plan_sink(parse_options(given, AppliesTo.WRITE), spark_schema(schema)).plan
     if plan.struct is None:
         raise UsageError("no type can be derived from these columns")
     typer.echo(print_idl(plan.struct).rstrip("\n"))

@@ -17,6 +17,7 @@ from ..transport.protocol.policies import (
     WriterPolicy,
 )
 from ..transport.protocol.slices import Slice
+from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
 from ..transport.types.mapping import Mapping as TypeMapping
@@ -37,6 +38,7 @@ from .receivers import asked_of_receivers, check_receivers, receiver_addresses, 
 from .rules import check_options, check_retention, check_statuses, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
+from .topics import SEVERAL, topic_selection
 from .values import Offsets, Values, given_options, parse_value
 
 
@@ -63,7 +65,10 @@ class OnNoReader(enum.Enum):
 class Settings:
     """All options of one reader or writer. Durations in nanoseconds, sizes in bytes."""
 
+    #: Empty: the rows of a sink name theirs.
     topic: str
+    #: The topics that are read together, of which ``topic`` is a name for people; None: ``topic`` alone.
+    topics: TopicSelection | None
     domain: int
     #: The writers to read; None: all.
     slice: Slice | None
@@ -196,17 +201,23 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
     unread = role is AppliesTo.BOTH and "qos.file" in given
     profile = NO_PROFILE if unread else _profile(given, role)
     values = Values(given, role, profile)
-    topic = values.text("topic")
+    topics = topic_selection(values)
+    topic = values.text("topic") if topics is None else str(topics)
     if values.boolean("statuses"):
         check_statuses(values)
         topic = topic or ""
+    elif topic is None and role is not AppliesTo.READ:
+        topic = ""
     if topic is None:
-        raise OptionError("topic", None, 'name the topic: .option("topic", "Square") or .load("Square")')
+        one = 'name the topic: .option("topic", "Square") or .load("Square")'
+        raise OptionError("topic", None, f"{one}; or several: {SEVERAL}")
     if not unread:  # an option may contradict a default, but suit the value in the file
         check_options(values, role)
         check_retention(values, standing=standing)
         check_receivers(values)
-    return _settings(topic, values, role, (*profile.warnings, *values.warnings, *advice(values, role)))
+    return _settings(
+        topic, topics, values, role, (*profile.warnings, *values.warnings, *advice(values, role))
+    )
 
 
 def _profile(given: Mapping[str, str], role: AppliesTo) -> Profile:
@@ -217,9 +228,16 @@ def _profile(given: Mapping[str, str], role: AppliesTo) -> Profile:
     return find_profile(name, file, writes=role is AppliesTo.WRITE)
 
 
-def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, ...]) -> Settings:
+def _settings(
+    topic: str,
+    topics: TopicSelection | None,
+    values: Values,
+    role: AppliesTo,
+    warnings: tuple[str, ...],
+) -> Settings:
     return Settings(
         topic=topic,
+        topics=topics,
         domain=values.integer("domain"),
         slice=writers_slice(values),
         type=values.text("type"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..transport.limits import STRING_MAX
+from ..transport.limits import STRING_MAX, TOPICS_MAX
 from .spec import AppliesTo, Kind, OptionSpec
 
 #: Bytes of a name; a string on the wire ends with NUL.
@@ -18,7 +18,29 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "topic",
         Kind.TEXT,
         None,
-        'Name of the topic. Required. `.load("name")` and `.save("name")` set it too.',
+        'Name of the topic. `.load("name")` and `.save("name")` set it too. A source needs it, or `subscribe`, or '
+        "`subscribePattern`. A sink needs it, or rows with a column `topic` of type STRING, which it overrides.",
+        maximum=_NAME_MAX,
+    ),
+    OptionSpec(
+        "subscribe",
+        Kind.LIST,
+        None,
+        "Names of topics to read together, separated by commas, in place of `topic`: one participant, one stream log, "
+        "and a column `topic`. Topics of one type are typed columns. If their types differ, and with `payload=binary`, "
+        "each row has its topic, the name and the hash of its type, and the serialized payload, which `from_cdr` "
+        "decodes. Only one of `topic`, `subscribe` and `subscribePattern` can be set.",
+        _READ,
+        maximum=TOPICS_MAX,
+    ),
+    OptionSpec(
+        "subscribePattern",
+        Kind.TEXT,
+        None,
+        "Regular expression (of Python) for the names of topics to read together, as `subscribe` does: `rt/.*`. It has "
+        "to match a whole name. Topics that appear later are read from then on. With `type`, only topics of that type "
+        "are read.",
+        _READ,
         maximum=_NAME_MAX,
     ),
     OptionSpec("domain", Kind.INTEGER, "0", "DDS domain id.", minimum=0, maximum=232),

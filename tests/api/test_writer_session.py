@@ -227,7 +227,7 @@ class TestLookingAround:
 class TestTask:
     def task(self) -> RtpsArrowWriter:
         given = settings()
-        return RtpsArrowWriter(given, plan_sink(given, StructType().add("id", "integer").add("x", "double")))
+        return RtpsArrowWriter(plan_sink(given, StructType().add("id", "integer").add("x", "double")))
 
     def test_nothing_to_write_needs_no_participant(self, monkeypatch):
         monkeypatch.setattr(WriterPool, "session", None)

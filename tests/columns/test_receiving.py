@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 from spark_rtps.columns.receiving import receiver_config
-from spark_rtps.columns.topic_plan import BINARY_SCHEMA, plan_reading
+from spark_rtps.columns.topic_plan import BINARY_SCHEMA, MANY_BINARY_SCHEMA, plan_reading
 from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.options.participants import node_config
 from spark_rtps.options.settings import parse_options
 from spark_rtps.options.spec import AppliesTo
 from spark_rtps.transport.protocol.policies import CongestionControlPolicy
+from spark_rtps.transport.protocol.topic_selection import TopicSelection
 from spark_rtps.transport.receiver.config import ReceiverConfig
 
 COLUMNS = pa.schema([("x", pa.int32())])
@@ -37,7 +38,8 @@ def test_no_types_are_recorded_where_nothing_is_decoded() -> None:
 
 
 #: What standing receivers decide, and sessions.
-BY_OTHERS = {"log_reached", "retention", "retention_ns"}
+#: Set by others, or in place of the topic.
+BY_OTHERS = {"log_reached", "retention", "retention_ns", "topics"}
 
 
 @pytest.mark.parametrize("spy", [True, False])
@@ -97,3 +99,11 @@ def test_a_type_is_announced_where_it_is_certain(announced: bool) -> None:
     settings = parse_options(options, AppliesTo.READ)
     plan = plan_reading(settings, pa.schema([("data", pa.int32())]))
     assert receiver_config(settings, plan, Path("/logs/1")).announces_type is announced
+
+
+def test_several_topics_reach_the_receiver() -> None:
+    """Of writers of several topics the log says who they are, whatever becomes of what they write."""
+    settings = parse_options({"subscribePattern": "rt/.*", "payload": "binary"}, AppliesTo.READ)
+    config = receiver_config(settings, plan_reading(settings, MANY_BINARY_SCHEMA), Path("/logs/1"))
+    assert config.topics == settings.topics == TopicSelection(pattern="rt/.*")
+    assert (config.topic, config.type_name, config.records_writer_types) == ("rt/.*", None, True)

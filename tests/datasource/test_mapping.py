@@ -164,7 +164,7 @@ def test_columns_that_make_a_type() -> None:
     for name, (spark, dds) in BY_SPARK.items():
         assert said[name] == dds
         given = parse_options({"topic": "T", "nullable": "required"}, AppliesTo.WRITE)
-        plan = plan_sink(given, StructType().add("m", spark))
+        plan = plan_sink(given, StructType().add("m", spark)).plan
         assert plan.struct is not None
         assert f"{dds} m;" in print_idl(plan.struct)
 

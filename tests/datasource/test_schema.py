@@ -318,7 +318,7 @@ class TestReading:
             StructType().add("größe", "integer").add("_1", "integer").add("in ner", ArrayType(inner, False))
         )
         plan = plan_source(settings(key="größe"), schema)
-        written = plan_sink(settings(AppliesTo.WRITE, key="größe", nullable="required"), schema)
+        written = plan_sink(settings(AppliesTo.WRITE, key="größe", nullable="required"), schema).plan
         assert plan.struct == written.struct
         assert [(m.name, m.key) for m in plan.struct.members] == [
             ("gr__e", True),
@@ -345,12 +345,12 @@ class TestReading:
 
 class TestWriting:
     def test_derived(self):
-        plan = plan_sink(settings(AppliesTo.WRITE, key="id"), POSE)
+        plan = plan_sink(settings(AppliesTo.WRITE, key="id"), POSE).plan
         assert (plan.type_name, plan.keyed) == ("T", True)
 
     def test_idl(self, idl):
         given = settings(AppliesTo.WRITE, type__file=idl, type="Pose")
-        assert plan_sink(given, POSE).type_name == "robots::Pose"
+        assert plan_sink(given, POSE).plan.type_name == "robots::Pose"
         with pytest.raises(UsageError, match="robots::Pose needs also 'name'; add the column"):
             plan_sink(given, StructType(POSE.fields[:3]))
         with pytest.raises(UsageError, match="robots::Pose has no member 'more'"):
@@ -362,17 +362,17 @@ class TestWriting:
         )
         plan = plan_sink(
             settings(AppliesTo.WRITE, key="a"), StructType([*schema, StructField("c", StringType())])
-        )
+        ).plan
         assert [member.optional for member in plan.struct.members] == [False, False, True]
         assert plan.representation is DataRepresentation.XCDR2
-        plain = plan_sink(settings(AppliesTo.WRITE, nullable="required"), schema)
+        plain = plan_sink(settings(AppliesTo.WRITE, nullable="required"), schema).plan
         assert not any(member.optional for member in plain.struct.members)
         assert plain.representation is DataRepresentation.XCDR1
 
     def test_names_are_made_legal(self):
         inner = StructType().add("a-b", "integer").add("A_B", "integer")
         schema = StructType().add("größe", "integer").add("1st", "integer").add("in ner", inner)
-        plan = plan_sink(settings(AppliesTo.WRITE), schema)
+        plan = plan_sink(settings(AppliesTo.WRITE), schema).plan
         assert [member.name for member in plan.struct.members] == ["gr__e", "c1st", "in_ner"]
         assert [member.name for member in plan.struct.members[2].type.members] == ["a_b", "A_B_2"]
         assert plan.columns.names == schema.names
@@ -380,7 +380,7 @@ class TestWriting:
 
     def test_binary(self):
         given = settings(AppliesTo.WRITE, payload="binary", type="Any")
-        assert plan_sink(given, StructType().add("value", "binary")).type_name == "Any"
+        assert plan_sink(given, StructType().add("value", "binary")).plan.type_name == "Any"
         with pytest.raises(OptionError, match="needs a BINARY column `value`"):
             plan_sink(given, POSE)
 

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_rtps.columns.routing import Routing, plan_routing
 from spark_rtps.columns.topic_plan import plan_writing
 from spark_rtps.datasource import writer as writer_module
 from spark_rtps.datasource.writer import RtpsCommitMessage, TaskWriter
 from spark_rtps.options import AppliesTo, parse_options
-from spark_rtps.transport.errors import RtpsError
+from spark_rtps.transport.errors import EncodeError, OptionError, RtpsError, UsageError
 
 COLUMNS = pa.schema([pa.field("id", pa.int32(), nullable=False)])
 SETTINGS = parse_options({"topic": "Alerts", "type": "Alert", "key": "id"}, AppliesTo.WRITE)
@@ -79,7 +80,7 @@ def batches(*ids: list[int]) -> Any:
 
 
 def test_rows_are_written_in_one_set_and_acknowledged(session: Session) -> None:
-    message = TaskWriter(SETTINGS, PLAN).write(batches([1, 2], [], [3]))
+    message = TaskWriter(Routing(SETTINGS, PLAN)).write(batches([1, 2], [], [3]))
     assert message == RtpsCommitMessage(rows=3, samples=3)
     wait, write = "wait for a reader", "write"
     assert session.done == [wait, "begin", write, wait, write, "end", "acknowledged"]
@@ -87,7 +88,7 @@ def test_rows_are_written_in_one_set_and_acknowledged(session: Session) -> None:
 
 
 def test_a_task_without_rows_needs_no_participant(session: Session) -> None:
-    assert TaskWriter(SETTINGS, PLAN).write(batches([], [])) == RtpsCommitMessage(0, 0)
+    assert TaskWriter(Routing(SETTINGS, PLAN)).write(batches([], [])) == RtpsCommitMessage(0, 0)
     assert session.done == []
 
 
@@ -95,19 +96,119 @@ def test_a_task_without_rows_needs_no_participant(session: Session) -> None:
 def test_a_task_that_fails_gives_its_set_up(session: Session, failing: str) -> None:
     session.failing = failing
     with pytest.raises(RtpsError, match=f"{failing} fails"):
-        TaskWriter(SETTINGS, PLAN).write(batches([1]))
+        TaskWriter(Routing(SETTINGS, PLAN)).write(batches([1]))
     assert session.done[-1] == "abort" and "acknowledged" not in session.done
 
 
 def test_a_task_that_spark_gave_up_ends_no_set(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "_spark_has_hung_up", lambda: True)
     with pytest.raises(RtpsError, match="Spark gave the task up"):
-        TaskWriter(SETTINGS, PLAN).write(batches([1]))
+        TaskWriter(Routing(SETTINGS, PLAN)).write(batches([1]))
     assert session.done[-2:] == ["write", "abort"]
 
 
 def test_a_task_settles_first(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     settled: list[list[str]] = []
     monkeypatch.setattr(writer_module, "settle", lambda: settled.append([*session.done]))
-    TaskWriter(SETTINGS, PLAN).write(batches([1]))
+    TaskWriter(Routing(SETTINGS, PLAN)).write(batches([1]))
     assert settled == [[]]
+
+
+class TestRoutes:
+    """Rows that name their topics."""
+
+    COLUMNS = pa.schema([("topic", pa.string()), pa.field("id", pa.int32(), nullable=False)])
+
+    @pytest.fixture
+    def sessions(self, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Session]:
+        made: dict[tuple[str, str], Session] = {}
+
+        class Pool:
+            @staticmethod
+            def session(settings: Any, plan: Any) -> Session:
+                assert settings.topic == plan.topic
+                made[plan.topic, plan.type_name] = Session()
+                return made[plan.topic, plan.type_name]
+
+        monkeypatch.setattr(writer_module, "WRITERS", Pool)
+        return made
+
+    def routing(self, columns: pa.Schema = COLUMNS, **options: str) -> Routing:
+        given = {"nullable": "required", **{k.replace("__", "."): v for k, v in options.items()}}
+        return plan_routing(parse_options(given, AppliesTo.WRITE), columns)
+
+    def rows(self, *rows: tuple[str | None, int]) -> pa.RecordBatch:
+        topics, ids = zip(*rows, strict=True)
+        return pa.record_batch([pa.array(topics, pa.string()), pa.array(ids, pa.int32())], self.COLUMNS)
+
+    def test_each_topic_gets_its_rows_in_order(self, sessions: dict[tuple[str, str], Session]) -> None:
+        """In a set and with an acknowledgement of its own; the type that columns make is named after the topic."""
+        batches = [self.rows(("a", 1), ("rt/b", 2), ("a", 3)), self.rows(("rt/b", 4))]
+        message = TaskWriter(self.routing()).write(iter(batches))
+        assert message == RtpsCommitMessage(rows=4, samples=4)
+        assert {key: session.ids for key, session in sessions.items()} == {
+            ("a", "a"): [1, 3],
+            ("rt/b", "rt_b"): [2, 4],
+        }
+        wait, write = "wait for a reader", "write"
+        assert sessions["rt/b", "rt_b"].done == [wait, "begin", write, wait, write, "end", "acknowledged"]
+
+    def test_one_type_for_all(self, sessions: dict[tuple[str, str], Session]) -> None:
+        TaskWriter(self.routing(type="Alert", key="id")).write(iter([self.rows(("a", 1), ("b", 2))]))
+        assert set(sessions) == {("a", "Alert"), ("b", "Alert")}
+        assert all(session.keyed == [True] for session in sessions.values())
+
+    def test_the_option_overrides_the_column(self, sessions: dict[tuple[str, str], Session]) -> None:
+        routing = self.routing(topic="all")
+        TaskWriter(routing).write(iter([self.rows(("a", 1), (None, 2))]))
+        assert {key: session.ids for key, session in sessions.items()} == {("all", "all"): [1, 2]}
+        assert routing.plan.columns.names == ["id"]
+
+    def test_payloads_that_name_their_types(self, sessions: dict[tuple[str, str], Session]) -> None:
+        """Those that a source of several topics gave go back to where they came from."""
+        columns = pa.schema([("topic", pa.string()), ("type_name", pa.string()), ("value", pa.binary())])
+        value = bytes((0, 1, 0, 0, 7, 0, 0, 0))
+        batch = pa.record_batch([["a", "b", "a"], ["A", "B", "A"], [value, value, value]], columns)
+        TaskWriter(self.routing(columns, payload="binary")).write(iter([batch]))
+        assert {key: session.ids for key, session in sessions.items()} == {
+            ("a", "A"): [7, 7],
+            ("b", "B"): [7],
+        }
+
+    def test_a_task_that_fails_shows_nothing_to_any_reader(
+        self, sessions: dict[tuple[str, str], Session]
+    ) -> None:
+        with pytest.raises(
+            EncodeError, match="column 'topic', row 1: null; fill it, or set the option topic"
+        ):
+            TaskWriter(self.routing()).write(iter([self.rows(("a", 1)), self.rows(("a", 1), (None, 2))]))
+        assert sessions["a", "a"].done[-1] == "abort"
+
+    @pytest.mark.parametrize("name", ["", "a\0b", "a" * 4096])
+    def test_what_is_no_name(self, sessions: dict[tuple[str, str], Session], name: str) -> None:
+        with pytest.raises(EncodeError, match="is no name; a name has 1 to 4095 bytes"):
+            TaskWriter(self.routing()).write(iter([self.rows((name, 1))]))
+
+    def test_more_topics_than_a_worker_keeps_writers(
+        self, sessions: dict[tuple[str, str], Session], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(writer_module, "WRITERS_MAX", 2)
+        with pytest.raises(UsageError, match=r"2 topics at most: .*repartition\('topic'\)"):
+            TaskWriter(self.routing()).write(iter([self.rows(("a", 1), ("b", 2), ("c", 3))]))
+
+    def test_neither_option_nor_column(self) -> None:
+        for columns in (COLUMNS, COLUMNS.append(pa.field("topic", pa.int32()))):
+            with pytest.raises(
+                OptionError, match=r"option 'topic': rows name none: name the topic, .* of type STRING"
+            ):
+                self.routing(columns)
+
+    def test_a_member_of_that_name_is_no_route(self, tmp_path: Any) -> None:
+        idl = tmp_path / "m.idl"
+        idl.write_text("struct Message { string topic; long id; };")
+        with pytest.raises(
+            OptionError, match="the type has a member topic, so that the column names no topics"
+        ):
+            self.routing(type__file=str(idl))
+        routing = self.routing(type__file=str(idl), topic="T")
+        assert (routing.apart, routing.plan.columns.names) == ((), ["topic", "id"])

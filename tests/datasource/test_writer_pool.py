@@ -158,7 +158,7 @@ def test_tasks_share_a_writer_as_long_as_they_ask_for_the_same(nodes: list[Node]
 def test_the_writer_that_was_used_longest_ago_makes_room(
     nodes: list[Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_pool, "_WRITERS_MAX", 2)
+    monkeypatch.setattr(writer_pool, "WRITERS_MAX", 2)
     pool = WriterPool()
     first, second = (session(pool, settings(partition=name))._writer for name in "ab")
     session(pool, settings(partition="a"))

@@ -111,7 +111,7 @@ class TestRelabelled:
 class TestWriting:
     def plan(self, columns: StructType, **options: str):
         given = {"topic": "T", **{name.replace("__", "."): value for name, value in options.items()}}
-        return plan_sink(parse_options(given, AppliesTo.WRITE), columns)
+        return plan_sink(parse_options(given, AppliesTo.WRITE), columns).plan
 
     def test_there_and_back(self):
         plan = self.plan(COLUMNS)
@@ -171,7 +171,7 @@ class TestReading:
 
     def samples(self):
         given = {"topic": "T", "nullable": "required"}
-        return encoder_for(plan_sink(parse_options(given, AppliesTo.WRITE), COLUMNS))(batch())[0]
+        return encoder_for(plan_sink(parse_options(given, AppliesTo.WRITE), COLUMNS).plan)(batch())[0]
 
     def test_back_again(self, tmp_path):
         assert self.rows(tmp_path, self.samples(), COLUMNS) == ROWS
@@ -192,7 +192,7 @@ class TestReading:
 
         rows = [{"all spots": [{"x (m)": 1}]}, {"all spots": [{"x (m)": None}]}]
         given = pa.RecordBatch.from_pylist(rows, schema=to_arrow(texts(nullable=True)))
-        plan = plan_sink(parse_options({"topic": "T"}, AppliesTo.WRITE), texts(nullable=True))
+        plan = plan_sink(parse_options({"topic": "T"}, AppliesTo.WRITE), texts(nullable=True)).plan
         strict = plan_source(parse_options({"topic": "T"}, AppliesTo.READ), texts(nullable=False))
         end = write_log(tmp_path, [run_of(encoder_for(plan)(given)[0], 1)])
         read = replace(strict, struct=plan.struct)

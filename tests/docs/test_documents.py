@@ -112,7 +112,8 @@ def _chains(tree: ast.Module) -> Iterator[tuple[bool, dict[str, str]]]:
             continue
         names, options = _chain(call)
         if "rtps" in names:
-            options.setdefault("topic", "Topic")
+            if not {"subscribe", "subscribePattern"} & options.keys():
+                options.setdefault("topic", "Topic")
             yield any(name in names for name in ("read", "readStream")), options
 
 

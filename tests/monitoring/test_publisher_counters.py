@@ -325,7 +325,7 @@ class TestWriterPool:
             **more,
         }
         settings = parse_options(options, AppliesTo.WRITE)
-        return publishers.session(settings, plan_sink(settings, StructType().add("id", "integer")))
+        return publishers.session(settings, plan_sink(settings, StructType().add("id", "integer")).plan)
 
     def test_a_writer_and_its_files_are_made_once(self, root, publishers):
         for _ in range(2):
@@ -363,7 +363,7 @@ class TestWriterPool:
                 publication.wait_for_reader()
 
     def test_the_writer_used_longest_ago_is_let_go(self, root, publishers, monkeypatch):
-        monkeypatch.setattr(writer_pool, "_WRITERS_MAX", 2)
+        monkeypatch.setattr(writer_pool, "WRITERS_MAX", 2)
         a, b, _, _ = (self.publish(publishers, topic)._writer for topic in ("A", "B", "A", "C"))
         assert {stream.topic for stream in streams(root)} == {"A", "C"}
         assert a.node.participant.qos_of(a.guid) is not None

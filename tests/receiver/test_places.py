@@ -44,7 +44,7 @@ class Receiving:
         self.appender = LogAppender(
             self.log, cast(Any, everything), cast(Any, shown), None, None, remedies={}
         )
-        self.reader = self.end.readers[0]
+        self.reader = self.appender.reader = self.end.readers[0]
         self.in_place = 0
         if in_places:
             self.reader.put_together_at(self._place)
@@ -69,6 +69,25 @@ class Receiving:
         return found
 
 
+class BothReceiving(Receiving):
+    """Both readers deliver to one log, as those of several topics do."""
+
+    def __init__(self, directory: Path, *, in_places: bool) -> None:
+        super().__init__(directory, in_places=in_places)
+        first = self.appender
+        second = LogAppender(self.log, first._cache, first._shown, None, None, remedies={})
+        second.reader = self.end.readers[1]
+        self.appenders = (first, second)
+        if in_places:
+            second.reader.put_together_at(second.place)
+
+    def _deliver(self, number: int, runs: list[Run]) -> None:
+        if runs:
+            reader, appender = self.end.readers[number], self.appenders[number]
+            appender.deliver(reader, runs)
+            reader.window = appender.room()
+
+
 def take_in(ends: list[End], datagrams: list[tuple[bytes, str]], chance: random.Random) -> None:
     at, now = 0, SECOND
     while at < len(datagrams):
@@ -85,6 +104,19 @@ def test_the_log_holds_the_same(seed: int, tmp_path: Path) -> None:
     take_in([placed.end, plain.end], arriving(seed), random.Random(seed))
     assert placed.held() == plain.held()
     assert placed.end.state() == plain.end.state()
+
+
+def test_two_readers_put_samples_together_in_one_log(tmp_path: Path) -> None:
+    """What one of them has begun there makes room for what the other one has complete."""
+    both = 0
+    for seed in range(40):
+        placed = BothReceiving(tmp_path / f"placed{seed}", in_places=True)
+        plain = BothReceiving(tmp_path / f"plain{seed}", in_places=False)
+        take_in([placed.end, plain.end], arriving(seed), random.Random(seed))
+        held = placed.held()
+        both += any(len(found) > len(set(found)) for found in held.values())
+        assert held == plain.held(), seed
+    assert both > 20, "both have delivered"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -121,8 +121,8 @@ class Spy:
 
     @property
     def reader(self) -> StatefulReader:
-        assert self.host.subscription is not None
-        return self.host.subscription.reader
+        (subscription,) = self.host.subscriptions.values()
+        return subscription.reader
 
     def commit(self) -> None:
         self.host.shown._consumer.set(self.host.log.position)

@@ -160,7 +160,7 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     made._node = cast(Any, SimpleNamespace(offer_room=note("offer room")))
     timers = {"get_timer": lambda: 5, "handle_timer": note("timer"), "counters": None}
     made._cache = cast(Any, SimpleNamespace(**timers, writer_lost=note("lost")))
-    made._shown = cast(Any, SimpleNamespace(show_reader=note("show"), consumer=0))
+    made._shown = cast(Any, SimpleNamespace(consumer=0))
     for each in ("_losses", "_jumps"):
         setattr(made, each, SimpleNamespace(report=note(each)))
     made._clocks = cast(Any, SimpleNamespace(look=note("clocks")))
@@ -168,8 +168,9 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     made.keep(5)
     assert done == ["expire", "commit", "offer room"] * 2 + ["timer"]
     done.clear()
-    made.show()
-    assert done == ["show", "_losses", "_jumps", "clocks"]
+    made.report()
+    assert done == ["_losses", "_jumps", "clocks"]
+    assert made.counted == (made.reader, made._cache)
     done.clear()
     made.writer_lost(WRITER)
     assert done == ["lost"]

@@ -10,8 +10,9 @@ import pytest
 
 from spark_rtps.transport import limits
 from spark_rtps.transport.errors import LogLostError
+from spark_rtps.transport.net.receiving_node import TypeIdentity
 from spark_rtps.transport.receiver import writer_types
-from spark_rtps.transport.receiver.writer_types import WriterTypes, read_writer_types
+from spark_rtps.transport.receiver.writer_types import WriterTopic, WriterTypes, read_writer_types
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
 
@@ -153,3 +154,40 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [found[writer(n)] is not None for n in range(4)] == [True, True, False, False]
     assert len(found) == 4
     assert limits.WRITER_TYPES_MAX > 2
+
+
+def test_topics_of_writers(tmp_path: Path) -> None:
+    """A GUID that is another topic's writer later is that from the position on at which it was."""
+    identities = {writer(1): TypeIdentity("a::T", "ff00"), writer(2): TypeIdentity("a::T", None)}
+    types = WriterTypes(tmp_path, TOLD.get, identities.get)
+    types.note(writer(1), "one", 0)
+    types.note(writer(2), "two", 64)
+    types.note(writer(1), "one", 128)
+    types.note(writer(4), "four", 160)
+    types = WriterTypes(tmp_path, TOLD.get, identities.get)  # after a restart
+    types.note(writer(2), "two", 192)
+    types.note(writer(1), "three", 256)
+    assert [types.topic_of(writer(n)) for n in (1, 2, 4, 5)] == ["three", "two", "four", None]
+    (file,) = tmp_path.iterdir()
+    assert file.read_text().count("writer") == 4
+    found = read_writer_types(tmp_path)
+    assert found.by_writer == {writer(n): TOLD.get(writer(n)) for n in (1, 2, 4)}
+    assert found.topic_of(writer(1), 255) == WriterTopic("one", "a::T", "ff00")
+    assert found.topic_of(writer(1), 256) == WriterTopic("three", "a::T", "ff00", 256)
+    assert found.topic_of(writer(2), 1 << 40) == WriterTopic("two", "a::T", None)
+    assert found.topic_of(writer(4), 0) == WriterTopic("four")
+    assert found.topic_of(writer(5), 0) == WriterTopic()
+
+
+def test_a_topic_that_is_not_recorded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    types = WriterTypes(tmp_path, TOLD.get)
+    types.note(writer(1), "one", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_types, "create_file", full)
+        types.note(writer(1), "two", 64)
+    assert types.topic_of(writer(1)) == "one"
+    types.note(writer(1), "two", 96)
+    assert read_writer_types(tmp_path).topic_of(writer(1), 96).topic == "two"

@@ -35,7 +35,7 @@ def test_every_message_of_jazzy(spark):
         found = topic_type(settings)
         schema = source_schema(settings, found)
         reading.append(plan_source(settings, schema, found))
-        writing.append(plan_sink(parse_options(options, AppliesTo.WRITE), schema))
+        writing.append(plan_sink(parse_options(options, AppliesTo.WRITE), schema).plan)
         assert reading[-1].type_name == writing[-1].type_name == dds_type_name(name)
         struct, rng = ros_type(name), random.Random(name)
         expected.append([random_value(struct, rng) for _ in range(ROWS)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from ..wire.samples import SAMPLE_INDEX, U8, Run
 from .frame import HEADER_BYTES, align
@@ -19,12 +19,21 @@ from .segment import Segment
 _PLACE_AT: Final = HEADER_BYTES + SAMPLE_INDEX.itemsize
 
 
+class Vacates(Protocol):
+    """Whoever puts samples together in places of a log."""
+
+    def vacate(self) -> None:
+        """Take what lies in the places elsewhere."""
+
+
 class Places:
     """The places of one log, each with the position of its frame."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("_places", "reader")
 
     def __init__(self) -> None:
+        #: What puts samples together there, and vacates them for others.
+        self.reader: Vacates | None = None
         self._places: deque[tuple[int, U8]] = deque()
 
     def __bool__(self) -> bool:

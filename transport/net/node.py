@@ -46,10 +46,10 @@ from .join import join
 from .node_config import NodeConfig
 from .on_host import ReadLogs
 from .plugins import interceptor_of, load_flow_control
-from .receiving_node import NamedType
+from .receiving_node import NamedType, TypeIdentity
 from .recipients import Recipient, Recipients
 from .sockets import DRAIN_BYTES, Sockets
-from .topic_types import first_writer
+from .topic_types import first_writer, type_hash
 from .wake_pipe import WakePipe
 from .written_logs import WrittenLogs
 
@@ -395,6 +395,12 @@ class Node:
     def type_of(self, guid: Guid) -> Struct | None:
         """The type of a remote endpoint; None while it is unknown."""
         return self.participant.type_of(guid)
+
+    def identity_of(self, guid: Guid) -> TypeIdentity | None:
+        """What a remote writer calls its type, and the hash of it that the writer announces."""
+        with self.lock:
+            endpoint = self.participant.remote_endpoint(guid)
+        return None if endpoint is None else TypeIdentity(endpoint.type_name, type_hash(endpoint))
 
     def assert_liveliness(self, writer: Guid | None = None) -> None:
         """Assert that our MANUAL_BY_PARTICIPANT writers live, or that this MANUAL_BY_TOPIC writer does."""

@@ -24,6 +24,13 @@ class NamedType(NamedTuple):
     keyed: bool
 
 
+class TypeIdentity(NamedTuple):
+    """What a writer calls its type, and the hash of the type that it announces; None: it announces none."""
+
+    type_name: str
+    type_hash: str | None
+
+
 class ReceivingNode(Protocol):
     """A node that has readers (:class:`~.node.Node`, :class:`~.spy_node.SpyNode`)."""
 
@@ -74,6 +81,10 @@ class ReceivingNode(Protocol):
 
     def type_of(self, guid: Guid) -> Struct | None:
         """The type of a writer; None if it is unknown."""
+        ...
+
+    def identity_of(self, guid: Guid) -> TypeIdentity | None:
+        """The name and the hash of a writer's type; None if the writer is unknown."""
         ...
 
     def events(self) -> list[Event]:

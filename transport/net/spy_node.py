@@ -128,6 +128,9 @@ class SpyNode:
     def type_of(self, guid: Guid) -> Struct | None:
         return self.participant.type_of(guid)
 
+    def identity_of(self, guid: Guid) -> None:
+        """A publication log has no hash of a type."""
+
     def events(self) -> list[Event]:
         found: list[Event] = []
         with self.lock:

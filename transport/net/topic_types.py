@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, req
 from ..structure import is_keyed
 from ..types.model import Struct
 from ..types.xtypes.assignability import incompatibilities_of_types
+from ..types.xtypes.type_identifiers import EK_COMPLETE, EK_MINIMAL
 
 if TYPE_CHECKING:
     from .node import Node
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _LOOK_AGAIN_SECONDS: Final = 0.02
 #: A peer's endpoints come one after the other, and so do peers: how long to look for more than the first.
 _SETTLE_SECONDS: Final = 0.5
+#: As rmw announces it for each endpoint from ROS 2 Iron on.
+_ROS_HASH: Final = re.compile(rb"(?:^|;)typehash=(RIHS01_[0-9a-f]{64});")
 #: Types of one topic that are compared with each other.
 _TYPES_MAX: Final = 32
 #: Names of a kind that an error lists.
@@ -67,6 +71,19 @@ def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
     return min(writers, key=lambda each: bool(incompatibilities(each.qos, requested)), default=None)
 
 
+def type_hash(endpoint: RemoteEndpoint) -> str | None:
+    """The hash of its type that an endpoint announces: ROS 2's (``RIHS01_...``, REP 2016) in its USER_DATA, else the
+    EquivalenceHash of XTypes (XTypes 1.3 §7.3.4.2) in hexadecimal; None: it announces none."""
+    ros = _ROS_HASH.search(endpoint.qos.user_data)
+    if ros is not None:
+        return ros[1].decode()
+    told = endpoint.type_information
+    for form in () if told is None else (told.complete, told.minimal):
+        if form is not None and form.type.id[0] in (EK_COMPLETE, EK_MINIMAL):
+            return form.type.id[1:].hex()
+    return None
+
+
 def await_type(
     node: Node,
     topic: str,
@@ -96,16 +113,16 @@ def await_type(
         if told and settled is None:
             settled = now + _SETTLE_SECONDS
         if settled is not None and (now >= settled and (not open_still or not need_struct)):
-            return _widest(told, topic)
+            return widest(told, topic)
         if now >= deadline or stopping():
             if told:
-                return _widest(told, topic)
+                return widest(told, topic)
             raise _unknown(node, topic, type_name, seen, timeout)
         time.sleep(_LOOK_AGAIN_SECONDS)
 
 
-def _widest(told: list[ToldType], topic: str) -> ToldType:
-    """The type with most members that the others are assignable to."""
+def widest(told: list[ToldType], topic: str) -> ToldType:
+    """The type with most members that the others are assignable to. Raises UnknownTypeError if there is none."""
     writers = [each for each in told if each.endpoint.kind == "writer"] or told
     distinct: dict[object, ToldType] = {}
     for each in writers:

@@ -451,6 +451,11 @@ class Participant:
         """The readers and writers of a topic of all remote participants."""
         return self._discovery.listed(self._sedp.remote.on_topic(topic))
 
+    def remote_endpoint(self, guid: Guid) -> RemoteEndpoint | None:
+        """A remote reader or writer; None if it is unknown."""
+        data = self._sedp.remote.get(guid)
+        return None if data is None else self._discovery.listed([data])[0]
+
     def type_of(self, guid: Guid) -> Struct | None:
         """The type of a remote endpoint; None while it is unknown."""
         known = self._discovery.lookup.known(guid)

@@ -40,26 +40,52 @@ class Adviser:
 
     def why_unmatched(self) -> str | None:
         """Why no writer that is known matches, in one sentence; None: nothing that is known could be meant."""
-        topic, domain = self._config.topic, self._config.node.domain
+        domain, written = self._config.node.domain, self._node.written_topics()
         if self._explained:
             reasons = "; ".join(sorted(self._explained))
-            return f"topic {topic!r} has writers on domain {domain}, and none matches: {reasons}"
-        other = other_spelling(topic, self._node.written_topics())
-        if other is None:
-            return None
-        return f"nobody writes topic {topic!r} on domain {domain}; did you mean {other!r}?"
+            return f"{self._what} has writers on domain {domain}, and none matches: {reasons}"
+        others = [self._other_spelling(topic, written) for topic in self._topics]
+        found = ", ".join(repr(other) for other in others if other is not None)
+        return f"nobody writes {self._what} on domain {domain}; did you mean {found}?" if found else None
 
-    def look(self, now: int, *, matched_writers: int, type_name: object) -> None:
-        """Warn if it is time to, and nothing else explains that the topic is empty; ``type_name`` may be unknown."""
+    def look(self, now: int, *, matched: Collection[str], type_name: object) -> None:
+        """Warn if it is time to, and nothing else explains that a topic is empty; ``matched`` are those that are not,
+        and ``type_name`` may be unknown."""
         if self._warns_at is None or now < self._warns_at:
             return
         self._warns_at = None
-        if matched_writers or self._explained:
+        if self._explained:
             return
-        if self._config.spy:
-            self._warn_of_no_log(type_name)
+        selection = self._config.topics
+        if selection is not None and selection.pattern is not None:
+            lacking = [] if matched else [selection.pattern]
         else:
-            self._warn_of_no_writer()
+            lacking = [topic for topic in self._topics if topic not in matched]
+        for topic in lacking:
+            if self._config.spy:
+                self._warn_of_no_log(type_name)
+            else:
+                self._warn_of_no_writer(topic)
+
+    @property
+    def _topics(self) -> tuple[str, ...]:
+        """The topics that were named; a pattern stands for itself."""
+        selection = self._config.topics
+        return (self._config.topic,) if selection is None else selection.names or (str(selection),)
+
+    @property
+    def _what(self) -> str:
+        if self._config.topics is None:
+            return f"topic {self._config.topic!r}"
+        return f"any topic of {self._config.topic!r}"
+
+    def _other_spelling(self, topic: str, written: Collection[str]) -> str | None:
+        selection = self._config.topics
+        if selection is None or selection.pattern is None:
+            return other_spelling(topic, written)
+        bare = ((each, each.removeprefix("/").removeprefix(_ROS_PREFIX)) for each in sorted(written))
+        spelt = ((each, (name, f"/{name}", f"{_ROS_PREFIX}{name}")) for each, name in bare)
+        return next((each for each, forms in spelt if any(map(selection.selects, forms))), None)
 
     def _warn_of_no_log(self, type_name: object) -> None:
         _log.warning(
@@ -70,26 +96,28 @@ class Adviser:
             with_remedies("", [NO_PUBLICATION_LOG], self._config.remedies),
         )
 
-    def _warn_of_no_writer(self) -> None:
+    def _warn_of_no_writer(self, topic: str) -> None:
         topics = sorted(self._node.written_topics())
-        if self._config.topic in topics and self._config.slice is not None:
-            _log.info(
-                "topic %r: none of its writers so far belongs to slice %s",
-                self._config.topic,
-                self._config.slice,
-            )
+        selection = self._config.topics
+        is_written = topic in topics
+        if selection is not None and selection.pattern is not None:
+            is_written = bool(selection.among(topics))
+            if is_written and self._config.type_name is not None:
+                return  # topics of other types are named where they are left out
+        if is_written and self._config.slice is not None:
+            _log.info("topic %r: none of its writers so far belongs to slice %s", topic, self._config.slice)
             return
-        if self._config.topic in topics:  # a writer that might match has been followed
+        if is_written:  # a writer that might match has been followed
             _log.warning(
                 "topic %r: no match with its writers: %s",
-                self._config.topic,
+                topic,
                 reasons_with_remedies(["PARTITION"], self._config.remedies),
             )
             return
-        other = other_spelling(self._config.topic, topics)
+        other = self._other_spelling(topic, topics)
         _log.warning(
             "topic %r: no writer on domain %d so far; %stopics written here: %s",
-            self._config.topic,
+            topic,
             self._config.node.domain,
             "" if other is None else f"did you mean {other!r}? ",
             ", ".join(topics[:_TOPICS_NAMED_MAX]) or "none",

@@ -1,4 +1,4 @@
-"""The configuration of a receiver process: one subscription, its log, its place on the network."""
+"""The configuration of a receiver process: what it subscribes to, its log, its place on the network."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..log.permissions import PRIVATE
 from ..net.node_config import NodeConfig
 from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
 from ..protocol.slices import Slice
+from ..protocol.topic_selection import TopicSelection
 from ..protocol.trust import Trust
 from ..qos import (
     DestinationOrderKind,
@@ -41,7 +42,7 @@ _TUPLES = ("partition", "data_representation")
 
 @dataclass(frozen=True, slots=True)
 class ReceiverConfig:
-    """One subscription. Sizes in bytes; ``node`` as for any participant."""
+    """What one log takes in. Sizes in bytes; ``node`` as for any participant."""
 
     log_directory: str
     topic: str
@@ -63,6 +64,8 @@ class ReceiverConfig:
     #: Only the writers of this slice are received; None: all.
     slice: Slice | None = None
     accept_writer_removed_batch_samples: bool = False
+    #: The topics that are followed together in one log; ``topic`` is only their name for people then. None: ``topic``.
+    topics: TopicSelection | None = None
     node: NodeConfig = field(default_factory=NodeConfig)
     log_max_bytes: int = 4 << 30
     log_segment_bytes: int = 64 << 20
@@ -113,6 +116,8 @@ class ReceiverConfig:
             raw["filter"] = (raw["filter"][0], tuple(raw["filter"][1]))
         if raw["slice"] is not None:
             raw["slice"] = Slice(**raw["slice"])
+        if raw["topics"] is not None:
+            raw["topics"] = TopicSelection(tuple(raw["topics"]["names"]), raw["topics"]["pattern"])
         node = raw["node"]
         for name in ("peers", "peers_allowed"):
             node[name] = tuple(node[name])

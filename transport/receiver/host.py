@@ -1,4 +1,4 @@
-"""The receiver: hosts one participant, and appends what its reader delivers to a stream log.
+"""The receiver: hosts one participant, and appends what its readers deliver to a stream log.
 
 Acknowledgement means "in the log" (:mod:`.log_appender`). The log lives in the page cache of a file, so it survives
 that the process is killed; started again on the same log within the lease, the process has the same GUID and the same
@@ -12,14 +12,14 @@ import contextlib
 import logging
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ..errors import LogError
 from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control
-from ..net.receiving_node import NamedType, ReceivingNode
+from ..net.receiving_node import ReceivingNode
 from ..net.spy_node import SpyNode
 from ..protocol.events import (
     Event,
@@ -30,20 +30,24 @@ from ..protocol.events import (
     ParticipantLost,
     Unmatched,
 )
+from ..structure import Guid
 from .addresses import Addresses
 from .adviser import Adviser
 from .config import ReceiverConfig
 from .files import ERROR_FILE, UNMATCHED_FILE
+from .followed_topics import Followed, followed_topics
 from .identity import join_domain
 from .known_participants import write_known_participants
 from .shown_counters import ShownCounters
-from .subscription import Subscription
+from .subscription import Shared, Subscription
 from .subscription_log import open_log
 
 _log = logging.getLogger("spark_rtps.receiver")
 
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
+#: The readers of many topics are looked after less often.
+_HOUSEKEEPING_NS_A_TOPIC: Final = 1_000_000
 #: Participants are written down no more often than this.
 _PARTICIPANTS_NS: Final = 200_000_000
 
@@ -63,10 +67,9 @@ class StopRequest:
 
 
 class Host:
-    """One subscription, from sockets to log; :meth:`run` returns when told to stop.
+    """The readers of one log, from sockets to log; :meth:`run` returns when told to stop.
 
-    A reader is matched by the name of its type. Where nobody gave that name, there is a reader from when the topic's
-    first writer is found, whose name for the type it takes; the log keeps it for a successor.
+    There is one reader for each topic that is followed (:mod:`.followed_topics`).
     """
 
     def __init__(
@@ -87,16 +90,15 @@ class Host:
         self.shown = ShownCounters(self.directory, log, domain=config.node.domain)
         self.adviser = Adviser(config, node, now=now)
         self._stop = stop or StopRequest()
-        self._changes_seen = -1
         self._why_unmatched = ""
         self._housekeeping_at = 0
         self._participants_changed = False
         self._write_participants_at = 0
-        type_name = log.metadata["type"]
-        #: None: nobody has named the type so far.
-        self.subscription: Subscription | None = None
-        if type_name is not None:
-            self._subscribe(NamedType(str(type_name), bool(log.metadata.get("keyed"))))
+        self._topics = followed_topics(config, log, node)
+        self._shared = None if config.topics is None else Shared.of(self.directory, node)
+        #: By the GUIDs of their readers.
+        self.subscriptions: dict[Guid, Subscription] = {}
+        self._subscribe(self._topics.begin())
 
     @classmethod
     def open(cls, config: ReceiverConfig, stop: StopRequest | None = None) -> Host:
@@ -119,11 +121,12 @@ class Host:
         """The duty cycle, until :meth:`stop`."""
         while not self._stop.is_made:
             self.node.cycle(_IDLE_SECONDS)
-            if self.subscription is None:
-                self._follow_first_writer()
+            if not self.subscriptions:
+                self._subscribe(self._topics.look())
             now = time.monotonic_ns()
             if now >= self._housekeeping_at:
-                self._housekeeping_at = now + _HOUSEKEEPING_NS
+                period = len(self.subscriptions) * _HOUSEKEEPING_NS_A_TOPIC
+                self._housekeeping_at = now + max(_HOUSEKEEPING_NS, period)
                 self._keep_house(now)
 
     def stop(self, *, goodbye: bool) -> None:
@@ -141,34 +144,35 @@ class Host:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _subscribe(self, named: NamedType) -> None:
-        self.subscription = Subscription(self.config, named, self.log, self.node, self.shown, self._addresses)
-
-    def _follow_first_writer(self) -> None:
-        """Subscribe under the name that the topic's first writer has for its type, once there is one."""
-        changes, seen = self.node.changes, self._changes_seen
-        self._changes_seen = changes
-        named = None if changes == seen else self.node.first_writer(self.config.topic, self.config.qos)
-        if named is None:
-            return
-        _log.info("topic %r: its first writer calls the type %r", self.config.topic, named.type_name)
-        try:
-            self.log.amend(type=named.type_name, keyed=named.keyed)
-        except LogError as error:
-            _log.warning("%s; a successor will ask the topic's writers again", error)
-        self._subscribe(named)
+    def _subscribe(self, followed: Iterable[Followed]) -> None:
+        for each in followed:
+            made = Subscription(
+                each.config,
+                each.named,
+                self.log,
+                self.node,
+                self.shown,
+                self._addresses,
+                entity_key=each.entity_key,
+                shared=self._shared,
+            )
+            self.subscriptions[made.reader.guid] = made
 
     def _keep_house(self, now: int) -> None:
         self.shown.show_heartbeat(now)
-        if self.subscription is not None:
-            self.subscription.keep(now)
+        self._subscribe(self._topics.look())
+        subscriptions = self.subscriptions.values()
+        for each in subscriptions:
+            each.keep(now)
         self._take_events(now)
         self.shown.show_drops(self.node.drops)
-        if self.subscription is not None:
-            self.subscription.show()
-        matched, type_name = self.shown.matched_writers, self.log.metadata["type"]
-        self.adviser.look(now, matched_writers=matched, type_name=type_name)
-        if self.config.ephemeral and not matched:
+        if subscriptions:
+            self.shown.show_readers([each.counted for each in subscriptions])
+        for each in subscriptions:
+            each.report()
+        written = {each.topic for each in subscriptions if each.reader.writers}
+        self.adviser.look(now, matched=written, type_name=self.log.metadata["type"])
+        if self.config.ephemeral and not self.shown.matched_writers:
             self._write_why_unmatched()
 
     def _write_why_unmatched(self) -> None:
@@ -191,21 +195,27 @@ class Host:
             write_known_participants(self.directory, self.node.announcements)
 
     def _note(self, event: Event) -> None:
-        topic = self.config.topic
         if isinstance(event, IncompatibleQos):
             self.adviser.on_mismatch(event)
         elif isinstance(event, Matched):
-            _log.info("topic %r: matched %s", topic, event.remote)
-            if self.subscription is not None:
-                self.subscription.writer_matched(event.remote)
+            _log.info("topic %r: matched %s", event.topic, event.remote)
+            self._writer_matched(event.remote, event.topic)
         elif isinstance(event, Unmatched):
-            _log.info("topic %r: lost %s", topic, event.remote)
-            if self.subscription is not None:
-                self.subscription.writer_lost(event.remote)
+            _log.info("topic %r: lost %s", event.topic, event.remote)
+            self._writer_lost(event.remote, event.topic)
         elif isinstance(event, LivelinessLost):
-            _log.warning("topic %r: liveliness of %s lost", topic, event.writer)
-            if self.subscription is not None:
-                self.subscription.writer_lost(event.writer)
+            _log.warning("topic %r: liveliness of %s lost", event.topic, event.writer)
+            self._writer_lost(event.writer, event.topic)
+
+    def _writer_matched(self, writer: Guid, topic: str) -> None:
+        for each in self.subscriptions.values():
+            if each.topic == topic:
+                each.writer_matched(writer)
+
+    def _writer_lost(self, writer: Guid, topic: str) -> None:
+        for each in self.subscriptions.values():
+            if each.topic == topic:
+                each.writer_lost(writer)
 
 
 def _open_node(config: ReceiverConfig, log: StreamLog) -> tuple[ReceivingNode, Addresses | None]:

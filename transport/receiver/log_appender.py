@@ -38,7 +38,7 @@ class LogAppender:
 
     ``consumption``: what waits until Spark commits it; None: what is in the log counts as consumed. ``writer_types``
     records the types of the writers, if anybody reads them. ``retention`` makes room; None: only commits do.
-    ``remedies`` says what to do about a full log.
+    ``remedies`` says what to do about a full log. ``topic``: that of the reader, if others append to the log, too.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class LogAppender:
         *,
         remedies: Mapping[str, str],
         retention: Retention | None = None,
+        topic: str | None = None,
     ) -> None:
         self._log = log
         self._cache = cache
@@ -59,6 +60,9 @@ class LogAppender:
         self._writer_types = writer_types
         self._remedies = remedies
         self._retention = retention
+        self._topic = topic
+        #: Whose reader it is: another one's may have to vacate its places in the log.
+        self.reader: StatefulReader | None = None
         #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
         self._reported_disk_full = False
@@ -71,20 +75,26 @@ class LogAppender:
 
     def place(self, nbytes: int) -> U8 | None:
         """Where a sample in fragments may be put together: in the log, if it is likely to be what comes next."""
-        return None if self._pending else self._log.place(nbytes)
+        places = self._log.places
+        if self._pending or (places and places.reader is not self.reader):
+            return None
+        places.reader = self.reader
+        return self._log.place(nbytes)
 
-    def _vacate(self, reader: StatefulReader) -> None:
+    def _vacate(self) -> None:
         """Something else comes next than what is put together in the log."""
-        if self._log.places:
-            reader.vacate()
-            self._log.places.clear()
+        places = self._log.places
+        if places:
+            if places.reader is not None:
+                places.reader.vacate()
+            places.clear()
 
     def deliver(self, reader: StatefulReader, runs: list[Run]) -> None:
         """Append everything; what finds no room waits, and closes the window."""
         reception = time.time_ns()
         if self._pending:
             runs = [run.copy() for run in runs]  # what is appended first may overwrite what lies in its place
-            self._append_pending(reader, reception)
+            self._append_pending(reception)
         now, most = time.monotonic_ns(), self._log.shared_bytes_max
         accepted: list[tuple[Run | None, Consumed]] = []
         for delivered in runs:
@@ -94,7 +104,7 @@ class LogAppender:
         places = self._log.places
         if places and not places.hold([run for run, _ in accepted]):
             accepted = [(None if run is None else run.copy(), whole) for run, whole in accepted]
-            self._vacate(reader)
+            self._vacate()
         group: list[tuple[Run | None, Consumed]] = []
         last: Run | None = None
         nbytes = 0
@@ -116,7 +126,7 @@ class LogAppender:
         if self._consumption is not None:
             for done in self._consumption.on_commit(position):
                 reader.consumed(done.writer, done.last_sn, done.nbytes)
-        self._append_pending(reader, time.time_ns())
+        self._append_pending(time.time_ns())
         reader.hold_acknowledgments = bool(self._pending)
         self._shown.show_log(self._log)
 
@@ -125,9 +135,9 @@ class LogAppender:
         if group and (self._pending or not self._append(group, reception)):
             self._pending += [(None if run is None else run.copy(), whole) for run, whole in group]
 
-    def _append_pending(self, reader: StatefulReader, reception: int) -> None:
+    def _append_pending(self, reception: int) -> None:
         if self._pending:
-            self._vacate(reader)
+            self._vacate()
         while self._pending and self._append([self._pending[0]], reception):
             self._pending.popleft()
 
@@ -136,7 +146,7 @@ class LogAppender:
         run = group[0][0]
         more = [each for each, _ in group[1:] if each is not None]
         if run is not None and self._writer_types is not None:
-            self._writer_types.note(run.writer)
+            self._writer_types.note(run.writer, self._topic, self._log.position)
         try:
             taken = run is None or self._append_run(run, more, reception)
         except LogFullError as error:

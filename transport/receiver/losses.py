@@ -26,12 +26,14 @@ class Losses:
         topic: str,
         remedies: Mapping[str, str],
         addresses: Addresses | None = None,
+        report: LossReport | None = None,
     ) -> None:
+        """``report``: the one of the log, which others write as well; None: this is the only one."""
         self._directory = directory
         self._topic = topic
         self._addresses = addresses
         self._remedies = remedies
-        self._report = LossReport(directory / LOSS_REPORT)
+        self._report = report or LossReport(directory / LOSS_REPORT)
         self._reported = 0
 
     def report(self, reader: StatefulReader, log: StreamLog) -> None:

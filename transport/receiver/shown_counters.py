@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import DropReason
@@ -34,7 +35,7 @@ class ShownCounters:
         c("receiver.domain").set(domain)
         self._heartbeat = c("receiver.heartbeat_ns")
         self._matched, self._mismatched = c("reader.matched_writers"), c("reader.incompatible_qos")
-        self._statuses = ReaderStatuses()  # the participant has no other reader
+        self._statuses = ReaderStatuses()  # those of all readers together: the log is one subscription
         self._streams_shown = 0
         self.show_log(log)
 
@@ -64,30 +65,40 @@ class ShownCounters:
         for reason, count in drops.items():
             self._counters.counter(f"drop.{reason.value}").set(count)
 
-    def show_reader(self, reader: StatefulReader, cache: ReaderCache) -> None:
-        """What the reader counts, its statuses, and where its streams stand."""
-        self._matched.set(len(reader.writers))
-        counts, cached = reader.counters.snapshot(), cache.counters.snapshot()
+    def show_readers(self, readers: Sequence[tuple[StatefulReader, ReaderCache]]) -> None:
+        """What the readers count together, their statuses, and where their streams stand."""
+        self._matched.set(sum(len(reader.writers) for reader, _ in readers))
+        counts = _sums(reader.counters.snapshot() for reader, _ in readers)
+        cached = _sums(cache.counters.snapshot() for _, cache in readers)
         for name, value in counts.items():
             self._counters.counter(f"reader.{name}").set(value)
         for label, value in self._statuses.snapshot(counts, cached).items():
             self._counters.counter(label).set(value)
-        self._show_streams(reader)
+        self._show_streams([reader for reader, _ in readers])
 
     def on_event(self, event: Event) -> None:
         self._statuses.on_event(event)
         if isinstance(event, IncompatibleQos):
             self._mismatched.add(1)
 
-    def _show_streams(self, reader: StatefulReader) -> None:
+    def _show_streams(self, readers: Sequence[StatefulReader]) -> None:
         """The positions of the first writers; zeros where there is none any more."""
-        writers = list(itertools.islice(reader.writers, WRITERS_SHOWN_MAX))
+        matched = ((reader, writer) for reader in readers for writer in reader.writers)
+        writers = list(itertools.islice(matched, WRITERS_SHOWN_MAX))
         for i in range(max(len(writers), self._streams_shown)):
-            values = reader.positions(writers[i]) if i < len(writers) else None
-            raw = writers[i].to_bytes() if i < len(writers) else bytes(16)
+            values = writers[i][0].positions(writers[i][1]) if i < len(writers) else None
+            raw = writers[i][1].to_bytes() if i < len(writers) else bytes(16)
             c = self._counters.counter
             c(f"stream.{i}.guid_high").set(int.from_bytes(raw[:8], "big", signed=True))
             c(f"stream.{i}.guid_low").set(int.from_bytes(raw[8:], "big", signed=True))
             for name, value in (values or NO_POSITIONS)._asdict().items():
                 c(f"stream.{i}.{name}").set(min(value, INFINITE))
         self._streams_shown = len(writers)
+
+
+def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sum of each counter; with one reader these are its counters."""
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return {name: min(value, INFINITE) for name, value in total.items()}

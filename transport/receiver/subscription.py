@@ -1,17 +1,21 @@
-"""The reader of a receiver, with all that stands between it and the stream log."""
+"""The reader of one topic, with all that stands between it and the stream log."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..limits import FRAGMENTED_SAMPLE_MAX
+from ..log.loss_report import LOSS_REPORT, LossReport
 from ..log.stream_log import StreamLog
 from ..net.receiving_node import NamedType, ReceivingNode
 from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.reading.cache.reader_cache import ReaderCache
+from ..protocol.reading.reader import StatefulReader
 from ..structure import Guid
 from ..types.model import Struct
 from .addresses import Addresses
@@ -27,11 +31,28 @@ from .retention import Retention
 from .shown_counters import ShownCounters
 from .writer_types import WriterTypes
 
-#: The subscription's reader always has the same entity key, so that a restarted receiver has the same GUID.
+#: The reader of a receiver's only topic always has the same entity key, so that a restarted receiver has the same GUID.
 READER_ENTITY_KEY: Final = 1
 #: Part of the log that one sample may take: half a log may wait for Spark to commit it, and a sample must find room in
 #: the other half.
 _SAMPLE_PART: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the subscriptions to several topics have in common that fill one log."""
+
+    types: WriterTypes
+    losses: LossReport
+
+    @classmethod
+    def of(cls, directory: Path, node: ReceivingNode) -> Shared:
+        types = WriterTypes(directory, node.type_of, node.identity_of)
+        return cls(types, LossReport(directory / LOSS_REPORT))
+
+    def of_topic(self, topic: str, writers: Mapping[Guid, int]) -> dict[Guid, int]:
+        """Those of ``writers`` that are the topic's, or of which that is not known."""
+        return {guid: sn for guid, sn in writers.items() if self.types.topic_of(guid) in (topic, None)}
 
 
 class Subscription:
@@ -45,9 +66,13 @@ class Subscription:
         node: ReceivingNode,
         shown: ShownCounters,
         addresses: Addresses | None = None,
+        *,
+        entity_key: int = READER_ENTITY_KEY,
+        shared: Shared | None = None,
     ) -> None:
         """``named``: the type as its first writer has it; what the configuration says of its key counts more.
-        ``addresses``: where the receiver is reached; None: it spies."""
+        ``addresses``: where the receiver is reached; None: it spies. ``shared``: with other subscriptions; None: this
+        is the only one of the log."""
         keyed = named.keyed if config.keyed is None else config.keyed
         struct = _struct(config)
         directory = Path(config.log_directory)
@@ -58,15 +83,21 @@ class Subscription:
         self._clocks = ClockWarnings(config)
         self._heartbeats = HeartbeatWarnings(config)
         self._jumps = JumpWarnings(config.topic)
-        self._losses = Losses(directory, config.topic, config.remedies, addresses)
-        moved_from = {} if addresses is None else addresses.moved_from
+        report = None if shared is None else shared.losses
+        self._losses = Losses(directory, config.topic, config.remedies, addresses, report)
+        moved_from: Mapping[Guid, int] = {} if addresses is None else addresses.moved_from
+        known: Mapping[Guid, int] = log.writers
+        if shared is not None:
+            moved_from, known = (shared.of_topic(config.topic, each) for each in (moved_from, known))
         self._cache = ReaderCache(
             config.qos,
             keys=InstanceKeys(struct if config.tells_instances else None) if keyed else None,
             writer_qos=node.qos_of,
             accept_writer_removed_batch_samples=config.accept_writer_removed_batch_samples,
         )
-        types = WriterTypes(directory, node.type_of) if config.records_writer_types else None
+        types = None if shared is None else shared.types
+        if types is None and config.records_writer_types:
+            types = WriterTypes(directory, node.type_of)
         self._retention = Retention.of(config, log, shown)
         self._appender = LogAppender(
             log,
@@ -76,7 +107,9 @@ class Subscription:
             types,
             remedies=config.remedies,
             retention=self._retention,
+            topic=None if shared is None else config.topic,
         )
+        self.topic = config.topic
         self.reader = node.create_reader(
             ReaderSpec(
                 config.topic,
@@ -87,8 +120,8 @@ class Subscription:
                 type=struct if config.announces_type else None,
                 awaits_types=config.records_writer_types,
                 content_filter=_content_filter(config),
-                entity_key=READER_ENTITY_KEY,
-                resume={**log.writers, **moved_from},
+                entity_key=entity_key,
+                resume={**known, **moved_from},
                 moved_from=moved_from.keys(),
                 consumption_held=consumption is not None,
                 slice=config.slice,
@@ -96,6 +129,7 @@ class Subscription:
             ),
             self._appender,
         )
+        self._appender.reader = self.reader
         self.reader.put_together_at(self._appender.place)
 
     def keep(self, now: int) -> None:
@@ -109,9 +143,13 @@ class Subscription:
         if timer is not None and timer <= now:
             self._cache.handle_timer(now)
 
-    def show(self) -> None:
-        """Put what the reader counts into the counters file, and report what it lost."""
-        self._shown.show_reader(self.reader, self._cache)
+    @property
+    def counted(self) -> tuple[StatefulReader, ReaderCache]:
+        """What counts."""
+        return self.reader, self._cache
+
+    def report(self) -> None:
+        """Report what the reader lost, and what else is worth a warning."""
         self._losses.report(self.reader, self._log)
         self._jumps.report(self.reader)
         self._clocks.look(self._cache.counters)

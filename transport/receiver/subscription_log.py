@@ -1,4 +1,4 @@
-"""The stream log of one subscription: made new, or gone on with."""
+"""The stream log of a receiver: made new, or gone on with."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..log.segment import JSON
 from ..log.stream_log import StreamLog
 from ..net.node_config import new_guid_prefix
 from .config import ReceiverConfig
+from .followed_topics import READERS
 from .writer_types import HAS_WRITER_TYPES
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -22,6 +23,7 @@ def open_log(config: ReceiverConfig) -> StreamLog:
     """
     directory = Path(config.log_directory)
     if not StreamLog.exists(directory):
+        several: dict[str, JSON] = {} if config.topics is None else {READERS: []}
         return StreamLog.create(
             directory,
             max_bytes=config.log_max_bytes,
@@ -33,6 +35,7 @@ def open_log(config: ReceiverConfig) -> StreamLog:
                 "keyed": config.keyed,
                 "guid_prefix": new_guid_prefix().hex(),
                 HAS_WRITER_TYPES: config.records_writer_types,
+                **several,
             },
         )
     log = StreamLog.open(directory, max_bytes=config.log_max_bytes, mode=config.log_mode)
@@ -47,15 +50,19 @@ def open_log(config: ReceiverConfig) -> StreamLog:
         )
     topic, type_name = log.metadata["topic"], log.metadata["type"]
     wanted = config.type_name or (type_name if log.rows else None)
-    if topic != config.topic or (log.rows and type_name not in (None, wanted)):
+    is_several = READERS in log.metadata
+    is_other = is_several is (config.topics is None) or not (is_several or topic == config.topic)
+    if is_other or (log.rows and type_name not in (None, wanted)):
         log.close()
         raise LogError(
             f"the log in {directory} is of topic {topic!r}, type {type_name!r}, not of topic "
             f"{config.topic!r}, type {wanted!r}: start the query with a new checkpoint location"
         )
     amended: dict[str, JSON] = {}
+    if topic != config.topic:  # each row has its topic
+        amended["topic"] = config.topic
     if type_name != wanted:  # nothing was received under that name
-        amended = {"type": wanted, "keyed": config.keyed}
+        amended |= {"type": wanted, "keyed": config.keyed}
     if log.metadata.get(HAS_WRITER_TYPES) and not config.records_writer_types:
         amended[HAS_WRITER_TYPES] = False
     if amended:

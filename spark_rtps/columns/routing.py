@@ -1,0 +1,130 @@
+"""To which topic each row of a sink goes: all to the one of the options, or each to the one that its column names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ..options import Payload, Settings
+from ..transport.errors import EncodeError, OptionError
+from ..transport.limits import STRING_MAX
+from .topic_plan import TOPIC_COLUMN, TopicPlan, plan_writing
+from .type_sources import given_type
+
+#: With ``payload=binary`` rows may also name their types, as those of a source of several topics do.
+TYPE_COLUMN: Final = "type_name"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A topic, and what its writer calls the type where rows say so."""
+
+    topic: str
+    type_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Where the rows of a sink go, and how they are written; planned on the driver, used in tasks.
+
+    ``settings`` and ``plan`` are those of all rows; with ``by_row`` they have no topic, and are completed for each.
+    """
+
+    settings: Settings
+    plan: TopicPlan
+    by_row: bool = False
+    types_by_row: bool = False
+    #: Columns that are no members of the type.
+    apart: tuple[str, ...] = ()
+
+    def parts(self, batch: pa.RecordBatch) -> Iterator[tuple[Route, pa.RecordBatch]]:
+        """The rows of a batch by their routes, each in order. Raises EncodeError for rows without a topic."""
+        rows = batch.drop_columns(list(self.apart)) if self.apart else batch
+        if not self.by_row:
+            yield Route(self.settings.topic), rows
+            return
+        names = (TOPIC_COLUMN, TYPE_COLUMN) if self.types_by_row else (TOPIC_COLUMN,)
+        encoded = [_named(batch, name).dictionary_encode() for name in names]
+        code = np.zeros(batch.num_rows, np.int64)
+        for each in encoded:
+            code = code * len(each.dictionary) + each.indices.to_numpy(zero_copy_only=False)
+        distinct, first = np.unique(code, return_index=True)
+        for value, at in zip(distinct.tolist(), first.tolist(), strict=True):
+            route = Route(*(each[at].as_py() for each in encoded))
+            alike = np.flatnonzero(code == value)
+            yield route, rows if len(distinct) == 1 else rows.take(pa.array(alike))
+
+    def along(self, route: Route) -> tuple[Settings, TopicPlan]:
+        """How rows of a route are written."""
+        if not self.by_row:
+            return self.settings, self.plan
+        settings = replace(self.settings, topic=route.topic)
+        if route.type_name is not None:
+            settings = replace(settings, type_name=route.type_name)
+            return settings, replace(self.plan, topic=route.topic, type_name=route.type_name)
+        if self.plan.payload is Payload.CDR and settings.type is None and settings.type_file is None:
+            return settings, plan_writing(settings, self.plan.columns)  # the type is named after the topic
+        return settings, replace(self.plan, topic=route.topic)
+
+
+def plan_routing(settings: Settings, columns: pa.Schema) -> Routing:
+    """Where rows of ``columns`` go. The option ``topic`` overrides the column, as for Spark's Kafka sink.
+
+    Raises OptionError where neither names a topic.
+    """
+    has_column = TOPIC_COLUMN in columns.names and _is_text(columns.field(TOPIC_COLUMN).type)
+    is_member = _is_member(settings)
+    if settings.topic:
+        apart = (TOPIC_COLUMN,) if has_column and not is_member and settings.payload is Payload.CDR else ()
+        return Routing(settings, plan_writing(settings, _without(columns, apart)), apart=apart)
+    if not has_column or is_member:
+        why = (
+            "the type has a member topic, so that the column names no topics"
+            if is_member
+            else "rows name none"
+        )
+        fix = f'{why}: name the topic, .option("topic", "Alerts") or .save("Alerts")'
+        fix += "" if is_member else f", or give the rows a column {TOPIC_COLUMN} of type STRING"
+        raise OptionError("topic", None, fix)
+    by_type = settings.payload is Payload.BINARY and settings.type is None and settings.type_name is None
+    types_by_row = by_type and TYPE_COLUMN in columns.names and _is_text(columns.field(TYPE_COLUMN).type)
+    names = (TOPIC_COLUMN, TYPE_COLUMN) if types_by_row else (TOPIC_COLUMN,)
+    planned = replace(settings, type_name=TYPE_COLUMN) if types_by_row else settings
+    plan = plan_writing(planned, _without(columns, names))
+    return Routing(settings, plan, by_row=True, types_by_row=types_by_row, apart=names)
+
+
+def _is_member(settings: Settings) -> bool:
+    """Whether the type that the options give has a member of the column's name."""
+    found = given_type(settings) if settings.payload is Payload.CDR else None
+    members = () if found is None or found.struct is None else found.struct.members
+    return any(member.name == TOPIC_COLUMN for member in members)
+
+
+def _without(columns: pa.Schema, names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([field for field in columns if field.name not in names])
+
+
+def _is_text(t: pa.DataType) -> bool:
+    return bool(pa.types.is_string(t) or pa.types.is_large_string(t))
+
+
+def _named(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column of names. Raises EncodeError for one that is null, empty or too long."""
+    column = batch.column(name)
+    for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+        fix = (
+            "fill it, or set the option topic, which overrides the column"
+            if name == TOPIC_COLUMN
+            else "fill it"
+        )
+        raise EncodeError(f"column {name!r}, row {row}: null; {fix}")
+    for text in column.unique().to_pylist():
+        if not text or "\0" in text or len(text.encode()) >= STRING_MAX:
+            fix = f"a name has 1 to {STRING_MAX - 1} bytes of UTF-8, and no NUL"
+            raise EncodeError(f"column {name!r}: {text[:32]!r} is no name; {fix}")
+    return column

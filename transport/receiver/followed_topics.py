@@ -1,0 +1,177 @@
+"""Which topics a receiver subscribes to, and when: its one topic, or those that are selected, as their writers appear.
+
+A reader is matched by the name of its type. Where nobody gave that name, there is a reader from when the topic's first
+writer is found, whose name for the type it takes; the log keeps it for a successor. With several topics the log also
+keeps the entity key of each reader, so that a restarted receiver has the same readers under the same GUIDs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from ..errors import LogError
+from ..limits import TOPICS_MAX
+from ..log.stream_log import StreamLog
+from ..net.receiving_node import NamedType, ReceivingNode
+from ..protocol.topic_selection import TopicSelection
+from .config import ReceiverConfig
+from .subscription import READER_ENTITY_KEY
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+#: In the metadata of a log of several topics: the readers that its receiver has made.
+READERS: Final = "readers"
+#: Topics of another type that are named in a warning each.
+_OTHERS_NAMED_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A topic to subscribe to; ``config`` is the receiver's, as if it had no other topic."""
+
+    config: ReceiverConfig
+    named: NamedType
+    entity_key: int = READER_ENTITY_KEY
+
+
+class FollowedTopics(Protocol):
+    """Decides what a receiver subscribes to."""
+
+    def begin(self) -> Iterator[Followed]:
+        """What is known before anybody has been heard."""
+        ...
+
+    def look(self) -> Iterator[Followed]:
+        """What is new since the last call."""
+        ...
+
+
+def followed_topics(config: ReceiverConfig, log: StreamLog, node: ReceivingNode) -> FollowedTopics:
+    if config.topics is None:
+        return _OneTopic(config, log, node)
+    return _SelectedTopics(config, config.topics, log, node)
+
+
+class _OneTopic:
+    def __init__(self, config: ReceiverConfig, log: StreamLog, node: ReceivingNode) -> None:
+        self._config = config
+        self._log = log
+        self._node = node
+        self._changes_seen = -1
+        self._is_followed = False
+
+    def begin(self) -> Iterator[Followed]:
+        type_name = self._log.metadata["type"]
+        if type_name is not None:
+            yield self._followed(NamedType(str(type_name), bool(self._log.metadata.get("keyed"))))
+
+    def look(self) -> Iterator[Followed]:
+        changes, seen = self._node.changes, self._changes_seen
+        self._changes_seen = changes
+        if self._is_followed or changes == seen:
+            return
+        topic = self._config.topic
+        named = self._node.first_writer(topic, self._config.qos)
+        if named is None:
+            return
+        _log.info("topic %r: its first writer calls the type %r", topic, named.type_name)
+        try:
+            self._log.amend(type=named.type_name, keyed=named.keyed)
+        except LogError as error:
+            _log.warning("%s; a successor will ask the topic's writers again", error)
+        yield self._followed(named)
+
+    def _followed(self, named: NamedType) -> Followed:
+        self._is_followed = True
+        return Followed(self._config, named)
+
+
+class _SelectedTopics:
+    def __init__(
+        self, config: ReceiverConfig, selection: TopicSelection, log: StreamLog, node: ReceivingNode
+    ) -> None:
+        self._config = config
+        self._selection = selection
+        self._log = log
+        self._node = node
+        self._changes_seen = -1
+        self._followed: set[str] = set()
+        #: Topics that are not followed although they are selected, which has been said.
+        self._left_out: set[str] = set()
+        self._refused = ""
+
+    def begin(self) -> Iterator[Followed]:
+        """The readers of an earlier receiver, but for those of topics that are no longer selected, and the topics of a
+        list whose type has a name."""
+        type_name = self._config.type_name
+        for reader in self._recorded():
+            named = NamedType(str(reader["type"]), bool(reader["keyed"]))
+            if self._selection.selects(reader["topic"]) and type_name in (None, named.type_name):
+                yield self._follow(reader["topic"], named, int(reader["key"]))
+        if type_name is not None:
+            named = NamedType(type_name, bool(self._config.keyed))
+            for topic in self._selection.names:
+                if topic not in self._followed and self._record(topic, named):
+                    yield self._follow(topic, named, self._recorded()[-1]["key"])
+
+    def look(self) -> Iterator[Followed]:
+        changes, seen = self._node.changes, self._changes_seen
+        if changes == seen:
+            return
+        self._changes_seen = changes
+        for topic in self._selection.among(self._node.written_topics() - self._followed):
+            named = self._node.first_writer(topic, self._config.qos)
+            if named is None or not self._takes(topic, named):
+                continue
+            if not self._record(topic, named):
+                self._changes_seen = -1
+                continue
+            _log.info("topic %r: followed, its first writer calls the type %r", topic, named.type_name)
+            yield self._follow(topic, named, self._recorded()[-1]["key"])
+
+    def _takes(self, topic: str, named: NamedType) -> bool:
+        """Whether there is room for a topic, and it has the type that was asked for."""
+        wanted = self._config.type_name
+        if wanted is not None and named.type_name != wanted:
+            self._leave_out(topic, f"its type is {named.type_name!r}, and that of the columns is {wanted!r}")
+            return False
+        if len(self._recorded()) >= TOPICS_MAX:
+            self._leave_out(topic, f"{TOPICS_MAX} topics are followed, and that is all there is room for")
+            return False
+        return True
+
+    def _leave_out(self, topic: str, why: str) -> None:
+        if topic not in self._left_out and len(self._left_out) < _OTHERS_NAMED_MAX:
+            self._left_out.add(topic)
+            _log.warning("topic %r: selected by %r, but not read: %s", topic, str(self._selection), why)
+
+    def _recorded(self) -> list[Any]:
+        found = self._log.metadata.get(READERS, [])
+        assert isinstance(found, list)
+        return found
+
+    def _record(self, topic: str, named: NamedType) -> bool:
+        """Write a reader down before there is one: its key is never another topic's. False: that was not possible."""
+        recorded = self._recorded()
+        key = 1 + max((int(reader["key"]) for reader in recorded), default=0)
+        reader: dict[str, Any] = {
+            "topic": topic,
+            "type": named.type_name,
+            "keyed": named.keyed,
+            "key": key,
+        }
+        try:
+            self._log.amend(**{READERS: [*recorded, reader]})
+        except LogError as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                _log.warning("%s; topic %r is not read before that is possible", error, topic)
+            return False
+        return True
+
+    def _follow(self, topic: str, named: NamedType, key: int) -> Followed:
+        self._followed.add(topic)
+        return Followed(replace(self._config, topic=topic, topics=None), named, key)
