@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..transport.net.node import Node
 
 METADATA_COLUMN: Final = "_rtps"
+#: What ``log_time=true`` adds to a recording.
+LOG_TIME_COLUMN: Final = "log_time"
 
 #: Fields of the column that ``metadata=true`` adds.
 METADATA_SCHEMA: Final = pa.schema(
@@ -86,6 +88,8 @@ class TopicPlan:
     told: bool = False
     mode: Mode = Mode.DROPMALFORMED
     corrupt: str | None = None
+    #: Whether there is a column for when a recording logged each sample.
+    has_log_time: bool = False
     filter: ContentFilter | None = None
     #: What is written.
     representation: DataRepresentation = DataRepresentation.XCDR1
@@ -144,6 +148,11 @@ def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
         schema = schema.append(pa.field(settings.corrupt_record, pa.binary()))
     if settings.metadata:
         schema = schema.append(pa.field(METADATA_COLUMN, pa.struct(METADATA_SCHEMA)))
+    if settings.log_time:
+        if LOG_TIME_COLUMN in schema.names:
+            fix = "the type has such a member; use metadata=true, and _rtps.reception_timestamp"
+            raise OptionError("log_time", "true", fix)
+        schema = schema.append(pa.field(LOG_TIME_COLUMN, TIME))
     return schema
 
 
@@ -159,6 +168,10 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         struct = None if found is None else found.struct
         return TopicPlan(settings.topic, name, keyed, settings.payload, struct, columns, columns, named=named)
     apart = {METADATA_COLUMN, settings.corrupt_record}
+    if settings.log_time:
+        apart.add(LOG_TIME_COLUMN)
+        if LOG_TIME_COLUMN not in columns.names or columns.field(LOG_TIME_COLUMN).type != TIME:
+            raise OptionError("log_time", "true", "add the column to .schema(...) too: log_time TIMESTAMP")
     data = pa.schema([field for field in columns if field.name not in apart])
     if METADATA_COLUMN in columns.names:
         _check_metadata_column(columns.field(METADATA_COLUMN).type)
@@ -197,6 +210,7 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         told=found.told,
         mode=settings.mode,
         corrupt=_corrupt_column(settings, columns),
+        has_log_time=settings.log_time,
         filter=_content_filter(settings, found.struct),
     )
 
