@@ -126,7 +126,8 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if file is None:
                 continue
             for group in _groups(_between(file.sections, since, until), PARTITION_BYTES):
-                found.append(RecordingPartition(Piece(path, file.form, file.channels, group), times))
+                piece = Piece(path, file.form, file.channels, group, self._settings.domain)
+                found.append(RecordingPartition(piece, times))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -173,7 +174,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 raise RecordingError(f"{what}; failOnDataLoss=false goes on without it", path=path)
             self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
             return None
-        file = open_recording(path)
+        file = open_recording(path, domain=self._settings.domain)
         channels = file.channels(self._settings.topic, typed=needs_writer_types(self._plan))
         if not channels:
             return None

@@ -7,14 +7,21 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ..transport.errors import OptionError, RecordingError
 from .bag_file import BagFile
+from .capture_file import CaptureFile
 from .mcap_file import McapFile
 from .recorded import Piece, RecordingFile
 
-_FORMS: Final[dict[str, type[McapFile] | type[BagFile]]] = {".mcap": McapFile, ".db3": BagFile}
+_Form: TypeAlias = type[McapFile] | type[BagFile] | type[CaptureFile]
+_FORMS: Final[dict[str, _Form]] = {
+    ".mcap": McapFile,
+    ".db3": BagFile,
+    ".pcap": CaptureFile,
+    ".pcapng": CaptureFile,
+}
 _BY_NAME: Final = {form.form: form for form in _FORMS.values()}
 _READ: Final = ", ".join(_FORMS)
 
@@ -38,17 +45,26 @@ def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[st
     return list(found)
 
 
-def open_recording(path: str, *, is_lenient: bool = False) -> RecordingFile:
-    """A file of a recording. Raises RecordingError if it cannot be read, or is not what its name says."""
+def open_recording(path: str, *, is_lenient: bool = False, domain: int = 0) -> RecordingFile:
+    """A file of a recording; in a capture, what belongs to ``domain``.
+
+    Raises RecordingError if it cannot be read, or is not what its name says.
+    """
     form = _FORMS.get(Path(path).suffix.lower())
     if form is None:
         raise RecordingError(f"files of this kind are not read; read are {_READ}", path=path)
-    return form(path, is_lenient=is_lenient)
+    return _opened(form, path, is_lenient, domain)
 
 
 def open_piece(piece: Piece, *, is_lenient: bool = False) -> RecordingFile:
     """The file of a piece, where a task reads it."""
-    return _BY_NAME[piece.form](piece.path, is_lenient=is_lenient)
+    return _opened(_BY_NAME[piece.form], piece.path, is_lenient, piece.domain)
+
+
+def _opened(form: _Form, path: str, is_lenient: bool, domain: int) -> RecordingFile:
+    if form is CaptureFile:
+        return CaptureFile(path, is_lenient=is_lenient, domain=domain)
+    return form(path, is_lenient=is_lenient)
 
 
 def _files_of(path: str) -> list[str]:

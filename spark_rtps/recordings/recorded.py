@@ -72,6 +72,8 @@ class Piece:
     form: str
     channels: tuple[Channel, ...]
     sections: tuple[Section, ...]
+    #: Of a capture.
+    domain: int = 0
 
     @property
     def nbytes(self) -> int:

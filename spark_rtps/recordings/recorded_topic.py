@@ -26,6 +26,7 @@ class TopicFile:
     file: RecordingFile
     path: str
     channels: tuple[Channel, ...]
+    domain: int
 
 
 def topic_files(paths: Iterable[str], settings: Settings, *, typed: bool) -> list[TopicFile]:
@@ -35,10 +36,10 @@ def topic_files(paths: Iterable[str], settings: Settings, *, typed: bool) -> lis
     """
     found, others = list[TopicFile](), dict[str, str]()
     for path in paths:
-        file = open_recording(path, is_lenient=not settings.fail_on_data_loss)
+        file = open_recording(path, is_lenient=not settings.fail_on_data_loss, domain=settings.domain)
         channels = file.channels(settings.topic, typed=typed)
         if channels:
-            found.append(TopicFile(file, path, channels))
+            found.append(TopicFile(file, path, channels, settings.domain))
         else:
             others |= file.topics()
     if not found:
@@ -92,10 +93,10 @@ def pieces(files: Iterable[TopicFile], times: Times, *, nbytes: int) -> Iterator
             held.append(section)
             size += section.nbytes
             if size >= nbytes:
-                yield Piece(each.path, each.file.form, each.channels, tuple(held))
+                yield Piece(each.path, each.file.form, each.channels, tuple(held), each.domain)
                 held, size = [], 0
         if held:
-            yield Piece(each.path, each.file.form, each.channels, tuple(held))
+            yield Piece(each.path, each.file.form, each.channels, tuple(held), each.domain)
 
 
 def bytes_of(files: Iterable[TopicFile], times: Times) -> int:

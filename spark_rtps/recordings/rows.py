@@ -46,12 +46,13 @@ def chunk_of(samples: RecordedSamples, before: int = 0) -> Chunk:
     index["offset"] = samples.offsets
     index["length"] = samples.lengths
     index["timestamp"] = samples.source_times
-    index["sn_offset"] = samples.sequence_numbers
+    first_sn = int(samples.sequence_numbers.min()) if samples.count else 0
+    index["sn_offset"] = samples.sequence_numbers - first_sn
     if samples.flags is not None:
         index["flags"] = samples.flags
     if samples.key_hashes is not None:
         index["key_hash"] = samples.key_hashes.view(f"V{_KEY_HASH_BYTES}").reshape(-1)
-    run = Run(samples.channel.writer, 0, samples.count, samples.data, index=index, sparse=True)
+    run = Run(samples.channel.writer, first_sn, samples.count, samples.data, index=index, sparse=True)
     first = int(samples.log_times[0]) if samples.count else 0
     frame = Frame(0, 0, first, before, run, samples.log_times)
     return Chunk([frame], Samples.ragged(samples.data, samples.offsets, samples.lengths), index)
