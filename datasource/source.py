@@ -58,6 +58,10 @@ class RtpsDataSource(DataSource):
 
     What they record is in their files, or is what a query asks them for (``receiver.subscribe``).
 
+    With ``recording``, a query reads files instead, MCAP and ROS 2 bags, with the same columns::
+
+        df = spark.read.format("rtps").option("recording", "drives/*.mcap").load("/imu")
+
     - ``startingOffsets=earliest`` (or ``durability=transient_local``) also takes the history that TRANSIENT_LOCAL
       writers keep.
     - ``maxRowsPerTrigger`` and ``maxBytesPerTrigger`` bound a micro-batch; rows are counted in samples.
@@ -156,6 +160,11 @@ class RtpsDataSource(DataSource):
             from .status_reader import status_schema
 
             return status_schema()
+        if settings.recording:
+            from .recording_reader import type_of_recording
+
+            self._topic_type = type_of_recording(settings)
+            return source_schema(settings, self._topic_type)
         if settings.receivers and settings.payload is Payload.CDR and given_type(settings) is None:
             from .standing_types import standing_type
 
@@ -199,6 +208,10 @@ class RtpsDataSource(DataSource):
 
             check_schema(schema)
             return StatusBatchReader(settings)
+        if settings.recording:
+            from .recording_reader import RecordingReader
+
+            return RecordingReader(settings, plan_source(settings, schema, self._topic_type))
         if settings.receivers:
             from .standing_batch_reader import StandingBatchReader
 
@@ -229,10 +242,16 @@ class RtpsDataSource(DataSource):
 
                 return StandingStreamReader40(settings, plan)
             if not HAS_ADMISSION_CONTROL:
+                if settings.recording:
+                    raise older_than("4.2", "a stream of a recording", "read it with spark.read")
                 what = "a stream with its own receiver"
                 raise older_than("4.2", what, "name standing receivers by the option receivers")
         except RtpsError as error:
             return _RefusingReader(error)
+        if settings.recording:
+            from .recording_stream_reader import RecordingStreamReader
+
+            return RecordingStreamReader(settings, plan)
         if settings.receivers:
             from .standing_stream_reader import StandingStreamReader
 

@@ -6,17 +6,15 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ..columns.several_types import one_for_all
 from ..columns.type_sources import TopicType
 from ..options import Settings
-from ..transport.errors import OptionError
+from ..transport.errors import OptionError, UsageError
 from ..transport.structure import NANOSECONDS
 from ..transport.types.model import Struct
-from ..transport.types.xtypes.assignability import incompatibilities_of_types
 from .standing_receivers import Connect, StandingReceiver, connect, standing_receivers
 
 _POLL_SECONDS: Final = 0.1
-#: Types of one topic that are compared with each other.
-_TYPES_MAX: Final = 32
 _FIX: Final = "set type or type.file, or give the columns with .schema(...)"
 
 #: The receivers to which writers told a type.
@@ -54,25 +52,16 @@ def _told(receivers: Iterable[StandingReceiver]) -> dict[Struct, list[str]]:
 
 def _widest(told: _Told, settings: Settings) -> Struct:
     """As the topic's peers are asked where a query has its own receiver (transport.net.topic_types)."""
-    consistency = settings.qos.type_consistency
-    candidates = sorted(told, key=lambda struct: -len(struct.members))
-    if len(candidates) > _TYPES_MAX:
-        why = (
-            f"writers told the receivers {len(candidates)} types, of which {_TYPES_MAX} at most are compared"
-        )
-        raise OptionError("type.file", None, f"{why}: {_FIX}")
-    reasons: dict[tuple[Struct, Struct], tuple[str, ...]] = {}
-    for reader in candidates:
-        for writer in candidates:
-            if found := incompatibilities_of_types(writer, reader, consistency):
-                reasons[writer, reader] = found
-                break
-        else:
-            return reader
-    (writer, reader), found = next(iter(reasons.items()))
+    try:
+        found, clash = one_for_all(told, settings.qos.type_consistency)
+    except UsageError as error:
+        raise OptionError("type.file", None, f"writers told the receivers {error}: {_FIX}") from None
+    if clash is None:
+        return found
+    reader, writer, reasons = clash
     why = (
         f"writers told the receivers {len(told)} types that no one type can stand for: {_named(reader, told)} "
-        f"does not read {_named(writer, told)} ({'; '.join(found)})"
+        f"does not read {_named(writer, told)} ({'; '.join(reasons)})"
     )
     raise OptionError("type.file", None, f"{why}: {_FIX}")
 

@@ -21,6 +21,7 @@
     ├── RangeServerError           what serves a log's ranges is not reached, or answers what cannot be (addresses)
     ├── NoReaderError              no reader to write to within the time given
     ├── NoWriterError              a topic's writers do not match, or the topic has another name
+    ├── RecordingError             a recording cannot be read: damaged, unfinished, or of an unknown kind (path)
     ├── AcknowledgmentError        a reliable reader did not acknowledge in time (limit, readers, positions)
     └── LogError                   a stream log or a publication log cannot be used (path, process)
         ├── LogAccessError         it belongs to another user, or is closed to this one (owner)
@@ -201,6 +202,21 @@ class NoReaderError(RtpsError):
 
 class NoWriterError(RtpsError):
     """No writer matched while a batch read listened, and the reason is known."""
+
+
+class RecordingError(RtpsError):
+    """A file of a recording cannot be read, or not to its end; ``path`` is the file.
+
+    ``is_damage``: a part of it is not as it was written, and the others may be read.
+    """
+
+    def __init__(self, message: str, *, path: str = "", is_damage: bool = False) -> None:
+        self.path = path
+        self.is_damage = is_damage
+        super().__init__(f"{path}: {message}" if path else message)
+
+    def __reduce__(self) -> tuple[type[RecordingError], tuple[str]]:
+        return RecordingError, (RtpsError.__str__(self),)
 
 
 class WriterLimit(enum.StrEnum):

@@ -40,6 +40,10 @@ SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "log.max_bytes": "give buffer_size to subscribe()",
     "log.segment_bytes": "remove it: a subscription holds its samples in memory",
     "log.retention": "remove it: a subscription holds its samples in memory",
+    "recording": "read recordings with spark.read",
+    "startingTime": "read recordings with spark.read",
+    "endingTime": "read recordings with spark.read",
+    "log_time": "set metadata=true, and read _rtps.reception_timestamp",
 }
 _SPARK_BY_KEY: Final = {name.lower(): name for name in SPARK_OPTIONS}
 _ANY_TOPIC: Final = "any"

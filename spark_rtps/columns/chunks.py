@@ -56,6 +56,17 @@ class Chunk:
         numbers: I64 = np.arange(self.count, dtype=np.int64) + np.repeat(first - before, self.counts)
         return numbers
 
+    def receptions(self) -> I64:
+        """ns since the epoch."""
+        if all(f.receptions is None for f in self.frames):
+            return np.repeat(np.array([f.reception for f in self.frames], np.int64), self.counts)
+        return np.concatenate(
+            [
+                np.full(f.run.count, f.reception, np.int64) if f.receptions is None else f.receptions
+                for f in self.frames
+            ]
+        )
+
     def source_timestamps(self) -> I64:
         """ns since the epoch, NO_TIMESTAMP where absent."""
         if self.index is not None:
@@ -238,4 +249,5 @@ def _cut(frame: Frame, rows: int) -> Iterator[Frame]:
 
 def _part(frame: Frame, first: int, last: int) -> Frame:
     run = frame.run.take(first, last)
-    return Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run)
+    receptions = None if frame.receptions is None else frame.receptions[first:last]
+    return Frame(frame.position, frame.length, frame.reception, frame.rows_before + first, run, receptions)

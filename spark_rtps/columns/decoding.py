@@ -134,18 +134,26 @@ def decode_frames(
 
     Raises MalformedSampleError with ``mode=failfast``.
     """
+    by_writer = told.by_writer if needs_writer_types(plan) else {}
+    for group, written in _by_type(frames, plan, by_writer):
+        for chunk in chunks(group, rows=min(ROWS, rows_at_once(plan))):
+            yield from decode_chunk(chunk, plan, written, tally, told)
+
+
+def decode_chunk(
+    chunk: Chunk, plan: TopicPlan, written: tuple[TopicPlan, str], tally: Tally, told: ToldTypes = NO_TYPES
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a chunk, in batches; ``written`` is what :func:`as_told` says of how its samples are read.
+
+    Raises MalformedSampleError with ``mode=failfast``.
+    """
+    by, unfit = written
     decode = {Payload.CDR: _decode_cdr, Payload.BINARY: _decode_binary, Payload.ARROW: _decode_arrow}[
         plan.payload
     ]
-    by_writer = told.by_writer if needs_writer_types(plan) else {}
-    for group, (written, unfit) in _by_type(frames, plan, by_writer):
-        for chunk in chunks(group, rows=min(ROWS, _rows_at_once(plan))):
-            batches = (
-                _unfit(chunk, unfit, plan, tally, told) if unfit else decode(chunk, written, tally, told)
-            )
-            for batch in batches:
-                if batch.num_rows:
-                    yield batch
+    for batch in _unfit(chunk, unfit, plan, tally, told) if unfit else decode(chunk, by, tally, told):
+        if batch.num_rows:
+            yield batch
 
 
 def needs_writer_types(plan: TopicPlan) -> bool:
@@ -153,7 +161,7 @@ def needs_writer_types(plan: TopicPlan) -> bool:
     return plan.payload is Payload.CDR and (plan.told or not plan.announced)
 
 
-def _rows_at_once(plan: TopicPlan) -> int:
+def rows_at_once(plan: TopicPlan) -> int:
     """How many rows are decoded at once: so few that they take little memory, even if all columns are wide."""
     return max(1, DECODE_LEAVES_MAX // max(1, sum(map(_leaf_columns, plan.columns.types))))
 
@@ -173,13 +181,13 @@ def _by_type(
     if not told:
         yield frames, (plan, "")
         return
-    plans = {writer: _as_told(plan, struct) for writer, struct in told.items() if struct is not None}
+    plans = {writer: as_told(plan, struct) for writer, struct in told.items() if struct is not None}
     for written, group in groupby(frames, key=lambda frame: plans.get(frame.run.writer, (plan, ""))):
         yield group, written
 
 
 @lru_cache(maxsize=64)
-def _as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
+def as_told(plan: TopicPlan, struct: Struct) -> tuple[TopicPlan, str]:
     """The plan with the type of a writer, and what the type lacks for the plan: its samples are malformed then.
 
     What a writer wrote whose type the plan's stands for is read as the plan's, with nulls for what it lacks.
@@ -394,7 +402,7 @@ def _decode_arrow(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) 
         chunk.samples if with_data is None else select(chunk.samples, rows)
     )
     streams = iter(decoded.batch.column(0))
-    at_once = _rows_at_once(plan)
+    at_once = rows_at_once(plan)
     for i, row in enumerate(rows.tolist()):
         tally.see(chunk, row + 1)
         batches: list[pa.RecordBatch] = []

@@ -95,7 +95,7 @@ class Tally:
         frames = chunk.frame_index()[some.rows]
         writers: dict[Guid, int] = {}
         of_frames = np.array([writers.setdefault(f.run.writer, len(writers)) for f in chunk.frames], np.int64)
-        receptions = np.array([f.reception for f in chunk.frames], np.int64)[frames]
+        receptions = chunk.receptions()[some.rows]
         alike = of_frames[frames] * len(some.words) + some.codes
         order = np.argsort(alike, kind="stable")
         guids = list(writers)

@@ -12,8 +12,15 @@ from ..transport.wire.samples import I64
 from .chunks import Chunk
 from .malformed import Malformed
 from .relabelling import relabelled
-from .sample_columns import metadata_columns, payloads, select, topic_columns
-from .topic_plan import METADATA_COLUMN, METADATA_SCHEMA, TOPIC_COLUMN, TOPIC_SCHEMA, TopicPlan
+from .sample_columns import log_times, metadata_columns, payloads, select, topic_columns
+from .topic_plan import (
+    LOG_TIME_COLUMN,
+    METADATA_COLUMN,
+    METADATA_SCHEMA,
+    TOPIC_COLUMN,
+    TOPIC_SCHEMA,
+    TopicPlan,
+)
 
 #: Bytes of a payload that a corrupt record of type STRING shows.
 _SHOWN_BYTES: Final = 64
@@ -35,6 +42,9 @@ def plan_batch(
         if plan.has_topic:
             topics = topic_columns(chunk, told)[0]
             added[TOPIC_COLUMN] = topics if rows is None else topics.take(pa.array(rows))
+        if plan.has_log_time:
+            times = log_times(chunk)
+            added[LOG_TIME_COLUMN] = times if rows is None else times.take(pa.array(rows))
         if plan.corrupt is not None:
             added[plan.corrupt] = _corrupt_records(chunk, rows, plan, corrupt)
         data = iter(columns)

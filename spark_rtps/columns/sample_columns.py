@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..transport.receiver.writer_types import ToldTypes, WriterTopic
-from ..transport.structure import Guid
+from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.arrow import TIME
 from ..transport.types.cdr.decoding.arrays import binary_array, constant_offsets
 from ..transport.types.cdr.lanes import gather_bytes, offsets_of
@@ -72,9 +72,9 @@ def metadata_columns(chunk: Chunk) -> list[pa.Array]:
     """The columns of METADATA_SCHEMA for the samples of a chunk."""
     return [
         _writers(chunk),
-        pa.array(chunk.sequence_numbers()),
+        _sequence_numbers(chunk),
         _timestamps(chunk.source_timestamps()),
-        _timestamps(np.repeat(np.array([f.reception for f in chunk.frames], np.int64), chunk.counts)),
+        log_times(chunk),
         _instance_states(chunk),
     ]
 
@@ -89,10 +89,23 @@ def topic_columns(chunk: Chunk, told: ToldTypes) -> list[pa.Array]:
     return [pa.array(field, pa.string()).take(index) for field in fields]
 
 
+def log_times(chunk: Chunk) -> pa.Array:
+    """When the samples of a chunk were received, or logged by a recording."""
+    return _timestamps(chunk.receptions())
+
+
+def _sequence_numbers(chunk: Chunk) -> pa.Array:
+    """Null where a recording has none: those of RTPS begin with 1."""
+    numbers = chunk.sequence_numbers()
+    unknown = numbers == 0
+    return pa.array(numbers, mask=unknown if unknown.any() else None)
+
+
 def _writers(chunk: Chunk) -> pa.Array:
+    """Null where a recording does not name the writer."""
     numbers: dict[Guid, int] = {}
     of_frames = np.array([numbers.setdefault(f.run.writer, len(numbers)) for f in chunk.frames], np.int32)
-    names = pa.array([str(guid) for guid in numbers])
+    names = pa.array([None if guid == GUID_UNKNOWN else str(guid) for guid in numbers], pa.string())
     if len(numbers) == 1:
         return pa.repeat(names[0], chunk.count)
     return names.take(pa.array(np.repeat(of_frames, chunk.counts)))

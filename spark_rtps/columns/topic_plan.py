@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..transport.net.node import Node
 
 METADATA_COLUMN: Final = "_rtps"
+#: What ``log_time=true`` adds to a recording.
+LOG_TIME_COLUMN: Final = "log_time"
 
 #: Fields of the column that ``metadata=true`` adds.
 METADATA_SCHEMA: Final = pa.schema(
@@ -92,6 +94,8 @@ class TopicPlan:
     many: bool = False
     mode: Mode = Mode.DROPMALFORMED
     corrupt: str | None = None
+    #: Whether there is a column for when a recording logged each sample.
+    has_log_time: bool = False
     filter: ContentFilter | None = None
     #: What is written.
     representation: DataRepresentation = DataRepresentation.XCDR1
@@ -160,6 +164,11 @@ def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
     if settings.metadata:
         fields = [*(TOPIC_SCHEMA if many else ()), *METADATA_SCHEMA]
         schema = schema.append(pa.field(METADATA_COLUMN, pa.struct(fields)))
+    if settings.log_time:
+        if LOG_TIME_COLUMN in schema.names:
+            fix = "the type has such a member; use metadata=true, and _rtps.reception_timestamp"
+            raise OptionError("log_time", "true", fix)
+        schema = schema.append(pa.field(LOG_TIME_COLUMN, TIME))
     if many and TOPIC_COLUMN not in schema.names:
         return pa.schema([TOPIC_SCHEMA.field(TOPIC_COLUMN), *schema])
     if many and not settings.metadata:
@@ -196,6 +205,10 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
     apart = {METADATA_COLUMN, settings.corrupt_record}
     if settings.topics is not None:
         apart |= _topic_apart(settings, columns, found)
+    if settings.log_time:
+        apart.add(LOG_TIME_COLUMN)
+        if LOG_TIME_COLUMN not in columns.names or columns.field(LOG_TIME_COLUMN).type != TIME:
+            raise OptionError("log_time", "true", "add the column to .schema(...) too: log_time TIMESTAMP")
     data = pa.schema([field for field in columns if field.name not in apart])
     if METADATA_COLUMN in columns.names:
         _check_metadata_column(columns.field(METADATA_COLUMN).type, many=settings.topics is not None)
@@ -235,6 +248,7 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         many=settings.topics is not None,
         mode=settings.mode,
         corrupt=_corrupt_column(settings, columns),
+        has_log_time=settings.log_time,
         filter=_content_filter(settings, found.struct),
     )
 

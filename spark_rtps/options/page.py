@@ -11,6 +11,7 @@ from .table_flow import FLOW_OPTIONS
 from .table_process import PROCESS_OPTIONS
 from .table_qos import QOS_OPTIONS
 from .table_receivers import RECEIVER_OPTIONS
+from .table_recordings import RECORDING_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
 from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
@@ -57,6 +58,11 @@ SECTIONS: Final = (
         "Standing receivers",
         "Where a query reads that has no receiver of its own. More in [receivers.md](receivers.md).",
         RECEIVER_OPTIONS,
+    ),
+    Section(
+        "Recordings",
+        "Files instead of a network. More in [recordings.md](recordings.md).",
+        RECORDING_OPTIONS,
     ),
 )
 

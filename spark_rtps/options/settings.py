@@ -35,6 +35,7 @@ from .policies import (
 )
 from .qos_profiles import NO_PROFILE, Profile, find_profile
 from .receivers import asked_of_receivers, check_receivers, receiver_addresses, timestamp
+from .recordings import check_recordings
 from .rules import check_options, check_retention, check_statuses, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
@@ -156,6 +157,12 @@ class Settings:
     #: Nanoseconds since 1970.
     starting_time: int | None
     ending_time: int | None
+    #: Files, patterns and folders of a recording; empty: the topic is live.
+    recording: tuple[str, ...]
+    #: Log times, in nanoseconds since 1970.
+    recording_since: int | None
+    recording_until: int | None
+    log_time: bool
     reader_policy: ReaderPolicy
     #: When data counts as consumed: as soon as it is ``logged``, or when Spark has ``committed`` it.
     consumption: str
@@ -214,6 +221,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
     if not unread:  # an option may contradict a default, but suit the value in the file
         check_options(values, role)
         check_retention(values, standing=standing)
+        check_recordings(values)
         check_receivers(values)
     return _settings(
         topic, topics, values, role, (*profile.warnings, *values.warnings, *advice(values, role))
@@ -311,6 +319,10 @@ def _settings(
         ending=values.offsets("endingOffsets"),
         starting_time=timestamp("startingTimestamp", values.text("startingTimestamp")),
         ending_time=timestamp("endingTimestamp", values.text("endingTimestamp")),
+        recording=values.names("recording"),
+        recording_since=timestamp("startingTime", values.text("startingTime")),
+        recording_until=timestamp("endingTime", values.text("endingTime")),
+        log_time=values.boolean("log_time"),
         reader_policy=reader_policy(values),
         consumption=values.word("flow_control.consumption"),
         spy=values.boolean("spy"),

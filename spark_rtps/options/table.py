@@ -14,6 +14,7 @@ from .table_flow import FLOW_OPTIONS
 from .table_process import PROCESS_OPTIONS
 from .table_qos import QOS_OPTIONS
 from .table_receivers import RECEIVER_OPTIONS
+from .table_recordings import RECORDING_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
 from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
@@ -27,6 +28,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
     *FLOW_OPTIONS,
     *PROCESS_OPTIONS,
     *RECEIVER_OPTIONS,
+    *RECORDING_OPTIONS,
 )
 
 BY_KEY: Final[dict[str, OptionSpec]] = {spec.name.lower(): spec for spec in OPTIONS}

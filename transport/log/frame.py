@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..structure import Guid
-from ..wire.samples import SAMPLE_INDEX, U8, Run
+from ..wire.samples import I64, SAMPLE_INDEX, U8, Run
 from .checksum import body_checksum, header_checksum
 
 I32 = npt.NDArray[np.int32]
@@ -84,6 +84,8 @@ class Frame:
     reception: int  # ns since the epoch
     rows_before: int  # samples in the log before run's first
     run: Run
+    #: Reception of each sample, where it is known; None: that of the frame.
+    receptions: I64 | None = None
 
     @property
     def stop(self) -> int:

@@ -1,0 +1,154 @@
+"""ROS 2 bags in SQLite (``.db3``): samples are rows of one table, whose ids divide a file among tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ..transport.errors import RecordingError
+from ..transport.types.cdr.lanes import offsets_of
+from ..transport.wire.samples import NO_TIMESTAMP
+from .containers import needed
+from .recorded import Channel, Piece, RecordedSamples, Section, Times
+from .recorded_types import struct_of_schema
+
+_log = logging.getLogger("spark_rtps.recordings")
+
+_SQLITE: Final = b"SQLite format 3\x00"
+#: A section has rows of about so many bytes.
+_SECTION_BYTES: Final = 8 << 20
+#: Rows that are fetched at first, to learn how large they are; then, of as many bytes.
+_FIRST_ROWS: Final = 64
+_FETCHED_BYTES: Final = 4 << 20
+_ROWS_MAX: Final = 32_768
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_ROWS: Final = "SELECT timestamp, data FROM messages WHERE id >= ? AND id < ? AND topic_id = ?"
+
+
+class BagFile:
+    """One ``.db3`` file of a ROS 2 bag."""
+
+    form = "db3"
+
+    def __init__(self, path: str, *, is_lenient: bool = False) -> None:
+        self.path = path
+        try:
+            with open(path, "rb") as file:
+                if file.read(len(_SQLITE)) != _SQLITE:
+                    raise RecordingError("it is no ROS 2 bag, although its name says so", path=path)
+        except OSError as error:
+            raise RecordingError(f"it cannot be read: {error.strerror or error}", path=path) from None
+        self._is_lenient = is_lenient
+
+    def topics(self) -> dict[str, str]:
+        return {name: type for _, name, type, serialization in self._topics() if serialization == "cdr"}
+
+    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
+        found = []
+        for id, name, type, serialization in self._topics():
+            if name != topic:
+                continue
+            if serialization != "cdr":
+                why = f"topic {topic!r} is encoded as {serialization!r}; only cdr is read"
+                raise RecordingError(why, path=self.path)
+            struct = None
+            if typed:
+                encoding, text = self._definition(type)
+                struct = struct_of_schema(type, encoding, text, self.path)
+            found.append(Channel(id, name, type, struct))
+        return tuple(found)
+
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+        """Ranges of ids; SQLite looks at times where the rows are read."""
+        (low, high), *_ = self._rows("SELECT min(id), max(id) FROM messages")
+        if low is None:
+            return []
+        size = os.path.getsize(self.path)
+        count = max(1, min(size // _SECTION_BYTES, high + 1 - low))
+        edges = [low + (high + 1 - low) * i // count for i in range(count + 1)]
+        return [Section(*edge, size // count) for edge in pairwise(edges)]
+
+    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        connection = self._connect()
+        try:
+            for section in piece.sections:
+                for channel in piece.channels:
+                    yield from self._samples(connection, section, channel, times)
+        except sqlite3.Error as error:
+            if not self._is_lenient:
+                raise self._damaged(error) from None
+            _log.warning("%s; left out because failOnDataLoss=false", self._damaged(error))
+        finally:
+            connection.close()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _samples(
+        self, connection: sqlite3.Connection, section: Section, channel: Channel, times: Times
+    ) -> Iterator[RecordedSamples]:
+        query, values = _ROWS, [section.start, section.stop, channel.id]
+        if not times.is_all:
+            query, values = f"{query} AND timestamp >= ? AND timestamp < ?", [*values, *times]
+        cursor, many = connection.execute(f"{query} ORDER BY id", values), _FIRST_ROWS
+        while rows := cursor.fetchmany(many):
+            stamps, blobs = zip(*rows, strict=True)
+            if blobs[0][:4] == _ZSTD:
+                blobs = self._decompressed(blobs)
+            lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
+            log_times = np.array(stamps, np.int64)
+            yield RecordedSamples(
+                channel,
+                np.frombuffer(blobs[0] if len(blobs) == 1 else b"".join(blobs), np.uint8),
+                offsets_of(lengths)[:-1],
+                lengths,
+                log_times,
+                np.full(len(blobs), NO_TIMESTAMP, np.int64),
+                np.zeros(len(blobs), np.int64),
+            )
+            many = max(1, min(_ROWS_MAX, _FETCHED_BYTES * len(blobs) // max(1, int(lengths.sum()))))
+
+    def _decompressed(self, blobs: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """The messages of a bag that compresses each of them."""
+        zstandard: Any = needed("zstandard", self.path)
+        one = zstandard.ZstdDecompressor()
+        try:
+            return tuple(one.decompress(blob) for blob in blobs)
+        except zstandard.ZstdError as error:
+            raise RecordingError(f"a message is damaged: {error}", path=self.path) from None
+
+    def _topics(self) -> list[tuple[int, str, str, str]]:
+        return self._rows("SELECT id, name, type, serialization_format FROM topics")
+
+    def _definition(self, type: str) -> tuple[str, str]:
+        """Encoding and text of a type's definition; empty where the bag, older than ROS 2 Iron, has none."""
+        if ("message_definitions",) not in self._rows(_TABLES):
+            return "", ""
+        query = "SELECT encoding, encoded_message_definition FROM message_definitions WHERE topic_type = ?"
+        for encoding, text in self._rows(query, type):
+            if text:
+                return encoding, text
+        return "", ""
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(f"{Path(self.path).absolute().as_uri()}?mode=ro", uri=True)
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        connection = self._connect()
+        try:
+            return connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._damaged(error) from None
+        finally:
+            connection.close()
+
+    def _damaged(self, error: sqlite3.Error) -> RecordingError:
+        fix = "`ros2 bag reindex` and sqlite3's `.recover` repair bags"
+        return RecordingError(f"it is cut short, damaged or no ROS 2 bag: {error}; {fix}", path=self.path)

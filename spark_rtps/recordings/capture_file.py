@@ -1,0 +1,290 @@
+"""Captures of a network (``.pcap``, ``.pcapng``), which run through the protocol as if a reader had been there.
+
+A participant that says nothing takes all datagrams in, at the time at which they were captured (:mod:`.packets`,
+``transport.protocol.overhearing``). So repairs fill what was lost, fragments are put together, batches are divided, and
+samples come once and in order per writer. What the capture itself lacks is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ..columns.chunks import chunks
+from ..transport.log.frame import Frame
+from ..transport.protocol.counts import CountFilter
+from ..transport.protocol.endpoint_specs import ReaderSpec
+from ..transport.protocol.events import EndpointDiscovered
+from ..transport.protocol.overhearing import overhear
+from ..transport.protocol.participant import Participant
+from ..transport.protocol.participant_config import ParticipantConfig
+from ..transport.protocol.reading.reader import StatefulReader
+from ..transport.protocol.trust import Trust
+from ..transport.qos import DataRepresentation, HistoryKind, Qos
+from ..transport.structure import ENTITYID_UNKNOWN, INFINITE, Guid, is_builtin, is_keyed
+from ..transport.types.model import Struct
+from ..transport.wire.samples import U8
+from ..transport.wire.submessages import Heartbeat
+from .mcap_file import mapped
+from .packets import Datagram, datagrams
+from .recorded import Channel, Piece, RecordedSamples, Section, Times
+
+_log = logging.getLogger("spark_rtps.recordings")
+
+#: Nobody has this prefix: it names no vendor.
+_PREFIX: Final = b"\0\0listening\0"
+#: Datagrams are taken in together if they are so close (ns), and so many.
+_TOGETHER: Final = 1_000_000
+_TOGETHER_MAX: Final = 64
+_TOGETHER_BYTES: Final = 1 << 20
+#: How long something else may explain what a GAP for one reader does.
+_GAP_DELAY: Final = 5_000_000_000
+
+
+class CaptureFile:
+    """One capture."""
+
+    form = "pcap"
+
+    def __init__(self, path: str, *, is_lenient: bool = False, domain: int = 0) -> None:
+        self.path = path
+        self._domain = domain
+        self._data = mapped(path)
+
+    def topics(self) -> dict[str, str]:
+        return {topic: type_name for topic, type_name, _, _ in self._writers}
+
+    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
+        found: dict[tuple[str, Struct | None], Channel] = {}
+        for i, (name, type_name, struct, why) in enumerate(self._writers):
+            if name == topic:
+                found.setdefault(
+                    (type_name, struct), Channel(i, topic, type_name, struct if typed else None, why)
+                )
+        return tuple(found.values())
+
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+        """The whole: what comes later depends on what came before."""
+        return [Section(0, self._data.nbytes, self._data.nbytes)]
+
+    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        listener = _Listener(self.path, self._domain, piece.channels[0].topic)
+        for chunk in chunks(listener.frames(datagrams(self._data, self.path))):
+            of_frames = chunk.frame_index()
+            writers = [frame.run.writer for frame in chunk.frames]
+            offsets, lengths = chunk.samples.all_offsets(), chunk.samples.all_lengths()
+            hashes = chunk.key_hashes()
+            for writer in dict.fromkeys(writers):
+                mine = np.array([each == writer for each in writers])
+                rows = np.flatnonzero(mine[of_frames])
+                yield RecordedSamples(
+                    replace(listener.channel(piece, writer), writer=writer),
+                    chunk.samples.data,
+                    offsets[rows],
+                    lengths[rows],
+                    chunk.receptions()[rows],
+                    chunk.source_timestamps()[rows],
+                    chunk.sequence_numbers()[rows],
+                    chunk.flags()[rows],
+                    None if hashes is None else hashes[rows],
+                ).within(times)
+
+    @cached_property
+    def _writers(self) -> list[tuple[str, str, Struct | None, str]]:
+        """Topic, type name, and type of each writer, or why it is not known."""
+        found: dict[Guid, tuple[str, str, Struct | None, str]] = {}
+        listener = _Listener(self.path, self._domain, None)
+        for _ in listener.frames(datagrams(self._data, self.path)):
+            pass
+        for guid, (topic, type_name) in listener.seen.items():
+            struct = listener.types.get(guid)
+            why = "" if struct is not None else "its writers tell the name alone"
+            found[guid] = topic, type_name, struct, why
+        return list(found.values())
+
+
+#: Where the header of a message has the GUID prefix of who sends it.
+_PREFIX_AT: Final = slice(8, 20)
+
+
+class _Message(NamedTuple):
+    """A message that was overheard, and what is set apart of it."""
+
+    time: int
+    source: str
+    data: bytes
+    is_discovery: bool
+    is_farewell: bool
+    gaps: bytes | None
+
+
+class _Listener:
+    """A participant that only listens, and the readers of one topic; ``topic`` None: it looks for writers alone."""
+
+    def __init__(self, path: str, domain: int, topic: str | None) -> None:
+        self._path = path
+        self._topic = topic
+        config = ParticipantConfig(_PREFIX, domain, trust=Trust.ANY, resolve_types=True)
+        self._participant = Participant(config, now=0)
+        self._readers: dict[tuple[str, bool, Qos], StatefulReader] = {}
+        self._reader_of: dict[Guid, StatefulReader] = {}
+        #: Topic and type name of each writer that was ever seen.
+        self.seen: dict[Guid, tuple[str, str]] = {}
+        self.types: dict[Guid, Struct] = {}
+        self._gaps: deque[_Message] = deque()
+
+    def channel(self, piece: Piece, writer: Guid) -> Channel:
+        """The channel of the piece that a writer's samples belong to."""
+        type_name, struct = self.seen[writer][1], self.types.get(writer)
+        alike = [each for each in piece.channels if each.type_name == type_name] or list(piece.channels)
+        return next((each for each in alike if each.struct == struct), alike[0])
+
+    def frames(self, given: Iterable[Datagram]) -> Iterator[Frame]:
+        """What the readers deliver, as frames; their memory is their own."""
+        last = 0
+        messages = _overheard(given)
+        if self._topic is None:
+            messages = (each for each in messages if each.is_discovery)
+        for group in _groups(messages):
+            last = max(last, group[0].time)
+            self._pass_time(last)
+            yield from self._take_in_gaps(last - _GAP_DELAY, last)
+            if group[0].is_farewell:  # what waits for more of this participant waits in vain
+                yield from self._take_in_gaps(last, last)
+                yield from self._give_up(last, group[0].data[_PREFIX_AT])
+            yield from self._take_in(group, last)
+            self._gaps += (each._replace(data=each.gaps) for each in group if each.gaps is not None)
+        yield from self._take_in_gaps(last, last)
+        yield from self._give_up(last)
+        self._tell_losses()
+
+    # --- inside ------------------------------------------------------------------------------------
+
+    def _take_in(self, messages: list[_Message], now: int) -> Iterator[Frame]:
+        buffer, spans = _buffer(messages)
+        readers = self._participant.receive(buffer, spans, now=now)
+        self._follow(now)
+        yield from self._delivered(readers, now)
+        self._participant.datagrams_to_send(now)  # nobody is asked for anything
+
+    def _take_in_gaps(self, until: int, now: int) -> Iterator[Frame]:
+        """Take in what was set apart until then."""
+        while self._gaps and self._gaps[0].time <= until:
+            yield from self._take_in([self._gaps.popleft()], now)
+
+    def _pass_time(self, now: int) -> None:
+        timer = self._participant.get_timer()
+        if timer is not None and timer <= now:
+            self._participant.handle_timer(now)
+            self._participant.datagrams_to_send(now)
+
+    def _delivered(self, readers: Iterable[StatefulReader], now: int) -> Iterator[Frame]:
+        for reader in readers:
+            while runs := reader.take():
+                for run in runs:
+                    if self._reader_of.get(run.writer) is reader and not run.ends_coherent_set:
+                        yield Frame(0, 0, now, 0, run.copy())
+
+    def _follow(self, now: int) -> None:
+        """Note new writers, and have a reader for each of the topic's."""
+        while (event := self._participant.next_event()) is not None:
+            if not isinstance(event, EndpointDiscovered) or not event.endpoint.is_writer:
+                continue
+            found = event.endpoint
+            if is_builtin(found.guid.entity):
+                continue
+            self.seen[found.guid] = found.topic, found.type_name
+            if found.topic == self._topic:
+                self._read_from(found.guid, found.type_name, found.qos, now)
+        for guid in self.seen.keys() - self.types.keys():
+            if (struct := self._participant.type_of(guid)) is not None:
+                self.types[guid] = struct
+
+    def _read_from(self, writer: Guid, type_name: str, qos: Qos, now: int) -> None:
+        """Match a writer, with what it offers."""
+        wanted = replace(
+            Qos(),
+            reliability=qos.reliability,
+            durability=qos.durability,
+            history=HistoryKind.KEEP_ALL,
+            ownership=qos.ownership,
+            partition=qos.partition,
+            data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2),
+        )
+        key = type_name, is_keyed(writer.entity), wanted
+        if key not in self._readers:
+            assert self._topic is not None
+            spec = ReaderSpec(self._topic, type_name, wanted, keyed=key[1])
+            reader = self._readers[key] = self._participant.create_reader(spec, now=now)
+            reader.window = INFINITE
+        self._reader_of[writer] = self._readers[key]
+
+    def _give_up(self, now: int, prefix: bytes = b"") -> Iterator[Frame]:
+        """Deliver what waits for samples that the capture does not have: of all writers, or of one participant's."""
+        for reader in self._readers.values():
+            for writer, proxy in reader.writers.items():
+                if not (
+                    proxy.held and self._reader_of.get(writer) is reader and writer.prefix.startswith(prefix)
+                ):
+                    continue
+                lowest, highest = proxy.held.lowest, proxy.held.highest
+                for first in [lowest, *(last + 1 for _, last in proxy.missing_changes(lowest, highest))]:
+                    # a HEARTBEAT by which the writer has forgotten what is missing
+                    proxy.heartbeats = CountFilter()
+                    told = Heartbeat(ENTITYID_UNKNOWN, writer.entity, first, max(proxy.announced, first), 1)
+                    reader.on_heartbeat(writer, told, now=now)
+            yield from self._delivered([reader], now)
+
+    def _tell_losses(self) -> None:
+        for reader in self._readers.values():
+            for writer, count in reader.take_losses().items():
+                if self._reader_of.get(writer) is reader:
+                    _log.warning(
+                        "%s: %d samples of writer %s are missing in the capture", self._path, count, writer
+                    )
+
+
+def _overheard(given: Iterable[Datagram]) -> Iterator[_Message]:
+    for each in given:
+        data = bytearray(each.payload)
+        found = overhear(data)
+        yield _Message(each.time, each.source, bytes(data), *found)
+
+
+def _groups(given: Iterable[_Message]) -> Iterator[list[_Message]]:
+    """Messages that are taken in together. What discovery says is heard before user data that come later."""
+    held: list[_Message] = []
+    size = 0
+    for each in given:
+        if held and (
+            each.is_discovery
+            or held[-1].is_discovery
+            or each.time - held[0].time > _TOGETHER
+            or len(held) >= _TOGETHER_MAX
+            or size >= _TOGETHER_BYTES
+        ):
+            yield held
+            held, size = [], 0
+        held.append(each)
+        size += len(each.data)
+    if held:
+        yield held
+
+
+def _buffer(messages: list[_Message]) -> tuple[U8, list[tuple[int, int, str]]]:
+    """The messages in one buffer, each at a multiple of 4, and where they are."""
+    parts: list[bytes] = []
+    spans = []
+    at = 0
+    for each in messages:
+        length, padding = len(each.data), -len(each.data) & 3
+        spans.append((at, at + length, each.source))
+        parts += (each.data, bytes(padding))
+        at += length + padding
+    return np.frombuffer(b"".join(parts), np.uint8), spans

@@ -1,0 +1,85 @@
+"""Which files the option ``recording`` names, and by what each of them is read."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ..transport.errors import OptionError, RecordingError
+from .bag_file import BagFile
+from .capture_file import CaptureFile
+from .mcap_file import McapFile
+from .recorded import Piece, RecordingFile
+
+_Form: TypeAlias = type[McapFile] | type[BagFile] | type[CaptureFile]
+_FORMS: Final[dict[str, _Form]] = {
+    ".mcap": McapFile,
+    ".db3": BagFile,
+    ".pcap": CaptureFile,
+    ".pcapng": CaptureFile,
+}
+_BY_NAME: Final = {form.form: form for form in _FORMS.values()}
+_READ: Final = ", ".join(_FORMS)
+
+
+def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[str]:
+    """The files that paths, patterns and folders name: each once, those of a name in the order of their numbers.
+
+    Raises OptionError if one of them names nothing, and ``must_exist``.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        path = os.path.expanduser(name.removeprefix("file://"))
+        these = (
+            glob.glob(path, recursive=True) if glob.has_magic(path) and not os.path.exists(path) else [path]
+        )
+        files = [file for each in these for file in _files_of(each)]
+        if not files and must_exist:
+            fix = f"names no file that can be read here; files end in {_READ}, and a bag may be named by its folder"
+            raise OptionError("recording", name, fix)
+        found |= dict.fromkeys(sorted((os.path.abspath(file) for file in files), key=_in_numbers))
+    return list(found)
+
+
+def open_recording(path: str, *, is_lenient: bool = False, domain: int = 0) -> RecordingFile:
+    """A file of a recording; in a capture, what belongs to ``domain``.
+
+    Raises RecordingError if it cannot be read, or is not what its name says.
+    """
+    form = _FORMS.get(Path(path).suffix.lower())
+    if form is None:
+        raise RecordingError(f"files of this kind are not read; read are {_READ}", path=path)
+    return _opened(form, path, is_lenient, domain)
+
+
+def open_piece(piece: Piece, *, is_lenient: bool = False) -> RecordingFile:
+    """The file of a piece, where a task reads it."""
+    return _opened(_BY_NAME[piece.form], piece.path, is_lenient, piece.domain)
+
+
+def _opened(form: _Form, path: str, is_lenient: bool, domain: int) -> RecordingFile:
+    if form is CaptureFile:
+        return CaptureFile(path, is_lenient=is_lenient, domain=domain)
+    return form(path, is_lenient=is_lenient)
+
+
+def _files_of(path: str) -> list[str]:
+    """The file itself, or the recordings in a folder, which a bag is, too."""
+    if not os.path.isdir(path):
+        if path.endswith(".db3.zstd"):
+            raise RecordingError(f"it is compressed as a whole: `zstd -d {path}` unpacks it", path=path)
+        return [path] if os.path.exists(path) else []
+    inside = [os.path.join(path, name) for name in os.listdir(path)]
+    packed = [file for file in inside if file.endswith(".db3.zstd")]
+    if packed:
+        raise RecordingError(f"it is compressed as a whole: `zstd -d {packed[0]}` unpacks it", path=path)
+    return [file for file in inside if Path(file).suffix.lower() in _FORMS and os.path.isfile(file)]
+
+
+def _in_numbers(path: str) -> list[tuple[int, int | str]]:
+    """As it is sorted: bag_2.db3 before bag_10.db3."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path)]

@@ -1,0 +1,355 @@
+"""MCAP files (https://mcap.dev): the summary says where chunks lie, chunks are decompressed whole, and their messages
+are taken as columns. A file without a summary, which a recorder that was killed leaves, is walked through once."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..transport.errors import RecordingError
+from ..transport.structure import GUID_UNKNOWN, Guid
+from ..transport.types.cdr.lanes import anywhere
+from ..transport.wire.samples import I64, U8
+from . import mcap_records as m
+from .containers import needed
+from .recorded import Channel, Piece, RecordedSamples, Section, Times
+from .recorded_types import struct_of_schema
+
+if TYPE_CHECKING:
+    from mcap.records import Channel as McapChannel
+    from mcap.records import Schema
+
+_log = logging.getLogger("spark_rtps.recordings")
+
+#: Key of a channel's metadata with the GUID of its writer, where spark-rtps has recorded it.
+WRITER_KEY: Final = "rtps.writer"
+_FOOTER_BYTES: Final = m.RECORD.size + 20
+#: What is not in chunks is read in parts of so many bytes.
+_PLAIN_BYTES: Final = 8 << 20
+#: Offsets of samples have 32 bits.
+_UNCOMPRESSED_MAX: Final = (1 << 32) - 1
+_LEAVE_OUT: Final = "failOnDataLoss=false leaves it out"
+_CUT: Final = (
+    "it has no end: its recorder was stopped, or the copy is not whole. `mcap recover` (mcap.dev) repairs it; "
+    "failOnDataLoss=false reads what is whole"
+)
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What a file holds, as its summary says or as a walk through it finds."""
+
+    schemas: dict[int, Schema] = field(default_factory=dict)
+    channels: dict[int, McapChannel] = field(default_factory=dict)
+    sections: list[Section] = field(default_factory=list)
+    #: Per section the channels that may be in it; None: any.
+    of_channels: list[dict[int, int] | None] = field(default_factory=list)
+
+    def add(self, opcode: int, content: bytes) -> None:
+        """Take a schema or a channel."""
+        from mcap.data_stream import ReadDataStream
+        from mcap.records import Channel, Schema
+
+        stream = ReadDataStream(BytesIO(content))
+        if opcode == m.SCHEMA:
+            schema = Schema.read(stream)
+            self.schemas[schema.id] = schema
+        elif opcode == m.CHANNEL:
+            channel = Channel.read(stream)
+            self.channels[channel.id] = channel
+
+    def place(self, section: Section, of_channels: dict[int, int] | None) -> None:
+        self.sections.append(section)
+        self.of_channels.append(of_channels)
+
+
+class McapFile:
+    """One MCAP file. ``is_lenient``: what is whole of a file that is cut short is read, and the rest is left."""
+
+    form = "mcap"
+
+    def __init__(self, path: str, *, is_lenient: bool = False) -> None:
+        needed("mcap", path)
+        self.path = path
+        self._is_lenient = is_lenient
+        self._data = mapped(path)
+        if bytes(self._data[: len(m.MAGIC)]) != m.MAGIC:
+            raise RecordingError("it is no MCAP file, although its name says so", path=path)
+
+    def topics(self) -> dict[str, str]:
+        found = {}
+        for channel in self._contents.channels.values():
+            if channel.message_encoding == "cdr":
+                schema = self._contents.schemas.get(channel.schema_id)
+                found[channel.topic] = schema.name if schema is not None else ""
+        return found
+
+    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
+        contents, found = self._contents, list[Channel]()
+        for each in contents.channels.values():
+            if each.topic != topic:
+                continue
+            if each.message_encoding != "cdr":
+                why = f"topic {topic!r} is encoded as {each.message_encoding!r}; only cdr is read"
+                raise RecordingError(why, path=self.path)
+            schema = contents.schemas.get(each.schema_id)
+            name, struct = "" if schema is None else schema.name, None
+            if typed and schema is not None:
+                text = schema.data.decode("utf-8", "replace")
+                struct = struct_of_schema(name, schema.encoding, text, self.path)
+            why = "" if schema is not None else "its channel has no schema"
+            writer = Guid.parse(each.metadata.get(WRITER_KEY, "")) or GUID_UNKNOWN
+            found.append(Channel(each.id, topic, name, struct, why, writer))
+        return tuple(found)
+
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+        wanted = {channel.id for channel in channels}
+        found = []
+        for section, held in zip(self._contents.sections, self._contents.of_channels, strict=True):
+            if not times.overlaps(section.first_time, section.last_time):
+                continue
+            if held:
+                index = tuple((id, at) for id, at in sorted(held.items()) if id in wanted)
+                if not index:
+                    continue
+                section = Section(
+                    section.start, section.stop, section.nbytes, section.first_time, section.last_time, index
+                )
+            found.append(section)
+        return found
+
+    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        channels = {channel.id: channel for channel in piece.channels}
+        for section in piece.sections:
+            try:
+                data = self._records(section)
+                if section.index:
+                    starts = np.sort(np.concatenate([self._indexed(*each) for each in section.index]))
+                else:
+                    starts = m.record_starts(data, self.path)
+                found = list(self._messages(data, starts, channels, section))
+            except RecordingError as error:
+                if not (self._is_lenient and error.is_damage):
+                    error.remedy = _LEAVE_OUT if error.is_damage else ""
+                    raise
+                _log.warning("%s; left out because failOnDataLoss=false", error)
+                continue
+            for samples in found:
+                yield samples.within(times)
+
+    # --- chunks ---------------------------------------------------------------------------------------
+
+    def _records(self, section: Section) -> U8:
+        """The records of a section: of a chunk, uncompressed, or as they lie."""
+        data, path = self._data, self.path
+        opcode, start, stop = m.record_at(data, section.start, section.stop, path)
+        if opcode != m.CHUNK:
+            return data[section.start : section.stop]
+        chunk = m.read_chunk_record(data, start, stop, path)
+        records = self._uncompressed(chunk, section.start)
+        if chunk.crc and zlib.crc32(records) != chunk.crc:
+            raise self._damaged(f"the chunk at byte {section.start}", ": its checksum is wrong")
+        return records
+
+    def _uncompressed(self, chunk: m.ChunkRecord, at: int) -> U8:
+        if not chunk.compression:
+            return chunk.records
+        size = chunk.uncompressed_size
+        if chunk.compression not in ("zstd", "lz4"):
+            why = f"its chunks are compressed by {chunk.compression!r}; known are zstd and lz4"
+            raise RecordingError(f"{why}: `mcap compress` (mcap.dev) converts it", path=self.path)
+        if size > _UNCOMPRESSED_MAX:
+            raise self._damaged(f"the chunk at byte {at}", f": it would have {size} bytes")
+        try:
+            records = _decompress(chunk.compression, chunk.records, size, self.path)
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise self._damaged(f"the chunk at byte {at}", f": {error}") from None
+        if len(records) != size:
+            why = f": it has {len(records)} bytes instead of {size}"
+            raise self._damaged(f"the chunk at byte {at}", why)
+        return np.frombuffer(records, np.uint8)
+
+    def _indexed(self, channel: int, at: int) -> I64:
+        """Where the messages of a channel start in a chunk, as the message index at ``at`` says."""
+        opcode, start, stop = m.record_at(self._data, at, self._data.nbytes, self.path)
+        if opcode == m.MESSAGE_INDEX and stop - start >= 6:
+            head = self._data[start : start + 6].tobytes()
+            length = int.from_bytes(head[2:], "little")
+            if int.from_bytes(head[:2], "little") == channel and length == stop - start - 6:
+                entries = self._data[start + 6 : start + 6 + length // 16 * 16].view(m.INDEX_ENTRY)
+                found: I64 = entries["offset"].astype(np.int64)
+                return found
+        raise self._damaged(f"the message index at byte {at}")
+
+    def _messages(
+        self, data: U8, starts: I64, channels: dict[int, Channel], section: Section
+    ) -> Iterator[RecordedSamples]:
+        """The messages that start there, of these channels: those of one channel together, in order."""
+        if not len(starts):
+            return
+        if starts[0] < 0 or starts[-1] > data.nbytes - m.MESSAGE_HEADER.itemsize:
+            raise self._damaged(f"bytes {section.start} to {section.stop}")
+        heads = anywhere(data, m.MESSAGE_HEADER)[starts]
+        lengths = heads["length"].astype(np.int64)
+        ends = starts + m.RECORD.size + lengths
+        if (
+            (heads["opcode"] != m.MESSAGE).any()
+            or (lengths < m.MESSAGE_FIELDS).any()
+            or (ends > data.nbytes).any()
+        ):
+            raise self._damaged(f"bytes {section.start} to {section.stop}")
+        ids = heads["channel"]
+        for id in np.unique(ids).tolist():
+            channel = channels.get(id)
+            if channel is None:
+                continue
+            rows: Any = slice(None) if (ids == id).all() else np.flatnonzero(ids == id)
+            some = heads[rows]
+            yield RecordedSamples(
+                channel,
+                data,
+                starts[rows] + m.MESSAGE_HEADER.itemsize,
+                lengths[rows] - m.MESSAGE_FIELDS,
+                some["log_time"].astype(np.int64),
+                some["publish_time"].astype(np.int64),
+                some["sequence"].astype(np.int64),
+            )
+
+    def _damaged(self, what: str, why: str = "") -> RecordingError:
+        return RecordingError(f"damaged: {what}{why}", path=self.path, is_damage=True)
+
+    # --- what it holds --------------------------------------------------------------------------------
+
+    @cached_property
+    def _contents(self) -> _Contents:
+        from mcap.exceptions import McapError
+
+        try:
+            return self._summary() or self._walk()
+        except (McapError, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
+            raise RecordingError(f"it is damaged: {error}", path=self.path) from None
+
+    def _summary(self) -> _Contents | None:
+        """What the summary says; None if there is none that says all."""
+        from mcap.data_stream import ReadDataStream
+        from mcap.records import ChunkIndex, Statistics
+
+        data = self._data
+        end = data.nbytes - len(m.MAGIC)
+        footer = end - _FOOTER_BYTES
+        if footer < len(m.MAGIC) or bytes(data[end:]) != m.MAGIC or data[footer] != m.FOOTER:
+            if not self._is_lenient:
+                raise RecordingError(_CUT, path=self.path)
+            return None
+        at = int.from_bytes(bytes(data[footer + m.RECORD.size :][:8]), "little")
+        if not at:
+            return None
+        contents, chunks, told = _Contents(), list[ChunkIndex](), None
+        for opcode, start, stop in m.records(data, at, footer, self.path):
+            content = data[start:stop].tobytes()
+            if opcode == m.CHUNK_INDEX:
+                chunks.append(ChunkIndex.read(ReadDataStream(BytesIO(content))))
+            elif opcode == m.STATISTICS:
+                told = Statistics.read(ReadDataStream(BytesIO(content)))
+            else:
+                contents.add(opcode, content)
+        if told is None or not contents.channels or len(chunks) != told.chunk_count:
+            return None
+        if not chunks and told.message_count:
+            return None
+        for each in sorted(chunks, key=lambda chunk: chunk.chunk_start_offset):
+            start = each.chunk_start_offset
+            section = Section(
+                start,
+                start + each.chunk_length,
+                each.uncompressed_size,
+                each.message_start_time,
+                each.message_end_time,
+            )
+            contents.place(section, dict(each.message_index_offsets) or None)
+        return contents
+
+    def _walk(self) -> _Contents:
+        """What a walk through the file finds: chunks, and messages outside of chunks."""
+        contents, data, plain = _Contents(), self._data, -1
+        at = len(m.MAGIC)
+        chunk: tuple[Section, dict[int, int]] | None = None
+
+        def finish() -> None:
+            """The last chunk, once its message indexes are known; its channels may be defined nowhere else."""
+            if chunk is not None:
+                section, index = chunk
+                if not index or not index.keys() <= contents.channels.keys():
+                    self._look_into(section, contents)
+                contents.place(section, index or None)
+
+        try:
+            for opcode, start, stop in m.records(data, at, data.nbytes, self.path):
+                if opcode != m.MESSAGE_INDEX:
+                    finish()
+                    chunk = None
+                if plain >= 0 and (opcode != m.MESSAGE or start - plain > _PLAIN_BYTES):
+                    contents.place(Section(plain, at, at - plain), None)
+                    plain = -1
+                if opcode == m.MESSAGE:
+                    plain = at if plain < 0 else plain
+                elif opcode == m.CHUNK:
+                    record = m.read_chunk_record(data, start, stop, self.path)
+                    times = record.first_time, record.last_time
+                    chunk = Section(at, stop, record.uncompressed_size, *times), {}
+                elif opcode == m.MESSAGE_INDEX and chunk is not None and stop - start >= 6:
+                    if stop - start > 6:
+                        chunk[1][int.from_bytes(data[start : start + 2].tobytes(), "little")] = at
+                elif opcode in (m.DATA_END, m.FOOTER):
+                    break
+                else:
+                    contents.add(opcode, data[start:stop].tobytes())
+                at = stop
+        except RecordingError:
+            if not self._is_lenient:
+                raise RecordingError(_CUT, path=self.path) from None
+        finish()
+        if plain >= 0:
+            contents.place(Section(plain, at, at - plain), None)
+        return contents
+
+    def _look_into(self, section: Section, contents: _Contents) -> None:
+        """Take the schemas and channels that are defined in a chunk."""
+        records = self._records(section)
+        for opcode in (m.SCHEMA, m.CHANNEL):
+            for at in m.record_starts(records, self.path, opcode).tolist():
+                _, start, stop = m.record_at(records, at, records.nbytes, self.path)
+                contents.add(opcode, records[start:stop].tobytes())
+
+
+def mapped(path: str) -> U8:
+    """The bytes of a file, which stay mapped as long as anything views them."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, 2)
+            if not file.tell():
+                raise RecordingError("it is empty", path=path)
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    except OSError as error:
+        raise RecordingError(f"it cannot be read: {error.strerror or error}", path=path) from None
+
+
+def _decompress(compression: str, records: U8, size: int, path: str) -> bytes:
+    if compression == "zstd":
+        zstandard: Any = needed("zstandard", path)
+        try:
+            found: bytes = zstandard.ZstdDecompressor().decompress(records, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from None
+        return found
+    lz4: Any = needed("lz4.frame", path)
+    unpacked: bytes = lz4.LZ4FrameDecompressor().decompress(records.tobytes(), max_length=size)
+    return unpacked

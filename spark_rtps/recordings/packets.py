@@ -1,0 +1,217 @@
+"""UDP datagrams of captures: classic pcap and pcapng files of what tcpdump, Wireshark and others write.
+
+IPv4 over Ethernet (VLAN tags too), Linux's cooked captures, loopback and raw IP. Fragments of IP are put together. What
+is something else is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from ..transport.errors import RecordingError
+from ..transport.wire.samples import U8
+
+_log = logging.getLogger("spark_rtps.recordings")
+
+#: Of a classic file: byte order, and the unit of its fractions of seconds in ns.
+_CLASSIC: Final = {
+    b"\xd4\xc3\xb2\xa1": ("<", 1_000),
+    b"\xa1\xb2\xc3\xd4": (">", 1_000),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+}
+_SECTION: Final = b"\x0a\x0d\x0d\x0a"
+_ORDERS: Final = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
+_INTERFACE_BLOCK, _SIMPLE_BLOCK, _ENHANCED_BLOCK = 1, 3, 6
+_SECTION_BLOCK: Final = 0x0A0D0D0A
+_RESOLUTION_OPTION: Final = 9
+_IPV4: Final = Struct(">BBHHHBBH4s4s")
+_UDP: Final = Struct(">HHHH")
+_VLANS: Final = (0x8100, 0x88A8)
+_ETHERTYPE_IPV4: Final = 0x0800
+_PROTOCOL_UDP: Final = 17
+#: Link types (tcpdump.org/linktypes.html): where the EtherType is, or where IP begins.
+_ETHERNET, _COOKED, _COOKED_2 = 1, 113, 276
+_ETHERTYPE_AT: Final = {_ETHERNET: 12, _COOKED: 14, _COOKED_2: 0}
+_IP_AT: Final = {_ETHERNET: 14, _COOKED: 16, _COOKED_2: 20, 0: 4, 108: 4, 12: 0, 101: 0, 228: 0}
+#: Datagrams of which fragments are kept, and the fragments of one.
+_PARTIAL_MAX: Final = 256
+_FRAGMENTS_MAX: Final = 64
+
+
+class Datagram(NamedTuple):
+    """A UDP datagram; ``time`` is in ns since the epoch."""
+
+    time: int
+    source: str
+    payload: bytes
+
+
+class _Packet(NamedTuple):
+    time: int
+    link: int
+    data: bytes
+    is_whole: bool
+
+
+def datagrams(data: U8, path: str) -> Iterator[Datagram]:
+    """The UDP datagrams of a capture, in order. Raises RecordingError if it is none.
+
+    What a capture lacks, since it was cut short or its packets were, is warned of.
+    """
+    magic = bytes(data[:4])
+    if magic == _SECTION:
+        packets = _pcapng(memoryview(data), path)
+    elif magic in _CLASSIC:
+        packets = _classic(memoryview(data), path, *_CLASSIC[magic])
+    else:
+        raise RecordingError("it is no capture, although its name says so", path=path)
+    partial: OrderedDict[tuple[bytes, bytes, int], dict[int, tuple[bytes, bool]]] = OrderedDict()
+    shortened = 0
+    for packet in packets:
+        if not packet.is_whole:
+            shortened += 1
+            continue
+        found = _udp(packet, partial)
+        if found is not None:
+            yield found
+    if shortened:
+        _log.warning("%s: %d packets were captured in part only (snaplen) and are left out", path, shortened)
+
+
+def _classic(data: memoryview, path: str, order: str, unit: int) -> Iterator[_Packet]:
+    """https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html"""
+    if len(data) < 24:
+        raise RecordingError("it is cut short: it has no packets", path=path)
+    link = Struct(order + "I").unpack_from(data, 20)[0] & 0xFFFF
+    _check_link(link, path)
+    record, at = Struct(order + "IIII"), 24
+    while at + record.size <= len(data):
+        seconds, fraction, captured, length = record.unpack_from(data, at)
+        at += record.size
+        if at + captured > len(data):
+            break
+        time = seconds * 1_000_000_000 + fraction * unit
+        yield _Packet(time, link, bytes(data[at : at + captured]), captured >= length)
+        at += captured
+    if at < len(data):
+        _log.warning("%s: it is cut short; its last packet is left out", path)
+
+
+def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
+    """https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html"""
+    order, at = "<", 0
+    #: Link type, and units in a second, of each interface of the section.
+    interfaces: list[tuple[int, int]] = []
+    while at + 12 <= len(data):
+        if bytes(data[at : at + 4]) == _SECTION:
+            found = _ORDERS.get(bytes(data[at + 8 : at + 12]))
+            if found is None:
+                raise RecordingError(f"it is damaged: the section at byte {at} has no byte order", path=path)
+            order, interfaces = found, []
+        kind, length = Struct(order + "II").unpack_from(data, at)
+        if length < 12 or length % 4 or at + length > len(data):
+            break
+        body = data[at + 8 : at + length - 4]
+        try:
+            if kind == _INTERFACE_BLOCK:
+                link = Struct(order + "H").unpack_from(body)[0]
+                _check_link(link, path)
+                interfaces.append((link, _units(body[8:], order)))
+            elif kind == _ENHANCED_BLOCK:
+                number, high, low, captured, size = Struct(order + "IIIII").unpack_from(body)
+                link, units = interfaces[number]
+                time = (high << 32 | low) * 1_000_000_000 // units
+                yield _Packet(time, link, bytes(body[20 : 20 + captured]), captured >= size)
+            elif kind == _SIMPLE_BLOCK:
+                (size,) = Struct(order + "I").unpack_from(body)
+                packet = bytes(body[4 : 4 + size])
+                yield _Packet(0, interfaces[0][0], packet, len(packet) == size)
+        except (StructError, IndexError):
+            raise RecordingError(f"it is damaged: the block at byte {at} is too short", path=path) from None
+        at += length
+    if at < len(data):
+        _log.warning("%s: it is cut short; its last block is left out", path)
+
+
+def _units(options: memoryview, order: str) -> int:
+    """Units of time in a second, as the options of an interface say."""
+    at, head = 0, Struct(order + "HH")
+    while at + 4 <= len(options):
+        code, length = head.unpack_from(options, at)
+        if code == 0:
+            break
+        if code == _RESOLUTION_OPTION and length >= 1:
+            value = options[at + 4]
+            return int(2 ** (value & 0x7F) if value & 0x80 else 10 ** min(value, 18))
+        at += 4 + (length + 3 & -4)
+    return 1_000_000
+
+
+def _check_link(link: int, path: str) -> None:
+    if link not in _IP_AT:
+        known = "Ethernet, Linux cooked, loopback and raw IP are"
+        raise RecordingError(
+            f"it was captured on a link of type {link}, which is not read; {known}", path=path
+        )
+
+
+def _udp(
+    packet: _Packet, partial: OrderedDict[tuple[bytes, bytes, int], dict[int, tuple[bytes, bool]]]
+) -> Datagram | None:
+    """The datagram of a packet, or the one that it completes."""
+    data = packet.data
+    at = _IP_AT[packet.link]
+    type_at = _ETHERTYPE_AT.get(packet.link)
+    if type_at is not None:
+        ethertype = int.from_bytes(data[type_at : type_at + 2], "big")
+        while ethertype in _VLANS and packet.link == _ETHERNET:
+            ethertype, at = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
+        if ethertype != _ETHERTYPE_IPV4:
+            return None
+    if len(data) < at + _IPV4.size or data[at] >> 4 != 4:
+        return None
+    first, _, length, identification, fragment, _, protocol, _, source, destination = _IPV4.unpack_from(
+        data, at
+    )
+    if protocol != _PROTOCOL_UDP:
+        return None
+    # the length is 0 where the network card was to divide what it was given
+    body = data[at + 4 * (first & 15) : at + length if length else len(data)]
+    offset, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
+    if offset or more:
+        key = source, destination, identification
+        pieces = partial.setdefault(key, {})
+        if len(pieces) < _FRAGMENTS_MAX:
+            pieces[offset] = body, more
+        if (whole := _assembled(pieces)) is None:
+            if len(partial) > _PARTIAL_MAX:
+                partial.popitem(last=False)
+            return None
+        del partial[key]
+        body = whole
+    if len(body) < _UDP.size:
+        return None
+    size = _UDP.unpack_from(body)[2]
+    payload = body[_UDP.size : size] if size else body[_UDP.size :]
+    return Datagram(packet.time, ".".join(map(str, source)), payload)
+
+
+def _assembled(pieces: dict[int, tuple[bytes, bool]]) -> bytes | None:
+    """The datagram, once its pieces lie end to end from offset 0 to the last fragment."""
+    parts: list[bytes] = []
+    at, more = 0, True
+    while more:
+        if at not in pieces:
+            return None
+        part, more = pieces[at]
+        if not part:
+            return None
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)

@@ -1,0 +1,153 @@
+"""What recordings are made of, whatever container they come in: topics, channels, sections, and samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from ..transport.structure import GUID_UNKNOWN, Guid
+from ..transport.types.model import Struct
+from ..transport.wire.samples import I64, U8
+
+TIME_MIN: Final = 0
+TIME_MAX: Final = (1 << 63) - 1
+
+
+class Times(NamedTuple):
+    """Log times [since, until), ns since the epoch."""
+
+    since: int = TIME_MIN
+    until: int = TIME_MAX
+
+    def overlaps(self, first: int, last: int) -> bool:
+        """Whether any of [first, last] lies within."""
+        return first < self.until and last >= self.since
+
+    @property
+    def is_all(self) -> bool:
+        return self == (TIME_MIN, TIME_MAX)
+
+
+ALL_TIMES: Final = Times()
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Samples of one topic in one file, of one type and perhaps of one writer.
+
+    ``struct`` is None where the recording does not hold the type, or nobody asked for it; ``why`` is then the reason.
+    """
+
+    id: int
+    topic: str
+    type_name: str
+    struct: Struct | None = None
+    why: str = ""
+    writer: Guid = GUID_UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a file that is read at once: bytes [start, stop) of it, or rows; ``nbytes`` is what it comes to.
+
+    ``index`` has where in the file each channel's messages of the section are listed, if they are.
+    """
+
+    start: int
+    stop: int
+    nbytes: int
+    first_time: int = TIME_MIN
+    last_time: int = TIME_MAX
+    index: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Sections of one file, for one task; ``form`` says by what it is read."""
+
+    path: str
+    form: str
+    channels: tuple[Channel, ...]
+    sections: tuple[Section, ...]
+    #: Of a capture.
+    domain: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(section.nbytes for section in self.sections)
+
+
+@dataclass(slots=True)
+class RecordedSamples:
+    """Samples of one channel, in the order of the file: payload i is ``data[offsets[i] :][:lengths[i]]``.
+
+    Times are in ns since the epoch. A sequence number of 0 is none.
+    """
+
+    channel: Channel
+    data: U8
+    offsets: I64
+    lengths: I64
+    log_times: I64
+    source_times: I64
+    sequence_numbers: I64
+    #: Sample flags (wire.samples); None: all samples hold data.
+    flags: Any = None
+    #: (count, 16); None: no sample has one.
+    key_hashes: Any = None
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets)
+
+    def within(self, times: Times) -> RecordedSamples:
+        """The samples that were logged within these times; no copy of payloads."""
+        if times.is_all:
+            return self
+        kept = np.flatnonzero((self.log_times >= times.since) & (self.log_times < times.until))
+        return self if len(kept) == self.count else self._take(kept)
+
+    def parts(self, rows: int, nbytes: int) -> Iterator[RecordedSamples]:
+        """The samples in order, in parts of so many rows and bytes, or of one sample; no copy of payloads."""
+        ends, first = np.cumsum(self.lengths), 0
+        while first < self.count:
+            before = int(ends[first - 1]) if first else 0
+            enough = int(np.searchsorted(ends, before + nbytes, side="right"))
+            last = max(first + 1, min(first + rows, enough))
+            yield self if (first, last) == (0, self.count) else self._take(slice(first, last))
+            first = last
+
+    def _take(self, which: Any) -> RecordedSamples:
+        return RecordedSamples(
+            self.channel,
+            self.data,
+            self.offsets[which],
+            self.lengths[which],
+            self.log_times[which],
+            self.source_times[which],
+            self.sequence_numbers[which],
+            None if self.flags is None else self.flags[which],
+            None if self.key_hashes is None else self.key_hashes[which],
+        )
+
+
+class RecordingFile(Protocol):
+    """One file of a recording, opened to be read."""
+
+    #: Names the class, in a piece.
+    form: str
+
+    def topics(self) -> dict[str, str]:
+        """The topics that can be read, and the names of their types."""
+
+    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
+        """The channels of a topic, with their types if ``typed``. Raises RecordingError if it has no type."""
+
+    def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
+        """The sections that may have samples of these channels within these times, in the order of the file."""
+
+    def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        """The samples of a piece. Raises RecordingError for what is damaged."""

@@ -1,0 +1,58 @@
+"""The rows of a piece of a recording: its samples as chunks, which are decoded as those of a stream log are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ..columns.chunks import BIG_BYTES, ROWS, Chunk
+from ..columns.decoding import as_told, decode_chunk, needs_writer_types, rows_at_once
+from ..columns.malformed import Tally
+from ..columns.topic_plan import TopicPlan
+from ..transport.log.frame import Frame
+from ..transport.wire.samples import SAMPLE_INDEX, Run, Samples
+from .files import open_piece
+from .recorded import ALL_TIMES, Piece, RecordedSamples, Times
+
+_KEY_HASH_BYTES: Final = 16
+
+
+def decode_piece(
+    piece: Piece, plan: TopicPlan, times: Times = ALL_TIMES, *, is_lenient: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece, in batches; ``is_lenient``: what is damaged is left out where that is possible.
+
+    Raises MalformedSampleError with ``mode=failfast``, and RecordingError for what is damaged.
+    """
+    file, tally = open_piece(piece, is_lenient=is_lenient), Tally(plan)
+    typed, rows, before = needs_writer_types(plan), min(ROWS, rows_at_once(plan)), 0
+    try:
+        for whole in file.read(piece, times):
+            struct = whole.channel.struct
+            written = as_told(plan, struct) if typed and struct is not None else (plan, "")
+            for samples in whole.parts(rows, BIG_BYTES):
+                yield from decode_chunk(chunk_of(samples, before), plan, written, tally)
+                before += samples.count
+    finally:
+        tally.close(None)
+
+
+def chunk_of(samples: RecordedSamples, before: int = 0) -> Chunk:
+    """The samples as a chunk of one frame; ``before`` samples of the piece lie before it. No copy of payloads."""
+    index = np.zeros(samples.count, SAMPLE_INDEX)
+    index["offset"] = samples.offsets
+    index["length"] = samples.lengths
+    index["timestamp"] = samples.source_times
+    first_sn = int(samples.sequence_numbers.min()) if samples.count else 0
+    index["sn_offset"] = samples.sequence_numbers - first_sn
+    if samples.flags is not None:
+        index["flags"] = samples.flags
+    if samples.key_hashes is not None:
+        index["key_hash"] = samples.key_hashes.view(f"V{_KEY_HASH_BYTES}").reshape(-1)
+    run = Run(samples.channel.writer, first_sn, samples.count, samples.data, index=index, sparse=True)
+    first = int(samples.log_times[0]) if samples.count else 0
+    frame = Frame(0, 0, first, before, run, samples.log_times)
+    return Chunk([frame], Samples.ragged(samples.data, samples.offsets, samples.lengths), index)

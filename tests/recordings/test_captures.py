@@ -1,0 +1,146 @@
+"""Captures of real peers: each sample once and in order, as an independent decoder found them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_rtps.transport.errors import OptionError, RecordingError
+from tests.recordings.recording_scene import read
+from tests.support.pcap import CAPTURES
+
+IDL = (CAPTURES / "README.md").read_text().split("```idl\n")[1].split("```")[0]
+#: c19 has no user data.
+NAMES = sorted(path.stem for path in CAPTURES.glob("*.pcap") if not path.stem.startswith("c19"))
+STATES = ["ALIVE", "NOT_ALIVE_DISPOSED", "NOT_ALIVE_NO_WRITERS", "NOT_ALIVE_DISPOSED"]
+COLORS = ["RED", "GREEN", "BLUE"]
+
+
+@pytest.fixture(scope="module")
+def idl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("types") / "lab.idl"
+    path.write_text(IDL)
+    return path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_sample_comes_once_and_in_order(name: str, idl: Path) -> None:
+    samples = expected(name)
+    type = next(iter(samples.values()))["type"]
+    rows = read(
+        CAPTURES / f"{name}.pcap", type.replace("::", "_"), type=type, type__file=str(idl), metadata="true"
+    ).to_pylist()
+    found = [
+        (r["_rtps"]["writer"].replace(".", "").replace(":", ""), r["_rtps"]["sequence_number"]) for r in rows
+    ]
+    by_writer: dict[str, list[int]] = {}
+    for writer, sn in found:
+        by_writer.setdefault(writer, []).append(sn)
+    assert all(numbers == sorted(set(numbers)) for numbers in by_writer.values())
+    assert sorted(found) == sorted(samples)
+    for key, row in zip(found, rows, strict=True):
+        sample, state = samples[key], row.pop("_rtps")["instance_state"]
+        assert state == STATES[sample.get("status", 0) & 3]
+        if sample["kind"] == "data":
+            assert plain(row) == plain(sample["value"])
+
+
+def expected(name: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """The user samples, each once, by writer and sequence number."""
+    found = json.loads((CAPTURES / f"{name}.expected.json").read_text())
+    return {(s["src"] + s["writer"], s["sn"]): s for s in found}
+
+
+def plain(value: Any) -> Any:
+    """As the expectations have it: points as pairs, octets as lists; of a Blob, whose octets rise, their number."""
+    if isinstance(value, dict):
+        if value.keys() == {"seq", "data"}:
+            seq, data = value.values()
+            assert data == bytes(seq + k & 255 for k in range(len(data)))
+            return {"seq": seq, "len": len(data)}
+        if value.keys() == {"x", "y"}:
+            return list(value.values())
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, bytes):
+        return list(value)
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return COLORS.index(value) if value in COLORS else value
+
+
+def test_the_topics_of_a_capture_are_named() -> None:
+    with pytest.raises(OptionError, match=r"it has 'lab_Rich'; did you mean 'lab_Rich'\?"):
+        read(CAPTURES / "c01_py_rich_final_xcdr1.pcap", "lab_rich")
+    with pytest.raises(
+        OptionError, match=r"does not hold the type of the topic \(its writers tell the name alone"
+    ):
+        read(CAPTURES / "f02_rich_notypeinfo.pcap", "lab_Rich")
+
+
+def test_pcapng_and_other_links(tmp_path: Path, idl: Path) -> None:
+    """The same packets in pcapng with nanoseconds, behind a VLAN tag, cooked, and as raw IP."""
+    classic = (CAPTURES / "c01_py_rich_final_xcdr1.pcap").read_bytes()
+    options = {"type": "lab::Rich", "type__file": str(idl), "metadata": "true"}
+    wanted = read(CAPTURES / "c01_py_rich_final_xcdr1.pcap", "lab_Rich", **options)
+    packets, at = [], 24
+    while at < len(classic):
+        seconds, micros, size, _ = struct.unpack_from("<IIII", classic, at)
+        packets.append((seconds * 10**9 + micros * 1000, classic[at + 16 : at + 16 + size]))
+        at += 16 + size
+    tag = b"\x81\x00\x00\x07"
+    for link, change in (
+        (1, lambda p: p),
+        (1, lambda p: p[:12] + tag + p[12:]),
+        (113, lambda p: bytes(14) + p[12:]),
+        (276, lambda p: p[12:14] + bytes(18) + p[14:]),
+        (101, lambda p: p[14:]),
+    ):
+        path = tmp_path / "a.pcapng"
+        path.write_bytes(pcapng(link, [(time, change(packet)) for time, packet in packets]))
+        assert read(path, "lab_Rich", **options).equals(wanted)
+
+
+def pcapng(link: int, packets: list[tuple[int, bytes]]) -> bytes:
+    blocks = [block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
+    blocks.append(block(1, struct.pack("<HHIHHB3xHH", link, 0, 0, 9, 1, 9, 0, 0)))
+    for time, packet in packets:
+        head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(packet), len(packet))
+        blocks.append(block(6, head + packet + bytes(-len(packet) & 3)))
+    return b"".join(blocks)
+
+
+def block(kind: int, body: bytes) -> bytes:
+    length = struct.pack("<I", len(body) + 12)
+    return struct.pack("<I", kind) + length + body + length
+
+
+def test_captures_that_lack_something(tmp_path: Path, idl: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Packets that the capture does not have are counted, and hold nothing back; a last packet may be cut."""
+    classic, options = CAPTURES / "c02_c_rich_final_xcdr1.pcap", {"type": "lab::Rich", "type__file": str(idl)}
+    wanted = read(classic, "lab_Rich", **options).to_pylist()
+    data, records, at = classic.read_bytes(), [], 24
+    while at < len(data):
+        size = struct.unpack_from("<I", data, at + 8)[0]
+        records.append(data[at : at + 16 + size])
+        at += 16 + size
+    samples = [i for i, r in enumerate(records) if (b"RTPS" in r and b"n5\xc3" in r) or b"n4\xc3" in r]
+    assert samples
+    path = tmp_path / "a.pcap"
+    path.write_bytes(data[:24] + b"".join(r for i, r in enumerate(records) if i not in samples))
+    rows = read(path, "lab_Rich", **options).to_pylist()
+    assert rows == [row for row in wanted if row["id"] is not None and row in rows]
+    assert 0 < len(rows) < len(wanted)
+    assert f"{len(wanted) - len(rows)} samples of writer" in caplog.text
+    path.write_bytes(data[:-7])
+    assert read(path, "lab_Rich", **options).to_pylist()[:5] == wanted[:5]
+    assert "its last packet is left out" in caplog.text
+    path.write_bytes(b"nothing of the kind at all")
+    with pytest.raises(RecordingError, match=r"a\.pcap: it is no capture"):
+        read(path, "lab_Rich", **options)
+    path.write_bytes(data[:20] + b"\x69\0\0\0" + data[24:])
+    with pytest.raises(RecordingError, match="a link of type 105, which is not read"):
+        read(path, "lab_Rich", **options)

@@ -1,0 +1,236 @@
+"""MCAP files of mcap's own writer, against rosbags' deserializer: chunked or not, compressed, indexed, cut short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from mcap.writer import CompressionType, IndexType
+
+from spark_rtps.recordings.mcap_file import WRITER_KEY
+from spark_rtps.transport.errors import MalformedSampleError, OptionError, RecordingError
+from tests.recordings.recording_scene import (
+    START,
+    STEP,
+    Message,
+    compared,
+    expected,
+    messages,
+    read,
+    rosbags_values,
+    write_mcap,
+)
+
+IMU, CLOUD, STRING = "sensor_msgs/msg/Imu", "sensor_msgs/msg/PointCloud2", "std_msgs/msg/String"
+POINT = "geometry_msgs/msg/Point32"
+
+
+@pytest.fixture(scope="module")
+def drive() -> list[Message]:
+    """Three topics, interleaved."""
+    imu, clouds, texts = (
+        messages("/imu", IMU, 120, seed=1),
+        messages("/points", CLOUD, 40, seed=2, step=3 * STEP),
+        messages("/chatter", STRING, 60, seed=3, step=2 * STEP),
+    )
+    return sorted([*imu, *clouds, *texts], key=lambda m: m.time)
+
+
+def of(drive: list[Message], topic: str) -> list[Message]:
+    return [m for m in drive if m.topic == topic]
+
+
+@pytest.mark.parametrize("topic", ["/imu", "/points", "/chatter"])
+@pytest.mark.parametrize("compression", list(CompressionType))
+def test_rows_are_what_rosbags_decodes(
+    tmp_path: Path, drive: list[Message], topic: str, compression: CompressionType
+) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive, compression=compression)
+    assert compared(read(path, topic)) == expected(of(drive, topic))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"index_types": IndexType.NONE},
+        {"index_types": IndexType.CHUNK},
+        {"index_types": IndexType.MESSAGE},
+        {"use_chunking": False},
+        {"summary": False},
+        {"summary": False, "index_types": IndexType.NONE},
+        {"chunk_size": 1},
+        {"chunk_size": 10_000_000},
+    ],
+    ids=str,
+)
+def test_files_without_parts_of_the_index_are_read_too(
+    tmp_path: Path, drive: list[Message], how: dict[str, object]
+) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive, **how)  # type: ignore[arg-type]
+    for topic in ("/imu", "/points"):
+        assert compared(read(path, topic)) == expected(of(drive, topic))
+
+
+def test_stretches_of_like_messages_are_found_without_an_index(tmp_path: Path) -> None:
+    """The walk looks at many records at once; odd ones in between must not hide any."""
+    alike = messages("/imu", IMU, 1)[0]
+    many = [Message("/imu", IMU, START + i, alike.value, alike.data) for i in range(700)]
+    odd = messages("/chatter", STRING, 5)
+    mixed = [*many[:300], *odd[:2], *many[300:310], odd[2], *many[310:], *odd[3:]]
+    path = write_mcap(tmp_path / "a.mcap", mixed, index_types=IndexType.NONE, chunk_size=1 << 20)
+    assert read(path, "/imu", metadata="true")["_rtps"].combine_chunks().field(
+        "sequence_number"
+    ).to_pylist() == [i + 1 for i, m in enumerate(mixed) if m.topic == "/imu"]
+    assert read(path, "/chatter").num_rows == 5
+
+
+def test_metadata_has_times_numbers_and_writer(tmp_path: Path, drive: list[Message]) -> None:
+    writer = "0110b3f2.0457efb7.d870f2c5:00000203"
+    path = write_mcap(tmp_path / "a.mcap", of(drive, "/imu"), metadata={WRITER_KEY: writer})
+    rows = read(path, "/imu", metadata="true", log_time="true", columns="header.frame_id")
+    assert rows.schema.names == ["header", "_rtps", "log_time"]
+    first = rows["_rtps"][0].as_py()
+    assert first["writer"] == writer and first["sequence_number"] == 1 and first["instance_state"] == "ALIVE"
+    assert rows["log_time"].cast(pa.int64()).to_pylist() == [
+        START // 1000 + i * STEP // 1000 for i in range(120)
+    ]
+    assert (first["reception_timestamp"] - first["source_timestamp"]).microseconds == 1
+    path = write_mcap(tmp_path / "b.mcap", of(drive, "/imu"))
+    assert read(path, "/imu", metadata="true")["_rtps"][0].as_py()["writer"] is None
+
+
+def test_times_select_samples_and_leave_out_chunks(tmp_path: Path, drive: list[Message]) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive)
+    since, until = START // 1_000_000 + 100, START // 1_000_000 + 150  # ms; a step is 5 ms
+    rows = read(path, "/imu", startingTime=str(since), endingTime=str(until))
+    assert compared(rows) == expected(of(drive, "/imu")[20:30])
+    # what lies outside is not even looked at
+    broken = path.read_bytes()
+    path.write_bytes(broken[:40] + bytes(400) + broken[440:])
+    assert read(path, "/imu", startingTime=str(since), endingTime=str(until)).equals(rows)
+
+
+def test_payloads_and_malformed_samples_are_as_live(tmp_path: Path, drive: list[Message]) -> None:
+    imu = of(drive, "/imu")[:10]
+    broken = Message("/imu", IMU, START + 10 * STEP, None, imu[0].data[:50])
+    path = write_mcap(tmp_path / "a.mcap", [*imu, broken])
+    raw = read(path, "/imu", payload="binary")
+    assert raw["value"].to_pylist() == [m.data for m in [*imu, broken]]
+    assert set(raw["topic"].to_pylist()) == {"/imu"}
+    assert read(path, "/imu").num_rows == 10
+    permissive = read(path, "/imu", mode="permissive")
+    assert permissive["_corrupt_record"].to_pylist() == [None] * 10 + [broken.data]
+    with pytest.raises(MalformedSampleError, match="malformed"):
+        read(path, "/imu", mode="failfast")
+
+
+def test_columns_and_filters_apply(tmp_path: Path, drive: list[Message]) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive)
+    schema = pa.schema([("orientation", pa.struct([("x", pa.float64())]))])
+    wanted = [{"orientation": {"x": v["orientation"]["x"]}} for v in rosbags_values(of(drive, "/imu"))]
+    assert read(path, "/imu", schema).to_pylist() == wanted
+    assert read(path, "/imu", columns="orientation.x").to_pylist() == wanted
+    some = read(path, "/imu", filter="header.stamp.sec > 0")
+    assert some.num_rows == sum(v["header"]["stamp"]["sec"] > 0 for v in rosbags_values(of(drive, "/imu")))
+
+
+def test_schemas_in_idl(tmp_path: Path) -> None:
+    texts = messages("/chatter", STRING, 5)
+    ros = (
+        "=" * 80 + '\nIDL: std_msgs/msg/String\n#include "x/y.idl"\n'
+        "module std_msgs { module msg { struct String { string data; }; }; };\n"
+    )
+    path = write_mcap(tmp_path / "a.mcap", texts, encoding="ros2idl", schemas={STRING: ros})
+    assert read(path, "/chatter").to_pylist() == [m.value for m in texts]
+    two = (
+        "IDL: std_msgs/msg/String\nmodule std_msgs { module msg { struct String { other::msg::Text data; }; }; };\n"
+        + "=" * 80
+        + "\nIDL: other/msg/Text\nmodule other { module msg { typedef string Text; }; };\n"
+    )
+    path = write_mcap(tmp_path / "b.mcap", texts, encoding="ros2idl", schemas={STRING: two})
+    assert read(path, "/chatter").to_pylist() == [m.value for m in texts]
+    omg = "module std_msgs { module msg { @final struct String { string data; }; }; };"
+    path = write_mcap(tmp_path / "c.mcap", texts, encoding="omgidl", schemas={STRING: omg})
+    assert read(path, "/chatter").to_pylist() == [m.value for m in texts]
+
+
+def test_files_are_read_in_the_order_of_their_numbers(tmp_path: Path, drive: list[Message]) -> None:
+    imu = of(drive, "/imu")
+    for i, number in enumerate((1, 2, 10)):
+        write_mcap(tmp_path / f"drive_{number}.mcap", imu[i * 40 : i * 40 + 40])
+    for name in (tmp_path, tmp_path / "*.mcap", f"{tmp_path}/drive_1.mcap,file://{tmp_path}/drive_*.mcap"):
+        assert compared(read(name, "/imu")) == expected(imu)
+
+
+def test_a_cut_file_is_an_error_or_is_read_as_far_as_it_is_whole(
+    tmp_path: Path, drive: list[Message]
+) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RecordingError, match=r"a\.mcap: it has no end.*mcap recover.*failOnDataLoss=false"):
+        read(path, "/imu")
+    rows = compared(read(path, "/imu", failOnDataLoss="false"))
+    assert 0 < len(rows) < 120 and rows == expected(of(drive, "/imu"))[: len(rows)]
+
+
+def test_wrong_files_are_named_with_what_is_wrong(tmp_path: Path, drive: list[Message]) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive)
+    with pytest.raises(
+        OptionError, match=r"no such topic; it has '/chatter', '/imu', '/points'; did you mean '/imu'"
+    ):
+        read(path, "rt/imu")
+    with pytest.raises(OptionError, match="did you mean '/points'"):
+        read(path, "/point")
+    other = tmp_path / "b.mcap"
+    other.write_bytes(b"not at all" * 20)
+    with pytest.raises(RecordingError, match=r"b\.mcap: it is no MCAP file"):
+        read(other, "/imu")
+    other.write_bytes(b"")
+    with pytest.raises(RecordingError, match=r"b\.mcap: it is empty"):
+        read(other, "/imu")
+    with pytest.raises(OptionError, match=r"names no file.*\.mcap"):
+        read(tmp_path / "c.mcap", "/imu")
+    (tmp_path / "d.txt").write_text("hello")
+    with pytest.raises(
+        RecordingError, match=r"d\.txt: files of this kind are not read; read are \.mcap, \.db3"
+    ):
+        read(tmp_path / "d.txt", "/imu")
+    damaged = bytearray(path.read_bytes())
+    damaged[300] ^= 0xFF  # inside of the first chunk
+    path.write_bytes(damaged)
+    with pytest.raises(RecordingError, match=r"a\.mcap: .*damaged"):
+        read(path, "/imu")
+    rest = compared(read(path, "/imu", failOnDataLoss="false"))
+    assert 0 < len(rest) < 120 and rest == expected(of(drive, "/imu"))[-len(rest) :]
+
+
+def test_what_is_not_cdr_and_what_has_no_type(tmp_path: Path, drive: list[Message]) -> None:
+    path = write_mcap(tmp_path / "a.mcap", of(drive, "/imu"), encoding="protobuf", schemas={IMU: "x"})
+    with pytest.raises(RecordingError, match=r"defined in 'protobuf'.*payload=binary"):
+        read(path, "/imu")
+    assert read(path, "/imu", payload="binary").num_rows == 120
+    assert compared(read(path, "/imu", type=IMU)) == expected(of(drive, "/imu"))
+
+
+def test_unknown_compressions_and_missing_packages(
+    tmp_path: Path, drive: list[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive)
+    path.write_bytes(path.read_bytes().replace(b"\x04\x00\x00\x00zstd", b"\x04\x00\x00\x00zst9"))
+    with pytest.raises(RecordingError, match=r"compressed by 'zst9'; known are zstd and lz4.*mcap compress"):
+        read(path, "/imu")
+    monkeypatch.setitem(__import__("sys").modules, "mcap", None)
+    with pytest.raises(
+        RecordingError, match=r"needs the package mcap: pip install 'spark-rtps\[recordings\]'"
+    ):
+        read(path, "/imu")
+
+
+def test_types_that_differ_among_files_are_no_one_type(tmp_path: Path) -> None:
+    points = messages("/a", POINT, 3)
+    write_mcap(tmp_path / "1.mcap", points)
+    write_mcap(tmp_path / "2.mcap", points, schemas={POINT: "float64 x\n"})
+    with pytest.raises(OptionError, match=r"2 types of the topic.*1\.mcap"):
+        read(tmp_path, "/a")

@@ -1,0 +1,87 @@
+"""Recordings through Spark: as a batch with filters that are pushed down, and as a stream of files that come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.recordings.recording_scene import START, STEP, Message, messages, write_bag, write_mcap
+
+IMU = "sensor_msgs/msg/Imu"
+BEGIN = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=START // 1000)
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def seconds(given: list[Message]) -> list[int]:
+    return [m.value["header"]["stamp"]["sec"] for m in given]
+
+
+def test_batch(spark: SparkSession, tmp_path: Path) -> None:
+    imu = messages("/imu", IMU, 200)
+    write_mcap(tmp_path / "1.mcap", imu[:100])
+    write_mcap(tmp_path / "2.mcap", imu[100:])
+    bag = write_bag(tmp_path / "bag", imu)
+    reader = spark.read.format("rtps").option("log_time", "true").option("minPartitions", 4)
+    drives = reader.option("recording", str(tmp_path / "*.mcap")).load("/imu")
+    assert drives.schema["header"].dataType.simpleString().startswith("struct<stamp:struct<sec:int")
+    assert drives.rdd.getNumPartitions() >= 4
+    stamps = drives.select("header.stamp.sec", "log_time")
+    assert [row.sec for row in stamps.orderBy("log_time").collect()] == seconds(imu)
+    assert reader.option("recording", str(bag)).load("/imu").count() == 200
+
+    since, until = BEGIN + timedelta(microseconds=20 * STEP // 1000), BEGIN + timedelta(seconds=0.5)
+
+    def some() -> list[int]:
+        frame = stamps.where((F.col("log_time") >= F.lit(since)) & (F.col("log_time") < F.lit(until)))
+        return sorted(row.sec for row in frame.collect())
+
+    expected = seconds([m for m in imu if START + 20 * STEP <= m.time < START + 500_000_000])
+    assert some() == sorted(expected)
+    # with pushdown: chunks outside are not touched, not even if they cannot be read
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        other = bytearray((tmp_path / "2.mcap").read_bytes())
+        other[200:600] = bytes(400)
+        (tmp_path / "2.mcap").write_bytes(other)
+        assert some() == sorted(expected)
+        nested = reader.option("metadata", "true").option("recording", str(tmp_path / "*.mcap")).load("/imu")
+        at = F.col("_rtps.reception_timestamp")
+        last = F.lit(until - timedelta(microseconds=1))
+        assert nested.where((at > F.lit(since)) & (at <= last)).count() == len(expected) - 1
+    finally:
+        spark.conf.unset(PUSHDOWN)
+    with pytest.raises(PySparkException, match=r"2\.mcap.*damaged.*failOnDataLoss"):
+        drives.count()
+    with pytest.raises(PySparkException, match="did you mean '/imu'"):
+        reader.option("recording", str(tmp_path / "1.mcap")).load("imu")
+
+
+def test_stream_of_files_that_come(spark: SparkSession, tmp_path: Path) -> None:
+    imu, folder = messages("/imu", IMU, 200), tmp_path / "drives"
+    folder.mkdir()
+    write_mcap(folder / "1.mcap", imu[:80])
+    source = spark.readStream.format("rtps").option("recording", str(folder)).option("type", IMU)
+    checkpoint, table = str(tmp_path / "checkpoint"), str(tmp_path / "table")
+
+    def run(**options: str) -> list[int]:
+        frame = source.options(**options).load("/imu").select("header.stamp.sec")
+        writer = frame.writeStream.option("checkpointLocation", checkpoint).option("path", table)
+        query = writer.format("parquet").trigger(availableNow=True).start()
+        query.awaitTermination()
+        counts.append(sum(progress["numInputRows"] > 0 for progress in query.recentProgress))
+        return sorted(row.sec for row in spark.read.parquet(table).collect())
+
+    counts: list[int] = []
+    assert run() == sorted(seconds(imu[:80]))
+    whole = write_mcap(tmp_path / "x.mcap", imu[80:]).read_bytes()
+    (folder / "0.mcap").write_bytes(whole[:-500])  # its recorder is not done
+    assert run() == sorted(seconds(imu[:80]))
+    (folder / "0.mcap").write_bytes(whole)
+    assert run(maxBytesPerTrigger="8KiB") == sorted(seconds(imu))
+    assert run() == sorted(seconds(imu))
+    assert counts[:2] == [1, 0] and counts[2] > 2 and counts[3] == 0
