@@ -12,6 +12,7 @@ from .table_process import PROCESS_OPTIONS
 from .table_qos import QOS_OPTIONS
 from .table_receivers import RECEIVER_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
+from .table_ros import ROS_OPTIONS
 from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
 
@@ -58,6 +59,7 @@ SECTIONS: Final = (
         "Where a query reads that has no receiver of its own. More in [receivers.md](receivers.md).",
         RECEIVER_OPTIONS,
     ),
+    Section("ROS 2", "ROS 2's names, environment and graph. More in [ros2.md](ros2.md).", ROS_OPTIONS),
 )
 
 _HEAD: Final = """\

@@ -67,6 +67,19 @@ def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
     return min(writers, key=lambda each: bool(incompatibilities(each.qos, requested)), default=None)
 
 
+def offers(node: Node, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
+    """What the topic's writers in the reader's partitions offer; those whose type has this name, if one is given."""
+    with node.lock:
+        endpoints = node.participant.endpoints_on(topic)
+    return [
+        each.qos
+        for each in endpoints
+        if each.kind == "writer"
+        and type_name in (None, each.type_name)
+        and partitions_match(each.qos.partition, qos.partition)
+    ]
+
+
 def await_type(
     node: Node,
     topic: str,

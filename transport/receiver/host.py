@@ -12,10 +12,13 @@ import contextlib
 import logging
 import shutil
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ..errors import LogError
+from ..log.segment import JSON
 from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control
@@ -30,6 +33,7 @@ from ..protocol.events import (
     ParticipantLost,
     Unmatched,
 )
+from ..qos import DurabilityKind, Qos, ReliabilityKind, best_available
 from .addresses import Addresses
 from .adviser import Adviser
 from .config import ReceiverConfig
@@ -44,6 +48,10 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
+#: Where the topic's writers decide QoS, more of them than the first are waited for so long.
+_SETTLE_NS: Final = 200_000_000
+#: What the log keeps of what they decided.
+_REQUESTED: Final = "requested"
 #: Participants are written down no more often than this.
 _PARTICIPANTS_NS: Final = 200_000_000
 
@@ -66,7 +74,8 @@ class Host:
     """One subscription, from sockets to log; :meth:`run` returns when told to stop.
 
     A reader is matched by the name of its type. Where nobody gave that name, there is a reader from when the topic's
-    first writer is found, whose name for the type it takes; the log keeps it for a successor.
+    first writer is found, whose name for the type it takes; so it is where the topic's writers decide what a policy
+    requests. The log keeps both for a successor.
     """
 
     def __init__(
@@ -92,11 +101,15 @@ class Host:
         self._housekeeping_at = 0
         self._participants_changed = False
         self._write_participants_at = 0
-        type_name = log.metadata["type"]
-        #: None: nobody has named the type so far.
+        #: None: no writer has decided so far what is left to them.
         self.subscription: Subscription | None = None
-        if type_name is not None:
-            self._subscribe(NamedType(str(type_name), bool(log.metadata.get("keyed"))))
+        self._decides_at: int | None = None
+        requested = log.metadata.get(_REQUESTED)
+        if isinstance(requested, dict):
+            self.config = replace(config, qos=_requesting(config, requested))
+        named = self._named()
+        if named is not None and (not config.left_to_writers or config.spy or requested is not None):
+            self._subscribe(named)
 
     @classmethod
     def open(cls, config: ReceiverConfig, stop: StopRequest | None = None) -> Host:
@@ -144,16 +157,41 @@ class Host:
     def _subscribe(self, named: NamedType) -> None:
         self.subscription = Subscription(self.config, named, self.log, self.node, self.shown, self._addresses)
 
+    def _named(self) -> NamedType | None:
+        """The type's name, as the log has it; None: nobody has named it so far."""
+        type_name = self.log.metadata["type"]
+        return None if type_name is None else NamedType(str(type_name), bool(self.log.metadata.get("keyed")))
+
     def _follow_first_writer(self) -> None:
-        """Subscribe under the name that the topic's first writer has for its type, once there is one."""
+        """Subscribe under the name that the topic's first writer has for its type, once there is one, and with what the
+        writers offer where that is left to them."""
+        config, now = self.config, time.monotonic_ns()
         changes, seen = self.node.changes, self._changes_seen
         self._changes_seen = changes
-        named = None if changes == seen else self.node.first_writer(self.config.topic, self.config.qos)
+        if changes == seen and self._decides_at is None:
+            return
+        known = self._named()
+        named = self.node.first_writer(config.topic, config.qos) if known is None else known
         if named is None:
             return
-        _log.info("topic %r: its first writer calls the type %r", self.config.topic, named.type_name)
+        decided: dict[str, JSON] = (
+            {} if known is not None else {"type": named.type_name, "keyed": named.keyed}
+        )
+        if config.left_to_writers and not config.spy:
+            offers = self.node.offers(config.topic, config.qos, named.type_name)
+            if not offers:
+                return
+            if self._decides_at is None:
+                self._decides_at = now + _SETTLE_NS
+            if now < self._decides_at:
+                return
+            qos = best_available(config.qos, config.left_to_writers, offers)
+            self.config = replace(config, qos=qos)
+            requested: dict[str, JSON] = {each: getattr(qos, each).name for each in config.left_to_writers}
+            decided[_REQUESTED] = requested
+        _log.info("topic %r: as its first writer is, so is the reader: %s", config.topic, decided)
         try:
-            self.log.amend(type=named.type_name, keyed=named.keyed)
+            self.log.amend(**decided)
         except LogError as error:
             _log.warning("%s; a successor will ask the topic's writers again", error)
         self._subscribe(named)
@@ -204,6 +242,13 @@ class Host:
             _log.warning("topic %r: liveliness of %s lost", topic, event.writer)
             if self.subscription is not None:
                 self.subscription.writer_lost(event.writer)
+
+
+def _requesting(config: ReceiverConfig, requested: Mapping[str, JSON]) -> Qos:
+    """The QoS with what an earlier receiver of the log requested."""
+    kinds = {"reliability": ReliabilityKind, "durability": DurabilityKind}
+    kept = {name: kinds[name][str(requested[name])] for name in config.left_to_writers if name in requested}
+    return replace(config.qos, **kept)  # type: ignore[arg-type]
 
 
 def _open_node(config: ReceiverConfig, log: StreamLog) -> tuple[ReceivingNode, Addresses | None]:
