@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from ..options import Payload, Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
+from ..transport.structure import is_keyed
 from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
 from ..transport.types.ros_names import dds_type_name
 from .type_files import struct_of_file
 
 if TYPE_CHECKING:
     from ..transport.net.node import Node
-    from ..transport.net.topic_types import ToldType
+    from ..transport.protocol.participant import RemoteEndpoint
 
 #: sensor_msgs/msg/Imu, sensor_msgs/Imu, and what DDS calls it.
 _ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
@@ -137,7 +138,7 @@ def type_told_to(node: Node, settings: Settings) -> TopicType:
             named = wait(need_struct=False)
             if (
                 named.struct is None
-                and (known := _known_by_name(named, settings.ros_distribution)) is not None
+                and (known := known_by_name(named.endpoint, settings.ros_distribution)) is not None
             ):
                 return known
         found = wait(need_struct=need_struct)
@@ -148,7 +149,7 @@ def type_told_to(node: Node, settings: Settings) -> TopicType:
     return TopicType(found.type_name, found.keyed, found.struct)
 
 
-def _known_by_name(named: ToldType, distribution: str) -> TopicType | None:
+def known_by_name(peer: RemoteEndpoint, distribution: str) -> TopicType | None:
     """The ROS 2 definition of the name that a peer gives its type, with the hash that the peer announces; None: the
     name is none that rosbags knows.
 
@@ -157,7 +158,7 @@ def _known_by_name(named: ToldType, distribution: str) -> TopicType | None:
     from ..transport.types.ros import distributions, ros_type
     from ..transport.types.ros_hash import hash_in, type_hash
 
-    name, announced = named.type_name, hash_in(named.endpoint.qos.user_data)
+    name, announced = peer.type_name, hash_in(peer.qos.user_data)
     try:
         releases = [distribution, *reversed(distributions())]
     except ImportError:
@@ -169,11 +170,11 @@ def _known_by_name(named: ToldType, distribution: str) -> TopicType | None:
         except TypeDefinitionError:
             continue
         if announced is None or type_hash(struct) == announced:
-            return replace(_named(struct, name), keyed=named.keyed)
+            return replace(_named(struct, name), keyed=is_keyed(peer.guid.entity))
         seen = True
     if not seen:
         return None
-    who = named.endpoint.participant_name or named.endpoint.guid
+    who = peer.participant_name or peer.guid
     fix = f"no ROS 2 distribution has the {name} that {who} announces, {announced}: give its .msg file"
     raise OptionError("type.file", None, fix)
 
