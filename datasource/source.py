@@ -298,6 +298,25 @@ class RtpsDataSource(DataSource):
         return shipping.reduce(self)
 
 
+class Ros2DataSource(RtpsDataSource):
+    """The topics of ROS 2: ``format("ros2")`` is ``format("rtps")`` with ``ros=true``.
+
+    ::
+
+        df = spark.readStream.format("ros2").load("/imu")
+
+        alerts.writeStream.format("ros2").option("type", "std_msgs/msg/String").start("/alerts")
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        given = {key.lower(): value for key, value in options.items()}
+        super().__init__({**given, "ros": given.get("ros", "true")})
+
+    @classmethod
+    def name(cls) -> str:
+        return "ros2"
+
+
 class _RefusingReader(DataSourceStreamReader):
     """Raises the error at the first call. If ``streamReader`` raised it, Spark would try to stop a reader that does not
     exist, and report that instead."""

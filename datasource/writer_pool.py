@@ -15,6 +15,7 @@ from typing import Final
 
 from ..api.flushing import FLUSHERS, flush_each
 from ..api.writer_session import WriterSession
+from ..columns.ros_graph import endpoint_qos
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.publisher_counters import PublisherCounters
 from ..monitoring.reports import record_errors
@@ -60,7 +61,7 @@ class WriterPool:
             start_exporter(
                 settings.metrics_port, [default_log_dir()], address=settings.metrics_address, shared=True
             )
-        qos = replace(settings.qos, data_representation=(plan.representation,))
+        qos = replace(endpoint_qos(settings, plan), data_representation=(plan.representation,))
         spec = WriterSpec(
             plan.topic,
             plan.type_name,

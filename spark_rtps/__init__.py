@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .api.publication import Publication
     from .api.statuses import StatusChange
     from .api.subscription import Subscription
-    from .datasource.source import RtpsDataSource
+    from .datasource.source import Ros2DataSource, RtpsDataSource
     from .transport.errors import (
         AcknowledgmentError,
         EncodeError,
@@ -55,6 +55,7 @@ __all__ = [
     "flush",
     "flush_async",
     "RtpsDataSource",
+    "Ros2DataSource",
     "RtpsError",
     "UsageError",
     "OptionError",
@@ -85,6 +86,7 @@ _ROOMS = {
     "flush_async": ".api.flushing",
     "StatusChange": ".api.statuses",
     "RtpsDataSource": ".datasource.source",
+    "Ros2DataSource": ".datasource.source",
 }
 
 
@@ -92,7 +94,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = _ROOMS.get(name, ".transport.errors")
-    if name == "RtpsDataSource":
+    if _ROOMS.get(name) == ".datasource.source":
         require_pyspark()
     try:
         return getattr(importlib.import_module(room, __name__), name)

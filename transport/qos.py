@@ -139,6 +139,20 @@ class Qos:
         )
 
 
+def best_available(qos: Qos, policies: Iterable[str], offers: Iterable[Qos]) -> Qos:
+    """``qos`` with the strongest of the named policies, RELIABILITY and DURABILITY, that all offers satisfy.
+
+    With TRANSIENT and PERSISTENT the history would come from elsewhere: TRANSIENT_LOCAL is all that is requested.
+    Without any offer the policies stay.
+    """
+    offered = list(offers)
+    if not offered:
+        return qos
+    durability = min(DurabilityKind.TRANSIENT_LOCAL, *(each.durability for each in offered))
+    found = {"reliability": min(each.reliability for each in offered), "durability": durability}
+    return replace(qos, **{name: found[name] for name in policies})  # type: ignore[arg-type]
+
+
 def requested_by_reader(qos: Qos) -> Qos:
     """What a reader of ours with this QoS requests: without a word on DATA_REPRESENTATION, either."""
     if qos.data_representation:

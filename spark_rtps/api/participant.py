@@ -52,7 +52,7 @@ class Participant:
 
     def __init__(
         self,
-        domain: int = 0,
+        domain: int | None = None,
         *,
         interface: str | None = None,
         peers: str | Iterable[str] | None = None,
@@ -60,13 +60,14 @@ class Participant:
     ) -> None:
         """
         Args:
-            domain: DDS domain id, 0 to 232.
+            domain: DDS domain id, 0 to 232; default: 0, with ``ros`` that of ROS_DOMAIN_ID.
             interface: network interface, by name or address; default: all but loopback.
             peers: hosts to announce to by unicast, as ``host`` or ``host:port``.
             options: options of the whole participant, by the names that ``spark-rtps options`` lists:
                 ``participant.name``, ``participant.lease_duration``, ``multicast``, ``multicast.receive``,
                 ``multicast.ttl``, ``multicast.interface``, ``receive_buffer``, ``send_buffer``, ``mtu``,
-                ``message_size_max``, ``peers.allow``, ``trust``, ``ipc``.
+                ``message_size_max``, ``peers.allow``, ``trust``, ``ipc``, ``ros``, ``ros.node``, ``ros.namespace``,
+                ``ros.remap``.
 
         Raises:
             OptionError: an unknown option, one that is about a single topic, or a value that cannot be.

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ..columns.encoding import Encoder, encoder_for
 from ..columns.key_columns import KeyColumns
+from ..columns.ros_graph import endpoint_qos
 from ..columns.topic_plan import TopicPlan, plan_writing
 from ..options import Payload, Settings
 from ..options.explanations import explained
@@ -106,7 +107,7 @@ class Publication(TopicEndpoint):
         spec = WriterSpec(
             plan.topic,
             plan.type_name,
-            replace(settings.qos, data_representation=(plan.representation,)),
+            replace(endpoint_qos(settings, plan), data_representation=(plan.representation,)),
             keyed=plan.keyed,
             policy=publication_policy(settings),
             type=plan.struct if plan.announced else None,

@@ -19,13 +19,14 @@ import pyarrow as pa
 
 from ..columns.decoding import NO_TYPES, decode_frames, needs_writer_types
 from ..columns.malformed import Tally
+from ..columns.ros_graph import endpoint_qos
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..transport.log.frame import Frame
 from ..transport.net.node import Node
 from ..transport.protocol.endpoint_info import ContentFilterProperty
 from ..transport.protocol.endpoint_specs import ReaderSpec
-from ..transport.qos import HistoryKind
+from ..transport.qos import HistoryKind, Qos, best_available
 from ..transport.receiver.writer_types import ToldTypes
 from ..transport.structure import INFINITE, Guid
 from .inbox import Inbox
@@ -47,6 +48,7 @@ class Reception:
         self.inbox.relief = lambda: None if (method := relieve()) is None else method()
         #: Samples that had arrived when :meth:`next_batch` found none left.
         self.looked_at = 0
+        self._node = node
         self._settings = settings
         self._plan = plan
         self._keeps_last = settings.qos.history is HistoryKind.KEEP_LAST
@@ -70,7 +72,7 @@ class Reception:
             ReaderSpec(
                 plan.topic,
                 type_name,
-                settings.qos,
+                self._requested(type_name),
                 keyed=keyed,
                 policy=settings.reader_policy,
                 type=plan.struct if plan.announced else None,
@@ -80,6 +82,15 @@ class Reception:
             ),
             instance_type=plan.struct,
             accept_writer_removed_batch_samples=settings.accept_writer_removed_batch_samples,
+        )
+
+    def _requested(self, type_name: str) -> Qos:
+        """The reader's QoS, where that is left to the topic's writers as those offer which are known by now."""
+        qos, settings = endpoint_qos(self._settings, self._plan), self._settings
+        if not settings.left_to_writers:
+            return qos
+        return best_available(
+            qos, settings.left_to_writers, self._node.offers(settings.topic, qos, type_name)
         )
 
     def close(self) -> None:

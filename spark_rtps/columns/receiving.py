@@ -10,6 +10,7 @@ from ..options.participants import node_config
 from ..transport.qos import Qos
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.types.idl.printer import print_idl
+from .ros_graph import endpoint_qos
 from .topic_plan import TopicPlan
 
 
@@ -32,7 +33,8 @@ def receiver_config(
         topic=plan.topic,
         type_name=plan.type_name if plan.named else None,
         keyed=_keyed(settings.qos, plan),
-        qos=settings.qos,
+        qos=endpoint_qos(settings, plan),
+        left_to_writers=settings.left_to_writers,
         policy=settings.reader_policy,
         type=None if plan.struct is None else (print_idl(plan.struct), plan.struct.name),
         announces_type=plan.announced and plan.struct is not None,

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..options import Payload, Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
+from ..transport.structure import is_keyed
 from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
+from ..transport.types.ros_names import dds_type_name
 from .type_files import struct_of_file
 
 if TYPE_CHECKING:
     from ..transport.net.node import Node
+    from ..transport.protocol.participant import RemoteEndpoint
 
 #: sensor_msgs/msg/Imu, sensor_msgs/Imu, and what DDS calls it.
 _ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
@@ -37,18 +41,29 @@ class TopicType:
 def given_type(settings: Settings) -> TopicType | None:
     """The type of ``type.file``, or of a ROS 2 name in ``type``; None if neither is set."""
     if settings.type_file is not None:
-        return type_of_file(
+        found = type_of_file(
             settings.type_file,
             settings.type,
             settings.type_extensibility,
             settings.type_name,
             include_path=settings.type_include_path,
         )
+        if settings.ros is None or settings.type_name is not None:
+            return found
+        return replace(found, type_name=_ros_spelling(found.type_name))
     if settings.type is None or not is_ros_name(settings.type):
         return None
     from ..transport.types.ros import ros_type
 
     return _named(ros_type(settings.type, settings.ros_distribution), settings.type_name)
+
+
+def _ros_spelling(name: str) -> str:
+    """What ROS 2 announces for the name of an IDL struct, if it is one of its messages."""
+    try:
+        return dds_type_name(name)
+    except TypeDefinitionError:
+        return name
 
 
 def is_ros_name(text: str) -> bool:
@@ -90,7 +105,7 @@ def discovered_type(settings: Settings) -> TopicType:
     from ..options.participants import node_config
     from ..transport.net.node import Node
 
-    node = Node.open(replace(node_config(settings), resolve_types=True)).start()
+    node = Node.open(replace(node_config(settings), resolve_types=True, ros=None)).start()
     try:
         found = type_told_to(node, settings)
     finally:
@@ -142,20 +157,59 @@ def type_told_to(node: Node, settings: Settings) -> TopicType:
     from ..options.quantities import seconds
     from ..transport.net.topic_types import await_type
 
+    need_struct = settings.payload is Payload.CDR
+    wait = partial(
+        await_type,
+        node,
+        settings.topic,
+        timeout=seconds(settings.type_discovery_timeout),
+        type_name=settings.type_name or settings.type,
+        stopping=lambda: node.is_closed,
+    )
     try:
-        found = await_type(
-            node,
-            settings.topic,
-            timeout=seconds(settings.type_discovery_timeout),
-            type_name=settings.type_name or settings.type,
-            need_struct=settings.payload is Payload.CDR,
-            stopping=lambda: node.is_closed,
-        )
+        if need_struct and settings.ros is not None:
+            named = wait(need_struct=False)
+            if (
+                named.struct is None
+                and (known := known_by_name(named.endpoint, settings.ros_distribution)) is not None
+            ):
+                return known
+        found = wait(need_struct=need_struct)
     except UnknownTypeError as error:
         option = "type" if settings.type is not None else "type.file"
         error.remedy = remedy_of(error)
         raise OptionError(option, settings.type, str(error)) from None
     return TopicType(found.type_name, found.keyed, found.struct)
+
+
+def known_by_name(peer: RemoteEndpoint, distribution: str) -> TopicType | None:
+    """The ROS 2 definition of the name that a peer gives its type, with the hash that the peer announces; None: the
+    name is none that rosbags knows.
+
+    Raises OptionError if the name is known, and no definition has that hash.
+    """
+    from ..transport.types.ros import distributions, ros_type
+    from ..transport.types.ros_hash import hash_in, type_hash
+
+    name, announced = peer.type_name, hash_in(peer.qos.user_data)
+    try:
+        releases = [distribution, *reversed(distributions())]
+    except ImportError:
+        return None
+    seen = False
+    for release in releases if is_ros_name(name) else ():
+        try:
+            struct = ros_type(name, release)
+        except TypeDefinitionError:
+            continue
+        if announced is None or type_hash(struct) == announced:
+            return replace(_named(struct, name), keyed=is_keyed(peer.guid.entity))
+        seen = True
+    if not seen:
+        return None
+    who = peer.participant_name or peer.guid
+    fix = f"no ROS 2 distribution has the {name} that {who} announces, {announced}: give its .msg file"
+    raise OptionError("type.file", None, fix)
 
 
 def _check_printable(struct: Struct) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ..transport.errors import TransportError, TypeDefinitionError, UnknownTypeError, UsageError
+from ..transport.errors import OptionError, TransportError, TypeDefinitionError, UnknownTypeError, UsageError
 from .key_hashes import key_hashes
-from .network import Domain, Interface, Peers, joined, seconds
+from .network import AnyDomain, Interface, Peers, Ros, joined, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
 from .recorded_runs import LATEST, checked_start, recorded_runs
 from .tables import visible
@@ -65,7 +65,7 @@ def echo(
     timeout: Annotated[
         str | None, typer.Option("--timeout", "-t", help="End after this time: 5s, 2m.")
     ] = None,
-    domain: Domain = 0,
+    domain: AnyDomain = None,
     interface: Interface = None,
     peers: Peers = "",
     receiver: Receiver = None,
@@ -73,6 +73,7 @@ def echo(
     ca: Ca = None,
     certificate: Certificate = None,
     key: Key = None,
+    ros: Ros = False,
     start: Annotated[
         str | None,
         typer.Option(
@@ -87,6 +88,9 @@ def echo(
     The reader requests what the first writer that is found offers: reliability, history for late joiners, partition.
     With --receiver nothing is subscribed: the samples are those in the log of a subscription there.
     """
+    from ..options.ros import RosNames
+    from .ros import HIDDEN_NODE
+
     deadline = None if timeout is None else time.monotonic() + seconds(timeout, "--timeout")
     if type_name is not None and type_file is None:
         raise UsageError("--type names a type in an IDL file, so the file is needed too: --type-file FILE")
@@ -95,7 +99,12 @@ def echo(
         _find(types, type_name, type_file)  # a wrong name is reported before anything else happens
     wanted = _Wanted(types, type_name, type_file, as_hex)
     if receiver is not None:
-        for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
+        for given, option in (
+            (domain, "--domain"),
+            (ros, "--ros"),
+            (interface, "--interface"),
+            (peers, "--peers"),
+        ):
             only_here(given, option)
         place = checked_start(LATEST if start is None else start)
         (served,) = served_at([receiver], Access(token_file, ca, certificate, key))
@@ -104,9 +113,13 @@ def echo(
     if start is not None:
         said = "without --receiver there is no log: the writers say what late joiners get"
         raise typer.BadParameter(said, param_hint="--from")
-    with joined(domain, interface, peers, name="spark-rtps echo") as participant:
-        writer = _await_writer(participant, topic, deadline)
-        told = None if types is not None or as_hex else _told(participant, writer)
+    node = HIDDEN_NODE if ros else None
+    wire_name = RosNames("spark_rtps", "/").topic(topic) if ros else topic
+    with joined(domain, interface, peers, name="spark-rtps echo", node=node) as participant:
+        writer = _await_writer(participant, wire_name, deadline)
+        told = None
+        if types is None and not as_hex:
+            told = (_known(writer) if ros else None) or _told(participant, writer)
         codec = wanted.codec(writer.type_name, told)
         runs = _runs(participant, writer, deadline)
         _print((line for run in runs for line in _lines(run, codec)), count)
@@ -190,6 +203,19 @@ def _await_writer(participant: Participant, topic: str, deadline: float | None) 
             typer.echo(f"waiting for a writer of {topic} on domain {participant.domain}", err=True)
             told = True
         time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _known(writer: RemoteEndpoint) -> Struct | None:
+    """The ROS 2 definition of the name that a writer gives its type, with the hash that it announces; None: there is
+    none here."""
+    from ..columns.type_sources import known_by_name
+
+    try:
+        found = known_by_name(writer, "jazzy")
+    except OptionError as error:
+        typer.echo(visible(str(error)), err=True)
+        return None
+    return None if found is None else found.struct
 
 
 def _told(participant: Participant, writer: RemoteEndpoint) -> Struct | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .network import Domain, Interface, Peers, joined, seconds
+from .network import AnyDomain, Interface, Peers, Ros, joined, seconds
 from .receivers import (
     PATIENCE_SECONDS,
     Access,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def ls(
-    domain: Domain = 0,
+    domain: AnyDomain = None,
     interface: Interface = None,
     peers: Peers = "",
     wait: Annotated[str, typer.Option("--wait", "-w", help="How long to listen: 500ms, 3s, 5min.")] = "3s",
@@ -37,6 +37,7 @@ def ls(
     ca: Ca = None,
     certificate: Certificate = None,
     key: Key = None,
+    ros: Ros = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the participants, topics, types and QoS seen on a domain, or on the domain of a receiver."""
@@ -44,13 +45,24 @@ def ls(
 
     patience = seconds(wait, "--wait")
     if receiver is not None:
-        for given, option in ((domain, "--domain"), (interface, "--interface"), (peers, "--peers")):
+        for given, option in (
+            (domain, "--domain"),
+            (ros, "--ros"),
+            (interface, "--interface"),
+            (peers, "--peers"),
+        ):
             only_here(given, option)
         seen = _seen_by(served_at([receiver], Access(token_file, ca, certificate, key))[0], patience)
+    elif ros:
+        from .ros import HIDDEN_NODE, list_graph
+
+        with joined(domain, interface, peers, name="spark-rtps ls", node=HIDDEN_NODE) as participant:
+            list_graph(participant, patience, as_json=as_json)
+        return
     else:
         with joined(domain, interface, peers, name="spark-rtps ls") as participant:
             time.sleep(patience)
-            seen = SeenTopics.of(domain, participant.participants(), participant.endpoints())
+            seen = SeenTopics.of(participant.domain, participant.participants(), participant.endpoints())
     if as_json:
         typer.echo(json.dumps(seen.as_json(), indent=2))
     else:

@@ -31,8 +31,23 @@ Peers = Annotated[
 ]
 
 
-def joined(domain: int, interface: str | None, peers: str, *, name: str) -> Participant:
-    """A participant for one command, named ``name``; to be entered by ``with``."""
+#: Of commands that also take the domain from ROS 2's environment.
+AnyDomain = Annotated[
+    int | None,
+    typer.Option(
+        "--domain", "-d", min=0, max=232, help="The DDS domain to join: 0, with --ros that of ROS_DOMAIN_ID."
+    ),
+]
+Ros = Annotated[bool, typer.Option("--ros", help="Names, types and environment are those of ROS 2.")]
+
+
+def joined(
+    domain: int | None, interface: str | None, peers: str, *, name: str, node: str | None = None
+) -> Participant:
+    """A participant for one command, named ``name``; to be entered by ``with``. ``node``: its name in a ROS graph."""
     from ..api.participant import Participant
 
-    return Participant(domain, interface=interface, peers=peers, options={"participant.name": name})
+    options: dict[str, str | bool] = {"participant.name": name}
+    if node is not None:
+        options |= {"ros": True, "ros.node": node}
+    return Participant(domain, interface=interface, peers=peers or None, options=options)

@@ -11,7 +11,7 @@ from ..transport.errors import TransportError
 from ..transport.net.peers import split_peer
 from ..transport.qos import DurabilityKind
 from ..transport.structure import INFINITE
-from .rules import GROUPING, allowed_networks, durability, keeps_all
+from .rules import GROUPING, allowed_networks, durability, is_best_available, keeps_all
 from .spec import AppliesTo, duration_text
 from .table import OPTIONS, PARTICIPANT_OPTIONS
 from .values import Values
@@ -42,9 +42,14 @@ def advice(values: Values, role: AppliesTo) -> tuple[str, ...]:
 
 
 def _unused_protocol(values: Values) -> str:
-    if values.word("reliability") == "reliable" or values.boolean("spy"):
+    if values.word("reliability") == "reliable" or values.boolean("spy") or _may_be_reliable(values):
         return ""
     return _unused(values, _OF_RELIABLE, "with reliability=best_effort")
+
+
+def _may_be_reliable(values: Values) -> bool:
+    """Whether the topic's writers decide RELIABILITY."""
+    return is_best_available(values) and not values.has("reliability")
 
 
 def _unused(values: Values, names: Iterable[str], where: str) -> str:
@@ -83,7 +88,9 @@ def _suppressed_heartbeats(values: Values) -> str:
 
 
 def _history_for_best_effort(values: Values) -> str:
-    if values.word("reliability") == "reliable" or durability(values) < DurabilityKind.TRANSIENT_LOCAL:
+    if values.word("reliability") == "reliable" or _may_be_reliable(values):
+        return ""
+    if durability(values) < DurabilityKind.TRANSIENT_LOCAL:
         return ""
     name = (
         "startingOffsets=earliest"

@@ -13,6 +13,7 @@ from .table_qos import QOS_OPTIONS
 from .table_receivers import RECEIVER_OPTIONS
 from .table_recordings import RECORDING_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
+from .table_ros import ROS_OPTIONS
 from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
 
@@ -64,6 +65,7 @@ SECTIONS: Final = (
         "Files instead of a network. More in [recordings.md](recordings.md).",
         RECORDING_OPTIONS,
     ),
+    Section("ROS 2", "ROS 2's names, environment and graph. More in [ros2.md](ros2.md).", ROS_OPTIONS),
 )
 
 _HEAD: Final = """\

@@ -26,6 +26,7 @@ def node_config(settings: Settings) -> NodeConfig:
         mtu=settings.mtu,
         message_size_max=settings.message_size_max,
         ipc=settings.ipc,
+        ros=settings.ros,
     )
 
 

@@ -33,7 +33,7 @@ from ..transport.qos import (
     TypeConsistencyKind,
 )
 from ..transport.structure import INFINITE
-from .rules import durability, heartbeats_per_window, keeps_all
+from .rules import durability, heartbeats_per_window, is_best_available, keeps_all
 from .spec import AppliesTo
 from .table import OPTIONS
 from .values import Origin, Values
@@ -150,6 +150,14 @@ def qos(values: Values, role: AppliesTo) -> Qos:
             **{f: values.boolean(name) for f, name in TYPE_CONSISTENCY_FIELDS.items() if f != "kind"},
         ),
     )
+
+
+def left_to_writers(values: Values, role: AppliesTo) -> tuple[str, ...]:
+    """The policies of a reader that ``qos.profile=best_available`` leaves to the topic's writers."""
+    if role is AppliesTo.WRITE or not is_best_available(values):
+        return ()
+    names = () if values.has("startingOffsets") else ("durability",)
+    return tuple(name for name in ("reliability", *names) if not values.has(name))
 
 
 def representation(values: Values) -> DataRepresentation | None:

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..transport.errors import OptionError
+from .rules import BEST_AVAILABLE
 from .spec import AppliesTo
 from .table import BY_KEY
 from .table_receivers import RECEIVER_OPTIONS
+from .table_ros import ROS_OPTIONS
 from .table_type import TYPE_OPTIONS
 from .values import Values
 
@@ -20,7 +22,7 @@ _OF_QUERIES: Final = frozenset(
     {
         *("topic", "domain", "metadata", "payload", "startingOffsets", "failOnDataLoss", "minPartitions"),
         *("maxRowsPerTrigger", "maxBytesPerTrigger", "metrics.port", "metrics.address"),
-        *(spec.name for spec in (*TYPE_OPTIONS, *RECEIVER_OPTIONS)),
+        *(spec.name for spec in (*TYPE_OPTIONS, *RECEIVER_OPTIONS, *ROS_OPTIONS)),
     }
 )
 
@@ -81,7 +83,11 @@ def asked_of_receivers(values: Values) -> dict[str, str] | None:
     passed_over = {"qos.profile", "qos.file", *(spec.name for spec in RECEIVER_OPTIONS)}
     # what a profile says is given option by option: its file lies here
     given = {spec.name: values.given(spec.name) for spec in BY_KEY.values() if spec.name not in passed_over}
-    return {name: text for name, text in given.items() if text is not None}
+    asked = {name: text for name, text in given.items() if text is not None}
+    if values.profile != BEST_AVAILABLE:
+        return asked
+    # what is left to the topic's writers, the receivers ask them
+    return {"qos.profile": BEST_AVAILABLE, **{name: text for name, text in asked.items() if values.has(name)}}
 
 
 def check_receivers(values: Values) -> None:

@@ -63,6 +63,10 @@ _OF_STATUSES: Final = ("statuses", "topic", "log.dir")
 _LEVELS: Final = {Compression.LZ4.value: 12, Compression.ZSTD.value: 22}
 
 
+#: The profile by which a reader requests what the topic's writers offer.
+BEST_AVAILABLE: Final = "best_available"
+
+
 def check_options(values: Values, role: AppliesTo) -> None:
     """OptionError for the first contradiction found."""
     _check_payload(values)
@@ -117,6 +121,11 @@ def durability(values: Values) -> DurabilityKind:
         means = f"means durability={wanted.name.lower()}, but durability={kind.name.lower()} is set"
         raise OptionError("startingOffsets", starting, f"{means}; set only one of the two")
     return wanted
+
+
+def is_best_available(values: Values) -> bool:
+    """Whether a reader requests what the topic's writers offer."""
+    return values.profile == BEST_AVAILABLE
 
 
 def writers_slice(values: Values) -> Slice | None:
@@ -284,6 +293,7 @@ def _check_needed(values: Values) -> None:
     _need(values, _OF_COMPRESSION, compressed, " or ".join(f"{name}={codecs}" for name in _COMPRESSING))
     _need(values, ("filter.parameters",), values.has("filter"), "filter")
     _need(values, ("columnNameOfCorruptRecord",), values.has("mode"), "mode=permissive")
+    _need(values, ("ros.node", "ros.namespace", "ros.remap"), values.boolean("ros"), "ros=true")
     _need(values, ("serve.certificate",), values.has("serve.key"), "serve.key")
     _need(values, ("serve.key",), values.has("serve.certificate"), "serve.certificate")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from ..transport.errors import OptionError
+from ..transport.net.node_config import RosNode
 from ..transport.protocol.policies import (
     BatchPolicy,
     FlowControllerPolicy,
@@ -28,6 +30,7 @@ from .policies import (
     batch_policy,
     flow_control_policy,
     flow_controller_policy,
+    left_to_writers,
     qos,
     reader_policy,
     representation,
@@ -36,6 +39,7 @@ from .policies import (
 from .qos_profiles import NO_PROFILE, Profile, find_profile
 from .receivers import asked_of_receivers, check_receivers, receiver_addresses, timestamp
 from .recordings import check_recordings
+from .ros import ros_node, translated
 from .rules import check_options, check_retention, check_statuses, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
@@ -97,6 +101,8 @@ class Settings:
     #: Rows are changes of communication statuses, of all topics if ``topic`` is empty.
     statuses: bool
     qos: Qos
+    #: Policies of a reader that follow from what the topic's writers offer: ``reliability``, ``durability``.
+    left_to_writers: tuple[str, ...]
     #: None: the representation that the type needs.
     representation: DataRepresentation | None
     # network
@@ -112,6 +118,8 @@ class Settings:
     multicast_interface: str | None
     participant_name: str
     participant_lease_duration: int
+    #: The node of a ROS graph that the participant is; None: it is none.
+    ros: RosNode | None
     receive_buffer: int
     send_buffer: int
     #: Bytes of an IP packet at most; None: as many as the interfaces carry unfragmented.
@@ -204,7 +212,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
     Raises:
         OptionError: an unknown key, an invalid value, or two options that contradict each other.
     """
-    given = given_options(options, role)
+    given = translated(given_options(options, role), os.environ)
     unread = role is AppliesTo.BOTH and "qos.file" in given
     profile = NO_PROFILE if unread else _profile(given, role)
     values = Values(given, role, profile)
@@ -273,6 +281,7 @@ def _settings(
         metadata=values.boolean("metadata"),
         statuses=values.boolean("statuses"),
         qos=qos(values, role),
+        left_to_writers=left_to_writers(values, role),
         representation=representation(values),
         interface=values.text("interface"),
         peers=values.names("peers"),
@@ -284,6 +293,7 @@ def _settings(
         multicast_interface=values.text("multicast.interface"),
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),
+        ros=ros_node(values),
         receive_buffer=values.integer("receive_buffer"),
         send_buffer=values.integer("send_buffer"),
         mtu=values.integer_or_none("mtu"),

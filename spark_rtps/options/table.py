@@ -16,6 +16,7 @@ from .table_qos import QOS_OPTIONS
 from .table_receivers import RECEIVER_OPTIONS
 from .table_recordings import RECORDING_OPTIONS
 from .table_reliable import RELIABLE_OPTIONS
+from .table_ros import ROS_OPTIONS
 from .table_topic import TOPIC_OPTIONS
 from .table_type import TYPE_OPTIONS
 
@@ -29,6 +30,7 @@ OPTIONS: Final[tuple[OptionSpec, ...]] = (
     *PROCESS_OPTIONS,
     *RECEIVER_OPTIONS,
     *RECORDING_OPTIONS,
+    *ROS_OPTIONS,
 )
 
 BY_KEY: Final[dict[str, OptionSpec]] = {spec.name.lower(): spec for spec in OPTIONS}
@@ -51,6 +53,10 @@ PARTICIPANT_OPTIONS: Final = (
     "mtu",
     "message_size_max",
     "ipc",
+    "ros",
+    "ros.node",
+    "ros.namespace",
+    "ros.remap",
 )
 
 #: Keys that Spark itself puts among a source's or sink's options.

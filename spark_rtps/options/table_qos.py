@@ -20,7 +20,8 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "Profile whose values replace the defaults of the QoS options; options that are set explicitly "
         "win. Without `qos.file`, a profile of ROS 2: `default`, `sensor_data`, `services_default`, "
         "`parameters`, `parameter_events`, `system_default` (the defaults of this page), or "
-        "`best_available` (a reader requests `best_effort` and `volatile`, which every writer offers; a "
+        "`best_available` (when a source finds the topic's first writers, it requests `reliable` and "
+        "`transient_local` if all of them offer it, else `best_effort` and `volatile`; a "
         "writer offers `reliable` and `transient_local`, which suit every reader); or `rti`, the defaults of "
         "RTI Connext for batches and the reliable protocol; or `aeron`, those of Aeron for flow and "
         "congestion control. With `qos.file`, a profile of that file, as `name` or `library::name`.",

@@ -64,6 +64,8 @@ class Values:
         self, given: Mapping[str, str], role: AppliesTo = AppliesTo.BOTH, profile: Profile = NO_PROFILE
     ) -> None:
         self._given = given
+        #: Name of the profile; empty: there is none.
+        self.profile = profile.name
         self._profile: dict[str, str] = {}
         self._parsed: dict[str, object] = {}
         #: Warnings about values of the profile that this role cannot use.

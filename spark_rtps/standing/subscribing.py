@@ -40,7 +40,8 @@ _OF_DIRECTORY: Final = frozenset({"log.dir", "log.retention"})
 _FILES_PASSED_OVER: Final = frozenset({"type.file", "type.include_path", "type.extensibility"})
 #: What a subscription receives; two that agree in these deliver the same samples.
 _RECEIVED: Final = (
-    "topic", "qos", "policy", "filter", "accept_writer_removed_batch_samples", "consumption", "spy", "slice",
+    "topic", "qos", "left_to_writers", "policy", "filter", "accept_writer_removed_batch_samples", "consumption", "spy",
+    "slice",
 )  # fmt: skip
 _TYPE: Final = ("type_name", "keyed", "type", "announces_type", "tells_instances")
 _NETWORK: Final = ("domain", "interface", "peers", "peers_allowed", "trust", "multicast")

@@ -14,7 +14,7 @@ from pyspark.core.files import SparkFiles
 from pyspark.sql.types import StructType
 
 from spark_rtps.datasource import shipping
-from spark_rtps.datasource.source import RtpsDataSource
+from spark_rtps.datasource.source import Ros2DataSource, RtpsDataSource
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import OptionError, UsageError
 
@@ -25,12 +25,26 @@ def test_default_source():
     found = runpy.run_path(str(ROOT / "pyspark_rtps.py"))
     assert found["DefaultSource"] is RtpsDataSource
     assert RtpsDataSource.name() == "rtps"
+    found = runpy.run_path(str(ROOT / "pyspark_ros2.py"))
+    assert found["DefaultSource"] is Ros2DataSource
+    assert Ros2DataSource.name() == "ros2"
 
 
-def test_registration_never_fails(monkeypatch):
+def test_ros2_is_rtps_with_names_of_ros():
+    source = Ros2DataSource({"topic": "/imu", "Domain": "3"})
+    assert source.options == {"topic": "/imu", "domain": "3", "ros": "true"}
+    again = cloudpickle.loads(cloudpickle.dumps(source))
+    assert type(again) is Ros2DataSource
+    assert again._settings(AppliesTo.READ).topic == "rt/imu"
+    with pytest.raises(OptionError, match="no name of ROS 2"):
+        Ros2DataSource({"topic": "/a-b"})
+
+
+@pytest.mark.parametrize("module", ["pyspark_rtps.py", "pyspark_ros2.py"])
+def test_registration_never_fails(monkeypatch, module):
     monkeypatch.setitem(sys.modules, "spark_rtps.datasource.source", None)
     with pytest.warns(UserWarning, match="spark-rtps cannot be used"):
-        found = runpy.run_path(str(ROOT / "pyspark_rtps.py"))
+        found = runpy.run_path(str(ROOT / module))
     assert "DefaultSource" not in found
 
 

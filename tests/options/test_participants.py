@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.options.participants import node_config, publication_policy
-from spark_rtps.transport.net.node_config import NodeConfig
+from spark_rtps.transport.net.node_config import NodeConfig, RosNode
 from spark_rtps.transport.protocol.policies import PublicationPolicy
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.structure import NANOSECONDS
@@ -31,6 +31,9 @@ PARTICIPANT = {
     "mtu": "1400",
     "message_size_max": "1300",
     "ipc": "true",
+    "ros": "true",
+    "ros.node": "bridge",
+    "ros.namespace": "/robot1",
 }
 #: What no option decides.
 OWN = {"guid_prefix", "incarnation", "participant_index", "resolve_types"}
@@ -56,6 +59,7 @@ def test_all_options_of_a_participant_reach_its_node() -> None:
         assert (config.multicast_ttl, config.multicast_interface) == (3, "lo")
         assert config.lease_duration == 77 * NANOSECONDS
         assert (config.receive_buffer, config.send_buffer) == (1 << 20, 2 << 20)
+        assert config.ros == RosNode("bridge", "/robot1")
         assert (config.mtu, config.message_size_max, config.ipc) == (1400, 1300, True)
 
 

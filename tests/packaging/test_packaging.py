@@ -29,7 +29,7 @@ for name in {names!r}:
 
 def modules_of_the_tree() -> list[str]:
     """The dotted names of all modules in the source tree, links followed."""
-    found = ["pyspark_rtps"]
+    found = ["pyspark_ros2", "pyspark_rtps"]
     for room, prefix in (("spark_rtps", ""), ("transport", "spark_rtps."), ("datasource", "spark_rtps.")):
         for path in sorted((ROOT / room).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
@@ -43,7 +43,7 @@ def copy_of_source(copy: Path) -> Path:
         shutil.copytree(
             ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", ".*")
         )
-    for name in ("pyproject.toml", "README.md", "LICENSE", "pyspark_rtps.py"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "pyspark_ros2.py", "pyspark_rtps.py"):
         shutil.copy(ROOT / name, copy)
     return copy
 
@@ -95,7 +95,7 @@ def import_all(path: Path | None, *, cwd: Path, site: Path | None = None) -> dic
 def test_the_wheel_holds_every_module_once_and_nothing_else_on_top(wheel: Path) -> None:
     names = names_in(wheel)
     assert len(names) == len(set(names))
-    assert {name.split("/")[0] for name in names} == {"spark_rtps", "pyspark_rtps.py"}
+    assert {name.split("/")[0] for name in names} == {"spark_rtps", "pyspark_ros2.py", "pyspark_rtps.py"}
     as_modules = sorted(
         name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for name in names

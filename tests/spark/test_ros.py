@@ -14,14 +14,25 @@ from spark_rtps.columns.encoding import samples_of
 from spark_rtps.columns.topic_plan import TopicPlan, topic_type
 from spark_rtps.datasource.schema import plan_sink, plan_source, source_schema, to_spark
 from spark_rtps.options import AppliesTo, parse_options
+from spark_rtps.transport.qos import DurabilityKind, ReliabilityKind
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.ros import ros_type
 from spark_rtps.transport.types.ros_names import dds_type_name
-from tests.spark.spark_streams import Publisher, Subscriber, network, running, source, wait_for_rows
+from tests.spark.spark_streams import (
+    DOMAIN,
+    Publisher,
+    Subscriber,
+    network,
+    running,
+    source,
+    wait_for_rows,
+)
 from tests.support.ros_oracle import random_value, rosbags_bytes, typestore
+from tests.support.surroundings import INTERFACE
 
 NAMES = sorted(typestore().fielddefs)
 ROWS = 3
+KEPT = DurabilityKind.TRANSIENT_LOCAL
 
 Column = Callable[[pa.Array], pa.Array]
 
@@ -109,3 +120,32 @@ def test_point_clouds_there_and_back(spark, node, log_dir, tmp_path):
             assert subscriber.table().sort_by("width").to_pylist() == clouds
         finally:
             subscriber.stop()
+
+
+def test_format_ros2(spark, node, log_dir, tmp_path):
+    """ROS 2's names and types, and what it offers, with no option that says so."""
+    name = "sensor_msgs/msg/Temperature"
+    struct = ros_type(name)
+    publisher = Publisher(node, "rt/robot1/temperature", struct, reliability=ReliabilityKind.BEST_EFFORT)
+    options = {
+        "domain": str(DOMAIN),
+        "interface": INTERFACE,
+        "ros.namespace": "/robot1",
+        "log.dir": str(log_dir),
+    }
+    stream = spark.readStream.format("ros2").options(**options).load("temperature")
+    assert stream.columns == ["header", "temperature", "variance"]
+    values = [random_value(struct, random.Random(i)) | {"temperature": float(i)} for i in range(4)]
+    batch = pa.RecordBatch.from_pylist(values, schema=Codec(struct).arrow_schema)
+    with running(stream, tmp_path / "temperature") as query:
+        publisher.wait_for_readers()
+        publisher.write_unread(batch)
+        assert wait_for_rows(spark, query, 4).toArrow().sort_by("temperature").to_pylist() == values
+    del options["log.dir"]
+    subscriber = Subscriber(tmp_path / "subscriber", "rt/robot1/again", struct, durability=KEPT)
+    try:
+        found = spark.createDataFrame(batch.to_pylist(), stream.schema)
+        found.write.format("ros2").options(**options, type=name).mode("append").save("again")
+        assert subscriber.table().sort_by("temperature").to_pylist() == values
+    finally:
+        subscriber.stop()

@@ -9,6 +9,7 @@ from ..limits import MESSAGE_SIZE_MAX
 from ..protocol.participant import Participant, ParticipantConfig
 from . import interfaces, peers
 from .node_config import NodeConfig, new_guid_prefix
+from .ros_graph import user_data_of
 from .sockets import Sockets
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ def join(config: NodeConfig, sockets: Sockets) -> Participant:
             message_size_max=config.message_size_max,
             message_size=_message_size(config, sockets.interfaces),
             resolve_types=config.resolve_types,
+            user_data=b"" if config.ros is None else user_data_of(config.ros),
         ),
         now=time.monotonic_ns(),
     )

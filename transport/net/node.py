@@ -48,8 +48,9 @@ from .on_host import ReadLogs
 from .plugins import interceptor_of, load_flow_control
 from .receiving_node import NamedType, TypeIdentity
 from .recipients import Recipient, Recipients
+from .ros_graph import RosGraph, graph_writer_spec
 from .sockets import DRAIN_BYTES, Sockets
-from .topic_types import first_writer, type_hash
+from .topic_types import first_writer, offers, type_hash
 from .wake_pipe import WakePipe
 from .written_logs import WrittenLogs
 
@@ -111,6 +112,8 @@ class Node:
         self._closing = False
         self._too_large_from: set[str] = set()
         self._group: Locator | None = None
+        #: The node that others see in a ROS graph; None: it is none.
+        self._graph: RosGraph | None = None
         #: How often readers had been matched when it was last decided whose messages to the group are taken.
         self._listening = -1
 
@@ -142,6 +145,7 @@ class Node:
             node = cls(config, sockets, join(config, sockets), after_cycle)
             opened.pop_all()
         node.participant.recall(recalled, now=time.monotonic_ns())
+        node._join_graph()
         if peers.has_names(config.peers):
             threading.Thread(target=node._resolve_peers, name="rtps-peers", daemon=True).start()
         return node
@@ -178,9 +182,21 @@ class Node:
             if self.config.ipc:
                 self._read_logs.add_reader(reader)
             self._listen_to_writers()
+            if self._graph is not None:
+                self._graph.add(reader.guid, writes=False)
+                self._graph.publish(time.monotonic_ns())
             self.flush()
         self.wake()
         return reader
+
+    def _join_graph(self) -> None:
+        """Become a node of a ROS graph, if that is wanted."""
+        if self.config.ros is None:
+            return
+        now = time.monotonic_ns()
+        writer = self.participant.create_writer(graph_writer_spec(self.config.incarnation), now=now)
+        self._graph = RosGraph(self.config.ros, self.guid_prefix, writer)
+        self._graph.publish(now)
 
     def _joined_group(self) -> Locator | None:
         """The group of all readers of this node: joined with the first of them, for writers have no use for it."""
@@ -233,6 +249,9 @@ class Node:
                 raise
             if named is not None:
                 self._written_logs.add(writer, named, policy.flow_control)
+            if self._graph is not None:
+                self._graph.add(writer.guid, writes=True)
+                self._graph.publish(time.monotonic_ns())
             self.flush()
         self.wake()
         self._check_batch(spec.topic, policy.batch, writer.intake.batch_bytes_max)
@@ -260,6 +279,10 @@ class Node:
             self._written_logs.remove(guid)
             self._read_logs.remove_reader(guid)
             self._recipients.remove(guid)
+            if self._graph is not None:
+                self._graph.remove(guid)
+                self._graph.publish(time.monotonic_ns())
+                self.flush()
 
     # --- the duty cycle ----------------------------------------------------------------------------
 
@@ -303,6 +326,8 @@ class Node:
                 received += self._receive_from(source)
             now = time.monotonic_ns()
             self._written_logs.conduct(now=now)
+            if self._graph is not None:
+                self._graph.publish(now)
             timer = self.participant.get_timer()
             if timer is not None and timer <= now:
                 self.participant.handle_timer(now)
@@ -382,6 +407,10 @@ class Node:
         """The type of the first writer that a reader with this QoS might match; None: there is none so far."""
         writer = first_writer(self, topic, qos)
         return None if writer is None else NamedType(writer.type_name, is_keyed(writer.guid.entity))
+
+    def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
+        """What the topic's writers in the partitions of ``qos`` offer, of this type if it is given."""
+        return offers(self, topic, qos, type_name)
 
     def written_topics(self) -> set[str]:
         """The topics that remote writers which are known so far write."""
@@ -519,6 +548,8 @@ class Node:
 
     def _collect_events(self) -> None:
         while (event := self.participant.next_event()) is not None:
+            if self._graph is not None and getattr(event, "local", None) == self._graph.guid:
+                continue  # the owner knows nothing of this writer
             if len(self._events) < EVENTS_MAX:
                 self._events.append(event)
             else:

@@ -11,6 +11,17 @@ from ..structure import NANOSECONDS, VENDOR_ID
 
 
 @dataclass(frozen=True, slots=True)
+class RosNode:
+    """A node of a ROS graph."""
+
+    name: str
+    namespace: str = "/"
+    enclave: str = "/"
+    #: Bytes of a GUID in ros_discovery_info: 24 up to ROS 2 Humble, 16 from Iron on.
+    gid_bytes: int = 16
+
+
+@dataclass(frozen=True, slots=True)
 class NodeConfig:
     """How a participant sits on the network. Durations in ns, sizes in bytes."""
 
@@ -45,6 +56,8 @@ class NodeConfig:
     participant_index: int | None = None
     #: Ask for the types of all endpoints of the domain.
     resolve_types: bool = False
+    #: The node of a ROS graph that the participant is; None: it is none.
+    ros: RosNode | None = None
 
 
 def new_guid_prefix() -> bytes:

@@ -71,6 +71,10 @@ class ReceivingNode(Protocol):
         """The type of the first writer that a reader with this QoS might match; None: there is none so far."""
         ...
 
+    def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
+        """What the writers that are known so far offer a reader in these partitions."""
+        ...
+
     def written_topics(self) -> set[str]:
         """The topics that writers which are known so far write."""
         ...

@@ -117,6 +117,10 @@ class SpyNode:
                 return NamedType(type_name, is_keyed(writer.entity))
         return None
 
+    def offers(self, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
+        """A spy requests nothing."""
+        return []
+
     def written_topics(self) -> set[str]:
         """The topics with a publication log on this host."""
         ours = (each.about for each in self._listing() or () if each.about.get("domain") == self.domain)

@@ -84,6 +84,19 @@ def type_hash(endpoint: RemoteEndpoint) -> str | None:
     return None
 
 
+def offers(node: Node, topic: str, qos: Qos, type_name: str | None = None) -> list[Qos]:
+    """What the topic's writers in the reader's partitions offer; those whose type has this name, if one is given."""
+    with node.lock:
+        endpoints = node.participant.endpoints_on(topic)
+    return [
+        each.qos
+        for each in endpoints
+        if each.kind == "writer"
+        and type_name in (None, each.type_name)
+        and partitions_match(each.qos.partition, qos.partition)
+    ]
+
+
 def await_type(
     node: Node,
     topic: str,

@@ -43,6 +43,7 @@ class ParticipantConfig:
     message_size_max: int = UDP_PAYLOAD_MAX
     message_size: int = MESSAGE_SIZE_MAX
     properties: tuple[tuple[str, str], ...] = ()
+    user_data: bytes = b""
     #: Ask for the types of all endpoints, not only for those on our topics.
     resolve_types: bool = False
     #: Whom messages are believed to come from.

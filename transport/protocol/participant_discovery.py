@@ -58,6 +58,7 @@ class ParticipantDiscovery:
             domain=config.domain,
             name=config.name,
             properties=config.properties,
+            user_data=config.user_data,
         )
         multicast: tuple[Locator, ...] = ()
         if config.announce_multicast:

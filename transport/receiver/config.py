@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..log.permissions import PRIVATE
-from ..net.node_config import NodeConfig
+from ..net.node_config import NodeConfig, RosNode
 from ..protocol.policies import CongestionControlPolicy, ReaderPolicy
 from ..protocol.slices import Slice
 from ..protocol.topic_selection import TopicSelection
@@ -50,6 +50,8 @@ class ReceiverConfig:
     type_name: str | None
     keyed: bool | None
     qos: Qos = field(default_factory=Qos)
+    #: Policies of ``qos`` that follow from what the topic's writers offer when the first one is found.
+    left_to_writers: tuple[str, ...] = ()
     policy: ReaderPolicy = field(default_factory=ReaderPolicy)
     #: IDL of the topic's struct and its name, where it is known.
     type: tuple[str, str] | None = None
@@ -110,6 +112,7 @@ class ReceiverConfig:
         qos["type_consistency"] = TypeConsistency(**consistency)
         congestion_control = CongestionControlPolicy(**raw["policy"].pop("congestion_control"))
         raw["policy"] = ReaderPolicy(**raw["policy"], congestion_control=congestion_control)
+        raw["left_to_writers"] = tuple(raw["left_to_writers"])
         if raw["type"] is not None:
             raw["type"] = tuple(raw["type"])
         if raw["filter"] is not None:
@@ -121,6 +124,7 @@ class ReceiverConfig:
         node = raw["node"]
         for name in ("peers", "peers_allowed"):
             node[name] = tuple(node[name])
+        node["ros"] = None if node["ros"] is None else RosNode(**node["ros"])
         node["trust"] = Trust(node["trust"])
         node["guid_prefix"] = None if node["guid_prefix"] is None else bytes.fromhex(node["guid_prefix"])
         return cls(**{**raw, "qos": Qos(**qos), "node": NodeConfig(**node)})

@@ -2,13 +2,13 @@
 
 A reader is matched by the name of its type. Where nobody gave that name, there is a reader from when the topic's first
 writer is found, whose name for the type it takes; the log keeps it for a successor. With several topics the log also
-keeps the entity key of each reader, so that a restarted receiver has the same readers under the same GUIDs.
+the entity key of each reader, so that a restarted receiver has the same readers under the same GUIDs.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -18,6 +18,7 @@ from ..log.stream_log import StreamLog
 from ..net.receiving_node import NamedType, ReceivingNode
 from ..protocol.topic_selection import TopicSelection
 from .config import ReceiverConfig
+from .left_to_writers import REQUESTED, LeftToWriters, requesting
 from .subscription import READER_ENTITY_KEY
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -60,33 +61,43 @@ class _OneTopic:
         self._config = config
         self._log = log
         self._node = node
+        self._left = LeftToWriters(config, node)
         self._changes_seen = -1
         self._is_followed = False
 
     def begin(self) -> Iterator[Followed]:
-        type_name = self._log.metadata["type"]
-        if type_name is not None:
-            yield self._followed(NamedType(str(type_name), bool(self._log.metadata.get("keyed"))))
+        named, requested = self._named(), self._log.metadata.get(REQUESTED)
+        if named is not None and (self._left.is_empty or isinstance(requested, dict)):
+            yield self._followed(named, requested if isinstance(requested, dict) else {})
 
     def look(self) -> Iterator[Followed]:
         changes, seen = self._node.changes, self._changes_seen
         self._changes_seen = changes
-        if self._is_followed or changes == seen:
+        if self._is_followed or (changes == seen and not self._left.waits):
             return
-        topic = self._config.topic
-        named = self._node.first_writer(topic, self._config.qos)
-        if named is None:
+        topic, known = self._config.topic, self._named()
+        named = self._node.first_writer(topic, self._config.qos) if known is None else known
+        requested = None if named is None else self._left.decide(topic, named)
+        if named is None or requested is None:
             return
-        _log.info("topic %r: its first writer calls the type %r", topic, named.type_name)
+        decided: dict[str, Any] = {} if known else {"type": named.type_name, "keyed": named.keyed}
+        if requested:
+            decided[REQUESTED] = requested
+        _log.info("topic %r: as its first writer is, so is the reader: %s", topic, decided)
         try:
-            self._log.amend(type=named.type_name, keyed=named.keyed)
+            self._log.amend(**decided)
         except LogError as error:
             _log.warning("%s; a successor will ask the topic's writers again", error)
-        yield self._followed(named)
+        yield self._followed(named, requested)
 
-    def _followed(self, named: NamedType) -> Followed:
+    def _named(self) -> NamedType | None:
+        """The type's name, as the log has it; None: nobody has named it so far."""
+        type_name = self._log.metadata["type"]
+        return None if type_name is None else NamedType(str(type_name), bool(self._log.metadata.get("keyed")))
+
+    def _followed(self, named: NamedType, requested: Mapping[str, Any]) -> Followed:
         self._is_followed = True
-        return Followed(self._config, named)
+        return Followed(requesting(self._config, requested), named)
 
 
 class _SelectedTopics:
@@ -97,6 +108,7 @@ class _SelectedTopics:
         self._selection = selection
         self._log = log
         self._node = node
+        self._left = LeftToWriters(config, node)
         self._changes_seen = -1
         self._followed: set[str] = set()
         #: Topics that are not followed although they are selected, which has been said.
@@ -110,27 +122,30 @@ class _SelectedTopics:
         for reader in self._recorded():
             named = NamedType(str(reader["type"]), bool(reader["keyed"]))
             if self._selection.selects(reader["topic"]) and type_name in (None, named.type_name):
-                yield self._follow(reader["topic"], named, int(reader["key"]))
-        if type_name is not None:
+                yield self._follow(reader)
+        if type_name is not None and self._left.is_empty:
             named = NamedType(type_name, bool(self._config.keyed))
             for topic in self._selection.names:
-                if topic not in self._followed and self._record(topic, named):
-                    yield self._follow(topic, named, self._recorded()[-1]["key"])
+                if topic not in self._followed and self._record(topic, named, {}):
+                    yield self._follow(self._recorded()[-1])
 
     def look(self) -> Iterator[Followed]:
         changes, seen = self._node.changes, self._changes_seen
-        if changes == seen:
+        if changes == seen and not self._left.waits:
             return
         self._changes_seen = changes
         for topic in self._selection.among(self._node.written_topics() - self._followed):
             named = self._node.first_writer(topic, self._config.qos)
             if named is None or not self._takes(topic, named):
                 continue
-            if not self._record(topic, named):
+            requested = self._left.decide(topic, named)
+            if requested is None:
+                continue
+            if not self._record(topic, named, requested):
                 self._changes_seen = -1
                 continue
             _log.info("topic %r: followed, its first writer calls the type %r", topic, named.type_name)
-            yield self._follow(topic, named, self._recorded()[-1]["key"])
+            yield self._follow(self._recorded()[-1])
 
     def _takes(self, topic: str, named: NamedType) -> bool:
         """Whether there is room for a topic, and it has the type that was asked for."""
@@ -153,7 +168,7 @@ class _SelectedTopics:
         assert isinstance(found, list)
         return found
 
-    def _record(self, topic: str, named: NamedType) -> bool:
+    def _record(self, topic: str, named: NamedType, requested: Mapping[str, str]) -> bool:
         """Write a reader down before there is one: its key is never another topic's. False: that was not possible."""
         recorded = self._recorded()
         key = 1 + max((int(reader["key"]) for reader in recorded), default=0)
@@ -162,6 +177,7 @@ class _SelectedTopics:
             "type": named.type_name,
             "keyed": named.keyed,
             "key": key,
+            **({REQUESTED: dict(requested)} if requested else {}),
         }
         try:
             self._log.amend(**{READERS: [*recorded, reader]})
@@ -172,6 +188,10 @@ class _SelectedTopics:
             return False
         return True
 
-    def _follow(self, topic: str, named: NamedType, key: int) -> Followed:
+    def _follow(self, reader: Mapping[str, Any]) -> Followed:
+        """Follow the topic of a reader that is written down."""
+        topic = str(reader["topic"])
         self._followed.add(topic)
-        return Followed(replace(self._config, topic=topic, topics=None), named, key)
+        config = requesting(self._config, reader.get(REQUESTED, {}))
+        named = NamedType(str(reader["type"]), bool(reader["keyed"]))
+        return Followed(replace(config, topic=topic, topics=None), named, int(reader["key"]))

@@ -26,8 +26,8 @@ ROS2_PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
     "parameters": _queue(1000),
     "parameter_events": _queue(1000),
     "system_default": {},
-    # ROS 2 chooses by the peers that exist. This is decided before there are any, so it suits all of them.
-    "best_available": _queue(10, "best_effort"),
+    # What every writer offers; a receiver requests what all writers that it finds offer (`left_to_writers`).
+    "best_available": {"reliability": "best_effort", "durability": "volatile"},
 }
 _WRITER_BEST_AVAILABLE: Final = _queue(10, "reliable", "transient_local")
 

@@ -1,0 +1,109 @@
+"""The hash by which ROS 2 tells definitions of one name apart: RIHS01 (REP-2016, rosidl_generator_type_description)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ..errors import TypeDefinitionError
+from .model import Array, Primitive, PrimitiveKind, Sequence, String, Struct, Type, WString
+from .ros_names import ros_type_name
+
+#: type_description_interfaces/msg/FieldType: of single values; more is added for arrays and sequences of them.
+_NESTED: Final = 1
+_IDS: Final = {
+    PrimitiveKind.INT8: 2,
+    PrimitiveKind.UINT8: 3,
+    PrimitiveKind.INT16: 4,
+    PrimitiveKind.UINT16: 5,
+    PrimitiveKind.INT32: 6,
+    PrimitiveKind.UINT32: 7,
+    PrimitiveKind.INT64: 8,
+    PrimitiveKind.UINT64: 9,
+    PrimitiveKind.FLOAT32: 10,
+    PrimitiveKind.FLOAT64: 11,
+    PrimitiveKind.BOOLEAN: 15,
+    PrimitiveKind.BYTE: 16,
+}
+_STRING, _WSTRING, _BOUNDED_STRING, _BOUNDED_WSTRING = 17, 18, 21, 22
+_ARRAY, _BOUNDED, _UNBOUNDED = 48, 96, 144
+
+#: In the USER_DATA of a reader or writer.
+_TYPE_HASH: Final = re.compile(rb"(?:^|;)typehash=(RIHS01_[0-9a-f]{64});")
+
+
+def type_hash(struct: Struct) -> str:
+    """``RIHS01_`` and 64 hexadecimal digits, of a message as ROS 2 has it.
+
+    Raises TypeDefinitionError for a type which is no message of ROS 2.
+    """
+    structs = {ros_type_name(each.name): each for each in _structs(struct)}
+    own = ros_type_name(struct.name)
+    description = {
+        "type_description": _described(own, struct),
+        "referenced_type_descriptions": [
+            _described(name, structs[name]) for name in sorted(structs) if name != own
+        ],
+    }
+    return f"RIHS01_{hashlib.sha256(json.dumps(description).encode()).hexdigest()}"
+
+
+def user_data_of(struct: Struct) -> bytes:
+    """USER_DATA by which ROS 2's readers and writers announce the hash of their type; empty if it is no message."""
+    try:
+        return f"typehash={type_hash(struct)};".encode()
+    except TypeDefinitionError:
+        return b""
+
+
+def hash_in(user_data: bytes) -> str | None:
+    """The hash which a peer announces in USER_DATA; None: it announces none."""
+    found = _TYPE_HASH.search(user_data)
+    return None if found is None else found[1].decode()
+
+
+def _structs(t: Type) -> Iterator[Struct]:
+    if isinstance(t, Struct):
+        yield t
+        for member in t.members:
+            yield from _structs(member.type)
+    elif isinstance(t, Sequence | Array):
+        yield from _structs(t.element)
+
+
+def _described(name: str, struct: Struct) -> dict[str, Any]:
+    return {
+        "type_name": name,
+        "fields": [{"name": each.name, "type": _field_type(each.type)} for each in struct.members],
+    }
+
+
+def _field_type(t: Type) -> dict[str, Any]:
+    kind, capacity = 0, 0
+    if isinstance(t, Array):
+        if len(t.dimensions) != 1:
+            raise TypeDefinitionError("ROS 2 has no arrays of more than one dimension")
+        kind, capacity, t = _ARRAY, t.length, t.element
+    elif isinstance(t, Sequence):
+        kind, capacity, t = (_BOUNDED if t.bound else _UNBOUNDED), t.bound, t.element
+    nested, string_capacity = "", 0
+    match t:
+        case Struct():
+            kind, nested = kind + _NESTED, ros_type_name(t.name)
+        case String():
+            kind, string_capacity = kind + (_BOUNDED_STRING if t.bound else _STRING), t.bound
+        case WString():
+            kind, string_capacity = kind + (_BOUNDED_WSTRING if t.bound else _WSTRING), t.bound
+        case Primitive() if t.kind in _IDS:
+            kind += _IDS[t.kind]
+        case _:
+            raise TypeDefinitionError(f"ROS 2 has no such type: {t}")
+    return {
+        "type_id": kind,
+        "capacity": capacity,
+        "string_capacity": string_capacity,
+        "nested_type_name": nested,
+    }
