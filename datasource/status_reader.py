@@ -96,7 +96,7 @@ class _Statuses:
 
 
 class StatusBatchReader(_Statuses, DataSourceReader):
-    """``spark.read``: the statuses as they are."""
+    """``spark.read``: the statuses as they are when Spark plans the DataFrame, which it does once."""
 
     def partitions(self) -> Sequence[InputPartition]:
         return [StatusPartition(json.dumps(nothing_yet()), json.dumps(self._snapshot()))]

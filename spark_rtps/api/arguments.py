@@ -28,6 +28,7 @@ SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "maxRowsPerTrigger": "give max_rows to read() or take()",
     "maxBytesPerTrigger": "give max_rows to read() or take()",
     "minPartitions": "remove it",
+    "statuses": "read the statuses of a subscription or publication, or give it a listener",
     "failOnDataLoss": "remove it",
     "read.max_rows": "give max_rows to read() or take()",
     "read.timeout": "give timeout to read() or take()",

@@ -98,6 +98,10 @@ class TestOptions:
         [
             ({"options": {"domain": 3}}, "holds for the whole participant"),
             ({"options": {"maxRowsPerTrigger": 3}}, "belongs to Spark's queries; give max_rows to read"),
+            (
+                {"options": {"statuses": True}},
+                "belongs to Spark's queries; read the statuses of a subscription",
+            ),
             ({"options": {"checkpointLocation": "/tmp"}}, "belongs to Spark's queries"),
             ({"options": {"startingOffsets": "earliest"}}, "set durability=transient_local"),
             ({"options": {"topic": "u"}}, "the topic is the first argument"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 from pyspark.core.files import SparkFiles
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructType
 
 from spark_rtps.datasource import shipping
 from spark_rtps.datasource.source import Ros2DataSource, RtpsDataSource
@@ -113,7 +113,7 @@ def test_what_was_parsed_and_found_travels_with_a_shipped_source():
     code = f"""
 import sys
 from pyspark.core.files import SparkFiles
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructType
 SparkFiles._root_directory = {str(ROOT)!r}
 from pyspark import cloudpickle
 from spark_rtps.datasource.source import RtpsDataSource
@@ -153,3 +153,17 @@ def test_nothing_is_shipped_where_no_spark_runs(monkeypatch):
     before = [*sys.path]
     shipping.find_shipped_modules()
     assert sys.path == before
+
+
+def test_each_role_says_once_what_its_options_probably_do_not_intend(monkeypatch, caplog):
+    monkeypatch.setattr("spark_rtps.datasource.source._SAID", set())
+    columns = StructType().add("id", IntegerType())
+    doubtful = {"batch.enable": "true", "turbo_mode": "true"}
+    for topic, make in (
+        ("Batch", lambda sink: sink.writer(columns, overwrite=False)),
+        ("Stream", lambda sink: sink.streamWriter(columns, overwrite=False)),
+    ):
+        for _ in range(2):
+            make(RtpsDataSource({"topic": topic, **doubtful}))
+        (said,) = (each for each in caplog.messages if topic in each)
+        assert "turbo_mode" in said

@@ -157,6 +157,13 @@ class TestFirstStart:
         with pytest.raises(OptionError, match=r"option 'log\.dir' = .*cannot be made \(File exists\)"):
             make().reader.initialOffset()
 
+    def test_what_serves_its_log_ends_with_it(self, make, monkeypatch):
+        source = make()
+        stopped = []
+        monkeypatch.setattr(source.reader._serving, "stop", lambda: stopped.append(True))
+        source.reader.stop()
+        assert stopped == [True]
+
     def test_stop(self, make):
         source = make()
         source.reader.initialOffset()

@@ -94,8 +94,9 @@ class TestRestart:
     def test_lost_log_fails_with_the_fix(self, make, tmp_path):
         zero = make().reader.initialOffset()
         elsewhere = Source(tmp_path / "elsewhere")
-        with pytest.raises(LogLostError, match=r"there is no stream log .*failOnDataLoss=false"):
-            elsewhere.reader.latestOffset(zero, ALL)
+        with pytest.raises(LogLostError, match=r"there is no stream log .*failOnDataLoss=false") as raised:
+            elsewhere.reader.latestOffset(beyond(zero, 320), ALL)
+        assert raised.value.position == 320
 
     def test_lost_log_is_replaced(self, make, tmp_path, caplog):
         first = make()

@@ -40,6 +40,7 @@ from spark_rtps.transport.protocol.slices import Slice, slice_of
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.host import Host
+from spark_rtps.transport.receiver.known_participants import read_known_participants
 from spark_rtps.transport.receiver.process import ReceiverProcess
 from spark_rtps.transport.structure import NANOSECONDS, Guid
 from tests.support import domains, numbered_samples
@@ -392,7 +393,7 @@ def test_a_slice_without_writers_is_no_mistake(
         node.close()
 
 
-def test_a_writer_with_more_heartbeats_than_are_answered_is_named_once(
+def test_writers_are_written_down_and_one_with_more_heartbeats_than_are_answered_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     policy = ReaderPolicy(heartbeat_suppression_duration=200_000_000)
@@ -407,6 +408,7 @@ def test_a_writer_with_more_heartbeats_than_are_answered_is_named_once(
     try:
         slow, *hasty = (writer(period) for period in (300_000_000, 50_000_000, 60_000_000))
         wait_until(lambda: host.shown.matched_writers == 3)
+        wait_until(lambda: [each.prefix for each in read_known_participants(host.directory)] == [slow.prefix])
     finally:
         host.stop(goodbye=True)
         thread.join(PATIENCE)

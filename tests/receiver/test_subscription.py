@@ -201,6 +201,15 @@ def test_the_node_is_the_one_that_is_asked_for(tmp_path: Path, opened: list[tupl
     assert second.incarnation == first.incarnation + 1
 
 
+def test_a_node_whose_place_cannot_be_told_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go: list[bool] = []
+    node = SimpleNamespace(abandon=lambda: let_go.append(True))
+    monkeypatch.setattr(identity_module, "Node", SimpleNamespace(open=lambda config, *, recalled: node))
+    with pytest.raises(AttributeError):  # it has no sockets
+        Host.open(config(tmp_path))
+    assert let_go == [True]
+
+
 def test_the_participants_of_an_earlier_receiver_are_recalled(
     tmp_path: Path, opened: list[tuple[NodeConfig, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -270,6 +270,7 @@ def test_loopback_of_another_host_is_not_waited_for(scene: Scene, server: SceneS
     with pytest.raises(RangeServerError, match="of the driver's host alone") as unreached:
         rows([elsewhen], PLAN)
     assert "the address in receivers" in str(unreached.value)
+    assert unreached.value.addresses == server.served.addresses
     for others in ("10.0.0.5:7420", "edge1:7420"):
         assert loopback_network([server.address, others]) is None
 

@@ -60,8 +60,11 @@ def test_a_query_follows_the_statuses_of_others(spark, topic, log_dir, tmp_path)
     given = {"statuses": "true", "log.dir": str(log_dir)}
     followed = Followed(spark.readStream.format("rtps").options(**given).load(topic), tmp_path / "followed")
     watched = source(spark, topic, log_dir, COLUMNS, **TYPED, deadline="200ms")
-    now = spark.read.format("rtps").options(**given).load(topic)
-    assert now.columns[:3] == ["time", "kind", "topic"]
+
+    def now() -> DataFrame:
+        return spark.read.format("rtps").options(**given).load(topic)
+
+    assert now().columns[:3] == ["time", "kind", "topic"]
     with running(watched, tmp_path / "c"), CyclonePeer(DOMAIN) as peer:
         with followed.running():
             peer.writer(topic, Point, reliable=True)  # it offers no deadline
@@ -84,6 +87,6 @@ def test_a_query_follows_the_statuses_of_others(spark, topic, log_dir, tmp_path)
                 points.write.format("rtps").options(**options).mode("append").save(topic)
                 sink = followed.wait_for("sink", "PUBLICATION_MATCHED", total_count=1)
                 assert sink.participant != joined.participant
-                assert {row.topic for row in now.collect()} == {topic}
+                assert {row.topic for row in now().collect()} == {topic}
                 assert len(followed.told("source", "REQUESTED_INCOMPATIBLE_QOS")) == 1
-    wait_until(lambda: not now.where("kind = 'source'").count(), "its receiver to end")
+    wait_until(lambda: not now().where("kind = 'source'").count(), "its receiver to end")

@@ -142,6 +142,7 @@ WRONG = [
     ('[subscriptions."a/../b"]\ntopic = "t"', "subscriptions.a/../b", "", "no `..`"),
     ('[subscriptions.a]\ntopic = "t"\nlog.dir = "x"', "subscriptions.a", "log.dir", "decided by `directory`"),
     ('[subscriptions.a]\ntopic = "t"\npayload = "binary"', "subscriptions.a", "payload", "of the queries"),
+    ('[subscriptions.a]\ntopic = "t"\nstatuses = true', "subscriptions.a", "statuses", "of the queries"),
     ('[subscriptions.a]\ntopic = "t"\nserve.port = 1', "subscriptions.a", "serve.port", "of the queries"),
     ('[subscriptions.a]\ntopic = "t"\nmax_batches = 1', "subscriptions.a", "max_batches", "only to writing"),
     ('[subscriptions.a]\ntopic = "t"\nretention = "time"', "subscriptions.a", "retention", "needs retention.time"),
