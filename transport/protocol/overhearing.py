@@ -63,7 +63,7 @@ def overhear(message: bytearray) -> Overheard:
                 writer = reader + _WRITER_BEHIND
                 is_addressed = view[reader : reader + 4] != ENTITYID_UNKNOWN
                 view[reader : reader + 4] = ENTITYID_UNKNOWN
-                if is_builtin(view[writer : writer + 4]):
+                if is_builtin(bytes(view[writer : writer + 4])):
                     is_discovery = True
                     is_farewell |= kind == Data.KIND and not flags & Data.FLAG_D
                 elif kind == Gap.KIND and is_addressed:
