@@ -21,16 +21,16 @@ from tests.recordings.recording_scene import compared, expected, messages, read,
 from tests.support import domains
 from tests.support.ros_oracle import typestore
 
-DOMAIN = domains.PYTHON_API[4]
+NETWORK = domains.PYTHON_API[-1]
 IMU = "sensor_msgs/msg/Imu"
 EMPTY = [("structure_needs_at_least_one_member", (Nodetype.BASE, ("uint8", 0)))]
-HERE = ["--domain", str(DOMAIN), "--interface", "lo"]
+HERE = ["--domain", str(NETWORK), "--interface", "lo"]
 KEYED = pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("text", pa.string(), nullable=False)])
 
 
 @pytest.fixture
 def ours() -> rtps.Participant:
-    with rtps.Participant(domain=DOMAIN, interface="lo") as participant:
+    with rtps.Participant(domain=NETWORK, interface="lo") as participant:
         yield participant
 
 

@@ -14,7 +14,7 @@ from tests.bench.figures import scratch
 
 IMU, CLOUD = "sensor_msgs/msg/Imu", "sensor_msgs/msg/PointCloud2"
 START: Final = 1_700_000_000_000_000_000
-IMUS: Final = 40_000
+IMUS: Final = 240_000
 CLOUDS: Final = 400
 POINTS: Final = 32_768
 POINT_BYTES: Final = 32
