@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..columns.chunks import BIG_BYTES
 from ..transport.errors import RecordingError
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.cdr.lanes import anywhere
@@ -127,41 +128,66 @@ class McapFile:
         return found
 
     def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
+        """What lies uncompressed in the file is taken many sections at once: it is read where it lies."""
         channels = {channel.id: channel for channel in piece.channels}
+        held: list[I64] = []
+        nbytes = 0
         for section in piece.sections:
             try:
-                data = self._records(section)
-                if section.index:
-                    starts = np.sort(np.concatenate([self._indexed(*each) for each in section.index]))
-                else:
-                    starts = m.record_starts(data, self.path)
-                found = list(self._messages(data, starts, channels, section))
+                data, starts = self._located(section)
             except RecordingError as error:
                 if not (self._is_lenient and error.is_damage):
                     error.remedy = _LEAVE_OUT if error.is_damage else ""
                     raise
                 _log.warning("%s; left out because failOnDataLoss=false", error)
                 continue
-            for samples in found:
-                yield samples.within(times)
+            if data is not self._data:
+                yield from self._messages(data, [starts], channels, times)
+                continue
+            held.append(starts)
+            nbytes += section.nbytes
+            if nbytes >= BIG_BYTES:
+                yield from self._messages(data, held, channels, times)
+                held, nbytes = [], 0
+        yield from self._messages(self._data, held, channels, times)
 
     # --- chunks ---------------------------------------------------------------------------------------
 
-    def _records(self, section: Section) -> U8:
-        """The records of a section: of a chunk, uncompressed, or as they lie."""
+    def _located(self, section: Section) -> tuple[U8, I64]:
+        """The bytes that hold a section's messages, and where in them each that may be wanted starts, checked."""
+        data, base, stop = self._records(section)
+        if section.index:
+            starts = base + np.sort(np.concatenate([self._indexed(*each) for each in section.index]))
+        else:
+            starts = base + m.record_starts(data[base:stop], self.path)
+        if len(starts):
+            where = f"bytes {section.start} to {section.stop}"
+            if starts[0] < base or starts[-1] > stop - m.MESSAGE_HEADER.itemsize:
+                raise self._damaged(where)
+            heads = anywhere(data, m.MESSAGE_HEADER)[starts]
+            lengths = heads["length"]
+            ends = starts + m.RECORD.size + lengths.astype(np.int64)
+            is_short = (lengths < m.MESSAGE_FIELDS) | (lengths > stop - base) | (ends > stop)
+            if (heads["opcode"] != m.MESSAGE).any() or is_short.any():
+                raise self._damaged(where)
+        return data, starts
+
+    def _records(self, section: Section) -> tuple[U8, int, int]:
+        """Where the records of a section are: of a chunk, uncompressed, or as they lie."""
         data, path = self._data, self.path
         opcode, start, stop = m.record_at(data, section.start, section.stop, path)
         if opcode != m.CHUNK:
-            return data[section.start : section.stop]
+            return data, section.start, section.stop
         chunk = m.read_chunk_record(data, start, stop, path)
+        if not chunk.compression:
+            # Checksums are not looked at here, as by MCAP's own readers: it would take longer than everything else.
+            return data, stop - chunk.records.nbytes, stop
         records = self._uncompressed(chunk, section.start)
         if chunk.crc and zlib.crc32(records) != chunk.crc:
             raise self._damaged(f"the chunk at byte {section.start}", ": its checksum is wrong")
-        return records
+        return records, 0, records.nbytes
 
     def _uncompressed(self, chunk: m.ChunkRecord, at: int) -> U8:
-        if not chunk.compression:
-            return chunk.records
         size = chunk.uncompressed_size
         if chunk.compression not in ("zstd", "lz4"):
             why = f"its chunks are compressed by {chunk.compression!r}; known are zstd and lz4"
@@ -190,22 +216,13 @@ class McapFile:
         raise self._damaged(f"the message index at byte {at}")
 
     def _messages(
-        self, data: U8, starts: I64, channels: dict[int, Channel], section: Section
+        self, data: U8, given: list[I64], channels: dict[int, Channel], times: Times
     ) -> Iterator[RecordedSamples]:
         """The messages that start there, of these channels: those of one channel together, in order."""
+        starts = np.concatenate(given) if given else np.empty(0, np.int64)
         if not len(starts):
             return
-        if starts[0] < 0 or starts[-1] > data.nbytes - m.MESSAGE_HEADER.itemsize:
-            raise self._damaged(f"bytes {section.start} to {section.stop}")
         heads = anywhere(data, m.MESSAGE_HEADER)[starts]
-        lengths = heads["length"].astype(np.int64)
-        ends = starts + m.RECORD.size + lengths
-        if (
-            (heads["opcode"] != m.MESSAGE).any()
-            or (lengths < m.MESSAGE_FIELDS).any()
-            or (ends > data.nbytes).any()
-        ):
-            raise self._damaged(f"bytes {section.start} to {section.stop}")
         ids = heads["channel"]
         for id in np.unique(ids).tolist():
             channel = channels.get(id)
@@ -217,11 +234,11 @@ class McapFile:
                 channel,
                 data,
                 starts[rows] + m.MESSAGE_HEADER.itemsize,
-                lengths[rows] - m.MESSAGE_FIELDS,
+                some["length"].astype(np.int64) - m.MESSAGE_FIELDS,
                 some["log_time"].astype(np.int64),
                 some["publish_time"].astype(np.int64),
                 some["sequence"].astype(np.int64),
-            )
+            ).within(times)
 
     def _damaged(self, what: str, why: str = "") -> RecordingError:
         return RecordingError(f"damaged: {what}{why}", path=self.path, is_damage=True)
@@ -323,7 +340,8 @@ class McapFile:
 
     def _look_into(self, section: Section, contents: _Contents) -> None:
         """Take the schemas and channels that are defined in a chunk."""
-        records = self._records(section)
+        data, base, stop = self._records(section)
+        records = data[base:stop]
         for opcode in (m.SCHEMA, m.CHANNEL):
             for at in m.record_starts(records, self.path, opcode).tolist():
                 _, start, stop = m.record_at(records, at, records.nbytes, self.path)

@@ -42,8 +42,11 @@ def decode_piece(
 
 def chunk_of(samples: RecordedSamples, before: int = 0) -> Chunk:
     """The samples as a chunk of one frame; ``before`` samples of the piece lie before it. No copy of payloads."""
+    low = int(samples.offsets.min()) if samples.count else 0
+    high = int((samples.offsets + samples.lengths).max()) if samples.count else 0
+    data, offsets = samples.data[low:high], samples.offsets - low
     index = np.zeros(samples.count, SAMPLE_INDEX)
-    index["offset"] = samples.offsets
+    index["offset"] = offsets
     index["length"] = samples.lengths
     index["timestamp"] = samples.source_times
     first_sn = int(samples.sequence_numbers.min()) if samples.count else 0
@@ -52,7 +55,7 @@ def chunk_of(samples: RecordedSamples, before: int = 0) -> Chunk:
         index["flags"] = samples.flags
     if samples.key_hashes is not None:
         index["key_hash"] = samples.key_hashes.view(f"V{_KEY_HASH_BYTES}").reshape(-1)
-    run = Run(samples.channel.writer, first_sn, samples.count, samples.data, index=index, sparse=True)
+    run = Run(samples.channel.writer, first_sn, samples.count, data, index=index, sparse=True)
     first = int(samples.log_times[0]) if samples.count else 0
     frame = Frame(0, 0, first, before, run, samples.log_times)
-    return Chunk([frame], Samples.ragged(samples.data, samples.offsets, samples.lengths), index)
+    return Chunk([frame], Samples.ragged(data, offsets, samples.lengths), index)

@@ -1,8 +1,8 @@
 """``make bench``: every figure of docs/performance.md, as ratios within one run.
 
 ``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, blobs, cost, batching,
-flow, ipc, ingest, publish, latency, start, growth, cluster; all by default. Nothing else should run on the machine
-meanwhile.
+flow, ipc, ingest, publish, latency, start, growth, cluster, recordings; all by default. Nothing else should run on
+the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.bench import (
     flow,
     growth,
     ipc,
+    recordings,
     serving,
     spark_blobs,
     start,
@@ -45,6 +46,7 @@ FIGURES = (
     "start",
     "growth",
     "cluster",
+    "recordings",
 )
 
 
@@ -94,6 +96,8 @@ def run(wanted: list[str]) -> dict[str, Any]:
         note("growth", growth.growth())
     if "cluster" in wanted:
         note("cluster", serving.serving(domain + 8))
+    if "recordings" in wanted:
+        note("recordings", recordings.recordings())
     return results
 
 

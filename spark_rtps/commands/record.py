@@ -1,0 +1,142 @@
+"""``spark-rtps record``: topics into an MCAP file."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ..transport.errors import UnknownTypeError
+from .network import Domain, Interface, Peers, joined, seconds
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from ..api.participant import Participant
+    from ..api.subscription import Subscription
+    from ..transport.types.model import Struct
+
+#: How long one topic may keep the others waiting.
+_TURN_SECONDS: Final = 0.05
+_BUFFER: Final = "256MiB"
+
+
+def record(
+    topics: Annotated[list[str], typer.Argument(help="Names of the topics, as spark-rtps ls shows them.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The MCAP file to write; it must not exist.")
+    ],
+    type_file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="IDL file with the types, if writers do not tell them."
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--duration", "-t", help="End after this time: 5s, 2m. Default: at Ctrl-C.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="End after so many samples.")
+    ] = None,
+    wait: Annotated[str, typer.Option("--wait", "-w", help="How long to wait for a topic's type.")] = "10s",
+    domain: Domain = 0,
+    interface: Interface = None,
+    peers: Peers = "",
+) -> None:
+    """Record topics into an MCAP file, which Foxglove opens and spark.read reads (option recording).
+
+    Each reader requests what the topic's first writer offers. Topics of ROS 2 are recorded under ROS 2's names.
+    """
+    from ..recordings.mcap_writing import McapRecorder
+
+    until = None if duration is None else seconds(duration, "--duration")
+    patience = seconds(wait, "--wait")
+    with joined(domain, interface, peers, name="spark-rtps record") as participant:
+        subscribed = [_subscribed(participant, topic, type_file, patience) for topic in topics]
+        recorder = McapRecorder(str(output))
+        try:
+            with progress() as bar:
+                task = bar.add_task("recording", total=count, rate="")
+                deadline = None if until is None else time.monotonic() + until
+                while deadline is None or time.monotonic() < deadline:
+                    for subscription, struct in subscribed:
+                        left = None if count is None else count - recorder.samples
+                        rows = subscription.take(max_rows=left, timeout=_TURN_SECONDS)
+                        recorder.add(subscription.topic, struct, rows)
+                        if count is not None and recorder.samples >= count:
+                            return
+                    size = f"{recorder.samples} samples, {recorder.nbytes / 1e6:.1f} MB"
+                    bar.update(task, completed=recorder.samples, rate=size)
+        except KeyboardInterrupt:
+            pass  # the way to end it
+        finally:
+            recorder.close()
+            typer.echo(f"{recorder.samples} samples, {recorder.nbytes} bytes in {output}", err=True)
+            _tell_losses([subscription for subscription, _ in subscribed])
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A bar on stderr, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield bar
+
+
+def _subscribed(
+    participant: Participant, topic: str, type_file: Path | None, patience: float
+) -> tuple[Subscription, Struct]:
+    """A reader of all that the topic's first writer offers, and the topic's type."""
+    from ..columns.type_sources import is_ros_name, type_of_file
+    from ..transport.types.ros import ros_type
+
+    try:
+        told = participant.discover_type(topic, timeout=patience)
+        struct, endpoint = told.struct, told.endpoint
+    except UnknownTypeError:
+        writers = [each for each in participant.endpoints() if each.topic == topic and each.kind == "writer"]
+        if not writers:
+            raise
+        struct, endpoint = None, writers[0]
+        if type_file is None and not is_ros_name(endpoint.type_name):
+            raise
+    if type_file is not None:
+        struct = type_of_file(str(type_file), endpoint.type_name).struct
+    if struct is None:
+        struct = ros_type(endpoint.type_name)
+    qos = endpoint.qos
+    subscription = participant.subscribe(
+        topic,
+        type=endpoint.type_name,
+        payload="binary",
+        reliability=qos.reliability.name.lower(),
+        durability="transient_local" if qos.is_transient_local else "volatile",
+        partition=qos.partition or None,
+        options={"keyed": struct.is_keyed, "ownership": qos.ownership.name.lower()},
+        buffer_size=_BUFFER,
+    )
+    return subscription, struct
+
+
+def _tell_losses(subscriptions: list[Subscription]) -> None:
+    """What is missing in the file, because it was lost."""
+    for subscription in subscriptions:
+        counters = Counter(subscription.counters())
+        if lost := counters["lost_samples"]:
+            typer.echo(
+                f"topic {subscription.topic!r}: {lost} samples were lost before they came here", err=True
+            )

@@ -1,0 +1,133 @@
+"""MCAP files of topics: one channel for each writer of a topic, with the topic's type as its schema.
+
+A topic of ROS 2 is recorded as ROS 2's own tools do it (``/imu``, ``ros2msg``), any other one under its DDS name with
+its type in IDL (``omgidl``), so that Foxglove, PlotJuggler and ``ros2 bag`` open the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ..transport.errors import RecordingError
+from ..transport.types.idl.printer import print_idl
+from ..transport.types.model import Array, Primitive, Sequence, String, Struct, Type, WString
+from ..transport.types.ros import PRIMITIVES
+from ..transport.types.ros_names import ros_type_name
+from .containers import needed
+from .mcap_file import WRITER_KEY
+
+#: What ROS 2 puts before the names of its topics in DDS.
+_ROS_PREFIX: Final = "rt/"
+_NAMES: Final = {kind: name for name, kind in reversed(PRIMITIVES.items())}
+_LINE: Final = "=" * 80
+
+
+def recorded_name(topic: str, struct: Struct) -> str:
+    """The name of a topic in a recording: /imu for rt/imu of ROS 2."""
+    return f"/{topic.removeprefix(_ROS_PREFIX)}" if is_of_ros(topic, struct) else topic
+
+
+def is_of_ros(topic: str, struct: Struct) -> bool:
+    """Whether a topic is one of ROS 2, by its name and its type's."""
+    return topic.startswith(_ROS_PREFIX) and "::dds_::" in struct.name
+
+
+def schema_of(topic: str, struct: Struct) -> tuple[str, str, str]:
+    """Name, encoding and text of the schema for a topic's type."""
+    if is_of_ros(topic, struct):
+        try:
+            return ros_type_name(struct.name), "ros2msg", _msg_text(struct)
+        except KeyError:
+            pass  # it has what no .msg can say
+    return struct.name, "omgidl", print_idl(struct)
+
+
+def _msg_text(struct: Struct) -> str:
+    """The type as a .msg, and behind it those that it uses. Raises KeyError for what no .msg can say."""
+    texts: dict[str, str] = {}
+
+    def add(t: Struct) -> None:
+        name = ros_type_name(t.name)
+        if name not in texts:
+            texts[name] = ""
+            lines = [f"{_ros_name(member.type, add)} {member.name}\n" for member in t.members]
+            texts[name] = "".join(lines)
+
+    add(struct)
+    own, *others = texts
+    parts = (f"{_LINE}\nMSG: {name.replace('/msg/', '/')}\n{texts[name]}" for name in others)
+    return "".join((texts[own], *parts))
+
+
+def _ros_name(t: Type, add: Any) -> str:
+    if isinstance(t, Primitive):
+        return _NAMES[t.kind]
+    if isinstance(t, String | WString):
+        name = "string" if isinstance(t, String) else "wstring"
+        return f"{name}<={t.bound}" if t.bound else name
+    if isinstance(t, Sequence):
+        return f"{_ros_name(t.element, add)}[{f'<={t.bound}' if t.bound else ''}]"
+    if isinstance(t, Array):
+        return f"{_ros_name(t.element, add)}[{t.length}]"
+    if isinstance(t, Struct):
+        add(t)
+        return ros_type_name(t.name).replace("/msg/", "/")
+    raise KeyError(t)
+
+
+class McapRecorder:
+    """An MCAP file that is being written; close it, or it has no end."""
+
+    def __init__(self, path: str) -> None:
+        """Raises RecordingError if the file cannot be written, or mcap is not installed."""
+        needed("mcap", path)
+        needed("zstandard", path)
+        from mcap.writer import Writer
+
+        try:
+            self._file = Path(path).open("xb")  # noqa: SIM115  (close() closes it)
+        except OSError as error:
+            raise RecordingError(f"it cannot be written: {error.strerror or error}", path=path) from None
+        self._writer = Writer(self._file)
+        self._writer.start(profile="", library="spark-rtps")
+        self._schemas: dict[Struct, int] = {}
+        self._channels: dict[tuple[str, str], int] = {}
+        self.samples = self.nbytes = 0
+
+    def add(self, topic: str, struct: Struct, rows: pa.Table) -> None:
+        """Record samples: rows of ``payload=binary``. Ends of instances, which MCAP has no word for, are left out."""
+        times = [_nanoseconds(rows[name]) for name in ("reception_timestamp", "source_timestamp")]
+        columns = [
+            rows[name].to_pylist() for name in ("writer", "sequence_number", "instance_state", "value")
+        ]
+        for log_time, source_time, writer, sn, state, value in zip(*times, *columns, strict=True):
+            if state != "ALIVE" or not value:
+                continue
+            channel = self._channel(topic, struct, writer)
+            publish_time = log_time if source_time is None else source_time
+            self._writer.add_message(channel, log_time, value, publish_time, sn & 0xFFFF_FFFF)
+            self.samples += 1
+            self.nbytes += len(value)
+
+    def close(self) -> None:
+        self._writer.finish()  # type: ignore[no-untyped-call]
+        self._file.close()
+
+    def _channel(self, topic: str, struct: Struct, writer: str) -> int:
+        found = self._channels.get((topic, writer))
+        if found is None:
+            if struct not in self._schemas:
+                name, encoding, text = schema_of(topic, struct)
+                self._schemas[struct] = self._writer.register_schema(name, encoding, text.encode())
+            found = self._channels[topic, writer] = self._writer.register_channel(
+                recorded_name(topic, struct), "cdr", self._schemas[struct], {WRITER_KEY: writer}
+            )
+        return found
+
+
+def _nanoseconds(column: pa.ChunkedArray) -> list[int | None]:
+    micros = column.cast(pa.int64()).to_pylist()
+    return [None if each is None else each * 1000 for each in micros]

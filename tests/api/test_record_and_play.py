@@ -1,0 +1,119 @@
+"""``spark-rtps record`` and ``play`` on loopback: what was written is recorded, and comes again in its own time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from mcap.reader import make_reader
+from rosbags.interfaces import Nodetype
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from typer.testing import CliRunner
+
+import spark_rtps as rtps
+from spark_rtps.cli import app
+from spark_rtps.recordings.mcap_writing import schema_of
+from spark_rtps.transport.types.ros import parse_msg, ros_type
+from tests.recordings.recording_scene import compared, expected, messages, read, write_mcap
+from tests.support import domains
+from tests.support.ros_oracle import typestore
+
+NETWORK = domains.PYTHON_API[-1]
+IMU = "sensor_msgs/msg/Imu"
+EMPTY = [("structure_needs_at_least_one_member", (Nodetype.BASE, ("uint8", 0)))]
+HERE = ["--domain", str(NETWORK), "--interface", "lo"]
+KEYED = pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("text", pa.string(), nullable=False)])
+
+
+@pytest.fixture
+def ours() -> rtps.Participant:
+    with rtps.Participant(domain=NETWORK, interface="lo") as participant:
+        yield participant
+
+
+def test_what_is_recorded_is_played_again(ours: rtps.Participant, tmp_path: Path) -> None:
+    imu = messages("/imu", IMU, 40)
+    drive = write_mcap(tmp_path / "drive.mcap", imu)
+    rows = read(drive, "/imu")
+    path = tmp_path / "again.mcap"
+    writers = {
+        "rt/imu": ours.publish("rt/imu", type=IMU),
+        "Alerts": ours.publish("Alerts", schema=KEYED, key="id", options={"nullable": "required"}),
+    }
+    alerts = [{"id": i % 3, "text": f"alert {i}"} for i in range(20)]
+    ended = threading.Event()
+
+    def write() -> None:
+        for writer in writers.values():
+            assert writer.wait_for_readers(30)
+        writers["rt/imu"].write(rows)
+        writers["Alerts"].write(alerts)
+        ended.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    result = CliRunner().invoke(app, ["record", "rt/imu", "Alerts", "-o", str(path), "-n", "60", *HERE])
+    thread.join()
+    assert result.exit_code == 0, result.output
+    assert ended.is_set()
+    assert compared(read(path, "/imu")) == expected(imu)
+    assert read(path, "Alerts").to_pylist() == alerts
+    first = read(path, "Alerts", metadata="true")["_rtps"][0].as_py()
+    assert (first["writer"], first["sequence_number"]) == (writers["Alerts"].guid, 1)
+    with path.open("rb") as file:  # as others read it
+        kinds = {(s.name, s.encoding) for s, _, _ in make_reader(file).iter_messages() if s}
+    assert kinds == {(IMU, "ros2msg"), ("Alerts", "omgidl")}
+
+    received = [ours.subscribe("rt/imu", type=IMU), ours.subscribe("Alerts", schema=KEYED, key="id")]
+    for writer in writers.values():
+        writer.close()
+    result = CliRunner().invoke(app, ["play", str(path), "--wait", "30s", *HERE])
+    assert result.exit_code == 0, result.output
+    assert compared(received[0].take(max_rows=40, timeout=30)) == expected(imu)
+    assert received[1].take(max_rows=20, timeout=30).to_pylist() == alerts
+    assert "60 samples of 2 topics" in result.output
+
+
+def test_play_keeps_the_time(ours: rtps.Participant, tmp_path: Path) -> None:
+    drive = write_mcap(
+        tmp_path / "drive.mcap", messages("/chatter", "std_msgs/msg/String", 11, step=100_000_000)
+    )
+    received = ours.subscribe("rt/chatter", type="std_msgs/msg/String", metadata=True)
+    begin = time.monotonic()
+    result = CliRunner().invoke(app, ["play", str(drive), "--rate", "4", "--wait", "30s", *HERE])
+    assert result.exit_code == 0, result.output
+    stamps = received.take(max_rows=11, timeout=30)["_rtps"].combine_chunks().field("source_timestamp")
+    seconds = (stamps[-1].as_py() - stamps[0].as_py()).total_seconds()
+    assert 0.24 < seconds < time.monotonic() - begin
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, ours: rtps.Participant) -> None:
+    path = tmp_path / "there.mcap"
+    path.write_text("mine")
+    with ours.publish("Numbers", schema=KEYED) as _:
+        result = CliRunner().invoke(app, ["record", "Numbers", "-o", str(path), "-n", "1", *HERE])
+    assert "there.mcap: it cannot be written: File exists" in str(result.exception)
+    assert path.read_text() == "mine"
+
+
+def test_schemas_of_ros_are_what_rosbags_reads() -> None:
+    for type in sorted(typestore().fielddefs):
+        if type.split("/")[1] != "msg":
+            continue
+        name, encoding, text = schema_of("rt/x", ros_type(type))
+        assert (name, encoding) == (type, "ros2msg")
+        assert parse_msg(text, type) == ros_type(type)
+        store = get_typestore(Stores.EMPTY)
+        store.register(get_types_from_msg(text, type))
+        # char is an uint8 to ROS 2
+        known = (
+            str(typestore().fielddefs[type][1] or EMPTY)
+            .replace("'char'", "'uint8'")
+            .replace("'byte'", "'uint8'")
+        )
+        assert (
+            str(store.fielddefs[type][1]).replace("'char'", "'uint8'").replace("'byte'", "'uint8'") == known
+        )
