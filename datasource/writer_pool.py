@@ -15,7 +15,7 @@ from typing import Final
 
 from ..api.flushing import FLUSHERS, flush_each
 from ..api.writer_session import WriterSession
-from ..columns.ros_graph import endpoint_qos
+from ..columns.announcing import announced_type, endpoint_qos
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.publisher_counters import PublisherCounters
 from ..monitoring.reports import record_errors
@@ -68,7 +68,7 @@ class WriterPool:
             qos,
             keyed=plan.keyed,
             policy=publication_policy(settings),
-            type=plan.struct if plan.announced else None,
+            type=announced_type(settings, plan),
         )
         key = _WriterKey(node_config(settings), spec)
         with self._lock:

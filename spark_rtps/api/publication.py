@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from ..columns.announcing import announced_type, endpoint_qos
 from ..columns.encoding import Encoder, encoder_for
 from ..columns.key_columns import KeyColumns
-from ..columns.ros_graph import endpoint_qos
 from ..columns.topic_plan import TopicPlan, plan_writing
 from ..options import Payload, Settings
 from ..options.explanations import explained
@@ -110,7 +110,7 @@ class Publication(TopicEndpoint):
             replace(endpoint_qos(settings, plan), data_representation=(plan.representation,)),
             keyed=plan.keyed,
             policy=publication_policy(settings),
-            type=plan.struct if plan.announced else None,
+            type=announced_type(settings, plan),
         )
         participant.adopt(self)
         try:

@@ -17,9 +17,9 @@ from weakref import WeakMethod
 
 import pyarrow as pa
 
+from ..columns.announcing import announced_type, endpoint_qos
 from ..columns.decoding import NO_TYPES, decode_frames, needs_writer_types
 from ..columns.malformed import Tally
-from ..columns.ros_graph import endpoint_qos
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..transport.log.frame import Frame
@@ -75,7 +75,7 @@ class Reception:
                 self._requested(type_name),
                 keyed=keyed,
                 policy=settings.reader_policy,
-                type=plan.struct if plan.announced else None,
+                type=announced_type(settings, plan),
                 awaits_types=needs_writer_types(plan),
                 content_filter=_content_filter(plan),
                 slice=settings.slice,

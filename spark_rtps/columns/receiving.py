@@ -10,7 +10,7 @@ from ..options.participants import node_config
 from ..transport.qos import Qos
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.types.idl.printer import print_idl
-from .ros_graph import endpoint_qos
+from .announcing import announced_type, endpoint_qos
 from .topic_plan import TopicPlan
 
 
@@ -37,7 +37,7 @@ def receiver_config(
         left_to_writers=settings.left_to_writers,
         policy=settings.reader_policy,
         type=None if plan.struct is None else (print_idl(plan.struct), plan.struct.name),
-        announces_type=plan.announced and plan.struct is not None,
+        announces_type=announced_type(settings, plan) is not None,
         records_writer_types=(guessed if records_writer_types is None else records_writer_types) or plan.many,
         tells_instances=plan.struct is not None and plan.keyed and settings.qos.tells_instances,
         filter=None if plan.filter is None else (plan.filter.expression, plan.filter.parameters),

@@ -84,6 +84,8 @@ class Settings:
     type_name: str | None
     #: Extensibility of IDL types that declare none; None: unknown.
     type_extensibility: Extensibility | None
+    #: Whether peers are told a type that is certain, and not its name alone.
+    announces_type: bool
     ros_distribution: str
     type_discovery_timeout: int
     key: tuple[str, ...]
@@ -261,6 +263,7 @@ def _settings(
         type_include_path=values.names("type.include_path"),
         type_name=values.text("type.name"),
         type_extensibility=_extensibility(values),
+        announces_type=_announces_type(values),
         ros_distribution=values.word("type.ros_distribution"),
         type_discovery_timeout=values.integer("type.discovery_timeout"),
         key=values.names("key"),
@@ -360,6 +363,11 @@ def _settings(
 def _extensibility(values: Values) -> Extensibility | None:
     word = values.word("type.extensibility")
     return None if word == "auto" else Extensibility(word)
+
+
+def _announces_type(values: Values) -> bool:
+    word = values.word("type.announce")
+    return not values.boolean("ros") if word == "auto" else word == "true"
 
 
 def _offer_timeout(values: Values) -> int:

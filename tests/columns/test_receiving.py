@@ -55,6 +55,7 @@ def test_all_options_of_a_source_reach_its_receiver(spy: bool) -> None:
         "filter.parameters": "7",
         "slice": "1/2",
         "domain": "9",
+        "qos.profile": "best_available",
         "history": "keep_last",
         "history.depth": "3",
         "congestion_control": "cubic",
@@ -99,6 +100,8 @@ def test_a_type_is_announced_where_it_is_certain(announced: bool) -> None:
     settings = parse_options(options, AppliesTo.READ)
     plan = plan_reading(settings, pa.schema([("data", pa.int32())]))
     assert receiver_config(settings, plan, Path("/logs/1")).announces_type is announced
+    kept = parse_options({**options, "type.announce": "false"}, AppliesTo.READ)
+    assert not receiver_config(kept, plan, Path("/logs/1")).announces_type
 
 
 def test_several_topics_reach_the_receiver() -> None:

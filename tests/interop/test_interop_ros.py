@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from spark_rtps.api.participant import Participant
 from spark_rtps.columns.topic_plan import TopicPlan, plan_reading, schema_to_read, topic_type
 from spark_rtps.columns.type_sources import discovered_type
 from spark_rtps.datasource.receiver_session import ReceiverSession
@@ -218,3 +219,25 @@ def test_a_reader_of_ours_reads_the_graph(participate: Callable[..., Node]) -> N
         ReliabilityKind.RELIABLE,
         DurabilityKind.TRANSIENT_LOCAL,
     )
+
+
+# --- types that are not announced ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("options", "announced"), [({}, True), ({"type.announce": "false"}, False)])
+def test_a_type_by_its_name_alone(
+    domain: int, cyclone: Callable[..., CyclonePeer], options: dict[str, str], announced: bool
+) -> None:
+    """A peer that knows the type matches by its name, and has nothing that it could ask for."""
+    peer = cyclone()
+    peer.reader("rt/temperature", ros_types.Temperature)
+    with (
+        Participant(domain, interface="lo") as ours,
+        ours.publish("rt/temperature", type=TEMPERATURE, options=options) as publication,
+    ):
+        peer.wait_for_match("rt/temperature")
+        wait_until(lambda: peer.discovered("publication", "rt/temperature"), "the writer")
+        assert peer.call("is_announced", "rt/temperature") is announced
+        publication.write([row(4.0)])
+        (taken,) = peer.take("rt/temperature", 1)
+        assert taken.row == row(4.0)

@@ -22,7 +22,7 @@ WRONG: dict[Kind, tuple[tuple[str, ...], str]] = {
     Kind.DURATION: (("", "3", "fast", "3 parsecs", "-1s", "1e3s", "unlimited"), "must be a duration such as"),
     Kind.SIZE: (("", "much", "-1KiB", "3 bits", "1..2k", "unlimited"), "must be a size such as"),
     Kind.SIZE_LIMIT: (("", "much", "-2", "infinite"), "must be a size such as"),
-    Kind.WORD: (("", "sometimes", "true_qos"), "must be one of"),
+    Kind.WORD: (("", "sometimes", "sometimes_qos"), "must be one of"),
     Kind.OFFSETS: (
         ('{"a": ', '{"a": 1} {}', '{"a": 1, "a": 2}', '{"a": true}', '{"a": -1}', '{"a": [1]}'),
         'must be JSON such as {"cell-1": 12345',

@@ -107,6 +107,18 @@ class TestNames:
         assert parse(type__name="my_msgs/Status").type_name == "my_msgs::msg::dds_::Status_"
         assert parse(type__name="Other").type_name == "Other"
 
+    @pytest.mark.parametrize(
+        ("options", "announces"),
+        [
+            ({}, False),
+            ({"type__announce": "true"}, True),
+            ({"ros": "false"}, True),
+            ({"ros": "false", "type__announce": "false"}, False),
+        ],
+    )
+    def test_whether_types_are_announced(self, options, announces):
+        assert parse("imu", **options).announces_type is announces
+
     def test_names_of_topics_on_the_wire(self):
         assert ros_name("rt/a/imu") == "/a/imu"
         assert ros_name("rq/addRequest") is None

@@ -1,4 +1,4 @@
-"""What readers and writers announce in a ROS graph beside their QoS."""
+"""What readers and writers announce beside their topic: the type itself, and in a ROS graph its hash."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from ..options import Settings
 from ..transport.qos import Qos
+from ..transport.types.model import Struct
 from .topic_plan import TopicPlan
+
+
+def announced_type(settings: Settings, plan: TopicPlan) -> Struct | None:
+    """The type that peers are told; None: its name alone."""
+    return plan.struct if plan.announced and settings.announces_type else None
 
 
 def endpoint_qos(settings: Settings, plan: TopicPlan) -> Qos:
