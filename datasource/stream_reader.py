@@ -161,6 +161,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session, last_cursor = self._attach_to(last)
             _check_log(session.directory)
             if session.log == last.log:
+                session.note_checkpoint()
                 begin = self._place(session, begin)
                 return left_over + self._plan_range(session.directory, begin, last_cursor)
         except LogLostError as error:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import __version__
-from .commands import demo, echo, errors, idl, log, loss, ls, options, receive, stat, type
+from .commands import clean, demo, echo, errors, idl, log, loss, ls, options, receive, stat, type
 from .transport.errors import RtpsError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command("options")(options.options)
 app.command("stat")(stat.stat)
 app.command("loss")(loss.loss)
 app.command("errors")(errors.errors)
+app.command("clean")(clean.clean)
 app.command("receive")(receive.receive)
 app.add_typer(log.app, name="log")
 app.command("demo")(demo.demo)

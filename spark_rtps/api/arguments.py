@@ -40,6 +40,7 @@ SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "log.max_bytes": "give buffer_size to subscribe()",
     "log.segment_bytes": "remove it: a subscription holds its samples in memory",
     "log.retention": "remove it: a subscription holds its samples in memory",
+    "log.retention_bytes": "remove it: a subscription holds its samples in memory",
 }
 _SPARK_BY_KEY: Final = {name.lower(): name for name in SPARK_OPTIONS}
 _ANY_TOPIC: Final = "any"

@@ -39,13 +39,11 @@ def errors(
 
 
 def _print_table(told: Told[ErrorReport]) -> None:
-    from rich.console import Console
-
-    from .tables import moment, sentence, show, table
+    from .tables import moment, output, sentence, show, table
 
     found = [(error, report) for report in told.entries for error in report.errors]
     if not found:
-        show(Console(), [sentence(told.nothing("no error and no warning"))])
+        show(output(), [sentence(told.nothing("no error and no warning"))])
         return
     found.sort(key=lambda pair: pair[0].last_ns, reverse=True)
     rows = [
@@ -62,4 +60,4 @@ def _print_table(told: Told[ErrorReport]) -> None:
     for report in told.entries:
         if report.overflow:
             parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
-    show(Console(), parts)
+    show(output(), parts)

@@ -69,12 +69,10 @@ def _seen_by(served: Served, patience: float) -> SeenTopics:
 
 
 def _print_tables(seen: SeenTopics, patience: float) -> None:
-    from rich.console import Console
-
-    from .tables import sentence, show, table
+    from .tables import output, sentence, show, table
 
     if not seen.participants:
-        show(Console(), [sentence(f"no participant seen on domain {seen.domain} within {patience:g} s")])
+        show(output(), [sentence(f"no participant seen on domain {seen.domain} within {patience:g} s")])
         return
     participants = [(p.guid_prefix, p.name, p.vendor, "\n".join(p.addresses)) for p in seen.participants]
     endpoints = [(e.topic, e.type, e.kind, ", ".join(e.qos), e.participant) for e in seen.endpoints]
@@ -83,4 +81,4 @@ def _print_tables(seen: SeenTopics, patience: float) -> None:
         table(f"participants of domain {seen.domain}", columns, participants),
         table("topics", ("topic", "type", "", "QoS", "participant"), endpoints),
     ]
-    show(Console(), parts)
+    show(output(), parts)

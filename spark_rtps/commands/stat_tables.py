@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _STREAMS: Final = (
     "stream",
-    "samples\nbytes",
+    "samples\nbytes\non disk",
     "behind",
     "peers",
     "lost\nrejected\nmalformed",
@@ -43,7 +43,7 @@ def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType
         parts.append(sentence(look.told.nothing("no source or sink runs")))
     parts += map(sentence, look.told.unreached.values())
     if hidden:
-        parts.append(sentence(f"{hidden} more that have ended: --all shows them"))
+        parts.append(sentence(f"{hidden} more that have ended: --all shows them{_left_on_disk(look)}"))
     parts += _details(streams)
     if system:
         parts.append(_system(streams))
@@ -65,6 +65,18 @@ def _details(streams: Sequence[Stream]) -> list[RenderableType]:
     return [table(title, columns, rows, numbers=numbers) for title, columns, rows, numbers in found if rows]
 
 
+def _on_disk(stream: Stream) -> str:
+    return size(stream.disk_bytes) if stream.disk_bytes else NOTHING
+
+
+def _left_on_disk(look: Look) -> str:
+    """What the logs of sources take that have ended."""
+    from ..monitoring.stream_counters import State
+
+    left = sum(stream.disk_bytes for stream in look.streams if stream.state is State.ENDED)
+    return f"; their logs take {size(left)} on the disk, see `spark-rtps clean`" if left else ""
+
+
 def _who(stream: Stream) -> str:
     return f"{stream.kind.value} {stream.pid}"
 
@@ -79,7 +91,7 @@ def _stream_row(stream: Stream, look: Look) -> tuple[str, ...]:
         rates = (f"{samples}\n{NOTHING if byte_rate is None else size(byte_rate)}",)
     return (
         f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {stream.pid}{look.told.at(stream.path)}",
-        f"{stream.samples}\n{size(stream.nbytes)}",
+        f"{stream.samples}\n{size(stream.nbytes)}\n{_on_disk(stream)}",
         *rates,
         behind if stream.behind_samples is None else f"{stream.behind_samples}\n{behind}",
         str(stream.peers),

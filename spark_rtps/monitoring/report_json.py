@@ -95,6 +95,7 @@ def _stream_as_json(
         "bytes_per_second": _rounded(byte_rates.get(stream.path)),
         "behind_samples": stream.behind_samples,
         "behind_bytes": stream.behind_bytes,
+        "disk_bytes": stream.disk_bytes,
         "peers": stream.peers,
         "lost": stream.lost,
         "rejected": stream.rejected,

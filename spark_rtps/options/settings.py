@@ -19,6 +19,7 @@ from ..transport.protocol.policies import (
 from ..transport.protocol.slices import Slice
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
+from ..transport.structure import INFINITE
 from ..transport.types.mapping import Mapping as TypeMapping
 from ..transport.types.model import Extensibility
 from .advice import advice
@@ -122,6 +123,8 @@ class Settings:
     log_max_bytes: int
     log_segment_bytes: int
     log_retention: int
+    #: Of ended logs together; None: however much they take.
+    log_retention_bytes: int | None
     #: What a standing receiver keeps: ``bytes``, ``time`` (as long as ``retention_time`` ns) or ``committed``.
     retention: str
     retention_time: int
@@ -267,6 +270,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         log_max_bytes=values.integer("log.max_bytes"),
         log_segment_bytes=values.integer("log.segment_bytes"),
         log_retention=values.integer("log.retention"),
+        log_retention_bytes=_limit(values, "log.retention_bytes"),
         retention=values.word("retention"),
         retention_time=values.integer_or_none("retention.time") or 0,
         serve_address=values.text("serve.address"),
@@ -319,6 +323,11 @@ def _extensibility(values: Values) -> Extensibility | None:
 def _offer_timeout(values: Values) -> int:
     given = values.integer_or_none("offer_timeout")
     return values.integer("max_blocking_time") if given is None else given
+
+
+def _limit(values: Values, name: str) -> int | None:
+    limit = values.integer(name)
+    return None if limit == INFINITE else limit
 
 
 def _log_dir(values: Values) -> Path:

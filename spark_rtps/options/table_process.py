@@ -198,8 +198,18 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "log.retention",
         Kind.DURATION,
         "7d",
-        "A new query removes the logs in `log.dir` that have not changed for this long and that no query "
-        "uses.",
+        "How long the log of an ended query is kept in `log.dir` after its last change, for a restart from the query's "
+        "checkpoint. A new query removes older ones, a running one every ten minutes, and `spark-rtps clean` at once. "
+        "Where Spark made the checkpoint in its temporary directory, the samples go when the query ends.",
+        _READ,
+    ),
+    OptionSpec(
+        "log.retention_bytes",
+        Kind.SIZE_LIMIT,
+        "unlimited",
+        "How much room on the disk the logs of ended queries in `log.dir` may take together; the oldest are removed "
+        "first, at the times that `log.retention` names, and none that has changed in the last ten minutes. A query "
+        "whose log is gone cannot go on from its checkpoint without loss, so that the default is no limit.",
         _READ,
     ),
     OptionSpec(

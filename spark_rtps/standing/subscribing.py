@@ -35,7 +35,7 @@ _OF_QUERIES: Final = frozenset(
 )  # fmt: skip
 _OF_QUERIES_BY_PREFIX: Final = ("serve.", "receiver.", "metrics.", "starting", "ending")
 #: What `directory` of the file decides.
-_OF_DIRECTORY: Final = frozenset({"log.dir", "log.retention"})
+_OF_DIRECTORY: Final = frozenset({"log.dir", "log.retention", "log.retention_bytes"})
 #: Files which lie on a client's host.
 _FILES_PASSED_OVER: Final = frozenset({"type.file", "type.include_path", "type.extensibility"})
 #: What a subscription receives; two that agree in these deliver the same samples.

@@ -18,6 +18,7 @@ from pathlib import Path
 from ..errors import RtpsError
 from ..log.error_log import ERROR_LOG, log_errors
 from ..log.small_file import replace_text
+from .cleaning import start_cleaning
 from .config import ReceiverConfig
 from .files import ERROR_FILE
 from .host import Host, StopRequest
@@ -44,6 +45,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: host.stop(goodbye=True))
     _answer({"ready": True})
     threading.Thread(target=_watch_parent, args=(host,), name="rtps-parent", daemon=True).start()
+    start_cleaning(config)
     try:
         host.run()
     except Exception as error:
