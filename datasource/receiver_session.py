@@ -15,7 +15,7 @@ from ..columns.receiving import receiver_config
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..options.log_dir import make_log_dir
-from ..transport.errors import LogLostError, RtpsError
+from ..transport.errors import LogFullError, LogLostError, RtpsError
 from ..transport.log.appending import is_appended_to
 from ..transport.log.ended_logs import (
     CHECKPOINT_GONE,
@@ -88,9 +88,10 @@ class ReceiverSession:
         if not ephemeral:  # an ephemeral receiver runs in a task, and the driver has logged the warnings
             for warning in settings.warnings:
                 _log.warning("topic %r: %s", settings.topic, warning)
-        #: How often it is still worth looking for a temporary checkpoint; and whether there is one.
+        #: How often it is still worth looking for a temporary checkpoint.
         self._looks = 0 if ephemeral else _LOOKS
-        self._is_temporary = False
+        #: Whether there is one, so that nobody can go on with the log once the query has ended.
+        self.is_temporary = False
         self._deaths: deque[int] = deque()
         self._reached = reached.position + (reached.row > 0)
         self._receiver = self._start_patiently()
@@ -145,10 +146,13 @@ class ReceiverSession:
     def tail(self) -> Cursor:
         """The end of the log. If the receiver has died, it is started again, a few times.
 
-        LogLostError if the log cannot be resumed then, or ends before what was read.
+        LogFullError with ``on_log_full=fail``. LogLostError if the log cannot be resumed then, or ends before what was
+        read.
         """
         try:
             self._receiver.check()
+        except LogFullError:
+            raise  # it was to end rather than hold its writers back
         except RtpsError as error:
             self._revive(error)
         tail = self._receiver.cursor()
@@ -167,7 +171,7 @@ class ReceiverSession:
         checkpoint = find_temporary_checkpoint(self.log)
         if checkpoint is None:
             return
-        self._looks, self._is_temporary = 0, True
+        self._looks, self.is_temporary = 0, True
         try:
             note_temporary_checkpoint(self.directory, checkpoint)
         except OSError as error:
@@ -186,7 +190,7 @@ class ReceiverSession:
         With it, the samples go if the checkpoint is a temporary one, with which nobody starts the query again.
         """
         self._receiver.stop(goodbye=goodbye)
-        if goodbye and self._is_temporary:
+        if goodbye and self.is_temporary:
             remove_log(self.directory, CHECKPOINT_GONE)
 
     def discard(self) -> None:

@@ -189,10 +189,12 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("%s; nothing is committed", error)  # what is planned next goes on with a new log
 
     def stop(self) -> None:
-        """Leave the domain. Writers wait for the next run of the query only if the driver was killed."""
+        """Leave the domain. Writers wait for the next run of the query only if the driver was killed, or if the user
+        wants to start it again soon."""
         session, self._session = self._session, None
         if session is not None:
-            session.stop(goodbye=not self._is_orphaned())
+            leaves = self._settings.leave_on_stop or session.is_temporary
+            session.stop(goodbye=leaves and not self._is_orphaned())
         self._serving.stop()
         self._stopping = True
 

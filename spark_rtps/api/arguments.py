@@ -37,6 +37,8 @@ SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "metrics.address": "remove it",
     "log.dir": "remove it: a subscription holds its samples in memory",
     "log.mode": "remove it: a subscription holds its samples in memory",
+    "leave_on_stop": "remove it",
+    "on_log_full": "remove it: a subscription holds its samples in memory",
     "log.max_bytes": "give buffer_size to subscribe()",
     "log.segment_bytes": "remove it: a subscription holds its samples in memory",
     "log.retention": "remove it: a subscription holds its samples in memory",

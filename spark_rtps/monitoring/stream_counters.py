@@ -29,6 +29,8 @@ from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 
 #: What the folder of a log takes on the disk, beside what its receiver counts.
 DISK: Final = "log.disk_bytes"
+#: What a receiver dropped because its log was full.
+DROPPED: Final = "log.dropped_samples"
 #: A receiver without a heartbeat for this long is stalled; it writes twenty a second.
 _STALLED_NS: Final = 3 * NANOSECONDS
 #: A counter of a matched writer or reader, ``<which>.<i>.guid_high``: there is an i-th.
@@ -238,9 +240,13 @@ class Stream:
 
 def lost(counters: Mapping[str, int]) -> int:
     """Samples that a source never received or had no room for in its history, which is SAMPLE_LOST where that is
-    counted, and those that its log lost."""
+    counted, those that were dropped because its log was full, and those that its log lost."""
     counted = counters.get("reader.lost_samples", 0) + counters.get("cache.lost_by_history", 0)
-    return counters.get("status.sample_lost.total_count", counted) + counters.get(LOST, 0)
+    return (
+        counters.get("status.sample_lost.total_count", counted)
+        + counters.get(DROPPED, 0)
+        + counters.get(LOST, 0)
+    )
 
 
 def rejected(counters: Mapping[str, int]) -> int:

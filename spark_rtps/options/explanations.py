@@ -36,6 +36,8 @@ from ..transport.receiver.remedies import (
     DISK_FULL,
     EXPIRED,
     FAR_AHEAD,
+    LOG_DROPPED,
+    LOG_FILLS,
     LOG_FULL,
     LOST_SAMPLES,
     NO_PUBLICATION_LOG,
@@ -97,6 +99,11 @@ RECEIVER_REMEDIES: Final = {
         "expired_dropped_sample_count counts all"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
+    LOG_FILLS: (
+        "the query has to keep up, or log.max_bytes or the room on the disk has to grow; on_log_full says whether "
+        "writers are held back, samples dropped, or the query fails"
+    ),
+    LOG_DROPPED: "on_log_full=drop wants it so; `spark-rtps loss` counts all by writer",
     LOG_FULL: "set log.max_bytes to {needed} at least",
     DISK_FULL: "free space there, lower log.max_bytes, or set log.dir to a directory on a larger disk",
 }

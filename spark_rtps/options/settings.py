@@ -35,7 +35,7 @@ from .policies import (
 )
 from .qos_profiles import NO_PROFILE, Profile, find_profile
 from .receivers import asked_of_receivers, check_receivers, receiver_addresses, timestamp
-from .rules import check_options, check_retention, writers_slice
+from .rules import check_log_full, check_options, check_retention, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
 from .values import Offsets, Values, given_options, parse_value
@@ -105,6 +105,8 @@ class Settings:
     multicast_interface: str | None
     participant_name: str
     participant_lease_duration: int
+    #: Whether a stopped query says goodbye; else it is expected back within its lease.
+    leave_on_stop: bool
     receive_buffer: int
     send_buffer: int
     #: Bytes of an IP packet at most; None: as many as the interfaces carry unfragmented.
@@ -122,6 +124,8 @@ class Settings:
     log_mode: int
     log_max_bytes: int
     log_segment_bytes: int
+    #: What happens to samples for which there is no room: ``hold``, ``drop`` or ``fail``.
+    on_log_full: str
     log_retention: int
     #: Of ended logs together; None: however much they take.
     log_retention_bytes: int | None
@@ -203,6 +207,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
     if not unread:  # an option may contradict a default, but suit the value in the file
         check_options(values, role)
         check_retention(values, standing=standing)
+        check_log_full(values, standing=standing)
         check_receivers(values)
     return _settings(topic, values, role, (*profile.warnings, *values.warnings, *advice(values, role)))
 
@@ -255,6 +260,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         multicast_interface=values.text("multicast.interface"),
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),
+        leave_on_stop=values.boolean("leave_on_stop"),
         receive_buffer=values.integer("receive_buffer"),
         send_buffer=values.integer("send_buffer"),
         mtu=values.integer_or_none("mtu"),
@@ -269,6 +275,7 @@ def _settings(topic: str, values: Values, role: AppliesTo, warnings: tuple[str, 
         log_mode=int(values.word("log.mode"), 8),
         log_max_bytes=values.integer("log.max_bytes"),
         log_segment_bytes=values.integer("log.segment_bytes"),
+        on_log_full=values.word("on_log_full"),
         log_retention=values.integer("log.retention"),
         log_retention_bytes=_limit(values, "log.retention_bytes"),
         retention=values.word("retention"),

@@ -30,7 +30,7 @@ _OF_QUERIES: Final = frozenset(
     {
         "payload", "metadata", "columns", "key", "uint64", "enum", "bitmask", "time", "mode",
         "columnNameOfCorruptRecord", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss",
-        "read.max_rows", "read.timeout", "type.discovery_timeout", "receivers",
+        "read.max_rows", "read.timeout", "type.discovery_timeout", "receivers", "leave_on_stop",
     }
 )  # fmt: skip
 _OF_QUERIES_BY_PREFIX: Final = ("serve.", "receiver.", "metrics.", "starting", "ending")

@@ -37,7 +37,7 @@ def test_no_types_are_recorded_where_nothing_is_decoded() -> None:
 
 
 #: What standing receivers decide, and sessions.
-BY_OTHERS = {"log_reached", "retention", "retention_ns"}
+BY_OTHERS = {"log_reached", "retention", "retention_ns", "ended_logs_period_ns", "ended_logs_bytes"}
 
 
 @pytest.mark.parametrize("spy", [True, False])
@@ -64,6 +64,7 @@ def test_all_options_of_a_source_reach_its_receiver(spy: bool) -> None:
         "log.max_bytes": "128MiB",
         "log.segment_bytes": "1MiB",
         "log.mode": "0750",
+        "on_log_full": "fail",
         **({"spy": "true"} if spy else untethered),
     }
     settings = parse_options(options, AppliesTo.READ)

@@ -74,6 +74,8 @@ class ReceiverConfig:
     #: the oldest make room for new ones. ``time``: they stay for ``retention_ns`` at most, or as by ``bytes``.
     retention: str = "committed"
     retention_ns: int = 0
+    #: What happens to samples that find no room in the log: ``hold``, ``drop`` or ``fail`` (:mod:`.filling`).
+    on_log_full: str = "hold"
     #: How long the logs of others beside this one are kept once they have ended, and how much of them; None: the
     #: receiver removes none, or however much they take.
     ended_logs_period_ns: int | None = None

@@ -18,6 +18,7 @@ from .addresses import Addresses
 from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
+from .filling import Filling, OnLogFull
 from .instance_keys import InstanceKeys
 from .jump_warnings import JumpWarnings
 from .log_appender import LogAppender
@@ -66,6 +67,8 @@ class Subscription:
         )
         types = WriterTypes(directory, node.type_of) if config.records_writer_types else None
         self._retention = Retention.of(config, log, shown)
+        on_full = OnLogFull(config.on_log_full)
+        self._filling = Filling(config.topic, log, on_full, config.remedies)
         self._appender = LogAppender(
             log,
             self._cache,
@@ -74,6 +77,7 @@ class Subscription:
             types,
             remedies=config.remedies,
             retention=self._retention,
+            on_full=on_full,
         )
         self.reader = node.create_reader(
             ReaderSpec(
@@ -101,6 +105,10 @@ class Subscription:
         if self._retention is not None:
             self._retention.expire(now=now, wall=time.time_ns())
         self._appender.commit(self.reader, self._shown.consumer)
+        if self._retention is None:
+            reliable = [guid for guid, proxy in self.reader.writers.items() if proxy.reliable]
+            is_full = self._appender.is_full or bool(self.reader.closed_writers)
+            self._filling.look(reliable, is_full=is_full)
         # A window that opens lets held samples through: they go into the log before anything is acknowledged.
         self._node.offer_room(self.reader)
         timer = self._cache.get_timer()
@@ -111,6 +119,9 @@ class Subscription:
         """Put what the reader counts into the counters file, and report what it lost."""
         self._shown.show_reader(self.reader, self._cache)
         self._losses.report(self.reader, self._log)
+        if dropped := self._appender.take_dropped():
+            self._shown.add_dropped(sum(dropped.values()))
+            self._losses.report_dropped(dropped, self._log)
         self._jumps.report(self.reader)
         self._clocks.look(self._cache.counters)
 
