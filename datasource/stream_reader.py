@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Final, cast
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
@@ -25,6 +26,7 @@ from ..monitoring.decoding_report import (
     read_decoding_report,
     update_decoding_report,
 )
+from ..monitoring.query_names import note_query, query_of
 from ..monitoring.reports import record_errors
 from ..monitoring.stream_counters import lost, malformed, raised, rejected
 from ..options import Settings, default_log_dir
@@ -174,6 +176,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
         assert isinstance(partition, LogPartition)
+        context = TaskContext.get()
+        query = None if context is None else query_of(context.getLocalProperty("spark.job.description"))
+        if query is not None:
+            note_query(Path(partition.directory), query)
         return read_log(partition, self._plan, fail_on_data_loss=self._settings.fail_on_data_loss)
 
     @explained()

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 
 def errors(
+    query: Annotated[
+        str | None,
+        typer.Option("--query", "-q", help="Only those of the query with this name or id, or its beginning."),
+    ] = None,
     log_dir: LogDirs = None,
     receiver: Receivers = None,
     token_file: TokenFile = None,
@@ -31,11 +35,17 @@ def errors(
         read_error_reports, lambda asked: asked.errors()
     )()
     told.check()
+    if query is not None:
+        told.entries[:] = [each for each in told.entries if _is_of(each, query)]
     if as_json:
         typer.echo(json.dumps(told.extended(errors_as_json(told.entries, told.places)), indent=2))
     else:
         _print_table(told)
     told.end()
+
+
+def _is_of(report: ErrorReport, query: str) -> bool:
+    return bool(query) and (report.query.name == query or report.query.id.startswith(query))
 
 
 def _print_table(told: Told[ErrorReport]) -> None:
@@ -51,6 +61,7 @@ def _print_table(told: Told[ErrorReport]) -> None:
             str(error.count),
             f"{moment(error.first_ns)}\n{moment(error.last_ns)}",
             (f"{report.topic}\nsource {report.pid}" if report.topic else f"process {report.pid}")
+            + (f"\nquery {report.query}" if report.query.id else "")
             + told.at(report.path),
             f"{error.level}\n{error.text}",
         )

@@ -87,8 +87,8 @@ WRITER_REMEDIES: Final = {
 RECEIVER_REMEDIES: Final = {
     **READER_REMEDIES,
     LOST_SAMPLES: (
-        "`spark-rtps loss` counts all; if this was a restart, raise participant.lease_duration to twice the time it "
-        "takes"
+        "`spark-rtps loss` counts all; if the query was stopped and started again, stop it with leave_on_stop=false; "
+        "if it was killed, raise participant.lease_duration to twice the time that a restart takes"
     ),
     FAR_AHEAD: (
         "compare the clocks of this host and of the writers', or set destination_order.source_timestamp_tolerance to "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spark_rtps.datasource.temporary_checkpoint import find_temporary_checkpoint
+from spark_rtps.monitoring.query_names import QueryName, read_query
 from spark_rtps.transport.log.ended_logs import TEMPORARY_CHECKPOINT
 from spark_rtps.transport.log.segment import list_segments
 from tests.spark.spark_streams import running, source, wait_for_rows
@@ -22,6 +23,7 @@ def test_logs_of_temporary_checkpoints_go_with_their_queries(spark, publisher, t
     publisher.write(points(0, 10))
     wait_for_rows(spark, query, 10)
     (log,) = logs(log_dir)
+    assert read_query(log) == QueryName(query.id, "temporary")
     checkpoint = Path((log / TEMPORARY_CHECKPOINT).read_text().strip())
     assert checkpoint.name.startswith("temporary-") and checkpoint.is_dir()
     assert find_temporary_checkpoint(log.name) == checkpoint
