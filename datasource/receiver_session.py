@@ -15,20 +15,28 @@ from ..columns.receiving import receiver_config
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
 from ..options.log_dir import make_log_dir
-from ..transport.errors import LogLostError, RtpsError
+from ..transport.errors import LogFullError, LogLostError, RtpsError
 from ..transport.log.appending import is_appended_to
+from ..transport.log.ended_logs import (
+    CHECKPOINT_GONE,
+    note_temporary_checkpoint,
+    remove_given_up,
+    remove_log,
+)
 from ..transport.log.frame import Cursor
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import NANOSECONDS
 from .shipping import find_shipped_modules
-from .stale_logs import remove_stale_logs
+from .temporary_checkpoint import find_temporary_checkpoint
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 #: Where a log begins.
 START: Final = Cursor(0)
+#: Spark has written a batch's offsets before it asks for the partitions; a query that does so later gets more chances.
+_LOOKS: Final = 3
 #: If a receiver dies more often than this within the period, the query fails.
 _RESTARTS_MAX: Final = 3
 _RESTARTS_PERIOD_NS: Final = 60 * NANOSECONDS
@@ -72,9 +80,19 @@ class ReceiverSession:
         self._start = start
         self._stopping = stopping
         self._config = receiver_config(settings, plan, self.directory, ephemeral=ephemeral)
+        if not ephemeral:  # a batch read is over before there is anything to clean
+            self._config = replace(
+                self._config,
+                ended_logs_period_ns=settings.log_retention,
+                ended_logs_bytes=settings.log_retention_bytes,
+            )
         if not ephemeral:  # an ephemeral receiver runs in a task, and the driver has logged the warnings
             for warning in settings.warnings:
                 _log.warning("topic %r: %s", settings.topic, warning)
+        #: How often it is still worth looking for a temporary checkpoint.
+        self._looks = 0 if ephemeral else _LOOKS
+        #: Whether there is one, so that nobody can go on with the log once the query has ended.
+        self.is_temporary = False
         self._deaths: deque[int] = deque()
         self._reached = reached.position + (reached.row > 0)
         self._receiver = self._start_patiently()
@@ -89,12 +107,17 @@ class ReceiverSession:
         stopping: Callable[[], bool] = bool,
         ephemeral: bool = False,
     ) -> ReceiverSession:
-        """A receiver with a new log; logs that are untouched for ``log.retention`` are removed first.
+        """A receiver with a new log; logs that ended and are no longer kept are removed first.
 
         The receiver removes an ``ephemeral`` log, even if this process is killed.
         """
         make_log_dir(settings.log_dir, settings.log_mode)
-        remove_stale_logs(settings.log_dir, settings.log_retention, now=time.time_ns())
+        remove_given_up(
+            settings.log_dir,
+            now=time.time_ns(),
+            period=settings.log_retention,
+            nbytes=settings.log_retention_bytes,
+        )
         log = str(uuid.uuid4())
         return cls(settings, plan, log, start=start, stopping=stopping, ephemeral=ephemeral)
 
@@ -124,10 +147,13 @@ class ReceiverSession:
     def tail(self) -> Cursor:
         """The end of the log. If the receiver has died, it is started again, a few times.
 
-        LogLostError if the log cannot be resumed then, or ends before what was read.
+        LogFullError with ``on_log_full=fail``. LogLostError if the log cannot be resumed then, or ends before what was
+        read.
         """
         try:
             self._receiver.check()
+        except LogFullError:
+            raise  # it was to end rather than hold its writers back
         except RtpsError as error:
             self._revive(error)
         tail = self._receiver.cursor()
@@ -138,6 +164,20 @@ class ReceiverSession:
         """Spark is done with everything before ``cursor``."""
         self._receiver.commit(cursor.position)
 
+    def note_checkpoint(self) -> None:
+        """Find out whether the log ends with the query, because its checkpoint does; Spark has written offsets."""
+        if not self._looks:
+            return
+        self._looks -= 1
+        checkpoint = find_temporary_checkpoint(self.log)
+        if checkpoint is None:
+            return
+        self._looks, self.is_temporary = 0, True
+        try:
+            note_temporary_checkpoint(self.directory, checkpoint)
+        except OSError as error:
+            _log.info("%s: not noted as that of a temporary checkpoint: %s", self.directory, error)
+
     def counters(self) -> dict[str, int]:
         return self._receiver.counters()
 
@@ -146,8 +186,13 @@ class ReceiverSession:
         return self._receiver.why_unmatched()
 
     def stop(self, *, goodbye: bool = True) -> None:
-        """End the receiver; without a ``goodbye`` writers still wait for the next receiver on the log."""
+        """End the receiver; without a ``goodbye`` writers still wait for the next receiver on the log.
+
+        With it, the samples go if the checkpoint is a temporary one, with which nobody starts the query again.
+        """
         self._receiver.stop(goodbye=goodbye)
+        if goodbye and self.is_temporary:
+            remove_log(self.directory, CHECKPOINT_GONE)
 
     def discard(self) -> None:
         """End the receiver and remove its log, which nothing has been read from."""

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Final, cast
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
@@ -25,6 +26,7 @@ from ..monitoring.decoding_report import (
     read_decoding_report,
     update_decoding_report,
 )
+from ..monitoring.query_names import note_query, query_of
 from ..monitoring.reports import record_errors
 from ..monitoring.stream_counters import lost, malformed, raised, rejected
 from ..options import Settings, default_log_dir
@@ -161,6 +163,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session, last_cursor = self._attach_to(last)
             _check_log(session.directory)
             if session.log == last.log:
+                session.note_checkpoint()
                 begin = self._place(session, begin)
                 return left_over + self._plan_range(session.directory, begin, last_cursor)
         except LogLostError as error:
@@ -173,6 +176,10 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
         assert isinstance(partition, LogPartition)
+        context = TaskContext.get()
+        query = None if context is None else query_of(context.getLocalProperty("spark.job.description"))
+        if query is not None:
+            note_query(Path(partition.directory), query)
         return read_log(partition, self._plan, fail_on_data_loss=self._settings.fail_on_data_loss)
 
     @explained()
@@ -188,10 +195,12 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("%s; nothing is committed", error)  # what is planned next goes on with a new log
 
     def stop(self) -> None:
-        """Leave the domain. Writers wait for the next run of the query only if the driver was killed."""
+        """Leave the domain. Writers wait for the next run of the query only if the driver was killed, or if the user
+        wants to start it again soon."""
         session, self._session = self._session, None
         if session is not None:
-            session.stop(goodbye=not self._is_orphaned())
+            leaves = self._settings.leave_on_stop or session.is_temporary
+            session.stop(goodbye=leaves and not self._is_orphaned())
         self._serving.stop()
         self._stopping = True
 

@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from . import __version__
-from .commands import demo, echo, errors, idl, log, loss, ls, options, play, receive, record, stat, type
+from .commands import (
+    clean,
+    demo,
+    echo,
+    errors,
+    idl,
+    log,
+    loss,
+    ls,
+    options,
+    play,
+    receive,
+    record,
+    stat,
+    type,
+)
 from .transport.errors import RtpsError
 
 app = typer.Typer(
@@ -29,6 +44,7 @@ app.command("loss")(loss.loss)
 app.command("errors")(errors.errors)
 app.command("record")(record.record)
 app.command("play")(play.play)
+app.command("clean")(clean.clean)
 app.command("receive")(receive.receive)
 app.add_typer(log.app, name="log")
 app.command("demo")(demo.demo)

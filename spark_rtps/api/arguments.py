@@ -38,6 +38,8 @@ SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "metrics.address": "remove it",
     "log.dir": "remove it: a subscription holds its samples in memory",
     "log.mode": "remove it: a subscription holds its samples in memory",
+    "leave_on_stop": "remove it",
+    "on_log_full": "remove it: a subscription holds its samples in memory",
     "log.max_bytes": "give buffer_size to subscribe()",
     "log.segment_bytes": "remove it: a subscription holds its samples in memory",
     "log.retention": "remove it: a subscription holds its samples in memory",
@@ -45,6 +47,7 @@ SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "startingTime": "read recordings with spark.read",
     "endingTime": "read recordings with spark.read",
     "log_time": "set metadata=true, and read _rtps.reception_timestamp",
+    "log.retention_bytes": "remove it: a subscription holds its samples in memory",
 }
 _SPARK_BY_KEY: Final = {name.lower(): name for name in SPARK_OPTIONS}
 _ANY_TOPIC: Final = "any"

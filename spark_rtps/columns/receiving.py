@@ -48,6 +48,7 @@ def receiver_config(
         log_max_bytes=settings.log_max_bytes,
         log_segment_bytes=settings.log_segment_bytes,
         log_mode=settings.log_mode,
+        on_log_full=settings.on_log_full,
         consumption=settings.consumption,
         spy=settings.spy,
         ephemeral=ephemeral,

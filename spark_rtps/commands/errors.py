@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 
 def errors(
+    query: Annotated[
+        str | None,
+        typer.Option("--query", "-q", help="Only those of the query with this name or id, or its beginning."),
+    ] = None,
     log_dir: LogDirs = None,
     receiver: Receivers = None,
     token_file: TokenFile = None,
@@ -31,6 +35,8 @@ def errors(
         read_error_reports, lambda asked: asked.errors()
     )()
     told.check()
+    if query is not None:
+        told.entries[:] = [each for each in told.entries if _is_of(each, query)]
     if as_json:
         typer.echo(json.dumps(told.extended(errors_as_json(told.entries, told.places)), indent=2))
     else:
@@ -38,14 +44,16 @@ def errors(
     told.end()
 
 
-def _print_table(told: Told[ErrorReport]) -> None:
-    from rich.console import Console
+def _is_of(report: ErrorReport, query: str) -> bool:
+    return bool(query) and (report.query.name == query or report.query.id.startswith(query))
 
-    from .tables import moment, sentence, show, table
+
+def _print_table(told: Told[ErrorReport]) -> None:
+    from .tables import moment, output, sentence, show, table
 
     found = [(error, report) for report in told.entries for error in report.errors]
     if not found:
-        show(Console(), [sentence(told.nothing("no error and no warning"))])
+        show(output(), [sentence(told.nothing("no error and no warning"))])
         return
     found.sort(key=lambda pair: pair[0].last_ns, reverse=True)
     rows = [
@@ -53,6 +61,7 @@ def _print_table(told: Told[ErrorReport]) -> None:
             str(error.count),
             f"{moment(error.first_ns)}\n{moment(error.last_ns)}",
             (f"{report.topic}\nsource {report.pid}" if report.topic else f"process {report.pid}")
+            + (f"\nquery {report.query}" if report.query.id else "")
             + told.at(report.path),
             f"{error.level}\n{error.text}",
         )
@@ -62,4 +71,4 @@ def _print_table(told: Told[ErrorReport]) -> None:
     for report in told.entries:
         if report.overflow:
             parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
-    show(Console(), parts)
+    show(output(), parts)

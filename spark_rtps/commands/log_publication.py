@@ -131,11 +131,9 @@ _POSITIONS: Final = ("pub_pos", "pub_lmt", "snd_pos", "snd_lmt", "snd_bpe", "cle
 
 
 def _print(shown: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console
+    from .tables import output, sentence, show
 
-    from .tables import sentence, show
-
-    console = Console()
+    console = output()
     if not shown:
         show(
             console,

@@ -156,10 +156,8 @@ def _as_json(log: _Log) -> dict[str, object]:
 
 
 def _print(log: _Log) -> None:
-    from rich.console import Console
-
     from ..transport.log.segment import VERSION
-    from .tables import NOTHING, sentence, show, size, table
+    from .tables import NOTHING, output, sentence, show, size, table
 
     given, verified, source = log.given, log.verified, log.source
     about = {
@@ -181,7 +179,7 @@ def _print(log: _Log) -> None:
         parts.append(_groups(log.groups, verified.base, verified.end))
     if log.inventory.overflow:
         parts.append(sentence(f"{log.inventory.overflow} more frames are of writers that are not listed"))
-    show(Console(), [*parts, *damage_tables([verified])])
+    show(output(), [*parts, *damage_tables([verified])])
 
 
 def _segments(inventory: Inventory | WalkedLog) -> RenderableType:

@@ -114,12 +114,10 @@ def lost_samples(damage: Damage) -> str:
 
 
 def _print(where: str, logs: list[Verified]) -> None:
-    from rich.console import Console
-
-    from .tables import sentence, show, size, table
+    from .tables import output, sentence, show, size, table
 
     if not logs:
-        show(Console(), [sentence(f"there is no stream log in {where}")])
+        show(output(), [sentence(f"there is no stream log in {where}")])
         return
     columns = ("frames", "samples", "size", "damaged\nplaces", "log")
     rows = [
@@ -132,4 +130,4 @@ def _print(where: str, logs: list[Verified]) -> None:
         )
         for log in logs
     ]
-    show(Console(), [table("verified", columns, rows, numbers=columns[:4]), *damage_tables(logs)])
+    show(output(), [table("verified", columns, rows, numbers=columns[:4]), *damage_tables(logs)])

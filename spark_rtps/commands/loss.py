@@ -47,13 +47,11 @@ def _samples(loss: Loss) -> str:
 
 
 def _print_table(told: Told[LossesOfLog]) -> None:
-    from rich.console import Console
-
-    from .tables import moment, sentence, show, size, table
+    from .tables import moment, output, sentence, show, size, table
 
     found = [(loss, told.at(report.path)) for report in told.entries for loss in report.losses]
     if not found:
-        show(Console(), [sentence(told.nothing("no loss"))])
+        show(output(), [sentence(told.nothing("no loss"))])
         return
     found.sort(key=lambda pair: -pair[0].last_ns)
     columns = ("topic\nwriter", "cause", "times", "samples\n~bytes", "first\nlast")
@@ -71,4 +69,4 @@ def _print_table(told: Told[LossesOfLog]) -> None:
     for report in told.entries:
         if report.overflow:
             parts.append(sentence(f"{report.path} is full: {report.overflow} more were not recorded"))
-    show(Console(), parts)
+    show(output(), parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,9 @@ from .receivers import (
 )
 
 if TYPE_CHECKING:
-    from ..monitoring.seen_topics import SeenTopics
+    from collections.abc import Iterable
+
+    from ..monitoring.seen_topics import SeenEndpoint, SeenTopics
     from ..serving.served import Served
 
 
@@ -41,6 +44,7 @@ def ls(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the participants, topics, types and QoS seen on a domain, or on the domain of a receiver."""
+
     from ..monitoring.seen_topics import SeenTopics
 
     patience = seconds(wait, "--wait")
@@ -81,18 +85,23 @@ def _seen_by(served: Served, patience: float) -> SeenTopics:
 
 
 def _print_tables(seen: SeenTopics, patience: float) -> None:
-    from rich.console import Console
-
-    from .tables import sentence, show, table
+    from .tables import output, sentence, show, table
 
     if not seen.participants:
-        show(Console(), [sentence(f"no participant seen on domain {seen.domain} within {patience:g} s")])
+        show(output(), [sentence(f"no participant seen on domain {seen.domain} within {patience:g} s")])
         return
     participants = [(p.guid_prefix, p.name, p.vendor, "\n".join(p.addresses)) for p in seen.participants]
-    endpoints = [(e.topic, e.type, e.kind, ", ".join(e.qos), e.participant) for e in seen.endpoints]
+    endpoints = together(seen.endpoints)
     columns = ("GUID prefix", "name", "vendor", "address")
     parts = [
         table(f"participants of domain {seen.domain}", columns, participants),
         table("topics", ("topic", "type", "", "QoS", "participant"), endpoints),
     ]
-    show(Console(), parts)
+    show(output(), parts)
+
+
+def together(endpoints: Iterable[SeenEndpoint]) -> list[tuple[str, ...]]:
+    """The endpoints by rows: those that are alike in all that is shown, such as the writers of a sink's workers, are
+    one."""
+    found = Counter((e.topic, e.type, e.kind, ", ".join(e.qos), e.participant) for e in endpoints)
+    return [(*row, who if n == 1 else f"{who} ({n} of them)") for (*row, who), n in found.items()]

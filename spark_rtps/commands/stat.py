@@ -93,13 +93,13 @@ def _looks(see: Callable[[], Told[Stream]], period: float | None) -> Iterator[Lo
 
 def _show(looks: Iterator[Look], *, everything: bool, system: bool, live: bool) -> None:
     """Print the tables. On a terminal a live table fills the screen, and its last state is printed at the end."""
-    from rich.console import Console, Group
+    from rich.console import Group
     from rich.live import Live
 
     from .stat_tables import tables
-    from .tables import show
+    from .tables import output, show
 
-    console = Console()
+    console = output()
     if not (live and console.is_terminal):
         for look in looks:
             show(console, tables(look, everything=everything, system=system))

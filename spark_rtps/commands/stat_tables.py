@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _STREAMS: Final = (
     "stream",
-    "samples\nbytes",
+    "samples\nbytes\non disk",
     "behind",
     "peers",
     "lost\nrejected\nmalformed",
@@ -37,13 +37,13 @@ def tables(look: Look, *, everything: bool, system: bool) -> list[RenderableType
     parts: list[RenderableType] = []
     if streams:
         columns = (*_STREAMS[:2], _RATES, *_STREAMS[2:]) if look.rates else _STREAMS
-        rows = [_stream_row(s, look) for s in streams]
+        rows = [_stream_row(alike, look) for alike in _together(streams, look)]
         parts.append(table("streams", columns, rows, numbers=columns[1:]))
     else:
         parts.append(sentence(look.told.nothing("no source or sink runs")))
     parts += map(sentence, look.told.unreached.values())
     if hidden:
-        parts.append(sentence(f"{hidden} more that have ended: --all shows them"))
+        parts.append(sentence(f"{hidden} more that have ended: --all shows them{_left_on_disk(look)}"))
     parts += _details(streams)
     if system:
         parts.append(_system(streams))
@@ -65,26 +65,53 @@ def _details(streams: Sequence[Stream]) -> list[RenderableType]:
     return [table(title, columns, rows, numbers=numbers) for title, columns, rows, numbers in found if rows]
 
 
+def _on_disk(stream: Stream) -> str:
+    return size(stream.disk_bytes) if stream.disk_bytes else NOTHING
+
+
+def _left_on_disk(look: Look) -> str:
+    """What the logs of sources take that have ended."""
+    from ..monitoring.stream_counters import State
+
+    left = sum(stream.disk_bytes for stream in look.streams if stream.state is State.ENDED)
+    return f"; their logs take {size(left)} on the disk, see `spark-rtps clean`" if left else ""
+
+
 def _who(stream: Stream) -> str:
     return f"{stream.kind.value} {stream.pid}"
 
 
-def _stream_row(stream: Stream, look: Look) -> tuple[str, ...]:
+def _together(streams: Sequence[Stream], look: Look) -> list[list[Stream]]:
+    """The streams by rows: the writers of a topic in several worker processes are one sink."""
+    from ..monitoring.stream_counters import Kind
+
+    found: dict[object, list[Stream]] = {}
+    for number, each in enumerate(streams):
+        of_sink = (each.topic, each.type, each.domain, each.state, look.told.at(each.path))
+        found.setdefault(of_sink if each.kind is Kind.SINK else number, []).append(each)
+    return list(found.values())
+
+
+def _stream_row(alike: Sequence[Stream], look: Look) -> tuple[str, ...]:
+    stream = alike[0]
     domain = "" if stream.domain is None else f", domain {stream.domain}"
-    behind = size(stream.behind_bytes)
+    where = str(stream.pid) if len(alike) == 1 else f"in {len(alike)} workers"
+    behind = size(sum(each.behind_bytes for each in alike))
+    behind_samples = [each.behind_samples for each in alike if each.behind_samples is not None]
     rates: tuple[str, ...] = ()
     if look.rates:
-        rate, byte_rate = look.rates.get(stream.path), look.byte_rates.get(stream.path)
-        samples = NOTHING if rate is None else f"{rate:.0f}"
-        rates = (f"{samples}\n{NOTHING if byte_rate is None else size(byte_rate)}",)
+        known = [look.rates[each.path] for each in alike if each.path in look.rates]
+        known_bytes = [look.byte_rates[each.path] for each in alike if each.path in look.byte_rates]
+        samples = f"{sum(known):.0f}" if known else NOTHING
+        rates = (f"{samples}\n{size(sum(known_bytes)) if known_bytes else NOTHING}",)
     return (
-        f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {stream.pid}{look.told.at(stream.path)}",
-        f"{stream.samples}\n{size(stream.nbytes)}",
+        f"{stream.topic}\n{stream.kind.value}{domain}\n{stream.state.value} {where}{look.told.at(stream.path)}",
+        f"{sum(each.samples for each in alike)}\n{size(sum(each.nbytes for each in alike))}\n{_on_disk(stream)}",
         *rates,
-        behind if stream.behind_samples is None else f"{stream.behind_samples}\n{behind}",
-        str(stream.peers),
-        f"{stream.lost}\n{stream.rejected}\n{stream.malformed}",
-        f"{stream.repairs}\n{stream.back_pressure}",
+        f"{sum(behind_samples)}\n{behind}" if behind_samples else behind,
+        str(max(each.peers for each in alike)),  # the readers of one writer are those of the others
+        "\n".join(str(sum(n)) for n in zip(*((s.lost, s.rejected, s.malformed) for s in alike), strict=True)),
+        "\n".join(str(sum(n)) for n in zip(*((s.repairs, s.back_pressure) for s in alike), strict=True)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -11,8 +12,20 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 NOTHING: Final = "-"
+#: Where the output is no terminal, so that whoever reads it breaks the lines, or has a program look at them.
+_WIDE: Final = 10_000
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def output() -> Console:
+    """Where results are printed: as wide as the terminal, and as what is shown where there is none."""
+    from rich.console import Console
+
+    made = Console()
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _WIDE
+    return made
 
 
 def table(

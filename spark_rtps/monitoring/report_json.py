@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from ..transport.log.error_log import DistinctError
 from ..transport.log.loss_report import Loss
 from ..transport.structure import Guid
+from .query_names import QueryName
 from .reports import ErrorReport, LossesOfLog
 from .stream_counters import Kind, State, Stream, system_counters
 from .told import NUMBER_MAX, told_json, told_list, told_number, told_text
@@ -52,6 +53,8 @@ def errors_as_json(reports: Iterable[ErrorReport], looked_in: Iterable[object]) 
                 "path": str(report.path),
                 "topic": report.topic or None,
                 "pid": report.pid,
+                "query": report.query.name or None,
+                "query_id": report.query.id or None,
                 "errors": [asdict(error) for error in report.errors],
                 "overflow": report.overflow,
             }
@@ -95,6 +98,7 @@ def _stream_as_json(
         "bytes_per_second": _rounded(byte_rates.get(stream.path)),
         "behind_samples": stream.behind_samples,
         "behind_bytes": stream.behind_bytes,
+        "disk_bytes": stream.disk_bytes,
         "peers": stream.peers,
         "lost": stream.lost,
         "rejected": stream.rejected,
@@ -169,6 +173,7 @@ def _error_report(told: dict[str, Any]) -> ErrorReport:
         told_number(told.get("pid")),
         told_list(told.get("errors"), _error),
         told_number(told.get("overflow")),
+        QueryName(told_text(told.get("query_id") or ""), told_text(told.get("query") or "")),
     )
 
 

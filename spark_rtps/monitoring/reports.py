@@ -27,6 +27,7 @@ from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import Guid
 from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report
 from .processes import process_start
+from .query_names import NO_QUERY, QueryName, read_query
 from .stream_counters import listed
 
 FOLDER: Final = "errors"
@@ -49,6 +50,8 @@ class ErrorReport:
     errors: list[DistinctError]
     #: How many more errors found no room.
     overflow: int
+    #: The query of a receiver's log, where a task has noted it.
+    query: QueryName = NO_QUERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,11 @@ def read_error_reports(roots: Iterable[Path]) -> list[ErrorReport]:
             if os.path.exists(
                 directory / ERROR_LOG
             ):  # os.path, because it does not raise where access is denied
-                found.append(_errors(directory / ERROR_LOG, _topic(directory), _receiver(directory)))
+                found.append(
+                    _errors(
+                        directory / ERROR_LOG, _topic(directory), _receiver(directory), read_query(directory)
+                    )
+                )
             if os.path.exists(directory / DECODING_REPORT):
                 found.append(_malformed(directory))
         for path in listed(root / FOLDER):
@@ -132,12 +139,12 @@ def _own_path() -> Path:
     return directory / f"{os.getpid()}-{process_start(os.getpid())}.errors"
 
 
-def _errors(path: Path, topic: str, pid: int) -> ErrorReport | None:
+def _errors(path: Path, topic: str, pid: int, query: QueryName = NO_QUERY) -> ErrorReport | None:
     try:
         errors, overflow = read_error_log(path)
     except (RtpsError, OSError):
         return None
-    return ErrorReport(path, topic, pid, errors, overflow)
+    return ErrorReport(path, topic, pid, errors, overflow, query)
 
 
 def _malformed(directory: Path) -> ErrorReport | None:
@@ -156,7 +163,12 @@ def _malformed(directory: Path) -> ErrorReport | None:
     if not errors:
         return None
     return ErrorReport(
-        directory / DECODING_REPORT, _topic(directory), _receiver(directory), errors, report.overflow
+        directory / DECODING_REPORT,
+        _topic(directory),
+        _receiver(directory),
+        errors,
+        report.overflow,
+        read_query(directory),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ..transport.errors import RtpsError
 from ..transport.log.counters import Counters
+from ..transport.log.ended_logs import disk_bytes
 from ..transport.log.log_view import LogView
 from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.structure import NANOSECONDS, Guid
@@ -26,6 +27,10 @@ from .decoding_report import LOST, MALFORMED, read_decoding_report
 from .processes import process_start
 from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 
+#: What the folder of a log takes on the disk, beside what its receiver counts.
+DISK: Final = "log.disk_bytes"
+#: What a receiver dropped because its log was full.
+DROPPED: Final = "log.dropped_samples"
 #: A receiver without a heartbeat for this long is stalled; it writes twenty a second.
 _STALLED_NS: Final = 3 * NANOSECONDS
 #: A counter of a matched writer or reader, ``<which>.<i>.guid_high``: there is an i-th.
@@ -168,6 +173,11 @@ class Stream:
         return self._count("reader.matched_writers" if self.kind is Kind.SOURCE else "writer.matched_readers")
 
     @property
+    def disk_bytes(self) -> int:
+        """What the log of a source takes on the disk, with all that lies beside it; 0 for a sink."""
+        return self._count(DISK)
+
+    @property
     def lost(self) -> int:
         return lost(self.counters)
 
@@ -243,9 +253,13 @@ class Stream:
 
 def lost(counters: Mapping[str, int]) -> int:
     """Samples that a source never received or had no room for in its history, which is SAMPLE_LOST where that is
-    counted, and those that its log lost."""
+    counted, those that were dropped because its log was full, and those that its log lost."""
     counted = counters.get("reader.lost_samples", 0) + counters.get("cache.lost_by_history", 0)
-    return counters.get("status.sample_lost.total_count", counted) + counters.get(LOST, 0)
+    return (
+        counters.get("status.sample_lost.total_count", counted)
+        + counters.get(DROPPED, 0)
+        + counters.get(LOST, 0)
+    )
 
 
 def rejected(counters: Mapping[str, int]) -> int:
@@ -316,6 +330,7 @@ def read_source(directory: Path, *, now: int) -> Stream | None:
     """The source whose stream log lies in ``directory``; None: there is no log, or no receiver's counters beside it."""
     try:
         counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
+        counters[DISK] = disk_bytes(directory)
         counters |= read_decoding_report(directory).counters()
         counters |= count_groups(
             directory, base=counters.get("log.base", 0), end=counters.get("log.position", 0)

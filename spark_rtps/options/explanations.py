@@ -36,6 +36,8 @@ from ..transport.receiver.remedies import (
     DISK_FULL,
     EXPIRED,
     FAR_AHEAD,
+    LOG_DROPPED,
+    LOG_FILLS,
     LOG_FULL,
     LOST_SAMPLES,
     NO_PUBLICATION_LOG,
@@ -86,8 +88,8 @@ WRITER_REMEDIES: Final = {
 RECEIVER_REMEDIES: Final = {
     **READER_REMEDIES,
     LOST_SAMPLES: (
-        "`spark-rtps loss` counts all; if this was a restart, raise participant.lease_duration to twice the time it "
-        "takes"
+        "`spark-rtps loss` counts all; if the query was stopped and started again, stop it with leave_on_stop=false; "
+        "if it was killed, raise participant.lease_duration to twice the time that a restart takes"
     ),
     FAR_AHEAD: (
         "compare the clocks of this host and of the writers', or set destination_order.source_timestamp_tolerance to "
@@ -101,6 +103,11 @@ RECEIVER_REMEDIES: Final = {
         "lower reliable_reader.heartbeat_suppression_duration, or raise the writer's reliable_writer.heartbeat_period"
     ),
     NO_PUBLICATION_LOG: "sinks have one with ipc=true or spies_simulate_connection=true",
+    LOG_FILLS: (
+        "the query has to keep up, or log.max_bytes or the room on the disk has to grow; on_log_full says whether "
+        "writers are held back, samples dropped, or the query fails"
+    ),
+    LOG_DROPPED: "on_log_full=drop wants it so; `spark-rtps loss` counts all by writer",
     LOG_FULL: "set log.max_bytes to {needed} at least",
     DISK_FULL: "free space there, lower log.max_bytes, or set log.dir to a directory on a larger disk",
 }

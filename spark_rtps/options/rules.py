@@ -108,6 +108,18 @@ def check_retention(values: Values, *, standing: bool) -> None:
         raise OptionError(consumption, "committed", fix)
 
 
+def check_log_full(values: Values, *, standing: bool) -> None:
+    """What is dropped is lost, and a standing receiver does not fail. Raises OptionError."""
+    name, loss = "on_log_full", "failOnDataLoss"
+    word = values.word(name)
+    if word == "drop" and not standing and values.boolean(loss):
+        fix = f"loses samples, which {loss}=true does not allow; set {loss}=false too, or {name}=fail"
+        raise OptionError(name, word, fix)
+    if word == "fail" and (standing or values.has("receivers")):
+        fix = "is for a query that has a receiver of its own; a standing receiver can hold or drop"
+        raise OptionError(name, word, fix)
+
+
 def durability(values: Values) -> DurabilityKind:
     """DURABILITY, as ``durability`` or ``startingOffsets`` sets it."""
     kind = DurabilityKind[values.word("durability").upper()]
@@ -308,6 +320,8 @@ def _need(values: Values, names: tuple[str, ...], there: bool, needed: str) -> N
 
 
 def _check_order(values: Values, low: str, high: str) -> None:
+    if low == "log.segment_bytes" and values.origin(low) is Origin.DEFAULT:
+        return  # a log of this size has smaller segments
     heartbeats = low == "reliable_writer.heartbeats_per_max_samples"
     smaller = heartbeats_per_window(values) if heartbeats else values.integer_or_none(low)
     larger = values.integer(high)

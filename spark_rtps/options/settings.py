@@ -22,6 +22,7 @@ from ..transport.protocol.slices import Slice
 from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
+from ..transport.structure import INFINITE
 from ..transport.types.mapping import Mapping as TypeMapping
 from ..transport.types.model import Extensibility
 from .advice import advice
@@ -40,7 +41,7 @@ from .qos_profiles import NO_PROFILE, Profile, find_profile
 from .receivers import asked_of_receivers, check_receivers, receiver_addresses, timestamp
 from .recordings import check_recordings
 from .ros import ros_node, translated
-from .rules import check_options, check_retention, check_statuses, writers_slice
+from .rules import check_log_full, check_options, check_retention, check_statuses, writers_slice
 from .spec import AppliesTo
 from .table import BY_KEY
 from .topics import SEVERAL, topic_selection
@@ -122,6 +123,8 @@ class Settings:
     participant_lease_duration: int
     #: The node of a ROS graph that the participant is; None: it is none.
     ros: RosNode | None
+    #: Whether a stopped query says goodbye; else it is expected back within its lease.
+    leave_on_stop: bool
     receive_buffer: int
     send_buffer: int
     #: Bytes of an IP packet at most; None: as many as the interfaces carry unfragmented.
@@ -139,7 +142,11 @@ class Settings:
     log_mode: int
     log_max_bytes: int
     log_segment_bytes: int
+    #: What happens to samples for which there is no room: ``hold``, ``drop`` or ``fail``.
+    on_log_full: str
     log_retention: int
+    #: Of ended logs together; None: however much they take.
+    log_retention_bytes: int | None
     #: What a standing receiver keeps: ``bytes``, ``time`` (as long as ``retention_time`` ns) or ``committed``.
     retention: str
     retention_time: int
@@ -232,6 +239,7 @@ def parse_options(options: Mapping[str, str], role: AppliesTo, *, standing: bool
         check_options(values, role)
         check_retention(values, standing=standing)
         check_recordings(values)
+        check_log_full(values, standing=standing)
         check_receivers(values)
     return _settings(
         topic, topics, values, role, (*profile.warnings, *values.warnings, *advice(values, role))
@@ -297,6 +305,7 @@ def _settings(
         participant_name=values.text("participant.name") or "",
         participant_lease_duration=values.integer("participant.lease_duration"),
         ros=ros_node(values),
+        leave_on_stop=values.boolean("leave_on_stop"),
         receive_buffer=values.integer("receive_buffer"),
         send_buffer=values.integer("send_buffer"),
         mtu=values.integer_or_none("mtu"),
@@ -311,7 +320,9 @@ def _settings(
         log_mode=int(values.word("log.mode"), 8),
         log_max_bytes=values.integer("log.max_bytes"),
         log_segment_bytes=values.integer("log.segment_bytes"),
+        on_log_full=values.word("on_log_full"),
         log_retention=values.integer("log.retention"),
+        log_retention_bytes=_limit(values, "log.retention_bytes"),
         retention=values.word("retention"),
         retention_time=values.integer_or_none("retention.time") or 0,
         serve_address=values.text("serve.address"),
@@ -373,6 +384,11 @@ def _announces_type(values: Values) -> bool:
 def _offer_timeout(values: Values) -> int:
     given = values.integer_or_none("offer_timeout")
     return values.integer("max_blocking_time") if given is None else given
+
+
+def _limit(values: Values, name: str) -> int | None:
+    limit = values.integer(name)
+    return None if limit == INFINITE else limit
 
 
 def _log_dir(values: Values) -> Path:

@@ -118,6 +118,16 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         minimum=_LEASE_MIN,
     ),
     OptionSpec(
+        "leave_on_stop",
+        Kind.BOOLEAN,
+        "true",
+        "Whether a query that is stopped says goodbye to its topic's writers, which then no longer keep samples for "
+        "it. `false`: it stays announced for `participant.lease_duration`, as if it were killed; reliable writers keep "
+        "for it what they write, and wait for it once their history is full. Started again on its checkpoint within "
+        "two thirds of that time, the query misses nothing of a volatile reliable topic: the way to redeploy one.",
+        _READ,
+    ),
+    OptionSpec(
         "receive_buffer",
         Kind.SIZE,
         "32MiB",
@@ -179,18 +189,30 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "log.max_bytes",
         Kind.SIZE,
         "4GiB",
-        "Maximum size of a stream log between Spark's commits. While it is full, reliable writers are "
-        "slowed down and best-effort samples are dropped and counted. A micro-batch takes at most half of "
-        "it.",
+        "Maximum size of a stream log between Spark's commits; `on_log_full` says what happens while it is full. A "
+        "micro-batch takes at most half of it.",
         _READ,
         minimum=16 << 20,
+    ),
+    OptionSpec(
+        "on_log_full",
+        Kind.WORD,
+        "hold",
+        "What happens to samples for which there is no room in the stream log: it has reached `log.max_bytes`, or its "
+        "disk is full. `hold`: reliable writers are held back until Spark commits, so that nothing is lost, and writes "
+        "of peers may time out; best-effort samples are dropped and counted. `drop`: samples are acknowledged, dropped "
+        "and counted, and no writer waits; it needs `failOnDataLoss=false`. `fail`: the query fails and its reader "
+        "leaves, so that no writer waits. A warning names the reliable writers when the log is three quarters full. "
+        "With `retention=bytes` or `time` the oldest samples make room before.",
+        _READ,
+        choices=("hold", "drop", "fail"),
     ),
     OptionSpec(
         "log.segment_bytes",
         Kind.SIZE,
         "64MiB",
-        "Size of one segment file of a new stream log. A restarted query keeps the size that its log "
-        "began with.",
+        "Size of one segment file of a new stream log; a quarter of `log.max_bytes` if that is less and this is not "
+        "set. A restarted query keeps the size that its log began with.",
         _READ,
         minimum=mmap.PAGESIZE,  # of which a segment is made
     ),
@@ -198,8 +220,18 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "log.retention",
         Kind.DURATION,
         "7d",
-        "A new query removes the logs in `log.dir` that have not changed for this long and that no query "
-        "uses.",
+        "How long the log of an ended query is kept in `log.dir` after its last change, for a restart from the query's "
+        "checkpoint. A new query removes older ones, a running one every ten minutes, and `spark-rtps clean` at once. "
+        "Where Spark made the checkpoint in its temporary directory, the samples go when the query ends.",
+        _READ,
+    ),
+    OptionSpec(
+        "log.retention_bytes",
+        Kind.SIZE_LIMIT,
+        "unlimited",
+        "How much room on the disk the logs of ended queries in `log.dir` may take together; the oldest are removed "
+        "first, at the times that `log.retention` names, and none that has changed in the last ten minutes. A query "
+        "whose log is gone cannot go on from its checkpoint without loss, so that the default is no limit.",
         _READ,
     ),
     OptionSpec(

@@ -30,12 +30,12 @@ _OF_QUERIES: Final = frozenset(
     {
         "payload", "metadata", "statuses", "columns", "key", "uint64", "enum", "bitmask", "time", "mode",
         "columnNameOfCorruptRecord", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss",
-        "read.max_rows", "read.timeout", "type.discovery_timeout", "receivers",
+        "read.max_rows", "read.timeout", "type.discovery_timeout", "receivers", "leave_on_stop",
     }
 )  # fmt: skip
 _OF_QUERIES_BY_PREFIX: Final = ("serve.", "receiver.", "metrics.", "starting", "ending")
 #: What `directory` of the file decides.
-_OF_DIRECTORY: Final = frozenset({"log.dir", "log.retention"})
+_OF_DIRECTORY: Final = frozenset({"log.dir", "log.retention", "log.retention_bytes"})
 #: Files which lie on a client's host.
 _FILES_PASSED_OVER: Final = frozenset({"type.file", "type.include_path", "type.extensibility"})
 #: What a subscription receives; two that agree in these deliver the same samples.

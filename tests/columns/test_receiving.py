@@ -37,9 +37,8 @@ def test_no_types_are_recorded_where_nothing_is_decoded() -> None:
     assert not config.records_writer_types and config.type is None
 
 
-#: What standing receivers decide, and sessions.
-#: Set by others, or in place of the topic.
-BY_OTHERS = {"log_reached", "retention", "retention_ns", "topics"}
+#: Set by others, such as standing receivers and sessions, or in place of the topic.
+BY_OTHERS = {"log_reached", "retention", "retention_ns", "topics", "ended_logs_period_ns", "ended_logs_bytes"}
 
 
 @pytest.mark.parametrize("spy", [True, False])
@@ -67,6 +66,7 @@ def test_all_options_of_a_source_reach_its_receiver(spy: bool) -> None:
         "log.max_bytes": "128MiB",
         "log.segment_bytes": "1MiB",
         "log.mode": "0750",
+        "on_log_full": "fail",
         **({"spy": "true"} if spy else untethered),
     }
     settings = parse_options(options, AppliesTo.READ)

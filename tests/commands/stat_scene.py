@@ -35,6 +35,7 @@ KEYS = {
     "bytes_per_second",
     "behind_samples",
     "behind_bytes",
+    "disk_bytes",
     "peers",
     "lost",
     "rejected",

@@ -16,6 +16,7 @@ from spark_rtps.cli import app
 from spark_rtps.commands.tables import moment
 from spark_rtps.monitoring import reports
 from spark_rtps.monitoring.processes import process_start
+from spark_rtps.monitoring.query_names import QueryName, note_query, query_of
 from spark_rtps.monitoring.reports import record_errors, remove_old_errors
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog
@@ -59,6 +60,37 @@ def as_json(*arguments: str) -> list[dict[str, object]]:
     return found
 
 
+QUERY = QueryName("5a0d4c6e-0000-4000-8000-000000000001", "alerts")
+
+
+@pytest.mark.parametrize(
+    ("description", "query"),
+    [
+        (f"alerts<br/>id = {QUERY.id}<br/>runId = x<br/>batch = 0", QUERY),
+        (f"alerts\nid = {QUERY.id}\nrunId = x\nbatch = 0", QUERY),
+        (f"id = {QUERY.id}<br/>runId = x<br/>batch = init", QueryName(QUERY.id)),
+        ("count at a cell of a notebook", None),
+        (None, None),
+    ],
+)
+def test_a_task_finds_its_query(description: str | None, query: QueryName | None) -> None:
+    assert query_of(description) == query
+
+
+def test_errors_of_one_query(root: Path) -> None:
+    log, other = source(root), source(root, "Circle")
+    log.record("ERROR", "spark_rtps.receiver", "it failed", now=NOW)
+    other.record("ERROR", "spark_rtps.receiver", "it failed too", now=NOW)
+    note_query(log.path.parent, QUERY)
+    note_query(root / "elsewhere", QUERY)
+    assert "query alerts" in run().stdout
+    for asked in ("alerts", QUERY.id, QUERY.id[:8]):
+        (found,) = as_json("--query", asked)
+        assert (found["topic"], found["query"], found["query_id"]) == ("Square", "alerts", QUERY.id)
+    assert as_json("--query", "alert") == as_json("--query", "") == []
+    assert not (root / "elsewhere").exists()
+
+
 class TestCommand:
     def test_nothing(self, root, tmp_path):
         source(root)
@@ -78,6 +110,8 @@ class TestCommand:
             "path": str(log.path),
             "topic": "Square",
             "pid": 17,
+            "query": None,
+            "query_id": None,
             "errors": [
                 {
                     "level": "ERROR",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.datasource.stale_logs import remove_stale_logs
 from spark_rtps.transport.errors import LogLostError, RtpsError
 from spark_rtps.transport.log.appending import is_appended_to
+from spark_rtps.transport.log.ended_logs import remove_given_up
 from tests.datasource.stream_reader_scene import ALL, Source, beyond, log_of, planned
 
 
@@ -204,7 +204,7 @@ class TestDeadReceiver:
             source.reader.latestOffset(zero, ALL)
 
 
-class TestStaleLogs:
+class TestEndedLogs:
     def test_only_old_and_idle_logs_go(self, make, tmp_path):
         root = tmp_path / "logs"
         old, used = make(), make()
@@ -216,9 +216,9 @@ class TestStaleLogs:
         assert is_appended_to(used_log)
         assert not is_appended_to(old_log)
         now = time.time_ns()
-        assert remove_stale_logs(root, 3_600 * 10**9, now=now) == []
+        assert remove_given_up(root, now=now, period=3_600 * 10**9) == []
         for log in (old_log, used_log):
             for file in log.iterdir():
                 os.utime(file, (1, 1))
-        assert remove_stale_logs(root, 3_600 * 10**9, now=now) == [old_log]
+        assert remove_given_up(root, now=now, period=3_600 * 10**9) == [old_log]
         assert sorted(root.iterdir()) == sorted([used_log, root / "something-else"])

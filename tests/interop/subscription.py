@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
@@ -71,8 +72,10 @@ class Subscription:
         *,
         subscribe: Qos | None = None,
         type_name: str | None = None,
+        receiver: Mapping[str, Any] | None = None,
         **node: Any,
     ) -> None:
+        """``receiver`` are fields of its ReceiverConfig, ``node`` of its NodeConfig."""
         self.codec = codec(kind)
         self.config = ReceiverConfig(
             str(directory),
@@ -86,6 +89,7 @@ class Subscription:
             log_max_bytes=256 << 20,
             log_segment_bytes=32 << 20,
         )
+        self.config = replace(self.config, **(receiver or {}))
         self.process = ReceiverProcess.start(self.config)
 
     def __enter__(self) -> Subscription:

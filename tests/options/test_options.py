@@ -299,8 +299,15 @@ class TestMeaning:
         assert "must be a duration" in str(refusal(read__timeout="9" * 400 + "s"))
 
     def test_log_sizes(self):
-        assert "at least log.segment_bytes" in str(refusal(log__max_bytes="32MiB"))
+        assert read(log__max_bytes="16MiB").log_max_bytes == 16 << 20  # its segments are smaller
+        assert "log.max_bytes" in str(refusal(log__segment_bytes="64MiB", log__max_bytes="32MiB"))
         assert "must be at least 16777216" in str(refusal(log__max_bytes="1MiB"))
+
+    def test_what_is_dropped_is_lost(self):
+        assert read().on_log_full == "hold"
+        assert read(on_log_full="fail").on_log_full == "fail"
+        assert "failOnDataLoss=false" in str(refusal(on_log_full="drop"))
+        assert read(on_log_full="drop", failOnDataLoss="false").on_log_full == "drop"
 
     def test_settings_are_values(self):
         settings = read(deadline="1s")

@@ -85,8 +85,8 @@ def test_a_contradiction_names_both(role: AppliesTo, options: dict[str, str]) ->
 def test_one_alone_may_contradict_a_default(low: str, high: str) -> None:
     with pytest.raises(OptionError, match=f"option '{low}'.*{high}"):
         parse(WRITE, {low: "1h"})
-    with pytest.raises(OptionError, match=r"option 'log.max_bytes'.*log.segment_bytes, 64MiB"):
-        parse(READ, {"log.max_bytes": "32MiB"})
+    with pytest.raises(OptionError, match=r"option 'log.segment_bytes'.*log.max_bytes, 4GiB"):
+        parse(READ, {"log.segment_bytes": "8GiB"})
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class TestNames:
         assert translated(options, {})["subscribe"] == "rt/r1/imu,rt/odom"
 
     @pytest.mark.parametrize(
-        "pattern, wire", [("/r./imu", "rt/r./imu"), ("sc.*", "rt/r1/sc.*"), ("rt/.*", "rt/.*")]
+        ("pattern", "wire"), [("/r./imu", "rt/r./imu"), ("sc.*", "rt/r1/sc.*"), ("rt/.*", "rt/.*")]
     )
     def test_patterns_are_of_absolute_names(self, pattern, wire):
         options = {"ros": "true", "ros.namespace": "/r1", "subscribePattern": pattern}

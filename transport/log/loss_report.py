@@ -23,6 +23,8 @@ LOSS_REPORT: Final = "loss_report"
 NOT_RECEIVED: Final = "not received"
 #: Their writer sent them when it knew only the address at which the receiver had been.
 MOVED: Final = "receiver moved"
+#: They came while the log was full, and the user wants them dropped rather than their writer held back.
+LOG_FULL: Final = "log full"
 _MAGIC: Final = b"rtpslos1"
 #: Room for some thousand writers: peers can make up any number of them.
 _SIZE: Final = 256 << 10

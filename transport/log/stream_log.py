@@ -318,7 +318,14 @@ class StreamLog:
         kept = next((segment for segment in self._segments if segment.end > position), None)
         if not self._segments or kept is self._segments[0]:
             return
-        base = position if kept is None else min(position, kept.base)
+        self._keep_from(kept, position if kept is None else min(position, kept.base))
+
+    def trim_all(self) -> None:
+        """Give up all samples, those of the last segment too. Raises LogError as :meth:`trim`."""
+        self._keep_from(None, self._position)
+
+    def _keep_from(self, kept: SegmentFile | None, base: int) -> None:
+        """Give up the segments before ``kept``, or all; ``base`` is the lowest position held then."""
         self._checkpoint(base=base)
         self._base = base
         while self._segments and self._segments[0] is not kept:  # one that cannot be deleted is tried again

@@ -15,9 +15,10 @@ import sys
 import threading
 from pathlib import Path
 
-from ..errors import RtpsError
+from ..errors import LogFullError, RtpsError
 from ..log.error_log import ERROR_LOG, log_errors
 from ..log.small_file import replace_text
+from .cleaning import start_cleaning
 from .config import ReceiverConfig
 from .files import ERROR_FILE
 from .host import Host, StopRequest
@@ -38,23 +39,26 @@ def main() -> int:
     try:
         host = Host.open(config, stop)
     except (RtpsError, OSError) as error:
-        facts = {name: fact for name, fact in vars(error).items() if isinstance(fact, str | int)}
-        _answer({"error": str(error), "kind": type(error).__name__, "facts": facts})
+        _answer({"error": str(error), "kind": type(error).__name__, "facts": _facts(error)})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.stop(goodbye=True))
     _answer({"ready": True})
     threading.Thread(target=_watch_parent, args=(host,), name="rtps-parent", daemon=True).start()
+    start_cleaning(config)
     try:
         host.run()
     except Exception as error:
         _log.critical("the receiver ends: %s: %s", type(error).__name__, error)
-        host.stop(goodbye=False)  # writers wait for a successor on the log
+        # Writers wait for a successor on the log. Not for one that ended rather than have them wait.
+        host.stop(goodbye=isinstance(error, LogFullError))
         try:
             host.close(keep_log=True)  # which gives back what may be short: descriptors
         except (RtpsError, OSError) as failure:
             _log.critical("the receiver is not closed: %s", failure)
         with contextlib.suppress(OSError):
-            replace_text(directory / ERROR_FILE, f"{type(error).__name__}: {error}")
+            replace_text(
+                directory / ERROR_FILE, f"{type(error).__name__}: {error}\n{json.dumps(_facts(error))}"
+            )
         raise
     host.close()
     return 0
@@ -63,6 +67,10 @@ def main() -> int:
 def _answer(message: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
+
+
+def _facts(error: Exception) -> dict[str, str | int]:
+    return {name: fact for name, fact in vars(error).items() if isinstance(fact, str | int)}
 
 
 def _watch_parent(host: Host) -> None:

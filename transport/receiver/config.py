@@ -79,6 +79,12 @@ class ReceiverConfig:
     #: the oldest make room for new ones. ``time``: they stay for ``retention_ns`` at most, or as by ``bytes``.
     retention: str = "committed"
     retention_ns: int = 0
+    #: What happens to samples that find no room in the log: ``hold``, ``drop`` or ``fail`` (:mod:`.filling`).
+    on_log_full: str = "hold"
+    #: How long the logs of others beside this one are kept once they have ended, and how much of them; None: the
+    #: receiver removes none, or however much they take.
+    ended_logs_period_ns: int | None = None
+    ended_logs_bytes: int | None = None
     #: Writers of ours count samples as consumed when they are ``logged``, or when Spark has ``committed`` them.
     consumption: str = "logged"
     #: Read the publication logs of writers on this host, without the network.

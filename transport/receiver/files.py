@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 COUNTERS_FILE: Final = "counters"
-#: Why a receiver ended, in words.
+#: Why a receiver ended, in words, and on the last line the facts of that error as JSON.
 ERROR_FILE: Final = "error"
 #: Why no writer matches the reader of a batch read, in words.
 UNMATCHED_FILE: Final = "unmatched"

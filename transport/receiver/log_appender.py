@@ -1,7 +1,7 @@
 """From a reader to the stream log: whatever is delivered is appended before the next datagram is looked at.
 
 The reader acknowledges what is in the log. What finds no room waits here; meanwhile the window is closed and nothing is
-acknowledged.
+acknowledged. Or it is dropped and counted, or ends the receiver, if the user wants that rather than writers that wait.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from ..log.frame import goes_on
 from ..log.stream_log import StreamLog
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
+from ..structure import Guid
 from ..wire.samples import U8, Run
 from .consumption import Consumed, Consumption
+from .filling import OnLogFull
 from .remedies import DISK_FULL, LOG_FULL, with_remedies
 from .retention import Retention
 from .shown_counters import ShownCounters
@@ -38,7 +40,8 @@ class LogAppender:
 
     ``consumption``: what waits until Spark commits it; None: what is in the log counts as consumed. ``writer_types``
     records the types of the writers, if anybody reads them. ``retention`` makes room; None: only commits do.
-    ``remedies`` says what to do about a full log. ``topic``: that of the reader, if others append to the log, too.
+    ``remedies`` says what to do about a full log, ``on_full`` what happens to what finds no room in it. ``topic``: that
+    of the reader, if others append to the log, too.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class LogAppender:
         remedies: Mapping[str, str],
         retention: Retention | None = None,
         topic: str | None = None,
+        on_full: OnLogFull = OnLogFull.HOLD,
     ) -> None:
         self._log = log
         self._cache = cache
@@ -63,15 +67,29 @@ class LogAppender:
         self._topic = topic
         #: Whose reader it is: another one's may have to vacate its places in the log.
         self.reader: StatefulReader | None = None
+        self._on_full = on_full
+        self._dropped: dict[Guid, int] = {}
         #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
         self._reported_disk_full = False
 
+    @property
+    def is_full(self) -> bool:
+        """Whether something finds no room: it waits, or its writer does."""
+        return bool(self._pending) or not self._free()
+
+    def take_dropped(self) -> dict[Guid, int]:
+        """How many samples of each writer were dropped since the last call because there was no room for them."""
+        dropped, self._dropped = self._dropped, {}
+        return dropped
+
     def room(self) -> int:
-        if self._retention is not None:
+        if self._retention is not None or self._on_full is not OnLogFull.HOLD:
             return 0 if self._pending else self._log.max_bytes // _ROOM_PART
-        free = self._log.free_bytes - self._log.max_bytes // _RESERVED_PART
-        return 0 if self._pending else max(0, free)
+        return 0 if self._pending else self._free()
+
+    def _free(self) -> int:
+        return max(0, self._log.free_bytes - self._log.max_bytes // _RESERVED_PART)
 
     def place(self, nbytes: int) -> U8 | None:
         """Where a sample in fragments may be put together: in the log, if it is likely to be what comes next."""
@@ -150,17 +168,40 @@ class LogAppender:
         try:
             taken = run is None or self._append_run(run, more, reception)
         except LogFullError as error:
+            if self._on_full is OnLogFull.FAIL:
+                raise
             if not self._reported_disk_full:
-                told = f"{error}; writers are held back until there is room"
+                then = "samples are dropped" if self._on_full is OnLogFull.DROP else "writers are held back"
+                told = f"{error}; {then} until there is room"
                 kind = DISK_FULL if error.limit is None else LOG_FULL
                 _log.error("%s", with_remedies(told, [kind], self._remedies, needed=error.needed))
             self._reported_disk_full = True
-            return False
+            taken = False
+        else:
+            self._reported_disk_full = self._reported_disk_full and not taken
+        if not taken:
+            taken = self._drop(group)
         if taken and self._consumption is not None:
             for _, whole in group:
                 self._consumption.on_append(self._log.position, *whole[1:])
-        self._reported_disk_full = self._reported_disk_full and not taken
         return taken
+
+    def _drop(self, group: list[tuple[Run | None, Consumed]]) -> bool:
+        """What becomes of runs without room: True: they are lost; False: they wait. Raises LogFullError."""
+        if self._on_full is OnLogFull.FAIL:
+            raise LogFullError(
+                f"the log in {self._log.directory} is full: it may take {self._log.max_bytes} bytes, and what was "
+                "received is not committed",
+                path=self._log.directory,
+                limit=self._log.max_bytes,
+                needed=2 * self._log.max_bytes,
+            )
+        if self._on_full is OnLogFull.HOLD:
+            return False
+        for run, _ in group:
+            if run is not None:
+                self._dropped[run.writer] = self._dropped.get(run.writer, 0) + run.count
+        return True
 
     def _append_run(self, run: Run, more: list[Run], reception: int) -> bool:
         """Append, in the place of the oldest samples if they may go; False: there is no room. Raises LogFullError."""

@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..log.loss_report import LOSS_REPORT, MOVED, LossReport
+from ..log.loss_report import LOG_FULL, LOSS_REPORT, MOVED, LossReport
 from ..log.stream_log import StreamLog
 from ..protocol.reading.reader import StatefulReader
 from ..structure import Guid
 from .addresses import Addresses, write_addresses
-from .remedies import LOST_SAMPLES, with_remedies
+from .remedies import LOG_DROPPED, LOST_SAMPLES, with_remedies
 
 _log = logging.getLogger("spark_rtps.receiver")
 
@@ -35,6 +35,7 @@ class Losses:
         self._remedies = remedies
         self._report = report or LossReport(directory / LOSS_REPORT)
         self._reported = 0
+        self._dropped = self._dropped_told = 0
 
     def report(self, reader: StatefulReader, log: StreamLog) -> None:
         """Report what was lost since the last call.
@@ -56,6 +57,20 @@ class Losses:
                 with_remedies("", [LOST_SAMPLES], self._remedies),
             )
             self._reported = lost
+
+    def report_dropped(self, dropped: Mapping[Guid, int], log: StreamLog) -> None:
+        """Report samples that came while the log was full."""
+        size = log.position // max(log.rows, 1)
+        for writer, count in dropped.items():
+            self._report.observe(
+                writer, self._topic, count, now=time.time_ns(), sample_bytes=size, cause=LOG_FULL
+            )
+        self._dropped += sum(dropped.values())
+        if self._dropped < 2 * self._dropped_told:
+            return  # there may be some twenty times a second
+        self._dropped_told = self._dropped
+        told = f"topic {self._topic!r}: {self._dropped} samples dropped so far because the log is full"
+        _log.warning("%s", with_remedies(told, [LOG_DROPPED], self._remedies))
 
     def _report_missed(self, reader: StatefulReader, missed: Mapping[Guid, int], size: int) -> None:
         for writer, count in missed.items():

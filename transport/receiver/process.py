@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from .. import errors
-from ..errors import RtpsError, TransportError
+from ..errors import LogFullError, RtpsError, TransportError
 from ..log.counters import Counters
 from ..log.log_view import Cursor
 from .config import ReceiverConfig
@@ -96,8 +96,12 @@ class ReceiverProcess:
         if status is None:
             return
         error = self.directory / ERROR_FILE
-        reason = error.read_text() if error.exists() else f"exit status {status}"
-        raise RtpsError(f"the receiver process {self.pid} ended: {reason}")
+        text = error.read_text() if error.exists() else f"exit status {status}"
+        reason, _, facts = text.rpartition("\n") if "\n" in text else (text, "", "{}")
+        kind = LogFullError if reason.startswith(LogFullError.__name__) else RtpsError
+        ended = kind(f"the receiver process {self.pid} ended: {reason}")
+        vars(ended).update(json.loads(facts))
+        raise ended
 
     def stop(self, *, goodbye: bool = True) -> None:
         """End the receiver in good order; kill it if it does not end within ``_STOP_SECONDS``.

@@ -21,6 +21,10 @@ SUPPRESSED_HEARTBEATS: Final = "SUPPRESSED_HEARTBEATS"
 NO_PUBLICATION_LOG: Final = "NO_PUBLICATION_LOG"
 #: The log can never take what was received; the sentence may use ``{needed}``.
 LOG_FULL: Final = "LOG_FULL"
+#: The log is nearly full, or full.
+LOG_FILLS: Final = "LOG_FILLS"
+#: Samples were dropped because the log was full.
+LOG_DROPPED: Final = "LOG_DROPPED"
 #: The disk of the log is full.
 DISK_FULL: Final = "DISK_FULL"
 

@@ -29,6 +29,7 @@ class ShownCounters:
         c = self._counters.counter
         self._position, self._base, self._rows = c("log.position"), c("log.base"), c("log.rows")
         self._trimmed = c("log.trimmed_bytes")
+        self._dropped = c("log.dropped_samples")
         self._consumer = c("log.consumer")
         self._consumer.set(log.base)
         c("receiver.pid").set(os.getpid())
@@ -57,6 +58,10 @@ class ShownCounters:
     def add_trimmed(self, nbytes: int) -> None:
         """So much was trimmed that nobody had said to have consumed."""
         self._trimmed.add(nbytes)
+
+    def add_dropped(self, samples: int) -> None:
+        """So many samples were dropped because the log was full."""
+        self._dropped.add(samples)
 
     def show_heartbeat(self, now: int) -> None:
         self._heartbeat.set(now)

@@ -22,6 +22,7 @@ from .addresses import Addresses
 from .clock_warnings import ClockWarnings
 from .config import ReceiverConfig
 from .consumption import Consumption
+from .filling import Filling, OnLogFull
 from .heartbeat_warnings import HeartbeatWarnings
 from .instance_keys import InstanceKeys
 from .jump_warnings import JumpWarnings
@@ -99,6 +100,8 @@ class Subscription:
         if types is None and config.records_writer_types:
             types = WriterTypes(directory, node.type_of)
         self._retention = Retention.of(config, log, shown)
+        on_full = OnLogFull(config.on_log_full)
+        self._filling = Filling(config.topic, log, on_full, config.remedies)
         self._appender = LogAppender(
             log,
             self._cache,
@@ -108,6 +111,7 @@ class Subscription:
             remedies=config.remedies,
             retention=self._retention,
             topic=None if shared is None else config.topic,
+            on_full=on_full,
         )
         self.topic = config.topic
         self.reader = node.create_reader(
@@ -137,6 +141,10 @@ class Subscription:
         if self._retention is not None:
             self._retention.expire(now=now, wall=time.time_ns())
         self._appender.commit(self.reader, self._shown.consumer)
+        if self._retention is None:
+            reliable = [guid for guid, proxy in self.reader.writers.items() if proxy.reliable]
+            is_full = self._appender.is_full or bool(self.reader.closed_writers)
+            self._filling.look(reliable, is_full=is_full)
         # A window that opens lets held samples through: they go into the log before anything is acknowledged.
         self._node.offer_room(self.reader)
         timer = self._cache.get_timer()
@@ -151,6 +159,9 @@ class Subscription:
     def report(self) -> None:
         """Report what the reader lost, and what else is worth a warning."""
         self._losses.report(self.reader, self._log)
+        if dropped := self._appender.take_dropped():
+            self._shown.add_dropped(sum(dropped.values()))
+            self._losses.report_dropped(dropped, self._log)
         self._jumps.report(self.reader)
         self._clocks.look(self._cache.counters)
 

@@ -233,6 +233,11 @@ class StatefulReader:
                 self._responder.on_open(proxy)
 
     @property
+    def closed_writers(self) -> Collection[Guid]:
+        """Those that are asked for nothing until there is room for what they have sent."""
+        return self._delivery.closed.keys()
+
+    @property
     def congestion_control(self) -> CongestionControlFactory:
         """Makes the congestion control of each writer matched from now on; by default the one the policy names."""
         return self._status.factory

@@ -1,0 +1,58 @@
+"""Which query a stream log belongs to: tasks know its id and name, and note them beside the log.
+
+Spark tells neither to a source. A task finds both in the description that Spark gives the jobs of a query.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..transport.log.small_file import replace_text
+
+QUERY_FILE: Final = "query"
+#: ``name<br/>id = <uuid><br/>runId = ...``; a query without a name has no first line.
+_DESCRIPTION: Final = re.compile(r"(?:(?P<name>.*?)(?:<br/>|\n))?id = (?P<id>[0-9a-f-]{36})\b.*", re.DOTALL)
+_TEXT_MAX: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class QueryName:
+    """A query by its id, which it keeps over restarts, and its name; empty: it is not known, or has none."""
+
+    id: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name or self.id
+
+
+NO_QUERY: Final = QueryName()
+
+
+def query_of(description: str | None) -> QueryName | None:
+    """The query whose job has this description; None: it is no query's job."""
+    match = _DESCRIPTION.match(description or "")
+    return None if match is None else QueryName(match["id"], (match["name"] or "")[:_TEXT_MAX])
+
+
+def note_query(directory: Path, query: QueryName) -> None:
+    """Note that the log in ``directory`` is this query's, if the log lies here. What cannot be written is left out."""
+    try:
+        if os.path.isdir(directory) and read_query(directory) != query:
+            replace_text(directory / QUERY_FILE, json.dumps({"id": query.id, "name": query.name}))
+    except OSError:
+        pass  # only `spark-rtps errors` would show it
+
+
+def read_query(directory: Path) -> QueryName:
+    """The query of the log in ``directory``; an empty one if that is not known."""
+    try:
+        found = json.loads((directory / QUERY_FILE).read_bytes())
+        return QueryName(str(found["id"])[:_TEXT_MAX], str(found["name"])[:_TEXT_MAX])
+    except (OSError, ValueError, LookupError, TypeError):
+        return NO_QUERY

@@ -1,0 +1,122 @@
+"""Which logs without a receiver may go, and that nobody loses one that is in use."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from spark_rtps.transport.log.ended_logs import (
+    CHECKPOINT_GONE,
+    TOO_MUCH,
+    TOO_OLD,
+    disk_bytes,
+    ended_logs,
+    given_up,
+    note_temporary_checkpoint,
+    remove_given_up,
+    remove_log,
+)
+from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog, read_error_log
+from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.segment import list_segments
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.log.verification import verify
+from spark_rtps.transport.receiver import cleaning
+from spark_rtps.transport.receiver.config import ReceiverConfig
+from tests.support.stream_logs import RECEPTION, encoded, points, run_of
+from tests.support.waiting import wait_until
+
+HOUR = 3_600 * 10**9
+NOW = 1_700_000_000 * 10**9
+
+
+def log(root: Path, *, age: int = 0) -> Path:
+    """A log with samples, which changed so many ns before NOW."""
+    directory = root / str(uuid.uuid4())
+    with StreamLog.create(directory, max_bytes=1 << 20, metadata={"topic": "T"}) as made:
+        assert made.append(run_of(encoded(points(0, 10)), 1), reception=RECEPTION)
+    changed(directory, age)
+    return directory
+
+
+def changed(directory: Path, age: int) -> None:
+    for file in directory.iterdir():
+        os.utime(file, ns=(NOW - age, NOW - age))
+
+
+def named(root: Path, **limits: int) -> list[tuple[Path, str]]:
+    return [(each.directory, why) for each, why in given_up(ended_logs(root), now=NOW, **limits)]
+
+
+def test_by_age_by_size_and_by_checkpoint(tmp_path: Path) -> None:
+    oldest, older, young = (log(tmp_path, age=age * HOUR) for age in (30, 2, 1))
+    (tmp_path / "no-log").mkdir()
+    each = disk_bytes(young)
+    assert each > 0 and [found.nbytes for found in ended_logs(tmp_path)] == [each] * 3
+    assert named(tmp_path, period=40 * HOUR) == []
+    assert named(tmp_path, period=24 * HOUR) == [(oldest, TOO_OLD)]
+    assert named(tmp_path, period=24 * HOUR, nbytes=2 * each) == [(oldest, TOO_OLD)]
+    assert named(tmp_path, period=24 * HOUR, nbytes=each) == [(oldest, TOO_OLD), (older, TOO_MUCH)]
+    assert named(tmp_path, period=40 * HOUR, nbytes=0) == [(d, TOO_MUCH) for d in (oldest, older, young)]
+    checkpoint = tmp_path / "temporary-1"
+    checkpoint.mkdir()
+    note_temporary_checkpoint(young, checkpoint)
+    changed(young, HOUR)
+    assert named(tmp_path, period=40 * HOUR) == []
+    checkpoint.rmdir()
+    assert named(tmp_path, period=40 * HOUR) == [(young, CHECKPOINT_GONE)]
+    assert remove_given_up(tmp_path, now=NOW, period=24 * HOUR) == [oldest, young]
+    assert sorted(tmp_path.iterdir()) == sorted([older, tmp_path / "no-log"])
+
+
+def test_size_spares_what_may_be_started_again_at_any_moment(tmp_path: Path) -> None:
+    log(tmp_path, age=HOUR // 100)
+    assert named(tmp_path, period=HOUR, nbytes=0) == []
+
+
+def test_what_is_appended_to_or_belongs_to_a_standing_receiver_stays(tmp_path: Path) -> None:
+    directory = log(tmp_path, age=2 * HOUR)
+    (found,) = ended_logs(tmp_path)
+    with StreamLog.open(directory):
+        assert ended_logs(tmp_path) == []
+        assert not remove_log(found.directory, TOO_OLD)  # a receiver has begun since
+        assert not remove_log(found.directory, CHECKPOINT_GONE)
+    assert list_segments(directory)
+    (tmp_path / "supervisor.lock").touch()
+    assert ended_logs(tmp_path) == [] and remove_given_up(tmp_path, now=NOW, period=0) == []
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o750])
+def test_reports_outlive_the_samples_of_a_temporary_checkpoint(tmp_path: Path, mode: int) -> None:
+    directory = log(tmp_path)
+    directory.chmod(mode)
+    ErrorLog(directory / ERROR_LOG).record("WARNING", "spark_rtps", "something", now=NOW)
+    note_temporary_checkpoint(directory, tmp_path / "gone")
+    changed(directory, HOUR)
+    assert named(tmp_path, period=2 * HOUR) == [(directory, CHECKPOINT_GONE)]
+    assert remove_log(directory, CHECKPOINT_GONE)
+    assert not list_segments(directory) and directory.stat().st_mode & 0o777 == mode
+    assert [error.text for error in read_error_log(directory / ERROR_LOG)[0]] == ["something"]
+    assert verify(LogView(directory)).damage == []  # it is a sound log, whose samples are trimmed
+    changed(directory, HOUR)
+    assert named(tmp_path, period=2 * HOUR) == []
+    assert named(tmp_path, period=HOUR - 1) == [(directory, TOO_OLD)]
+
+
+def test_a_receiver_cleans_beside_its_log_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning.time, "time_ns", lambda: NOW)
+    config = ReceiverConfig(str(tmp_path / "own"), "T", "Point", True)
+    assert cleaning.start_cleaning(config) is None  # a standing receiver's
+    object.__setattr__(config, "ended_logs_period_ns", HOUR)
+    end = cleaning.start_cleaning(config, period=0.01)
+    assert end is not None
+    for number in range(2):
+        made = log(tmp_path / f"other-{number}", age=2 * HOUR)
+        old = made.rename(tmp_path / made.name)
+        wait_until(lambda old=old: not old.exists(), "the old log to be removed")
+    end.set()

@@ -1,0 +1,171 @@
+"""Stream logs below one directory to which no receiver appends any more: which of them may go, and why.
+
+A log is needed for as long as its query's checkpoint may be started again. Nothing tells when that is over, unless the
+checkpoint was one that Spark made in its temporary directory: the query's source notes its path beside the log, and
+when it is gone nobody can go on with the log. For all others there are an age and a size.
+
+The reports of losses and errors lie beside the segments. They are small, and somebody looks for them after the end of a
+query: what goes with a temporary checkpoint are the samples, and the rest only where there are no reports.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..errors import RtpsError
+from ..structure import NANOSECONDS
+from .appending import is_appended_to
+from .error_log import ERROR_LOG
+from .loss_report import LOSS_REPORT
+from .permissions import LOCK
+from .segment import list_segments
+from .small_file import replace_text
+from .stream_log import StreamLog
+
+#: In the folder of a log: the path of the temporary checkpoint to which it belongs.
+TEMPORARY_CHECKPOINT: Final = "temporary_checkpoint"
+#: A directory in which a standing receiver keeps its logs has this file. It looks after them itself.
+_OF_STANDING_RECEIVER: Final = "supervisor.lock"
+#: A log that has changed so recently is not given up for its size: its query may be about to start again.
+_RESTART_NS: Final = 600 * NANOSECONDS
+_BLOCK: Final = 512
+#: What is looked for after the end of a query; the last one is what tasks write about samples that became no rows.
+_REPORTS: Final = (ERROR_LOG, LOSS_REPORT, "decoding_report")
+
+#: Why a log may go.
+CHECKPOINT_GONE: Final = "its temporary checkpoint is gone"
+TOO_OLD: Final = "it has not changed for longer than is kept"
+TOO_MUCH: Final = "ended logs take more than is kept, and it is among the oldest"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLog:
+    """A log that nobody appends to. ``changed`` is in ns since 1970, ``nbytes`` what it takes on the disk."""
+
+    directory: Path
+    changed: int
+    nbytes: int
+    #: Its samples can no longer be asked for, and there are samples, or nothing else worth keeping.
+    is_left_over: bool
+
+
+def disk_bytes(directory: Path) -> int:
+    """What the files of a folder take on the disk; 0 if it is gone."""
+    total = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                try:
+                    total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                except OSError:
+                    continue  # trimmed meanwhile
+    except OSError:
+        return 0
+    return total
+
+
+def note_temporary_checkpoint(directory: Path, checkpoint: Path) -> None:
+    """Note that the log in ``directory`` is of no use once ``checkpoint`` is gone. Raises OSError."""
+    replace_text(directory / TEMPORARY_CHECKPOINT, f"{checkpoint}\n")
+
+
+def ended_logs(root: Path) -> list[EndedLog]:
+    """The logs in ``root`` that nobody appends to, the oldest first; none if a standing receiver looks after them."""
+    if (root / _OF_STANDING_RECEIVER).exists():
+        return []
+    return sorted(_ended(root), key=lambda log: log.changed)
+
+
+def given_up(
+    logs: Iterable[EndedLog], *, now: int, period: int, nbytes: int | None = None
+) -> list[tuple[EndedLog, str]]:
+    """Which of ``logs``, the oldest first, may go, and why.
+
+    Those have not changed for ``period`` ns, or have a temporary checkpoint that is gone. Of the others the oldest go
+    until they take ``nbytes`` at most; None: however much that is. ``now`` is in ns since 1970.
+    """
+    found, kept = [], []
+    for log in logs:
+        if log.is_left_over:
+            found.append((log, CHECKPOINT_GONE))
+        elif now - log.changed > period:
+            found.append((log, TOO_OLD))
+        else:
+            kept.append(log)
+    over = 0 if nbytes is None else sum(log.nbytes for log in kept) - nbytes
+    for log in kept:
+        if over <= 0 or now - log.changed <= _RESTART_NS:
+            break
+        found.append((log, TOO_MUCH))
+        over -= log.nbytes
+    return found
+
+
+def remove_log(directory: Path, why: str) -> bool:
+    """Remove a log; False: somebody appends to it, or it cannot be removed.
+
+    Its reports stay if only its checkpoint is gone. The lock is held meanwhile, so that no receiver goes on with what
+    is being removed.
+    """
+    try:
+        if why == CHECKPOINT_GONE and _has_reports(directory):
+            mode = stat.S_IMODE(directory.stat().st_mode)
+            with StreamLog.open(directory, mode=mode) as log:
+                log.trim_all()
+            return True
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_NOFOLLOW) if (directory / LOCK).exists() else None
+        try:
+            if lock is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory)
+        finally:
+            if lock is not None:
+                os.close(lock)
+    except (OSError, RtpsError):  # also BlockingIOError, of the lock
+        return False
+    return True
+
+
+def remove_given_up(root: Path, *, now: int, period: int, nbytes: int | None = None) -> list[Path]:
+    """Remove the logs in ``root`` that :func:`given_up` names; returns their folders."""
+    found = given_up(ended_logs(root), now=now, period=period, nbytes=nbytes)
+    return [log.directory for log, why in found if remove_log(log.directory, why)]
+
+
+def _ended(root: Path) -> Iterator[EndedLog]:
+    try:
+        directories = list(root.iterdir())
+    except OSError:
+        return
+    for directory in directories:
+        try:
+            uuid.UUID(directory.name)
+            changed = max(
+                (f.stat().st_mtime_ns for f in directory.iterdir()), default=directory.stat().st_mtime_ns
+            )
+            if not is_appended_to(directory):
+                yield EndedLog(directory, changed, disk_bytes(directory), _is_left_over(directory))
+        except (ValueError, OSError):
+            continue  # no stream log, or another process removes it
+
+
+def _is_left_over(directory: Path) -> bool:
+    try:
+        checkpoint = (directory / TEMPORARY_CHECKPOINT).read_text(encoding="utf-8").strip()
+    except OSError:
+        return False
+    if not checkpoint or os.path.exists(checkpoint):
+        return False
+    return not _has_reports(directory) or bool(list_segments(directory))
+
+
+def _has_reports(directory: Path) -> bool:
+    return any((directory / name).exists() for name in _REPORTS)

@@ -1,0 +1,41 @@
+"""A receiver that runs for weeks removes the ended logs beside its own, as a new query does once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from ..log.ended_logs import remove_given_up
+from .config import ReceiverConfig
+
+_log = logging.getLogger("spark_rtps.receiver")
+
+_PERIOD_SECONDS: Final = 600.0
+
+
+def start_cleaning(config: ReceiverConfig, *, period: float = _PERIOD_SECONDS) -> threading.Event | None:
+    """Clean again and again in a thread of its own: removing gigabytes takes longer than a receiver may pause.
+
+    Nothing is removed, and None returned, without ``config.ended_logs_period_ns``. The thread ends when the event is
+    set, or with the process.
+    """
+    if config.ended_logs_period_ns is None:
+        return None
+    end = threading.Event()
+    threading.Thread(target=_clean, args=(config, period, end), name="rtps-cleaning", daemon=True).start()
+    return end
+
+
+def _clean(config: ReceiverConfig, period: float, end: threading.Event) -> None:
+    assert config.ended_logs_period_ns is not None
+    while not end.wait(period):
+        for removed in remove_given_up(
+            Path(config.log_directory).parent,
+            now=time.time_ns(),
+            period=config.ended_logs_period_ns,
+            nbytes=config.ended_logs_bytes,
+        ):
+            _log.info("%s, a log that had ended, is removed", removed)
