@@ -229,6 +229,18 @@ def test_best_effort_goes_forward_only() -> None:
     assert s.reader.get_timer() is None
 
 
+def test_best_effort_counts_what_finds_no_room_once() -> None:
+    s = Script(Qos(), reliable=False)
+    s.data(1)
+    s.reader.window = 10
+    s.data(2, 3)
+    s.reader.window = 1000
+    s.data(5)
+    assert s.taken() == [1, 5]
+    assert s.reader.counters.window_closed == 2
+    assert s.reader.counters.lost_samples == 1, "4 alone"
+
+
 def test_the_window() -> None:
     s = started()
     s.reader.window = 100

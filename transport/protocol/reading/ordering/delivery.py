@@ -141,11 +141,12 @@ class Delivery:
         self.lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant)
 
     def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
-        if run.nbytes > self.window:
-            self.counters.window_closed += run.count
-            return
         self._skip_to(proxy, run.first_sn)
-        self._deliver(proxy, run)
+        if run.nbytes > self.window:  # it was received, so that it does not count as lost too
+            self.counters.window_closed += run.count
+            proxy.move_to(run.last_sn + 1)
+        else:
+            self._deliver(proxy, run)
         self.reassembly.discard_below(proxy, proxy.expected)
 
     def _skip_to(self, proxy: WriterProxy, sn: int) -> None:
