@@ -19,6 +19,7 @@ from ..options.explanations import explained
 from ..transport.errors import LogLostError, NoWriterError
 from ..transport.log.damage import Damage
 from ..transport.log.log_view import LogView
+from .filter_pushdown import PushFilters
 from .log_reading import read_range
 from .range_calculator import Limits, plan_end
 from .receiver_session import START, ReceiverSession
@@ -42,6 +43,16 @@ class RtpsBatchReader(DataSourceReader):
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
         self._settings = settings
         self._plan = plan
+        self.pushFilters = PushFilters(plan, self._keep)  # type: ignore[method-assign]
+
+    def _keep(self, plan: TopicPlan) -> None:
+        self._plan = plan
+
+    def __getstate__(self) -> tuple[Settings, TopicPlan]:
+        return self._settings, self._plan
+
+    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         return [TopicPartition(self._plan.topic)]
