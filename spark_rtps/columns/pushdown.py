@@ -1,7 +1,7 @@
 """Which conditions of a query a content filter can check, so that writers need not send what fails them.
 
-A condition is pushed only if the content filter keeps exactly the rows that Spark would keep: on integers and texts, and
-on floating point numbers where NaN fails both. A member that a writer lacks is null, which fails every comparison.
+A condition is pushed only if the content filter keeps exactly the rows that Spark would keep: on integers and texts,
+and on floating point numbers where NaN fails both. A member that a writer lacks is null, which fails every comparison.
 Rows that a content filter does not look at (the ends of instances, samples that do not decode) are Spark's to check:
 with them Spark checks everything again.
 """
