@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("spark_rtps.datasource")
 
+#: What Spark adds to the options of CREATE TABLE, and of nothing else.
+_OF_A_TABLE: Final = frozenset({"provider", "owner"})
+_VIEW: Final = "CREATE TEMPORARY VIEW name USING rtps OPTIONS (topic 'Square')"
+_NO_TABLES: Final = (
+    "a table in Spark's catalog cannot be one of rtps: Spark keeps a table's options from Python data sources when the "
+    f"table is read; {_VIEW} keeps them"
+)
+_NO_OPTIONS: Final = (
+    '.option("topic", "Square"), or .load("Square"); there are no options, and if this is a table of CREATE TABLE, '
+    f"Spark has kept them back: {_VIEW} keeps them"
+)
 #: Warnings that this process has logged. Spark plans each micro-batch of a sink anew, in a process that it keeps.
 _SAID: Final[set[str]] = set()
 
@@ -141,6 +152,8 @@ class RtpsDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        if {key.lower() for key in options} >= _OF_A_TABLE:
+            raise OptionError("provider", "rtps", _NO_TABLES)
         parse_options(options, AppliesTo.BOTH)  # a typo should fail here, not when the query runs
         self._parsed: dict[AppliesTo, Settings] = {}
         self._made_in = os.getpid()
@@ -268,7 +281,12 @@ class RtpsDataSource(DataSource):
             raise UsageError("what is written to a DDS topic cannot be overwritten: use mode('append')")
         settings = self._settings(AppliesTo.WRITE)
         _warn(settings)
-        return RtpsArrowWriter(_routed(plan_sink(settings, schema)))
+        try:
+            return RtpsArrowWriter(_routed(plan_sink(settings, schema)))
+        except OptionError as error:
+            if self.options or error.option != "topic":
+                raise
+            raise OptionError("topic", None, f"{error.fix}; {_NO_OPTIONS}") from None
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RtpsStreamArrowWriter:  # noqa: N802
         # overwrite means output mode "complete": every micro-batch writes the whole result
@@ -287,6 +305,8 @@ class RtpsDataSource(DataSource):
     def _settings(self, role: AppliesTo) -> Settings:
         """The options as settings for one role: parsed at the first use, and pickled with the source from then on."""
         settings = self._parsed.get(role)
+        if settings is None and not self.options and role is AppliesTo.READ:
+            raise OptionError("topic", None, f"name the topic: {_NO_OPTIONS}")
         if settings is None:
             settings = self._parsed[role] = parse_options(self.options, role)
         if settings.type_file is None:

@@ -301,3 +301,15 @@ class ShapeType(IdlStruct, typename="ShapeType"):
     y: int32
     shapesize: int32
     additional_payload_size: sequence[uint8]
+
+
+@dataclass
+@final
+class PlainShape(IdlStruct, typename="ShapeType"):
+    """The same name with the members that older demonstrations have."""
+
+    color: str
+    key("color")
+    x: int32
+    y: int32
+    shapesize: int32
