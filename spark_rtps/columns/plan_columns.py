@@ -6,14 +6,17 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..transport.receiver.writer_types import ToldTypes
+from ..transport.types.arrow import TIME
 from ..transport.wire.samples import I64
 from .chunks import Chunk
 from .malformed import Malformed
 from .relabelling import relabelled
 from .sample_columns import log_times, metadata_columns, payloads, select, topic_columns
 from .topic_plan import (
+    EVENT_TIME_COLUMN,
     LOG_TIME_COLUMN,
     METADATA_COLUMN,
     METADATA_SCHEMA,
@@ -45,6 +48,8 @@ def plan_batch(
         if plan.has_log_time:
             times = log_times(chunk)
             added[LOG_TIME_COLUMN] = times if rows is None else times.take(pa.array(rows))
+        if plan.event_time:
+            added[EVENT_TIME_COLUMN] = _event_times(columns, plan)
         if plan.corrupt is not None:
             added[plan.corrupt] = _corrupt_records(chunk, rows, plan, corrupt)
         data = iter(columns)
@@ -52,6 +57,18 @@ def plan_batch(
     if [column.type for column in columns] != plan.columns.types:  # structs have the members' names inside
         columns = relabelled(pa.RecordBatch.from_arrays(columns, plan.columns.names), plan.columns).columns
     return pa.RecordBatch.from_arrays(columns, schema=plan.columns)
+
+
+def _event_times(columns: list[pa.Array], plan: TopicPlan) -> pa.Array:
+    """The times at the plan's path, whose fractions below a microsecond are cut off."""
+    name, *names = plan.event_time
+    times = columns[plan.data.get_field_index(name)]
+    if names:
+        times = pc.struct_field(times, names)
+    if not pa.types.is_struct(times.type):
+        return times
+    seconds, fractions = (pc.struct_field(times, each).cast(pa.int64()) for each in ("sec", "nanosec"))
+    return pc.add(pc.multiply(seconds, 1_000_000), pc.divide(fractions, 1_000)).cast(TIME)
 
 
 def _metadata(chunk: Chunk, rows: I64 | None, plan: TopicPlan, told: ToldTypes) -> pa.StructArray:

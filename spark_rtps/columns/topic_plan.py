@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 METADATA_COLUMN: Final = "_rtps"
 #: What ``log_time=true`` adds to a recording.
 LOG_TIME_COLUMN: Final = "log_time"
+#: What the option ``event_time`` adds.
+EVENT_TIME_COLUMN: Final = "event_time"
 
 #: Fields of the column that ``metadata=true`` adds.
 METADATA_SCHEMA: Final = pa.schema(
@@ -96,6 +98,8 @@ class TopicPlan:
     corrupt: str | None = None
     #: Whether there is a column for when a recording logged each sample.
     has_log_time: bool = False
+    #: Path of the time in ``data`` that the column ``event_time`` has; empty: there is no such column.
+    event_time: tuple[str, ...] = ()
     filter: ContentFilter | None = None
     #: What is written.
     representation: DataRepresentation = DataRepresentation.XCDR1
@@ -160,6 +164,12 @@ def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
                 "columnNameOfCorruptRecord", settings.corrupt_record, "the type has such a member"
             )
         schema = schema.append(pa.field(settings.corrupt_record, pa.binary()))
+    if settings.event_time:
+        if EVENT_TIME_COLUMN in schema.names:
+            raise OptionError(
+                "event_time", ".".join(settings.event_time), "the type has a member of that name"
+            )
+        schema = schema.append(pa.field(EVENT_TIME_COLUMN, TIME))
     many = settings.topics is not None
     if settings.metadata:
         fields = [*(TOPIC_SCHEMA if many else ()), *METADATA_SCHEMA]
@@ -209,6 +219,8 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         apart.add(LOG_TIME_COLUMN)
         if LOG_TIME_COLUMN not in columns.names or columns.field(LOG_TIME_COLUMN).type != TIME:
             raise OptionError("log_time", "true", "add the column to .schema(...) too: log_time TIMESTAMP")
+    if settings.event_time:
+        apart.add(EVENT_TIME_COLUMN)
     data = pa.schema([field for field in columns if field.name not in apart])
     if METADATA_COLUMN in columns.names:
         _check_metadata_column(columns.field(METADATA_COLUMN).type, many=settings.topics is not None)
@@ -249,6 +261,7 @@ def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None
         mode=settings.mode,
         corrupt=_corrupt_column(settings, columns),
         has_log_time=settings.log_time,
+        event_time=_event_time(settings, columns, data),
         filter=_content_filter(settings, found.struct),
     )
 
@@ -274,6 +287,23 @@ def _corrupt_column(settings: Settings, columns: pa.Schema) -> str | None:
         return name
     fix = "the column must be a nullable BINARY, for the payload, or STRING, for the reason"
     raise OptionError("columnNameOfCorruptRecord", name, fix)
+
+
+def _event_time(settings: Settings, columns: pa.Schema, data: pa.Schema) -> tuple[str, ...]:
+    """The path of the member that says when something happened. Raises OptionError if it is no time."""
+    path, text = settings.event_time, ".".join(settings.event_time)
+    if not path:
+        return ()
+    if EVENT_TIME_COLUMN not in columns.names or columns.field(EVENT_TIME_COLUMN).type != TIME:
+        raise OptionError("event_time", text, "declare the column in .schema(...) too: event_time TIMESTAMP")
+    t: pa.DataType = pa.struct(list(data))
+    for name in path:
+        if not pa.types.is_struct(t) or t.get_field_index(name) < 0:
+            raise OptionError("event_time", text, f"there is no member {name!r} among the columns")
+        t = t.field(name).type
+    if t != TIME and not (pa.types.is_struct(t) and {"sec", "nanosec"} <= {field.name for field in t}):
+        raise OptionError("event_time", text, "is no time, such as header.stamp of a ROS 2 message")
+    return path
 
 
 def _content_filter(settings: Settings, struct: Struct) -> ContentFilter | None:

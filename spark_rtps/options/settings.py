@@ -95,6 +95,8 @@ class Settings:
     #: Dotted paths of the members to read; empty: all.
     column_paths: tuple[str, ...]
     mapping: TypeMapping
+    #: Path of the member that the column ``event_time`` is made of; empty: there is no such column.
+    event_time: tuple[str, ...]
     filter: str | None
     filter_parameters: tuple[str, ...]
     mode: Mode
@@ -284,6 +286,7 @@ def _settings(
             bitmasks=values.word("bitmask"),
             times=values.word("time"),
         ),
+        event_time=tuple(filter(None, (values.text("event_time") or "").split("."))),
         filter=values.text("filter"),
         filter_parameters=values.names("filter.parameters"),
         mode=Mode(values.word("mode")),

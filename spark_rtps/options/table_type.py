@@ -199,6 +199,15 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         choices=("array", "long"),
     ),
     OptionSpec(
+        "event_time",
+        Kind.TEXT,
+        None,
+        "Dotted path of a time of ROS 2, such as `header.stamp`, of which a TIMESTAMP column `event_time` is made, for "
+        "`withWatermark`. With `columns` or `.schema(...)` the member must be among the columns, and a schema declares "
+        "`event_time TIMESTAMP` too.",
+        _READ,
+    ),
+    OptionSpec(
         "time",
         Kind.WORD,
         "struct",

@@ -28,7 +28,7 @@ _NAME_BYTES: Final = 128
 #: What the reader of a log decides, not its receiver.
 _OF_QUERIES: Final = frozenset(
     {
-        "payload", "metadata", "statuses", "columns", "key", "uint64", "enum", "bitmask", "time", "mode",
+        "payload", "metadata", "statuses", "columns", "key", "uint64", "enum", "bitmask", "time", "event_time", "mode",
         "columnNameOfCorruptRecord", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss",
         "read.max_rows", "read.timeout", "type.discovery_timeout", "receivers", "leave_on_stop",
     }
