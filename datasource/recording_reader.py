@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..columns.decoding import needs_writer_types
-from ..columns.topic_plan import LOG_TIME_COLUMN, METADATA_COLUMN, TopicPlan
+from ..columns.topic_plan import TopicPlan
 from ..columns.type_sources import TopicType, given_type
 from ..options import Payload, Settings
 from ..options.explanations import explained
@@ -20,14 +17,8 @@ from ..recordings.files import recording_files
 from ..recordings.recorded import TIME_MAX, TIME_MIN, Piece, Times
 from ..recordings.recorded_topic import bytes_of, pieces, recorded_type, topic_files
 from ..recordings.rows import decode_piece
-from .filter_pushdown import PushedFilters
 from .range_calculator import PARTITION_BYTES
 from .workers import settle
-
-_MICROSECOND: Final = 1_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: Columns that show when a sample was logged, in µs.
-_LOG_TIMES: Final = ((LOG_TIME_COLUMN,), (METADATA_COLUMN, "reception_timestamp"))
 
 
 @dataclass(frozen=True)
@@ -66,15 +57,16 @@ def partitions_of(
 
 
 class RecordingReader(DataSourceReader):
-    """The rows of a recording, in the order of its files; ``where`` on log times narrows what is read."""
+    """The rows of a recording, in the order of its files.
+
+    It takes no filters of Spark (``pushFilters``): PySpark 4.3 keeps what was pushed last for all uses of a DataFrame,
+    so that a union of two ``where`` would have the rows of one of them twice.
+    """
 
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
         self._settings = settings
         self._plan = plan
         self._times = times_of(settings)
-        if hasattr(DataSourceReader, "pushFilters"):
-            # instead of the method; setattr, for it is no method of this class
-            setattr(self, "pushFilters", PushedFilters(self._push))  # noqa: B010
 
     def __getstate__(self) -> tuple[Settings, TopicPlan]:
         return self._settings, self._plan
@@ -92,14 +84,6 @@ class RecordingReader(DataSourceReader):
             return iter(())
         return read_piece(partition, self._settings, self._plan)
 
-    def _push(self, filters: list[Any]) -> Iterable[Any]:
-        """Narrow the times; returns the filters that are about something else, which Spark applies."""
-        for each in filters:
-            if (narrowed := narrow(self._times, each)) is None:
-                yield each
-            else:
-                self._times = narrowed
-
 
 def read_piece(
     partition: RecordingPartition, settings: Settings, plan: TopicPlan
@@ -109,31 +93,3 @@ def read_piece(
     with explained():
         is_lenient = not settings.fail_on_data_loss
         yield from decode_piece(partition.piece, plan, partition.times, is_lenient=is_lenient)
-
-
-def narrow(times: Times, given: Any) -> Times | None:
-    """The times that a filter of Spark leaves; None if it is not about log times.
-
-    Columns show whole microseconds, rounded down.
-    """
-    value = getattr(given, "value", None)
-    if getattr(given, "attribute", None) not in _LOG_TIMES:
-        return None
-    if isinstance(given, datasource.IsNotNull):
-        return times
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        return None
-    since = value - _EPOCH
-    at = ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * _MICROSECOND
-    after = at + _MICROSECOND
-    if isinstance(given, datasource.GreaterThanOrEqual):
-        return Times(max(times.since, at), times.until)
-    if isinstance(given, datasource.GreaterThan):
-        return Times(max(times.since, after), times.until)
-    if isinstance(given, datasource.LessThan):
-        return Times(times.since, min(times.until, at))
-    if isinstance(given, datasource.LessThanOrEqual):
-        return Times(times.since, min(times.until, after))
-    if isinstance(given, datasource.EqualTo):
-        return Times(max(times.since, at), min(times.until, after))
-    return None

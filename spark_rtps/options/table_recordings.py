@@ -40,9 +40,8 @@ RECORDING_OPTIONS: Final = (
         "log_time",
         Kind.BOOLEAN,
         "false",
-        "Adds the column `log_time` (TIMESTAMP) to a recording: when it logged the sample. `where` on it skips parts "
-        "of files if `spark.sql.python.filterPushdown.enabled` is true, as `where` on "
-        "`_rtps.reception_timestamp` does.",
+        "Adds the column `log_time` (TIMESTAMP) to a recording: when it logged the sample. `startingTime` and "
+        "`endingTime` skip parts of files by it, which `where` does not.",
         _READ,
     ),
 )
