@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -19,8 +19,6 @@ from ..options.explanations import explained
 from ..transport.errors import LogLostError, NoWriterError
 from ..transport.log.damage import Damage
 from ..transport.log.log_view import LogView
-from .content_filtering import filtered
-from .filter_pushdown import PushedFilters
 from .log_reading import read_range
 from .range_calculator import Limits, plan_end
 from .receiver_session import START, ReceiverSession
@@ -39,22 +37,15 @@ class TopicPartition(InputPartition):
 
 
 class RtpsBatchReader(DataSourceReader):
-    """``spark.read``: each action listens anew; cache the DataFrame to use its rows more than once."""
+    """``spark.read``: each action listens anew; cache the DataFrame to use its rows more than once.
+
+    It takes no filters of Spark (``pushFilters``): PySpark 4.3 keeps what was pushed last for all uses of a DataFrame, so
+    that ``df.where(a).union(df.where(b))`` would have the rows of ``b`` alone, without a word.
+    """
 
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
         self._settings = settings
         self._plan = plan
-        self.pushFilters = PushedFilters(self._push)  # type: ignore[method-assign]
-
-    def _push(self, filters: list[Any]) -> list[Any]:
-        self._plan, rest = filtered(self._plan, filters)
-        return rest
-
-    def __getstate__(self) -> tuple[Settings, TopicPlan]:
-        return self._settings, self._plan
-
-    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         return [TopicPartition(self._plan.topic)]

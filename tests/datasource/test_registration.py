@@ -11,14 +11,25 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 from pyspark.core.files import SparkFiles
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import IntegerType, StructType
 
 from spark_rtps.datasource import shipping
+from spark_rtps.datasource.batch_reader import RtpsBatchReader
+from spark_rtps.datasource.recording_reader import RecordingReader
 from spark_rtps.datasource.source import Ros2DataSource, RtpsDataSource
+from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
+from spark_rtps.datasource.status_reader import StatusBatchReader
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import OptionError, UsageError
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_no_reader_takes_filters():
+    """PySpark 4.3 would apply the last ones to all uses of a DataFrame, and each union or join would be wrong."""
+    for reader in (RtpsBatchReader, StandingBatchReader, RecordingReader, StatusBatchReader):
+        assert reader.pushFilters is DataSourceReader.pushFilters
 
 
 def test_default_source():
@@ -113,6 +124,7 @@ def test_what_was_parsed_and_found_travels_with_a_shipped_source():
     code = f"""
 import sys
 from pyspark.core.files import SparkFiles
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import IntegerType, StructType
 SparkFiles._root_directory = {str(ROOT)!r}
 from pyspark import cloudpickle
