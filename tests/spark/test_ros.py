@@ -137,10 +137,15 @@ def test_format_ros2(spark, node, log_dir, tmp_path):
     assert stream.columns == ["header", "temperature", "variance"]
     values = [random_value(struct, random.Random(i)) | {"temperature": float(i)} for i in range(4)]
     batch = pa.RecordBatch.from_pylist(values, schema=Codec(struct).arrow_schema)
-    with running(stream, tmp_path / "temperature") as query:
+    timed = spark.readStream.format("ros2").options(**options, event_time="header.stamp").load("temperature")
+    timed = timed.withWatermark("event_time", "5 seconds")
+    with running(timed, tmp_path / "temperature") as query:
         publisher.wait_for_readers()
         publisher.write_unread(batch)
-        assert wait_for_rows(spark, query, 4).toArrow().sort_by("temperature").to_pylist() == values
+        found = wait_for_rows(spark, query, 4)
+        wrong = "unix_micros(event_time) != header.stamp.sec * 1000000L + header.stamp.nanosec DIV 1000"
+        assert found.where(wrong).count() == 0 and found.where("event_time IS NULL").count() == 0
+        assert found.drop("event_time").toArrow().sort_by("temperature").to_pylist() == values
     del options["log.dir"]
     subscriber = Subscriber(tmp_path / "subscriber", "rt/robot1/again", struct, durability=KEPT)
     try:
