@@ -39,8 +39,8 @@ class TopicPartition(InputPartition):
 class RtpsBatchReader(DataSourceReader):
     """``spark.read``: each action listens anew; cache the DataFrame to use its rows more than once.
 
-    It takes no filters of Spark (``pushFilters``): PySpark 4.3 keeps what was pushed last for all uses of a DataFrame, so
-    that ``df.where(a).union(df.where(b))`` would have the rows of ``b`` alone, without a word.
+    It takes no filters of Spark (``pushFilters``): PySpark 4.3 keeps what was pushed last for all uses of a DataFrame,
+    so that ``df.where(a).union(df.where(b))`` would have the rows of ``b`` alone, without a word.
     """
 
     def __init__(self, settings: Settings, plan: TopicPlan) -> None:
