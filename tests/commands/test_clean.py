@@ -36,6 +36,7 @@ def folder(root: Path, topic: str, days: float) -> Path:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("spark_rtps.options.default_log_dir", lambda: tmp_path / "default")
+    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it takes
     return tmp_path / "logs"
 
 

@@ -151,4 +151,5 @@ def test_killed_there_nothing_is_lost_or_doubled(
     finally:
         node.close()
     if (tmp_path / "log" / ERROR_LOG).exists():
-        assert [each.text for each in read_error_log(tmp_path / "log" / ERROR_LOG)[0]] == []
+        said = [each.text for each in read_error_log(tmp_path / "log" / ERROR_LOG)[0]]
+        assert [each for each in said if " full" not in each] == []  # writers are held back for a while
