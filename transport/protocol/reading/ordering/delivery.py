@@ -9,7 +9,7 @@ The invariants are those of :mod:`..reader`; the state of one writer is in its :
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ....limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
@@ -141,13 +141,27 @@ class Delivery:
         self.lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant)
 
     def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
+        if run.nbytes > self.window:
+            self.reject(proxy, run.first_sn, run.last_sn, run.count)
+            return
         self._skip_to(proxy, run.first_sn)
-        if run.nbytes > self.window:  # it was received, so that it does not count as lost too
-            self.counters.window_closed += run.count
-            proxy.move_to(run.last_sn + 1)
-        else:
-            self._deliver(proxy, run)
+        self._deliver(proxy, run)
         self.reassembly.discard_below(proxy, proxy.expected)
+
+    def reject(self, proxy: WriterProxy, first_sn: int, last_sn: int, count: int) -> None:
+        """There is no room for what came from a best-effort writer as first_sn..last_sn, ``count`` new samples.
+
+        They were received, so that they do not count as lost too.
+        """
+        self._skip_to(proxy, first_sn)
+        self.counters.window_closed += count
+        self.counters.irrelevant_samples += proxy.move_to(last_sn + 1) - count
+        self.reassembly.discard_below(proxy, proxy.expected)
+
+    @staticmethod
+    def waits_for_set(proxy: WriterProxy, runs: Sequence[Run]) -> bool:
+        """Whether runs are held for the end of a coherent set before the window counts."""
+        return proxy.sets is not None and (bool(proxy.held) or any(run.coherent_set > 0 for run in runs))
 
     def _skip_to(self, proxy: WriterProxy, sn: int) -> None:
         """A best-effort writer is at ``sn`` already: what it sent before will not come any more."""
