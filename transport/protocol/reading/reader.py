@@ -35,7 +35,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from random import Random
 
-from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
 from ...qos import HistoryKind, Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
@@ -49,13 +48,14 @@ from ..endpoint_info import WriterInfo
 from ..outgoing import Outgoing
 from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .arrivals import Arrivals
+from .earlier_matches import EarlierMatches
 from .flow.congestion_control import CongestionControlFactory
 from .flow.status_reporter import StatusReporter
 from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
 from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
-from .ordering.sequence_jumps import REACH, Pass, PassKind
+from .ordering.sequence_jumps import REACH, PassKind
 from .ordering.writer_proxy import WriterProxy
 from .received_stream import StreamPositions
 from .response.responder import Responder
@@ -94,9 +94,7 @@ class StatefulReader:
             qos.max_samples,
             qos.max_samples_per_instance,
         )
-        self._delivered_before: dict[Guid, int] = dict(resume or {})
-        self._moved_from = set(moved_from)
-        self._passed_before: dict[Guid, list[Pass]] = {}
+        self._earlier = EarlierMatches(resume, moved_from)
         self._delivery = Delivery(self.counters, self.writers)
         self._reassembly = self._delivery.reassembly
         self._status = StatusReporter(guid.entity, policy, self.counters, self._delivery.closed)
@@ -141,7 +139,8 @@ class StatefulReader:
         if known is not None:
             self.unmatch_writer(info.guid)
         self.counters.suppressed_writers += reliable and info.is_suppressed(self.policy)
-        resumed = self._delivered_before.pop(info.guid, None)
+        earlier = self._earlier.take(info.guid)
+        resumed = earlier.last_sn
         expected: int | None = None
         if resumed is not None:
             expected = resumed + 1
@@ -154,10 +153,9 @@ class StatefulReader:
             expected=expected,
             receive_window=self.policy.receive_window_size,
             coherent=self.qos.coherent_access,
-            moved=resumed is not None and info.guid in self._moved_from,
+            moved=earlier.moved,
         )
-        self._moved_from.discard(info.guid)
-        proxy.jumps.passes = self._passed_before.pop(info.guid, [])
+        proxy.jumps.passes = earlier.passes
         if resumed is not None and not reliable and not proxy.jumps.passes:
             proxy.jumps.passed(1, resumed, PassKind.NOTHING)
         self.writers[info.guid] = proxy
@@ -177,16 +175,7 @@ class StatefulReader:
         self._delivery.forget(proxy)
         self._responder.forget(guid)
         self.untethered.forget(guid)
-        if proxy.missed_until >= proxy.expected:  # it was not heard
-            self._moved_from.add(guid)
-        if proxy.synced and not is_builtin(self.guid.entity):
-            self._delivered_before[guid] = proxy.expected - 1
-            if proxy.jumps.passes:
-                self._passed_before[guid] = proxy.jumps.passes
-            if len(self._delivered_before) > ENDPOINTS_PER_PARTICIPANT_MAX:
-                oldest = next(iter(self._delivered_before))
-                del self._delivered_before[oldest]
-                self._passed_before.pop(oldest, None)
+        self._earlier.keep(proxy, begins_anew=is_builtin(self.guid.entity))
 
     # --- writers of other slices -----------------------------------------------------------------
 
