@@ -158,7 +158,7 @@ class Subscription:
 
     def report(self) -> None:
         """Report what the reader lost, and what else is worth a warning."""
-        self._losses.report(self.reader, self._log)
+        self._losses.report(self.reader, self._log, self._node.receive_overflows)
         if dropped := self._appender.take_dropped():
             self._shown.add_dropped(sum(dropped.values()))
             self._losses.report_dropped(dropped, self._log)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
 from ...structure import Guid
+from ..loss_causes import LossCause
 from .ordering.sequence_jumps import Pass
 from .ordering.writer_proxy import WriterProxy
 
@@ -14,41 +15,35 @@ from .ordering.writer_proxy import WriterProxy
 class EarlierMatch(NamedTuple):
     """What the last match with a writer left behind."""
 
-    #: The last sequence number that was taken; None: the writer was not matched before.
-    last_sn: int | None
-    #: The writer knew the reader under another GUID.
-    moved: bool
+    #: The last sequence number that was taken.
+    last_sn: int
+    #: Why samples are lost that the writer sent since then.
+    away: LossCause
     passes: list[Pass]
 
 
 class EarlierMatches:
     """The earlier matches with writers that are not matched now."""
 
-    __slots__ = ("_last_sns", "_moved_from", "_passes")
+    __slots__ = ("_left",)
 
     def __init__(self, last_sns: Mapping[Guid, int] | None, moved_from: Collection[Guid]) -> None:
-        self._last_sns: dict[Guid, int] = dict(last_sns or {})
-        self._moved_from = set(moved_from)
-        self._passes: dict[Guid, list[Pass]] = {}
+        """``last_sns`` are those of an earlier life, ``moved_from`` the writers which knew that under another GUID."""
+        self._left: dict[Guid, EarlierMatch] = {}
+        for writer, last_sn in (last_sns or {}).items():
+            cause = LossCause.MOVED if writer in moved_from else LossCause.STOPPED
+            self._left[writer] = EarlierMatch(last_sn, cause, [])
 
-    def take(self, writer: Guid) -> EarlierMatch:
-        """The writer is matched."""
-        last_sn = self._last_sns.pop(writer, None)
-        moved = last_sn is not None and writer in self._moved_from
-        self._moved_from.discard(writer)
-        return EarlierMatch(last_sn, moved, self._passes.pop(writer, []))
+    def take(self, writer: Guid) -> EarlierMatch | None:
+        """The writer is matched; None: it is for the first time."""
+        return self._left.pop(writer, None)
 
-    def keep(self, proxy: WriterProxy, *, begins_anew: bool) -> None:
-        """The writer is gone; ``begins_anew``: nothing it does after this has to do with what it did before."""
-        writer = proxy.guid
-        if proxy.missed_until >= proxy.expected:  # it was not heard
-            self._moved_from.add(writer)
-        if begins_anew or not proxy.synced:
+    def keep(self, proxy: WriterProxy) -> None:
+        """The writer is gone, but may come back."""
+        if not proxy.synced:
             return
-        self._last_sns[writer] = proxy.expected - 1
-        if proxy.jumps.passes:
-            self._passes[writer] = proxy.jumps.passes
-        if len(self._last_sns) > ENDPOINTS_PER_PARTICIPANT_MAX:
-            oldest = next(iter(self._last_sns))
-            del self._last_sns[oldest]
-            self._passes.pop(oldest, None)
+        was_heard = proxy.away is None or proxy.away_until < proxy.expected
+        cause = LossCause.OUT_OF_REACH if was_heard or proxy.away is None else proxy.away
+        self._left[proxy.guid] = EarlierMatch(proxy.expected - 1, cause, proxy.jumps.passes)
+        if len(self._left) > ENDPOINTS_PER_PARTICIPANT_MAX:
+            del self._left[next(iter(self._left))]

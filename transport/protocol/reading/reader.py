@@ -45,6 +45,7 @@ from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..agenda import untouched
 from ..endpoint_info import WriterInfo
+from ..loss_causes import LossCause
 from ..outgoing import Outgoing
 from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .arrivals import Arrivals
@@ -140,11 +141,8 @@ class StatefulReader:
             self.unmatch_writer(info.guid)
         self.counters.suppressed_writers += reliable and info.is_suppressed(self.policy)
         earlier = self._earlier.take(info.guid)
-        resumed = earlier.last_sn
-        expected: int | None = None
-        if resumed is not None:
-            expected = resumed + 1
-        elif reliable and self.qos.is_transient_local and info.transient_local:
+        expected = None if earlier is None else earlier.last_sn + 1
+        if earlier is None and reliable and self.qos.is_transient_local and info.transient_local:
             expected = 1
         proxy = WriterProxy(
             info,
@@ -153,11 +151,12 @@ class StatefulReader:
             expected=expected,
             receive_window=self.policy.receive_window_size,
             coherent=self.qos.coherent_access,
-            moved=earlier.moved,
+            away=None if earlier is None else earlier.away,
         )
-        proxy.jumps.passes = earlier.passes
-        if resumed is not None and not reliable and not proxy.jumps.passes:
-            proxy.jumps.passed(1, resumed, PassKind.NOTHING)
+        if earlier is not None:
+            proxy.jumps.passes = earlier.passes
+            if not reliable and not earlier.passes:
+                proxy.jumps.passed(1, earlier.last_sn, PassKind.NOTHING)
         self.writers[info.guid] = proxy
         if reliable or info.status_messages:
             self._responder.introduce(proxy, now)
@@ -175,7 +174,8 @@ class StatefulReader:
         self._delivery.forget(proxy)
         self._responder.forget(guid)
         self.untethered.forget(guid)
-        self._earlier.keep(proxy, begins_anew=is_builtin(self.guid.entity))
+        if not is_builtin(self.guid.entity):
+            self._earlier.keep(proxy)
 
     # --- writers of other slices -----------------------------------------------------------------
 
@@ -292,19 +292,11 @@ class StatefulReader:
         self._fragments.placed = None
         return ready
 
-    def take_losses(self) -> dict[Guid, int]:
-        """How many samples of each writer were lost since the last call, but for those that were missed."""
-        delivery = self._delivery
-        losses = dict(delivery.losses)
-        delivery.losses.clear()
+    def take_losses(self) -> dict[tuple[Guid, LossCause], int]:
+        """How many samples of each writer were lost since the last call, by cause."""
+        losses = dict(self._delivery.losses)
+        self._delivery.losses.clear()
         return losses
-
-    def take_missed(self) -> dict[Guid, int]:
-        """The same of those samples that were missed, which are not among the losses."""
-        delivery = self._delivery
-        missed = dict(delivery.missed)
-        delivery.missed.clear()
-        return missed
 
     def take_jumps(self) -> list[JumpReport]:
         """Jumps of sequence numbers since the last call, one of each kind for each writer."""
