@@ -17,6 +17,8 @@ from tests.interop.subscription import Subscription, qos
 from tests.support.stopped import stopped
 from tests.support.waiting import wait_until
 
+IMAGE = 1920 * 1080 * 3
+
 
 def losses(receiver: Subscription) -> dict[str, int]:
     path = Path(receiver.config.log_directory) / LOSS_REPORT
@@ -94,3 +96,25 @@ def test_a_receiver_that_was_stopped(
     assert losses(receiver) == {LossCause.STOPPED: 4}
     wait_until(lambda: bool(warnings(receiver)), "a warning")
     assert all("leave_on_stop=false" in each for each in warnings(receiver))
+
+
+@pytest.mark.parametrize("reliable", [True, False])
+def test_images_of_a_camera(
+    cyclone: Callable[..., CyclonePeer], subscribe: Callable[..., Subscription], *, reliable: bool
+) -> None:
+    """6 MB each, as fast as they come, and the default receive buffer: each arrives, or is told to be lost."""
+    peer = cyclone()
+    peer.writer("t", Blob, reliable=reliable)
+    receiver = subscribe("t", "Blob", subscribe=qos(reliable=reliable), receiver={"log_max_bytes": 1 << 30})
+    peer.wait_for_match("t")
+    receiver.wait_for_match()
+    for number in range(20):
+        peer.write("t", [blob_row(number, IMAGE)])
+    if reliable:
+        receiver.wait_for(20)
+        assert losses(receiver) == {}
+    write_until_all_is_told(peer, receiver, 20)
+    assert set(losses(receiver)) <= {LossCause.RECEIVE_BUFFER}
+    for sample in receiver.received():
+        number = sample.sn - 1
+        assert sample.row == blob_row(number, IMAGE if number < 20 else 10)
