@@ -19,8 +19,8 @@ from .remedies import LOG_DROPPED, lost_for, with_remedies
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: A best-effort loss shows by the sample behind it, which may be the next of a slow writer, and comes out of a receive
-#: buffer that is full: it is put down to an overflow that was seen no longer ago.
+#: A best-effort loss shows by the sample behind it, which comes out of a receive buffer that is full: it is put down to
+#: an overflow that was seen no longer ago, or since which its writer was silent.
 _OVERFLOW_NS: Final = 2_000_000_000
 #: What became of samples.
 _TOLD: Final = {
@@ -54,18 +54,20 @@ class Losses:
         self._remedies = remedies
         self._report = report or LossReport(directory / LOSS_REPORT)
         self._overflows = self._overflowed_at = 0
+        #: The best-effort writers of which nothing came for long after that, and what is expected of them.
+        self._silent: dict[Guid, int] = {}
         self._dropped = self._dropped_told = 0
 
-    def report(self, reader: StatefulReader, log: StreamLog, overflows: int = 0) -> None:
+    def report(self, reader: StatefulReader, log: StreamLog, *, overflows: int, now: int) -> None:
         """Report what was lost since the last call; ``overflows``: the datagrams that found receive buffers full.
 
         Nobody has seen the samples: the average size of those in the log stands for theirs.
         """
         size = log.position // max(log.rows, 1)
-        overflowed = self._overflowed(overflows, time.monotonic_ns())
+        overflowed = self._overflowed(overflows, reader, now)
         counts: Counter[LossCause] = Counter()
         for (writer, cause), count in reader.take_losses().items():
-            if cause is LossCause.NOT_RECEIVED and overflowed:
+            if cause is LossCause.NOT_RECEIVED and (overflowed or writer in self._silent):
                 cause = LossCause.RECEIVE_BUFFER
             self._report.observe(
                 writer, self._topic, count, now=time.time_ns(), sample_bytes=size, cause=cause
@@ -73,17 +75,27 @@ class Losses:
             counts[cause] += count
             if cause is LossCause.MOVED and self._addresses is not None and writer in reader.writers:
                 self._addresses.moved_from[writer] = reader.writers[writer].expected - 1
+        if self._silent:
+            self._silent = {
+                guid: sn
+                for guid, sn in self._silent.items()
+                if guid in reader.writers and reader.writers[guid].expected == sn
+            }
         for cause, count in counts.items():
             told = f"topic {self._topic!r}: {count} samples {_TOLD[cause]}"
             _log.warning("%s", with_remedies(told, [lost_for(cause)], self._remedies))
         if LossCause.MOVED in counts and self._addresses is not None:
             write_addresses(self._directory, self._addresses)
 
-    def _overflowed(self, overflows: int, now: int) -> bool:
-        """Whether receive buffers were full while samples were lost that are missed only now."""
+    def _overflowed(self, overflows: int, reader: StatefulReader, now: int) -> bool:
+        """Whether receive buffers were full while samples of any writer were lost that are missed only now."""
         if overflows > self._overflows:
             self._overflows, self._overflowed_at = overflows, now
-        return self._overflows > 0 and now - self._overflowed_at <= _OVERFLOW_NS
+        if not self._overflows or now - self._overflowed_at > _OVERFLOW_NS:
+            return False
+        writers = reader.writers.items()
+        self._silent = {guid: proxy.expected for guid, proxy in writers if not proxy.reliable}
+        return True
 
     def report_dropped(self, dropped: Mapping[Guid, int], log: StreamLog) -> None:
         """Report samples that came while the log was full."""
