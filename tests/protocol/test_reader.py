@@ -243,6 +243,16 @@ def test_best_effort_counts_what_finds_no_room_once() -> None:
     assert s.reader.counters.lost_samples == 1, "4 alone"
 
 
+def test_best_effort_begins_with_the_beginning_of_a_sample() -> None:
+    s = Script(Qos(), reliable=False)
+    for number in range(4, 11):
+        s.frag(1, number)  # the others were sent before the match
+    for number in range(1, 11):
+        s.frag(2, number)
+    assert s.taken() == [2]
+    assert s.reader.counters.lost_samples == 0
+
+
 def test_best_effort_counts_fragments_that_find_no_room_once() -> None:
     s = Script(Qos(), reliable=False)
     s.data(1)

@@ -26,7 +26,7 @@ Where a volatile reader starts with a writer (DDS leaves it open, and writers di
 * a transient-local writer: at its first DATA or behind the last_sn of its first HEARTBEAT, whichever comes first.
   The DATA may be a repair of history for another reader of this participant, and is then read too (our own writers
   address such repairs to the reader that asked);
-* a best-effort writer: at its first DATA.
+* a best-effort writer: at its first DATA, or the first DATA_FRAG that begins a sample.
 A transient-local reader starts at 1. Any reader starts behind the number that ``resume`` gives for the writer.
 """
 
