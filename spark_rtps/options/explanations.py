@@ -32,6 +32,7 @@ from ..transport.errors import (
     UnloggedError,
     WriterLimit,
 )
+from ..transport.protocol.loss_causes import LossCause
 from ..transport.receiver.remedies import (
     DISK_FULL,
     EXPIRED,
@@ -39,9 +40,9 @@ from ..transport.receiver.remedies import (
     LOG_DROPPED,
     LOG_FILLS,
     LOG_FULL,
-    LOST_SAMPLES,
     NO_PUBLICATION_LOG,
     SUPPRESSED_HEARTBEATS,
+    lost_for,
     reasons_with_remedies,
 )
 from ..transport.structure import Guid
@@ -87,9 +88,24 @@ WRITER_REMEDIES: Final = {
 #: What a receiver process adds to its warnings, by their kind.
 RECEIVER_REMEDIES: Final = {
     **READER_REMEDIES,
-    LOST_SAMPLES: (
-        "`spark-rtps loss` counts all; if the query was stopped and started again, stop it with leave_on_stop=false; "
-        "if it was killed, raise participant.lease_duration to twice the time that a restart takes"
+    lost_for(LossCause.STOPPED): (
+        "stop the query with leave_on_stop=false so that reliable writers wait for it; if it was killed, raise "
+        "participant.lease_duration to twice the time that a restart takes; `spark-rtps loss` counts all"
+    ),
+    lost_for(LossCause.OUT_OF_REACH): (
+        "reliable writers keep for longer what they have if their HISTORY is longer; `spark-rtps loss` counts all"
+    ),
+    lost_for(LossCause.HISTORY): (
+        "the writers need a longer HISTORY, or KEEP_ALL, to send again what was lost; `spark-rtps loss` counts all"
+    ),
+    lost_for(LossCause.UNTETHERED): "tether=false wants it so; `spark-rtps loss` counts all",
+    lost_for(LossCause.RECEIVE_BUFFER): (
+        "raise receive_buffer, and net.core.rmem_max with it, give the receiver more CPU time, or set "
+        "reliability=reliable; `spark-rtps loss` counts all"
+    ),
+    lost_for(LossCause.NOT_RECEIVED): (
+        "no receive buffer of this host was full: look at the network and at the writer's host, or set "
+        "reliability=reliable; `spark-rtps loss` counts all"
     ),
     FAR_AHEAD: (
         "compare the clocks of this host and of the writers', or set destination_order.source_timestamp_tolerance to "

@@ -243,7 +243,7 @@ class _Listener:
 
     def _tell_losses(self) -> None:
         for reader in self._readers.values():
-            for writer, count in reader.take_losses().items():
+            for (writer, _), count in reader.take_losses().items():
                 if self._reader_of.get(writer) is reader:
                     _log.warning(
                         "%s: %d samples of writer %s are missing in the capture", self._path, count, writer

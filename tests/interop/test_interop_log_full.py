@@ -11,7 +11,8 @@ from spark_rtps.monitoring.stream_counters import lost
 from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.transport.errors import LogFullError
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
-from spark_rtps.transport.log.loss_report import LOG_FULL, LOSS_REPORT, read_loss_report
+from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
+from spark_rtps.transport.protocol.loss_causes import LossCause
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.interop.cyclone_types import Blob
 from tests.interop.subscription import Subscription
@@ -92,7 +93,7 @@ def test_drop_lets_the_writer_go_on_and_counts_each_lost_sample_once(
     assert lost(counters) == counters["log.dropped_samples"] > 300
     assert counters["reader.lost_samples"] == 0
     (loss,) = read_loss_report(Path(receiver.config.log_directory) / LOSS_REPORT)[0]
-    assert (loss.cause, loss.samples) == (LOG_FULL, lost(counters))
+    assert (loss.cause, loss.samples) == (LossCause.LOG_FULL, lost(counters))
     said = warning(receiver, "nearly full") + warning(
         receiver, "samples dropped so far because the log is full"
     )

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.transport.log.loss_report import LOSS_REPORT, MOVED, read_loss_report
+from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
+from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.structure import NANOSECONDS
 from tests.interop.cyclone_peer import CyclonePeer, number_row
 from tests.interop.cyclone_types import Number
@@ -33,7 +34,7 @@ def restart_at(receiver: Subscription, to: str) -> float:
 
 def missed_in_report(receiver: Subscription) -> int:
     losses, _ = read_loss_report(Path(receiver.config.log_directory) / LOSS_REPORT)
-    assert {loss.cause for loss in losses} == {MOVED}
+    assert {loss.cause for loss in losses} == {LossCause.MOVED}
     return sum(loss.samples for loss in losses)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.transport.errors import LogError
-from spark_rtps.transport.log.loss_report import MOVED, Loss, LossReport, read_loss_report
+from spark_rtps.transport.log.loss_report import Loss, LossReport, read_loss_report
+from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.structure import INFINITE, Guid
 
 NOW = 1_700_000_000_000_000_000
@@ -41,12 +42,12 @@ def test_one_entry_a_writer_and_topic(path):
 def test_what_was_missed_has_its_own_cause(path):
     report = LossReport(path)
     report.observe(ONE, "A", 5, now=NOW)
-    report.observe(ONE, "A", 7, now=NOW + 1, cause=MOVED)
+    report.observe(ONE, "A", 7, now=NOW + 1, cause=LossCause.MOVED)
     again = LossReport(path)
-    again.observe(ONE, "A", 1, now=NOW + 2, cause=MOVED)
+    again.observe(ONE, "A", 1, now=NOW + 2, cause=LossCause.MOVED)
     assert losses(path) == [
         Loss(ONE, "A", 1, 5, 0, NOW, NOW),
-        Loss(ONE, "A", 2, 8, 0, NOW + 1, NOW + 2, MOVED),
+        Loss(ONE, "A", 2, 8, 0, NOW + 1, NOW + 2, LossCause.MOVED),
     ]
 
 

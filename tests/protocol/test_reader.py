@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -239,6 +241,46 @@ def test_best_effort_counts_what_finds_no_room_once() -> None:
     assert s.taken() == [1, 5]
     assert s.reader.counters.window_closed == 2
     assert s.reader.counters.lost_samples == 1, "4 alone"
+
+
+def test_best_effort_begins_with_the_beginning_of_a_sample() -> None:
+    s = Script(Qos(), reliable=False)
+    for number in range(4, 11):
+        s.frag(1, number)  # the others were sent before the match
+    for number in range(1, 11):
+        s.frag(2, number)
+    assert s.taken() == [2]
+    assert s.reader.counters.lost_samples == 0
+
+
+def test_best_effort_counts_fragments_that_find_no_room_once() -> None:
+    s = Script(Qos(), reliable=False)
+    s.data(1)
+    s.reader.window = 10
+    for number in range(1, 11):
+        s.frag(2, number)
+    s.frag(2, 10).frag(3, 1)
+    s.reader.window = 10_000
+    s.data(5)
+    assert s.taken() == [1, 5]
+    assert s.reader.counters.window_closed == 1, "2"
+    assert s.reader.counters.lost_samples == 2, "3, of which the rest never came, and 4"
+
+
+@pytest.mark.parametrize("coherent", [False, True])
+def test_best_effort_counts_a_batch_that_finds_no_room_once(*, coherent: bool) -> None:
+    s = Script(replace(Qos(), coherent_access=coherent), reliable=False)
+    s.data(1)
+    s.reader.window = 40
+    s.batch(1, 2, 6, without=(4,), of=2 * coherent)
+    if coherent:
+        s.end_of_set(7)
+    s.reader.window = 10_000
+    s.data(9)
+    assert s.taken() == [1, 9]
+    assert s.reader.counters.window_closed == 4
+    assert s.reader.counters.lost_samples == 1 + (not coherent), "8, and 7 if it is no end of a set"
+    assert s.reader.counters.irrelevant_samples == 1 + coherent
 
 
 def test_the_window() -> None:

@@ -13,6 +13,7 @@ import pytest
 from spark_rtps.transport.limits import RUMOUR_BYTES_MAX, RUMOUR_RUNS_MAX
 from spark_rtps.transport.protocol.counts import FORGET_NS
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
+from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.protocol.reading.jumps import JumpKind, JumpReport
 from spark_rtps.transport.protocol.reading.ordering.sequence_jumps import (
     BEYOND,
@@ -181,7 +182,7 @@ def test_an_honest_jump_of_a_keep_last_writer_goes_on_with_the_second_heartbeat(
     s.heartbeat(away + 1, away + 1).data(away + 2)
     assert s.taken() == [away + 2]
     assert s.reader.counters.lost_samples == away + 1 - 6, "counted once"
-    assert s.reader.take_losses() == {IT: away + 1 - 6}
+    assert s.reader.take_losses() == {(IT, LossCause.HISTORY): away + 1 - 6}
     assert kinds(s) == [JumpKind.HELD, JumpKind.CONFIRMED]
 
 

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.log.loss_report import LOSS_REPORT, MOVED, read_loss_report
+from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 from spark_rtps.transport.receiver.addresses import Addresses, read_addresses, write_addresses
@@ -191,7 +192,7 @@ def test_missed_samples_are_counted_once(receiver: Moving, writer: BlockingWrite
     wait_until(lambda: receiver.reached == {writer.guid: 20}, "what was missed")
     second = receiver.prefix
     assert second != first
-    assert receiver.missed() == [(MOVED, 10)]
+    assert receiver.missed() == [(LossCause.MOVED, 10)]
     assert receiver.count("reader.lost_samples") == receiver.count("reader.missed_samples") == 10
     assert receiver.count("status.sample_lost.by_move") == 10
     receiver.kill()
@@ -206,7 +207,7 @@ def test_missed_samples_are_counted_once(receiver: Moving, writer: BlockingWrite
     receiver.start(HERE)
     wait_until(lambda: receiver.reached == {writer.guid: 35}, "what was missed")
     assert receiver.prefix not in (first, second)
-    assert receiver.missed() == [(MOVED, 15)]
+    assert receiver.missed() == [(LossCause.MOVED, 15)]
     write(writer, 1)
     receiver.wait_for("log.rows", 21)
 

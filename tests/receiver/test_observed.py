@@ -13,6 +13,7 @@ from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
+from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.qos import Qos, ReliabilityKind
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
@@ -53,4 +54,5 @@ def test_of_a_best_effort_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert 10 * SAMPLE <= loss.nbytes <= 10 * SAMPLE * 2
     assert before <= loss.first_ns == loss.last_ns <= time.time_ns()
     errors, _ = read_error_log(tmp_path / "log" / ERROR_LOG)
-    assert ["samples lost that their writers no longer had" in error.text for error in errors] == [True]
+    assert loss.cause == LossCause.NOT_RECEIVED, "no receive buffer was full"
+    assert ["10 samples were not received" in error.text for error in errors] == [True]

@@ -157,7 +157,7 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     assert made._retention is not None and made._appender._retention is made._retention
     made._retention = cast(Any, SimpleNamespace(expire=note("expire")))
     made._appender = cast(Any, SimpleNamespace(commit=note("commit"), take_dropped=dict))
-    made._node = cast(Any, SimpleNamespace(offer_room=note("offer room")))
+    made._node = cast(Any, SimpleNamespace(offer_room=note("offer room"), receive_overflows=0))
     timers = {"get_timer": lambda: 5, "handle_timer": note("timer"), "counters": None}
     made._cache = cast(Any, SimpleNamespace(**timers, writer_lost=note("lost")))
     made._shown = cast(Any, SimpleNamespace(consumer=0))
@@ -168,7 +168,7 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     made.keep(5)
     assert done == ["expire", "commit", "offer room"] * 2 + ["timer"]
     done.clear()
-    made.report()
+    made.report(6)
     assert done == ["_losses", "_jumps", "clocks"]
     assert made.counted == (made.reader, made._cache)
     done.clear()

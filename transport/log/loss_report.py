@@ -1,7 +1,8 @@
 """The loss report of a receiver: what each writer's stream lost, how often and when (as Aeron's).
 
 The file is one of :mod:`.observations`. The content of an entry is a writer's GUID and its topic, and behind a zero
-byte the cause if it is another one than NOT_RECEIVED; its amounts are samples and bytes.
+byte the cause (:mod:`..protocol.loss_causes`) if it is another one than NOT_RECEIVED; its amounts are samples and
+bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import RtpsError
+from ..protocol.loss_causes import LossCause
 from ..structure import Guid
 from .observations import Observations, read_observations
 
@@ -19,12 +21,6 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 #: The name of the loss report in a stream log's directory.
 LOSS_REPORT: Final = "loss_report"
-#: Why samples are lost: their writer had them no more, or never sent them again.
-NOT_RECEIVED: Final = "not received"
-#: Their writer sent them when it knew only the address at which the receiver had been.
-MOVED: Final = "receiver moved"
-#: They came while the log was full, and the user wants them dropped rather than their writer held back.
-LOG_FULL: Final = "log full"
 _MAGIC: Final = b"rtpslos1"
 #: Room for some thousand writers: peers can make up any number of them.
 _SIZE: Final = 256 << 10
@@ -47,7 +43,7 @@ class Loss:
     nbytes: int
     first_ns: int
     last_ns: int
-    cause: str = NOT_RECEIVED
+    cause: str = LossCause.NOT_RECEIVED
     unknown: int = 0
 
 
@@ -69,7 +65,7 @@ class LossReport:
         *,
         now: int,
         sample_bytes: int = 0,
-        cause: str = NOT_RECEIVED,
+        cause: LossCause = LossCause.NOT_RECEIVED,
     ) -> None:
         """Count ``samples`` lost ones of about ``sample_bytes`` each; ``now`` in ns since 1970."""
         if samples <= 0 or self._given_up:
@@ -81,7 +77,7 @@ class LossReport:
             _log.warning("%s; there will be no report of what topic %r loses", error, topic)
             return
         key = writer.to_bytes() + topic.encode("utf-8", "replace")[:_TOPIC_MAX]
-        if cause != NOT_RECEIVED:
+        if cause is not LossCause.NOT_RECEIVED:
             key += b"\0" + cause.encode()
         at = self._known.get(key)
         if at is None:
@@ -105,5 +101,6 @@ def read_loss_report(path: Path) -> tuple[list[Loss], int]:
     for e in entries:
         writer, named = Guid.from_bytes(e.content), e.content[_GUID_BYTES:].decode("utf-8", "replace")
         topic, _, cause = named.partition("\0")
-        losses.append(Loss(writer, topic, e.observations, *e.amounts, e.first, e.last, cause or NOT_RECEIVED))
+        cause = cause or LossCause.NOT_RECEIVED
+        losses.append(Loss(writer, topic, e.observations, *e.amounts, e.first, e.last, cause))
     return losses, overflow

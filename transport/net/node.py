@@ -399,6 +399,11 @@ class Node:
         return self.participant.drops
 
     @property
+    def receive_overflows(self) -> int:
+        """Datagrams with samples that the kernel dropped because a receive buffer was full."""
+        return self.sockets.overflows
+
+    @property
     def announcements(self) -> list[Announcement]:
         """The last announcement of each remote participant."""
         return self.participant.announcements

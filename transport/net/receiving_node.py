@@ -63,6 +63,11 @@ class ReceivingNode(Protocol):
         ...
 
     @property
+    def receive_overflows(self) -> int:
+        """Datagrams with samples that the kernel dropped because a receive buffer was full."""
+        ...
+
+    @property
     def announcements(self) -> list[Announcement]:
         """The last announcement of each remote participant."""
         ...

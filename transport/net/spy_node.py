@@ -101,6 +101,11 @@ class SpyNode:
         return self.participant.drops
 
     @property
+    def receive_overflows(self) -> int:
+        """There are no datagrams."""
+        return 0
+
+    @property
     def announcements(self) -> list[Announcement]:
         """There are no participants."""
         return []

@@ -169,7 +169,7 @@ class Host:
         if subscriptions:
             self.shown.show_readers([each.counted for each in subscriptions])
         for each in subscriptions:
-            each.report()
+            each.report(now)
         written = {each.topic for each in subscriptions if each.reader.writers}
         self.adviser.look(now, matched=written, type_name=self.log.metadata["type"])
         if self.config.ephemeral and not self.shown.matched_writers:

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
-from ..log.loss_report import LOG_FULL, LOSS_REPORT, MOVED, LossReport
+from ..log.loss_report import LOSS_REPORT, LossReport
 from ..log.stream_log import StreamLog
+from ..protocol.loss_causes import LossCause
 from ..protocol.reading.reader import StatefulReader
 from ..structure import Guid
 from .addresses import Addresses, write_addresses
-from .remedies import LOG_DROPPED, LOST_SAMPLES, with_remedies
+from .remedies import LOG_DROPPED, lost_for, with_remedies
 
 _log = logging.getLogger("spark_rtps.receiver")
+
+#: A best-effort loss shows by the sample behind it, which comes out of a receive buffer that is full: it is put down to
+#: an overflow that was seen no longer ago, or since which its writer was silent.
+_OVERFLOW_NS: Final = 2_000_000_000
+#: What became of samples.
+_TOLD: Final = {
+    LossCause.MOVED: "were missed while the receiver moved to another address",
+    LossCause.STOPPED: "were lost that were sent while the receiver was stopped",
+    LossCause.OUT_OF_REACH: "were lost that were sent while their writers were out of reach",
+    LossCause.HISTORY: "were lost that their writers no longer had",
+    LossCause.WRITER_GONE: "were lost because their writers are gone",
+    LossCause.COHERENT_SET: "were lost because their coherent sets are not complete, or too large",
+    LossCause.UNTETHERED: "were passed over because the reader was too slow for its writers",
+    LossCause.RECEIVE_BUFFER: "were lost because a receive buffer was full",
+    LossCause.NOT_RECEIVED: "were not received",
+}
 
 
 class Losses:
@@ -34,36 +53,56 @@ class Losses:
         self._addresses = addresses
         self._remedies = remedies
         self._report = report or LossReport(directory / LOSS_REPORT)
-        self._reported = 0
+        self._overflows = self._overflowed_at = 0
+        #: The best-effort writers of which nothing came for long after that, and what is expected of them.
+        self._silent: dict[Guid, int] = {}
         self._dropped = self._dropped_told = 0
 
-    def report(self, reader: StatefulReader, log: StreamLog) -> None:
-        """Report what was lost since the last call.
+    def report(self, reader: StatefulReader, log: StreamLog, *, overflows: int, now: int) -> None:
+        """Report what was lost since the last call; ``overflows``: the datagrams that found receive buffers full.
 
         Nobody has seen the samples: the average size of those in the log stands for theirs.
         """
         size = log.position // max(log.rows, 1)
-        for writer, count in reader.take_losses().items():
-            self._report.observe(writer, self._topic, count, now=time.time_ns(), sample_bytes=size)
-        if missed := reader.take_missed():
-            self._report_missed(reader, missed, size)
-        lost = reader.counters.lost_samples - reader.counters.missed_samples
-        self._reported = min(self._reported, lost)  # what a forged jump had passed is not lost after all
-        if lost > self._reported:
-            _log.warning(
-                "topic %r: %d samples lost that their writers no longer had%s",
-                self._topic,
-                lost - self._reported,
-                with_remedies("", [LOST_SAMPLES], self._remedies),
+        overflowed = self._overflowed(overflows, reader, now)
+        counts: Counter[LossCause] = Counter()
+        for (writer, cause), count in reader.take_losses().items():
+            if cause is LossCause.NOT_RECEIVED and (overflowed or writer in self._silent):
+                cause = LossCause.RECEIVE_BUFFER
+            self._report.observe(
+                writer, self._topic, count, now=time.time_ns(), sample_bytes=size, cause=cause
             )
-            self._reported = lost
+            counts[cause] += count
+            if cause is LossCause.MOVED and self._addresses is not None and writer in reader.writers:
+                self._addresses.moved_from[writer] = reader.writers[writer].expected - 1
+        if self._silent:
+            self._silent = {
+                guid: sn
+                for guid, sn in self._silent.items()
+                if guid in reader.writers and reader.writers[guid].expected == sn
+            }
+        for cause, count in counts.items():
+            told = f"topic {self._topic!r}: {count} samples {_TOLD[cause]}"
+            _log.warning("%s", with_remedies(told, [lost_for(cause)], self._remedies))
+        if LossCause.MOVED in counts and self._addresses is not None:
+            write_addresses(self._directory, self._addresses)
+
+    def _overflowed(self, overflows: int, reader: StatefulReader, now: int) -> bool:
+        """Whether receive buffers were full while samples of any writer were lost that are missed only now."""
+        if overflows > self._overflows:
+            self._overflows, self._overflowed_at = overflows, now
+        if not self._overflows or now - self._overflowed_at > _OVERFLOW_NS:
+            return False
+        writers = reader.writers.items()
+        self._silent = {guid: proxy.expected for guid, proxy in writers if not proxy.reliable}
+        return True
 
     def report_dropped(self, dropped: Mapping[Guid, int], log: StreamLog) -> None:
         """Report samples that came while the log was full."""
         size = log.position // max(log.rows, 1)
         for writer, count in dropped.items():
             self._report.observe(
-                writer, self._topic, count, now=time.time_ns(), sample_bytes=size, cause=LOG_FULL
+                writer, self._topic, count, now=time.time_ns(), sample_bytes=size, cause=LossCause.LOG_FULL
             )
         self._dropped += sum(dropped.values())
         if self._dropped < 2 * self._dropped_told:
@@ -71,18 +110,3 @@ class Losses:
         self._dropped_told = self._dropped
         told = f"topic {self._topic!r}: {self._dropped} samples dropped so far because the log is full"
         _log.warning("%s", with_remedies(told, [LOG_DROPPED], self._remedies))
-
-    def _report_missed(self, reader: StatefulReader, missed: Mapping[Guid, int], size: int) -> None:
-        for writer, count in missed.items():
-            now = time.time_ns()
-            self._report.observe(writer, self._topic, count, now=now, sample_bytes=size, cause=MOVED)
-            if self._addresses is not None and writer in reader.writers:
-                self._addresses.moved_from[writer] = reader.writers[writer].expected - 1
-        _log.warning(
-            "topic %r: %d samples of %d writers were missed while the receiver moved to another address",
-            self._topic,
-            sum(missed.values()),
-            len(missed),
-        )
-        if self._addresses is not None:
-            write_addresses(self._directory, self._addresses)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-#: Samples were lost that their writers no longer had.
-LOST_SAMPLES: Final = "LOST_SAMPLES"
+from ..protocol.loss_causes import LossCause
+
 #: Samples were dropped because their source timestamps lie too far ahead of their reception.
 FAR_AHEAD: Final = "FAR_AHEAD"
 #: Samples were dropped because their LIFESPAN was over when they came.
@@ -27,6 +27,11 @@ LOG_FILLS: Final = "LOG_FILLS"
 LOG_DROPPED: Final = "LOG_DROPPED"
 #: The disk of the log is full.
 DISK_FULL: Final = "DISK_FULL"
+
+
+def lost_for(cause: LossCause) -> str:
+    """Samples were lost for this cause."""
+    return f"LOST_{cause.name}"
 
 
 def with_remedies(text: str, kinds: Iterable[str], remedies: Mapping[str, str], **facts: object) -> str:

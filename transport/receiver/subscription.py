@@ -156,9 +156,9 @@ class Subscription:
         """What counts."""
         return self.reader, self._cache
 
-    def report(self) -> None:
+    def report(self, now: int) -> None:
         """Report what the reader lost, and what else is worth a warning."""
-        self._losses.report(self.reader, self._log)
+        self._losses.report(self.reader, self._log, overflows=self._node.receive_overflows, now=now)
         if dropped := self._appender.take_dropped():
             self._shown.add_dropped(sum(dropped.values()))
             self._losses.report_dropped(dropped, self._log)

@@ -78,7 +78,12 @@ class Arrivals:
         if batch.last_sn < proxy.expected:
             counters.duplicate_samples += count
             return
-        if nbytes > delivery.window and (not proxy.reliable or batch.first_sn <= proxy.expected):
+        if nbytes > delivery.window and not proxy.reliable and not delivery.waits_for_set(proxy, batch.runs):
+            new = sum(max(run.last_sn + 1 - max(run.first_sn, proxy.expected), 0) for run in batch.runs)
+            counters.duplicate_samples += count - new
+            delivery.reject(proxy, batch.first_sn, batch.last_sn, new)
+            return
+        if nbytes > delivery.window and proxy.reliable and batch.first_sn <= proxy.expected:
             delivery.refuse(proxy, count, nbytes, batch.last_sn)
             return
         overflow, at = counters.reorder_overflow, batch.first_sn

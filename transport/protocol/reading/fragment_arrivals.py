@@ -61,6 +61,8 @@ class FragmentArrivals:
             delivery.pass_by(proxy, frag.sn)
             return
         if not proxy.synced:
+            if not proxy.reliable and frag.first_fragment > 1:
+                return  # its beginning was sent before the match, and will not come
             self._arrivals.sync(proxy, frag.sn)
         if frag.sn < proxy.expected or frag.sn in proxy.held:
             self._counters.duplicate_fragments += frag.fragments

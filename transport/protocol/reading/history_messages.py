@@ -33,7 +33,7 @@ class HistoryMessages:
         self._counters.heartbeats += 1
         # Not the maximum: what a forged HEARTBEAT announced is taken back by the next true one.
         proxy.last_sn = last_sn
-        proxy.missed_until = min(proxy.missed_until, last_sn)
+        proxy.away_until = min(proxy.away_until, last_sn)
         if not proxy.synced:
             self._delivery.sync(proxy, last_sn + 1 if proxy.info.transient_local else first_sn)
         if first_sn > proxy.first_sn:

@@ -26,7 +26,7 @@ Where a volatile reader starts with a writer (DDS leaves it open, and writers di
 * a transient-local writer: at its first DATA or behind the last_sn of its first HEARTBEAT, whichever comes first.
   The DATA may be a repair of history for another reader of this participant, and is then read too (our own writers
   address such repairs to the reader that asked);
-* a best-effort writer: at its first DATA.
+* a best-effort writer: at its first DATA, or the first DATA_FRAG that begins a sample.
 A transient-local reader starts at 1. Any reader starts behind the number that ``resume`` gives for the writer.
 """
 
@@ -35,7 +35,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from random import Random
 
-from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
 from ...qos import HistoryKind, Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
@@ -46,16 +45,18 @@ from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..agenda import untouched
 from ..endpoint_info import WriterInfo
+from ..loss_causes import LossCause
 from ..outgoing import Outgoing
 from ..policies import READER_POLICY, ReaderCounters, ReaderPolicy
 from .arrivals import Arrivals
+from .earlier_matches import EarlierMatches
 from .flow.congestion_control import CongestionControlFactory
 from .flow.status_reporter import StatusReporter
 from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
 from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
-from .ordering.sequence_jumps import REACH, Pass, PassKind
+from .ordering.sequence_jumps import REACH, PassKind
 from .ordering.writer_proxy import WriterProxy
 from .received_stream import StreamPositions
 from .response.responder import Responder
@@ -94,9 +95,7 @@ class StatefulReader:
             qos.max_samples,
             qos.max_samples_per_instance,
         )
-        self._delivered_before: dict[Guid, int] = dict(resume or {})
-        self._moved_from = set(moved_from)
-        self._passed_before: dict[Guid, list[Pass]] = {}
+        self._earlier = EarlierMatches(resume, moved_from)
         self._delivery = Delivery(self.counters, self.writers)
         self._reassembly = self._delivery.reassembly
         self._status = StatusReporter(guid.entity, policy, self.counters, self._delivery.closed)
@@ -141,11 +140,9 @@ class StatefulReader:
         if known is not None:
             self.unmatch_writer(info.guid)
         self.counters.suppressed_writers += reliable and info.is_suppressed(self.policy)
-        resumed = self._delivered_before.pop(info.guid, None)
-        expected: int | None = None
-        if resumed is not None:
-            expected = resumed + 1
-        elif reliable and self.qos.is_transient_local and info.transient_local:
+        earlier = self._earlier.take(info.guid)
+        expected = None if earlier is None else earlier.last_sn + 1
+        if earlier is None and reliable and self.qos.is_transient_local and info.transient_local:
             expected = 1
         proxy = WriterProxy(
             info,
@@ -154,12 +151,12 @@ class StatefulReader:
             expected=expected,
             receive_window=self.policy.receive_window_size,
             coherent=self.qos.coherent_access,
-            moved=resumed is not None and info.guid in self._moved_from,
+            away=None if earlier is None else earlier.away,
         )
-        self._moved_from.discard(info.guid)
-        proxy.jumps.passes = self._passed_before.pop(info.guid, [])
-        if resumed is not None and not reliable and not proxy.jumps.passes:
-            proxy.jumps.passed(1, resumed, PassKind.NOTHING)
+        if earlier is not None:
+            proxy.jumps.passes = earlier.passes
+            if not reliable and not earlier.passes:
+                proxy.jumps.passed(1, earlier.last_sn, PassKind.NOTHING)
         self.writers[info.guid] = proxy
         if reliable or info.status_messages:
             self._responder.introduce(proxy, now)
@@ -177,16 +174,8 @@ class StatefulReader:
         self._delivery.forget(proxy)
         self._responder.forget(guid)
         self.untethered.forget(guid)
-        if proxy.missed_until >= proxy.expected:  # it was not heard
-            self._moved_from.add(guid)
-        if proxy.synced and not is_builtin(self.guid.entity):
-            self._delivered_before[guid] = proxy.expected - 1
-            if proxy.jumps.passes:
-                self._passed_before[guid] = proxy.jumps.passes
-            if len(self._delivered_before) > ENDPOINTS_PER_PARTICIPANT_MAX:
-                oldest = next(iter(self._delivered_before))
-                del self._delivered_before[oldest]
-                self._passed_before.pop(oldest, None)
+        if not is_builtin(self.guid.entity):
+            self._earlier.keep(proxy)
 
     # --- writers of other slices -----------------------------------------------------------------
 
@@ -303,19 +292,11 @@ class StatefulReader:
         self._fragments.placed = None
         return ready
 
-    def take_losses(self) -> dict[Guid, int]:
-        """How many samples of each writer were lost since the last call, but for those that were missed."""
-        delivery = self._delivery
-        losses = dict(delivery.losses)
-        delivery.losses.clear()
+    def take_losses(self) -> dict[tuple[Guid, LossCause], int]:
+        """How many samples of each writer were lost since the last call, by cause."""
+        losses = dict(self._delivery.losses)
+        self._delivery.losses.clear()
         return losses
-
-    def take_missed(self) -> dict[Guid, int]:
-        """The same of those samples that were missed, which are not among the losses."""
-        delivery = self._delivery
-        missed = dict(delivery.missed)
-        delivery.missed.clear()
-        return missed
 
     def take_jumps(self) -> list[JumpReport]:
         """Jumps of sequence numbers since the last call, one of each kind for each writer."""

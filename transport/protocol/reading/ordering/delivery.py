@@ -9,12 +9,13 @@ The invariants are those of :mod:`..reader`; the state of one writer is in its :
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ....limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
 from ....structure import INFINITE, Guid
 from ....wire.samples import Run
+from ...loss_causes import LossCause
 from ...policies import ReaderCounters
 from .coherent_access import Verdict, sets_of
 from .reassembly import Reassembly
@@ -33,7 +34,6 @@ class Delivery:
         "closed",
         "counters",
         "losses",
-        "missed",
         "ready",
         "reassembly",
         "reorder_budget",
@@ -49,16 +49,14 @@ class Delivery:
         self.ready: list[Run] = []
         #: Writers of which a run did not fit, with the window in bytes that opens them.
         self.closed: dict[Guid, int] = {}
-        #: Samples lost since the owner took the losses, by writer.
-        self.losses: Counter[Guid] = Counter()
-        #: The same of those that were missed.
-        self.missed: Counter[Guid] = Counter()
+        #: Samples lost since the owner took the losses, by writer and cause.
+        self.losses: Counter[tuple[Guid, LossCause]] = Counter()
         self.reassembly = Reassembly(writers, counters)
         self.reorder_budget = ReorderBudget()
 
     def forget(self, proxy: WriterProxy) -> None:
         """A writer is gone; what is missing of what it announced, or was begun, is lost with it."""
-        self.lose(proxy, proxy.undelivered)
+        self._lose(proxy, proxy.undelivered, LossCause.WRITER_GONE)
         if proxy.sets is not None:
             self.counters.coherent_sets_lost += sets_of(proxy.held)
         self._clear(proxy)
@@ -138,16 +136,30 @@ class Delivery:
         known = sum(last + 1 - first for first, last in held.within(proxy.expected, run.last_sn))
         irrelevant = known - held.discard_below(run.last_sn + 1)
         counters.irrelevant_samples += irrelevant
-        self.lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant)
+        self._lose(proxy, proxy.move_to(run.last_sn + 1) - irrelevant, LossCause.COHERENT_SET)
 
     def _deliver_best_effort(self, proxy: WriterProxy, run: Run) -> None:
+        if run.nbytes > self.window:
+            self.reject(proxy, run.first_sn, run.last_sn, run.count)
+            return
         self._skip_to(proxy, run.first_sn)
-        if run.nbytes > self.window:  # it was received, so that it does not count as lost too
-            self.counters.window_closed += run.count
-            proxy.move_to(run.last_sn + 1)
-        else:
-            self._deliver(proxy, run)
+        self._deliver(proxy, run)
         self.reassembly.discard_below(proxy, proxy.expected)
+
+    def reject(self, proxy: WriterProxy, first_sn: int, last_sn: int, count: int) -> None:
+        """There is no room for what came from a best-effort writer as first_sn..last_sn, ``count`` new samples.
+
+        They were received, so that they do not count as lost too.
+        """
+        self._skip_to(proxy, first_sn)
+        self.counters.window_closed += count
+        self.counters.irrelevant_samples += proxy.move_to(last_sn + 1) - count
+        self.reassembly.discard_below(proxy, proxy.expected)
+
+    @staticmethod
+    def waits_for_set(proxy: WriterProxy, runs: Sequence[Run]) -> bool:
+        """Whether runs are held for the end of a coherent set before the window counts."""
+        return proxy.sets is not None and (bool(proxy.held) or any(run.coherent_set > 0 for run in runs))
 
     def _skip_to(self, proxy: WriterProxy, sn: int) -> None:
         """A best-effort writer is at ``sn`` already: what it sent before will not come any more."""
@@ -163,7 +175,7 @@ class Delivery:
             self.drain(proxy)
         if not held and self._pass_missed(proxy, sn - 1):
             return
-        self.lose(proxy, sn - behind)
+        self._lose_range(proxy, behind, sn - 1, LossCause.NOT_RECEIVED)
         if sn - behind >= PASS_LEAST:
             proxy.jumps.passed(behind, sn - 1, PassKind.LOST)
         proxy.move_to(sn)
@@ -206,11 +218,19 @@ class Delivery:
 
     # --- what will never come --------------------------------------------------------------------
 
-    def lose(self, proxy: WriterProxy, count: int) -> None:
+    def _lose(self, proxy: WriterProxy, count: int, cause: LossCause) -> None:
         """So many samples of a writer are lost for good."""
         self.counters.lost_samples += count
-        if count > 0 and (proxy.guid in self.losses or len(self.losses) < WRITERS_MAX):
-            self.losses[proxy.guid] += count
+        each = proxy.guid, cause
+        if count > 0 and (each in self.losses or len(self.losses) < WRITERS_MAX):
+            self.losses[each] += count
+
+    def _lose_range(self, proxy: WriterProxy, first: int, last: int, cause: LossCause) -> None:
+        """first..last are lost: because the writer was away, as far as it was, and else for another ``cause``."""
+        away = proxy.away_in(first, last)
+        if proxy.away is not None:
+            self._lose(proxy, away, proxy.away)
+        self._lose(proxy, last + 1 - first - away, cause)
 
     def _pass_missed(self, proxy: WriterProxy, last: int, claimed: int = 0) -> bool:
         """Pass what is missed up to ``last``; whether that is all."""
@@ -218,10 +238,8 @@ class Delivery:
         if count:
             proxy.jumps.passed(proxy.expected, proxy.expected + count - 1, PassKind.MISSED, claimed)
             proxy.move_to(proxy.expected + count)
-            self.counters.lost_samples += count
             self.counters.missed_samples += count
-            if proxy.guid in self.missed or len(self.missed) < WRITERS_MAX:
-                self.missed[proxy.guid] += count
+            self._lose(proxy, count, LossCause.MOVED)
         return proxy.expected > last
 
     def _pass_irrelevant(self, proxy: WriterProxy, last: int, claimed: int = 0) -> None:
@@ -287,7 +305,7 @@ class Delivery:
             if proxy.sets is not None:
                 proxy.sets.lose(proxy.expected, last_sn)
             proxy.jumps.passed(proxy.expected, last_sn, PassKind.LOST)
-            self.counters.lost_samples += proxy.move_to(last_sn + 1)
+            self._lose(proxy, proxy.move_to(last_sn + 1), LossCause.UNTETHERED)
 
     def let_go(self, proxy: WriterProxy) -> None:
         """Keep nothing of a writer that rests."""
@@ -307,10 +325,12 @@ class Delivery:
             if each.kind is PassKind.IRRELEVANT:
                 self.counters.irrelevant_samples -= each.count
             elif each.kind is PassKind.LOST:
-                self._find_again(proxy, each.count, self.losses)
+                self._find_again(
+                    proxy, each.count, [cause for cause in LossCause if cause != LossCause.MOVED]
+                )
             elif each.kind is PassKind.MISSED:
                 self.counters.missed_samples -= each.count
-                self._find_again(proxy, each.count, self.missed)
+                self._find_again(proxy, each.count, [LossCause.MOVED])
             delivered.append((at, each.first - 1))
             at = each.last + 1
         delivered.append((at, proxy.expected - 1))
@@ -323,12 +343,15 @@ class Delivery:
                 proxy.jumps.was_back = True
         return True
 
-    def _find_again(self, proxy: WriterProxy, count: int, losses: Counter[Guid]) -> None:
-        """So many samples of a writer are not lost after all."""
+    def _find_again(self, proxy: WriterProxy, count: int, causes: Iterable[LossCause]) -> None:
+        """So many samples of a writer, which were lost for one of these causes, are not lost after all."""
         self.counters.lost_samples -= count
-        known = losses.pop(proxy.guid, 0) - count
-        if known > 0:
-            losses[proxy.guid] = known
+        for cause in causes:
+            each = proxy.guid, cause
+            known = self.losses.pop(each, 0)
+            if known > count:
+                self.losses[each] = known - count
+            count = max(count - known, 0)
 
     def discard_above(self, proxy: WriterProxy, sn: int) -> None:
         """Forget what is held above ``sn``."""
@@ -362,11 +385,11 @@ class Delivery:
                 kind = PassKind.LOST if proxy.counts_losses else PassKind.NOTHING
                 kind = PassKind.IRRELEVANT if proxy.info.filters else kind
                 proxy.jumps.passed(proxy.expected, skipped_to - 1, kind, proxy.first_sn - 1)
+                if kind is PassKind.LOST:
+                    self._lose_range(proxy, proxy.expected, skipped_to - 1, LossCause.HISTORY)
                 passed = proxy.move_to(skipped_to)
                 if kind is PassKind.IRRELEVANT:
                     counters.irrelevant_samples += passed
-                elif kind is PassKind.LOST:
-                    self.lose(proxy, passed)
                 continue
             after, run = step
             if run is None:
@@ -378,7 +401,7 @@ class Delivery:
             if verdict is Verdict.WHOLE and not self._hand_out(proxy, run):
                 break
             if verdict is Verdict.LOST:
-                self.lose(proxy, run.count)
+                self._lose(proxy, run.count, LossCause.COHERENT_SET)
                 self._move_on(proxy, [run])
         self.reassembly.discard_below(proxy, proxy.expected)
 

@@ -22,6 +22,7 @@ from ....structure import INFINITE, Guid
 from ....wire.numbers import SEQUENCE_NUMBER_MAX, SequenceNumberSet
 from ...counts import CountFilter
 from ...endpoint_info import WriterInfo
+from ...loss_causes import LossCause
 from ..received_stream import ReceivedStream
 from .batch_numbers import BatchNumbers
 from .coherent_access import CoherentAccess
@@ -38,6 +39,8 @@ class WriterProxy:
 
     __slots__ = (
         "acks_below",
+        "away",
+        "away_until",
         "batches",
         "counts_losses",
         "expected",
@@ -50,7 +53,6 @@ class WriterProxy:
         "info",
         "jumps",
         "last_sn",
-        "missed_until",
         "reliable",
         "resting",
         "sets",
@@ -67,7 +69,7 @@ class WriterProxy:
         expected: int | None,
         receive_window: int = INFINITE,
         coherent: bool = False,
-        moved: bool = False,
+        away: LossCause | None = None,
     ) -> None:
         self.info = info
         #: Both sides are reliable: heartbeats are answered, what is missing is requested.
@@ -79,11 +81,12 @@ class WriterProxy:
         self.jumps = SequenceJumps(budget, resumed=self.expected if self.expected > 1 else 0)
         #: Jumps of the writer's first number are losses only once the reader had something to lose.
         self.counts_losses = expected is not None and expected > 1
-        #: What passes up to this number is missed: the writer had used it before it knew the reader's new GUID. Of a
-        #: reliable writer its first HEARTBEAT tells; of a best-effort one it is what lies before its first sample.
-        self.missed_until = 0
-        if moved:
-            self.missed_until = INFINITE if reliable else self.expected
+        #: Why what is lost up to ``away_until`` is lost: the writer had used these numbers before it was matched again.
+        #: Of a reliable writer its first HEARTBEAT tells; of a best-effort one it is what lies before its first sample.
+        self.away = away
+        self.away_until = 0
+        if away is not None:
+            self.away_until = INFINITE if reliable else self.expected
         self.held = ReorderBuffer(budget, units_max=receive_window)
         #: Only if the reader has coherent access.
         self.sets = CoherentAccess() if coherent else None
@@ -124,11 +127,16 @@ class WriterProxy:
         self.expected = sn
         return passed
 
-    def missed_in(self, last: int) -> int:
-        """How many of the numbers from ``expected`` to ``last``, which pass, are missed."""
-        if self.expected > self.missed_until:
+    def away_in(self, first: int, last: int) -> int:
+        """How many of the numbers first..last, which pass, the writer had used before it was matched again."""
+        if first > self.away_until:
             return 0
-        return (min(last, self.missed_until) if self.reliable else last) + 1 - self.expected
+        return (min(last, self.away_until) if self.reliable else last) + 1 - first
+
+    def missed_in(self, last: int) -> int:
+        """How many of the numbers from ``expected`` to ``last``, which pass, are missed: the writer had used them
+        before it knew the reader's new GUID."""
+        return self.away_in(self.expected, last) if self.away is LossCause.MOVED else 0
 
     def go_back_to(self, sn: int) -> None:
         """What was passed from ``sn`` on has not been used yet; nothing is held."""

@@ -1,0 +1,102 @@
+"""Each lost sample is counted once, with its cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spark_rtps.transport.protocol.loss_causes import LossCause
+from spark_rtps.transport.qos import Qos
+from tests.protocol.reader_script import IT, LASTING, RELIABLE, Script, started
+
+
+def lost(s: Script) -> dict[LossCause, int]:
+    """What was lost since the last call, by cause."""
+    losses = s.reader.take_losses()
+    assert {writer for writer, _ in losses} <= {IT}
+    return {cause: count for (_, cause), count in losses.items()}
+
+
+def test_what_a_best_effort_writer_sent_and_did_not_arrive() -> None:
+    s = Script(Qos(), reliable=False)
+    s.data(1).data(5)
+    assert lost(s) == {LossCause.NOT_RECEIVED: 3}
+    assert lost(s) == {}
+
+
+def test_what_a_reliable_writer_no_longer_has() -> None:
+    s = started()
+    s.data(1, 2).heartbeat(5, 8)
+    assert lost(s) == {LossCause.HISTORY: 2}
+
+
+def test_what_a_writer_that_is_gone_would_have_sent_again() -> None:
+    s = started()
+    s.data(1).data(3).heartbeat(1, 4)
+    s.reader.unmatch_writer(IT)
+    assert lost(s) == {LossCause.WRITER_GONE: 3}
+
+
+def test_what_a_reliable_writer_sent_while_there_was_no_receiver() -> None:
+    s = Script(resume={IT: 10})
+    s.heartbeat(16, 20)
+    assert lost(s) == {LossCause.STOPPED: 5}
+    s.data(16, 20).heartbeat(23, 24)
+    assert lost(s) == {LossCause.HISTORY: 2}, "it was sent later"
+    assert s.reader.counters.missed_samples == 0
+
+
+def test_what_is_lost_of_both() -> None:
+    s = Script(LASTING, transient_local=True, resume={IT: 10})
+    s.heartbeat(1, 20).heartbeat(31, 40)
+    assert lost(s) == {LossCause.STOPPED: 10, LossCause.HISTORY: 10}
+
+
+def test_what_a_best_effort_writer_sent_while_there_was_no_receiver() -> None:
+    s = Script(Qos(), reliable=False, resume={IT: 10})
+    s.data(16).data(18)
+    assert lost(s) == {LossCause.STOPPED: 5, LossCause.NOT_RECEIVED: 1}
+
+
+def test_what_a_writer_sent_while_it_was_out_of_reach() -> None:
+    s = Script(Qos(), reliable=False)
+    info = s.proxy.info
+    s.data(1)
+    s.reader.unmatch_writer(IT)
+    s.reader.match_writer(info, now=s.now)
+    s.reader.unmatch_writer(IT)
+    s.reader.match_writer(info, now=s.now)
+    s.data(5).data(7)
+    assert lost(s) == {LossCause.OUT_OF_REACH: 3, LossCause.NOT_RECEIVED: 1}
+
+
+def test_a_writer_that_was_not_heard_after_a_restart_is_still_of_the_time_before() -> None:
+    s = Script(resume={IT: 10})
+    info = s.proxy.info
+    s.reader.unmatch_writer(IT)
+    s.reader.match_writer(info, now=s.now)
+    s.heartbeat(16, 20)
+    assert lost(s) == {LossCause.STOPPED: 5}
+
+
+def test_what_lacks_a_part_of_its_coherent_set() -> None:
+    s = Script(replace(Qos(), coherent_access=True), reliable=False)
+    s.data(1).data(2, of=2).data(4, of=2).end_of_set(5).data(6)
+    assert s.taken() == [1, 6]
+    assert lost(s) == {LossCause.NOT_RECEIVED: 1, LossCause.COHERENT_SET: 2}
+
+
+def test_what_an_untethered_reader_let_go() -> None:
+    s = started()
+    s.data(1).said()
+    s.reader.untethered.rest(IT)
+    s.data(2, 5)
+    assert lost(s) == {LossCause.UNTETHERED: 4}
+
+
+def test_what_was_not_lost_after_all() -> None:
+    s = Script(RELIABLE, resume={IT: 10})
+    s.heartbeat(5_001, 5_000)
+    assert lost(s) == {LossCause.STOPPED: 4_990}
+    s = Script(RELIABLE, resume={IT: 10})
+    s.heartbeat(5_001, 5_000).heartbeat(21, 20)
+    assert lost(s) == {LossCause.STOPPED: 10}

@@ -1,0 +1,49 @@
+"""Where a reader goes on with the writers that it, or an earlier life of it, was matched with before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
+from ...structure import Guid
+from ..loss_causes import LossCause
+from .ordering.sequence_jumps import Pass
+from .ordering.writer_proxy import WriterProxy
+
+
+class EarlierMatch(NamedTuple):
+    """What the last match with a writer left behind."""
+
+    #: The last sequence number that was taken.
+    last_sn: int
+    #: Why samples are lost that the writer sent since then.
+    away: LossCause
+    passes: list[Pass]
+
+
+class EarlierMatches:
+    """The earlier matches with writers that are not matched now."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, last_sns: Mapping[Guid, int] | None, moved_from: Collection[Guid]) -> None:
+        """``last_sns`` are those of an earlier life, ``moved_from`` the writers which knew that under another GUID."""
+        self._left: dict[Guid, EarlierMatch] = {}
+        for writer, last_sn in (last_sns or {}).items():
+            cause = LossCause.MOVED if writer in moved_from else LossCause.STOPPED
+            self._left[writer] = EarlierMatch(last_sn, cause, [])
+
+    def take(self, writer: Guid) -> EarlierMatch | None:
+        """The writer is matched; None: it is for the first time."""
+        return self._left.pop(writer, None)
+
+    def keep(self, proxy: WriterProxy) -> None:
+        """The writer is gone, but may come back."""
+        if not proxy.synced:
+            return
+        was_heard = proxy.away is None or proxy.away_until < proxy.expected
+        cause = LossCause.OUT_OF_REACH if was_heard or proxy.away is None else proxy.away
+        self._left[proxy.guid] = EarlierMatch(proxy.expected - 1, cause, proxy.jumps.passes)
+        if len(self._left) > ENDPOINTS_PER_PARTICIPANT_MAX:
+            del self._left[next(iter(self._left))]
