@@ -25,7 +25,7 @@ from ..log.named_logs import remove
 from ..log.publication_log import PublicationLog
 from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.endpoint_specs import ReaderSpec, WriterSpec
-from ..protocol.events import Event, MessageTooLarge
+from ..protocol.events import Event
 from ..protocol.message_receiver import Span
 from ..protocol.participant import Participant, Reception
 from ..protocol.policies import BatchPolicy, PublicationPolicy
@@ -41,6 +41,7 @@ from . import interfaces, peers
 from .binding import joining
 from .blocking_writer import BlockingWriter
 from .congestion_control_plugins import load_congestion_control
+from .event_warnings import EventWarnings
 from .groups import group_to_join
 from .join import join
 from .node_config import NodeConfig
@@ -70,8 +71,6 @@ _LINGER_SECONDS: Final = 0.002
 #: microseconds) it is taken in; the drains of honest peers are one part.
 _TURN_NS: Final = 20_000_000
 _PART_WORK: Final = 10_000
-#: So many senders of too large messages are named in the log, each once.
-_SENDERS_NAMED_MAX: Final = 256
 
 
 class Node:
@@ -110,7 +109,7 @@ class Node:
         self._unsteered = threading.Event()
         self._unsteered.set()
         self._closing = False
-        self._too_large_from: set[str] = set()
+        self._warnings = EventWarnings(config)
         self._group: Locator | None = None
         #: The node that others see in a ROS graph; None: it is none.
         self._graph: RosGraph | None = None
@@ -555,15 +554,7 @@ class Node:
             else:
                 self.participant.drops[DropReason.OVER_LIMIT] += 1
             self._read_logs.on_event(event, now=time.monotonic_ns())
-            if isinstance(event, MessageTooLarge) and len(self._too_large_from) < _SENDERS_NAMED_MAX:
-                if event.sender not in self._too_large_from:
-                    self._too_large_from.add(event.sender)
-                    _log.warning(
-                        "a message of %d bytes from %s is larger than message_size_max, %d: such are dropped",
-                        event.size,
-                        event.sender,
-                        self.config.message_size_max,
-                    )
+            self._warnings.on_event(event)
 
     def _resolve_peers(self) -> None:
         known = self.participant.config.peers
