@@ -274,6 +274,7 @@ class LocalEndpoints:
         """Match them, or hand a matched endpoint the new data of its counterpart."""
         known, qos, guid, can = local.matched.get(other.guid), other.qos, other.guid, other.abilities
         if isinstance(local.endpoint, StatefulWriter):
+            remote = self._remotes.get(guid.prefix)
             reader = ReaderInfo(
                 guid,
                 unicast,
@@ -285,6 +286,7 @@ class LocalEndpoints:
                 can.message_size_max,
                 can.no_positive_acks,
                 can.status_messages,
+                mistakes_keys=remote is not None and remote.mistakes_keys,
             )
             if reader != known:
                 local.endpoint.match_reader(reader, now=now)
