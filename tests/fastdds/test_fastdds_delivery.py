@@ -214,12 +214,13 @@ def test_keys_for_readers_of_three_kinds(peer: FastPeer, node: Node, domain: int
         write(writer, vehicle, rows)
         assert len(peer.take(topic, 2)) == 2
         assert len(cyclone.take(topic, 2)) == 2
-        write(writer, vehicle, rows[1:], flags=DISPOSED | KEY_ONLY)
-        assert peer.take(topic, 1) == [Taken("DISPOSED", None)]
-        (ended,) = cyclone.take(topic, 1)
-        assert (ended.row["id"], ended.valid, ended.instance_state) == (-8, False, "DISPOSED")
-    last = ours.wait_for(3)[-1]
-    assert last.flags & DISPOSED and last.row is not None and last.row["id"] == -8
+        write(writer, vehicle, rows[:1], flags=DISPOSED | KEY_ONLY)
+        write(writer, vehicle, rows[1:], flags=UNREGISTERED | KEY_ONLY)
+        assert peer.take(topic, 2) == [Taken("DISPOSED", None), Taken("NO_WRITERS", None)]
+        ended = [(each.row["id"], each.valid, each.instance_state) for each in cyclone.take(topic, 2)]
+        assert ended == [(7, False, "DISPOSED"), (-8, False, "NO_WRITERS")]
+    received = ours.wait_for(4)[2:]
+    assert [each.row and each.row["id"] for each in received] == [7, -8]
 
 
 def batch(reader: OurReader, rows: list[Row]) -> Any:
