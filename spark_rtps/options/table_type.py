@@ -69,7 +69,7 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "Whether a type that is known to the last annotation is announced to peers (XTypes), which then compare it "
         "with theirs and can ask for it; `false`: its name alone, by which peers match. `auto`: `false` with "
         "`ros=true`, since ROS 2 announces names and hashes, else `true`. Cyclone DDS 0.9 and 0.10 crash on announced "
-        "types with `int8` or `uint8` members (TINYINT columns): set `false` where such peers ask for types.",
+        "types with `int8` or `uint8` members (TINYINT columns): a warning names such a peer, and `false` spares it.",
         choices=("auto", "true", "false"),
     ),
     OptionSpec(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import spark_rtps as rtps
+from spark_rtps.transport.protocol.discovery import participant_data
 from tests.interop import cyclone_types
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.support.waiting import PATIENCE, wait_until
@@ -219,6 +220,26 @@ class TestErrors:
         (change,) = [each for each in changes if each.status == "OFFERED_INCOMPATIBLE_QOS"]
         assert change.policy_ids == (2,) and change.remote == reader
         assert vehicles.status("OFFERED_INCOMPATIBLE_QOS")["last_policy_id"] == 2
+
+    @pytest.mark.parametrize("announce", ["auto", "false"])
+    def test_a_peer_that_does_not_know_the_members_of_a_type_is_warned_of(
+        self,
+        announce: str,
+        participant: rtps.Participant,
+        cyclone: Cyclone,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(participant_data, "_CYCLONE_WITHOUT_INT8", (11, 99))  # this one knows them
+        peer = cyclone()
+        peer.reader("t", cyclone_types.Vehicle)
+        schema = pa.schema([pa.field("small", pa.int8(), nullable=False)])
+        changes: list[rtps.StatusChange] = []
+        participant.publish("t", schema=schema, options={"type.announce": announce}, listener=changes.append)
+        wait_until(lambda: bool(changes), "the reader, which has another type")
+        said = [record.getMessage() for record in caplog.records if "int8" in record.getMessage()]
+        assert len(said) == (announce == "auto")
+        assert all("Cyclone DDS 11.0.1" in each and "set type.announce=false" in each for each in said)
 
     def test_a_reader_that_stops_is_named(self, participant: rtps.Participant, peer: CyclonePeer) -> None:
         vehicles = participant.publish("t", **KEYED, options={"acknowledgment_timeout": 2})

@@ -13,6 +13,7 @@ from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec
 from spark_rtps.transport.qos import DataRepresentation, Qos
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.model import Struct
+from spark_rtps.transport.wire.samples import KEY_ONLY
 from tests.interop.subscription import LocalReader, qos
 
 Row = dict[str, Any]
@@ -63,8 +64,10 @@ def write(
     flags: int = 0,
     representation: DataRepresentation = DataRepresentation.XCDR1,
 ) -> None:
+    """With the flag KEY_ONLY the rows' keys."""
     codec = Codec(struct)
     batch = pa.RecordBatch.from_pylist(rows, schema=codec.arrow_schema)
-    samples = codec.encode(batch, representation=representation)
+    encode = codec.encode_keys if flags & KEY_ONLY else codec.encode
+    samples = encode(batch, representation=representation)
     hashes = codec.key_hashes(batch) if struct.is_keyed else None
     writer.write(samples, flags=flags, key_hashes=hashes)

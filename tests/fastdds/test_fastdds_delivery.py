@@ -10,12 +10,13 @@ from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.protocol.events import IncompatibleQos
 from spark_rtps.transport.qos import DataRepresentation
-from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, UNREGISTERED
+from spark_rtps.transport.wire.samples import DISPOSED, HAS_KEY_HASH, KEY_ONLY, UNREGISTERED
 from tests.fastdds.fast_peer import FastPeer, Taken
 from tests.fastdds.our_reader import OurReader, Row, write
 from tests.fastdds.shapes import struct
-from tests.interop.cyclone_peer import blob
-from tests.interop.subscription import qos
+from tests.interop import cyclone_types
+from tests.interop.cyclone_peer import CyclonePeer, blob
+from tests.interop.subscription import codec, qos
 from tests.support.waiting import PATIENCE, wait_until
 
 NUMBER, PART, BLOB = struct("Number"), struct("Part"), struct("Blob")
@@ -170,8 +171,13 @@ def test_instances_from_fast_dds(kind: str, rows: list[Row], peer: FastPeer, nod
     assert found[unregistered.sn] == hashes[1].tobytes()
 
 
+@pytest.mark.parametrize("form", [0, KEY_ONLY], ids=["sample", "key"])
 @CASES
-def test_instances_to_fast_dds(kind: str, rows: list[Row], peer: FastPeer, node: Node, topic: str) -> None:
+def test_instances_to_fast_dds(
+    kind: str, rows: list[Row], form: int, peer: FastPeer, node: Node, topic: str
+) -> None:
+    """The whole sample, or as a publication does, its key: one of up to 16 bytes Fast DDS takes for the key hash, so
+    that it is lengthened."""
     t = struct(kind)
     peer.reader(topic, t)
     writer = node.create_writer(WriterSpec(topic, t.name, qos(), keyed=True))
@@ -185,13 +191,36 @@ def test_instances_to_fast_dds(kind: str, rows: list[Row], peer: FastPeer, node:
 
     write(writer, t, rows)
     assert sorted(map(repr, states(3))) == sorted(repr(Taken("ALIVE", row)) for row in rows)
-    # with the whole sample: a serialized key of up to 16 bytes it takes for the key hash
-    write(writer, t, rows[:1], flags=DISPOSED)
+    write(writer, t, rows[:1], flags=DISPOSED | form)
     assert states(1) == [Taken("DISPOSED", None)]
-    write(writer, t, rows[1:2], flags=UNREGISTERED)
+    write(writer, t, rows[1:2], flags=UNREGISTERED | form)
     assert states(1) == [Taken("NO_WRITERS", None)]
     write(writer, t, rows[:1])
     assert states(1) == [Taken("ALIVE", rows[0])]
+
+
+def test_keys_for_readers_of_three_kinds(peer: FastPeer, node: Node, domain: int, topic: str) -> None:
+    """Fast DDS goes by the key hash, Cyclone DDS by the key, a reader of ours by either."""
+    vehicle = codec("Vehicle").struct
+    peer.reader(topic, vehicle)
+    ours = OurReader(node, topic, vehicle)
+    rows: list[Row] = [{"id": id, "note": "", "speed": 0.5} for id in (7, -8)]
+    with CyclonePeer(domain) as cyclone:
+        cyclone.reader(topic, cyclone_types.Vehicle)
+        writer = node.create_writer(WriterSpec(topic, vehicle.name, qos(), keyed=True))
+        cyclone.wait_for_match(topic)
+        peer.wait_for_match(topic)
+        wait_until(lambda: len(writer.writer.readers) == 3, "three readers")
+        write(writer, vehicle, rows)
+        assert len(peer.take(topic, 2)) == 2
+        assert len(cyclone.take(topic, 2)) == 2
+        write(writer, vehicle, rows[:1], flags=DISPOSED | KEY_ONLY)
+        write(writer, vehicle, rows[1:], flags=UNREGISTERED | KEY_ONLY)
+        assert peer.take(topic, 2) == [Taken("DISPOSED", None), Taken("NO_WRITERS", None)]
+        ended = [(each.row["id"], each.valid, each.instance_state) for each in cyclone.take(topic, 2)]
+        assert ended == [(7, False, "DISPOSED"), (-8, False, "NO_WRITERS")]
+    received = ours.wait_for(4)[2:]
+    assert [each.row and each.row["id"] for each in received] == [7, -8]
 
 
 def batch(reader: OurReader, rows: list[Row]) -> Any:

@@ -69,6 +69,7 @@ module interop {
   struct Blob { unsigned long id; sequence<octet> data; };
   struct Vehicle { @key long id; string note; double speed; };
   struct Part { @key string plant; @key long number; double weight; };
+  @appendable struct PartA { @key long number; @key string plant; double weight; };
 };
 """
 
@@ -269,6 +270,16 @@ class Part(IdlStruct, typename="interop::Part"):
     key("plant")
     number: int32
     key("number")
+    weight: float64
+
+
+@dataclass
+@appendable
+class PartA(IdlStruct, typename="interop::PartA"):
+    number: int32
+    key("number")
+    plant: str
+    key("plant")
     weight: float64
 
 

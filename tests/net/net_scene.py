@@ -15,6 +15,7 @@ import pytest
 
 from spark_rtps.transport.net import blocking_writer as blocking_writer_module
 from spark_rtps.transport.net import node as node_module
+from spark_rtps.transport.net import receive_turns
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
@@ -208,8 +209,8 @@ def scene_of(domain: int) -> Iterator[Scene]:
 def clock_for(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock for the nodes made from now on."""
     clock = Clock()
-    monkeypatch.setattr(node_module, "time", clock)
-    monkeypatch.setattr(blocking_writer_module, "time", clock)
+    for module in (node_module, receive_turns, blocking_writer_module):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.net import node as node_module
+from spark_rtps.transport.net import receive_turns
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.net.sockets import DRAIN_BYTES, Sockets
@@ -71,7 +72,8 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Scene, FakeSockets,
     scene = Scene()
     sockets = FakeSockets()
     node = Node(NodeConfig(), cast(Sockets, sockets), scene.one)
-    monkeypatch.setattr(node_module, "time", Clock(scene.one))
+    for module in (node_module, receive_turns):
+        monkeypatch.setattr(module, "time", Clock(scene.one))
     yield scene, sockets, node
     node.close()
 
@@ -92,7 +94,7 @@ def test_one_socket_has_its_turn_and_no_more(scene: tuple[Scene, FakeSockets, No
         handle_timer(now)
 
     attacked.one.handle_timer = timed  # type: ignore[method-assign]
-    while sockets.waiting[sockets.user] or node._unfinished:
+    while sockets.waiting[sockets.user] or node._turns.unfinished:
         if cycles == 2:  # somebody else speaks meanwhile
             sockets.waiting[sockets.metatraffic].append(announcement(b"\x42" * 12))
         before = node_module.time.monotonic_ns()
@@ -121,7 +123,7 @@ def test_nothing_of_a_long_drain_is_lost_or_overwritten(scene: tuple[Scene, Fake
     node.do_work()
     assert 0 < len(seen) < 16
     noise = bytes(range(1, 256)) * 200
-    while node._unfinished or sockets.waiting[sockets.user]:
+    while node._turns.unfinished or sockets.waiting[sockets.user]:
         sockets.waiting[sockets.metatraffic] += [noise] * 20  # lies where the drain lay, all of it
         node.do_work()
     assert [each for each in seen if each != noise] == sent
@@ -132,7 +134,7 @@ def test_an_ordinary_drain_is_taken_in_at_once(scene: tuple[Scene, FakeSockets, 
     plain = next(datagram for name, datagram in datagrams(attacked) if name == "DATA, alike")
     sockets.waiting[sockets.user] += [plain] * 15
     assert node.do_work() == 15
-    assert not node._unfinished
+    assert not node._turns.unfinished
     assert not sockets.renewed
 
 
@@ -140,17 +142,17 @@ def test_what_is_left_of_a_drain_keeps_the_duty_cycle_awake(scene: tuple[Scene, 
     attacked, sockets, node = scene
     sockets.waiting[sockets.user] += [expensive(attacked)] * 16
     node.do_work()
-    assert node._unfinished
+    assert node._turns.unfinished
     assert node._wait_ms(1.0) == 0
     node.close()
-    assert not node._unfinished
+    assert not node._turns.unfinished
 
 
 def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSockets, Node]) -> None:
     attacked, sockets, node = scene
     sockets.waiting[sockets.user] += [expensive(attacked)] * 30
     node.do_work()
-    assert node._unfinished
+    assert node._turns.unfinished
 
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
@@ -159,7 +161,7 @@ def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSocket
     with pytest.raises(ZeroDivisionError):
         node.do_work()
     attacked.one._receiver.receive = receive  # type: ignore[method-assign]
-    assert not node._unfinished
+    assert not node._turns.unfinished
     node.do_work()
 
 
@@ -187,7 +189,7 @@ def test_after_which_drains_more_datagrams_are_waited_for(
     monkeypatch.setattr(node_module, "time", SimpleNamespace(sleep=slept.append))
 
     def run_once(timeout: float) -> int:
-        node._received_bytes = nbytes
+        node._turns.received_bytes = nbytes
         return received
 
     monkeypatch.setattr(node, "run_once", run_once)

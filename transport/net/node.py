@@ -12,66 +12,48 @@ from __future__ import annotations
 import contextlib
 import logging
 import select
-import socket
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from ..errors import DropReason
-from ..limits import EVENTS_MAX, FLOW_CONTROLLER_BYTES_MAX
+from ..limits import EVENTS_MAX
 from ..log.named_logs import remove
-from ..log.publication_log import PublicationLog
 from ..protocol.discovery.remote_participant import Announcement
 from ..protocol.endpoint_specs import ReaderSpec, WriterSpec
-from ..protocol.events import Event, MessageTooLarge
-from ..protocol.message_receiver import Span
-from ..protocol.participant import Participant, Reception
-from ..protocol.policies import BatchPolicy, PublicationPolicy
+from ..protocol.events import Event
+from ..protocol.participant import Participant
+from ..protocol.policies import BatchPolicy
 from ..protocol.reading.reader import StatefulReader
-from ..protocol.trust import Trust
 from ..protocol.writing.flow import of_groups
-from ..protocol.writing.publication import TERM_LENGTH
 from ..qos import Qos
 from ..structure import INFINITE, NANOSECONDS, Guid, Locator, is_keyed
 from ..types.model import Struct
-from ..wire.samples import U8
 from . import interfaces, peers
 from .binding import joining
 from .blocking_writer import BlockingWriter
 from .congestion_control_plugins import load_congestion_control
-from .groups import group_to_join
+from .event_warnings import EventWarnings
 from .join import join
+from .joined_group import JoinedGroup
 from .node_config import NodeConfig
-from .on_host import ReadLogs
 from .plugins import interceptor_of, load_flow_control
+from .receive_turns import ReceiveTurns
 from .receiving_node import NamedType, TypeIdentity
 from .recipients import Recipient, Recipients
 from .ros_graph import RosGraph, graph_writer_spec
-from .sockets import DRAIN_BYTES, Sockets
+from .sockets import Sockets
 from .topic_types import first_writer, offers, type_hash
 from .wake_pipe import WakePipe
-from .written_logs import WrittenLogs
+from .written_logs import WrittenLogs, term_length, unnamed_log
 
 _log = logging.getLogger(__name__)
 
-#: After a drain of several datagrams the duty cycle naps, so that the next drain finds many: so long after small ones.
-_NAP_SECONDS: Final = 0.0002
-_SMALL_BYTES: Final = 4096
-#: And this long after others, if the kernel holds so much of what comes meanwhile, and less than so much was waiting.
-_NAP_SECONDS_LARGE: Final = 0.0004
-_NAP_ROOM: Final = 8 << 20
-_NAP_BYTES: Final = DRAIN_BYTES // 2
 _IDLE_SECONDS_MAX: Final = 1.0
 #: For how long a thread that steered may steer again without having woken our own in between.
 _LINGER_SECONDS: Final = 0.002
-#: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
-#: microseconds) it is taken in; the drains of honest peers are one part.
-_TURN_NS: Final = 20_000_000
-_PART_WORK: Final = 10_000
-#: So many senders of too large messages are named in the log, each once.
-_SENDERS_NAMED_MAX: Final = 256
 
 
 class Node:
@@ -93,16 +75,14 @@ class Node:
         self.message_size = participant.config.message_size
         self._after_cycle = after_cycle
         self._recipients = Recipients()
-        self._read_logs = ReadLogs(self._receive)
+        self._turns = ReceiveTurns(participant, sockets, self._recipients)
+        self._read_logs = self._turns.read_logs
         self._written_logs = WrittenLogs(self.guid_prefix, config.domain)
         self._wake_pipe = WakePipe()
         self._events: list[Event] = []
         self._thread: threading.Thread | None = None
         #: When the duty cycle looks at the clock again, if nothing wakes it.
         self.sleeps_until = 0
-        self._received_bytes = 0
-        #: What is left of a drain that took longer than its turn, by socket.
-        self._unfinished: dict[socket.socket, Reception] = {}
         self._steering = 0
         #: When a thread that steered and lingers has lingered enough; and whether our own looks whether it has.
         self._lingers_until = 0.0
@@ -110,12 +90,10 @@ class Node:
         self._unsteered = threading.Event()
         self._unsteered.set()
         self._closing = False
-        self._too_large_from: set[str] = set()
-        self._group: Locator | None = None
+        self._warnings = EventWarnings(config)
+        self._group = JoinedGroup(config, sockets, participant)
         #: The node that others see in a ROS graph; None: it is none.
         self._graph: RosGraph | None = None
-        #: How often readers had been matched when it was last decided whose messages to the group are taken.
-        self._listening = -1
 
     @classmethod
     def open(
@@ -173,7 +151,7 @@ class Node:
         where its multicast group cannot be joined."""
         congestion_control = load_congestion_control(spec.policy.congestion_control.kind, spec.topic)
         with self.lock:
-            if (group := self._joined_group()) is not None:
+            if (group := self._group.join()) is not None:
                 spec = replace(spec, multicast=(group,))
             reader = self.participant.create_reader(
                 spec, now=time.monotonic_ns(), congestion_control=congestion_control
@@ -181,7 +159,7 @@ class Node:
             self._recipients.add(reader, recipient)
             if self.config.ipc:
                 self._read_logs.add_reader(reader)
-            self._listen_to_writers()
+            self._group.listen()
             if self._graph is not None:
                 self._graph.add(reader.guid, writes=False)
                 self._graph.publish(time.monotonic_ns())
@@ -197,25 +175,6 @@ class Node:
         writer = self.participant.create_writer(graph_writer_spec(self.config.incarnation), now=now)
         self._graph = RosGraph(self.config.ros, self.guid_prefix, writer)
         self._graph.publish(now)
-
-    def _joined_group(self) -> Locator | None:
-        """The group of all readers of this node: joined with the first of them, for writers have no use for it."""
-        if self._group is None:
-            self._group = group_to_join(self.config, self.sockets.interfaces)
-            if self._group is not None and not self.sockets.join(self._group, self.config.receive_buffer):
-                self._group = None
-        return self._group
-
-    def _listen_to_writers(self) -> None:
-        """Of what is sent to our group, take what participants send that readers of ours are matched with.
-
-        Where messages need not come from whom they name (``trust``), relays may pass on those of others.
-        """
-        if self._group is None or self.config.trust is Trust.ANY:
-            return
-        if (routes := self.participant.routes_changed) != self._listening:
-            self._listening = routes
-            self.sockets.listen_to(self.participant.heard_prefixes)
 
     def offer_room(self, reader: StatefulReader) -> None:
         """The recipient of a reader has room again: ask how much, and deliver what waits for it."""
@@ -233,7 +192,7 @@ class Node:
             None if by_group is None else load_flow_control(by_group, spec.topic, channel="multicast")
         )
         with self.lock:
-            key, named = self._written_logs.create(spec, _term_length(policy))
+            key, named = self._written_logs.create(spec, term_length(policy))
             try:
                 writer = self.participant.create_writer(
                     spec if key is None else replace(spec, entity_key=key),
@@ -241,7 +200,7 @@ class Node:
                     interceptor=interceptor,
                     flow_control=flow_control,
                     multicast_flow_control=multicast_flow_control,
-                    log=named or _publication_log(policy),
+                    log=named or unnamed_log(policy),
                 )
             except BaseException:
                 if named is not None:
@@ -305,25 +264,15 @@ class Node:
         received = self.run_once(timeout)
         if self._steering:
             self.wake()  # who steers may wait for what was taken in here
-        elif received > 1 and (nap := self._nap(received)):
+        elif received > 1 and (nap := self._turns.nap(received)):
             time.sleep(nap)
-
-    def _nap(self, received: int) -> float:
-        """How long to nap after so many datagrams."""
-        if self._received_bytes < received * _SMALL_BYTES:
-            return _NAP_SECONDS
-        gathers = self._received_bytes < _NAP_BYTES and self.sockets.granted_receive_buffer >= _NAP_ROOM
-        return _NAP_SECONDS_LARGE if gathers else 0.0
 
     def do_work(self) -> int:
         """One duty cycle without waiting: receive, timers, send. Returns the number of datagrams received."""
-        received = 0
         with self.lock:
             if self._closing:
                 return 0
-            self._received_bytes = 0
-            for source in self.sockets.receivers:
-                received += self._receive_from(source)
+            received = self._turns.take()
             now = time.monotonic_ns()
             self._written_logs.conduct(now=now)
             if self._graph is not None:
@@ -332,7 +281,7 @@ class Node:
             if timer is not None and timer <= now:
                 self.participant.handle_timer(now)
             self.flush(asynchronous=True)
-            self._listen_to_writers()
+            self._group.listen()
             self._collect_events()
             if self._after_cycle is not None:
                 self._after_cycle(self)
@@ -457,67 +406,13 @@ class Node:
 
     # --- inside ------------------------------------------------------------------------------------
 
-    def _receive_from(self, source: socket.socket) -> int:
-        """Take in what waits in a socket; returns the datagrams received.
-
-        Where that takes longer than a socket's turn, the rest of the drain waits for the next cycle: timers and the
-        other sockets come first.
-        """
-        received, fresh = 0, False
-        now: int | None = None
-        reception = self._unfinished.get(source)
-        if reception is None:
-            spans = self.sockets.drain(source)
-            # A datagram may announce samples that lie in a log: the logs come first.
-            received = self._receive_from_logs()
-            if not spans:
-                return received
-            if source is self.sockets.discovery:
-                self.participant.heard_by_multicast({span[2] for span in spans}, now=time.monotonic_ns())
-            received += len(spans)
-            self._received_bytes += spans[-1][1]
-            begun, fresh = time.monotonic_ns(), True
-            reception = self.participant.receiving(self.sockets.buffer, spans, now=begun, work_max=_PART_WORK)
-        else:
-            begun = now = time.monotonic_ns()
-        while True:
-            try:
-                readers = reception.send(now)
-            except StopIteration as end:
-                self._unfinished.pop(source, None)
-                self._recipients.deliver(end.value)
-                return received
-            except Exception:  # what raised has ended: nothing is left to go on with
-                self._unfinished.pop(source, None)
-                raise
-            if fresh:  # others drain meanwhile
-                self.sockets.renew_buffer()
-                self._unfinished[source], fresh = reception, False
-            self._recipients.deliver(readers)
-            now = time.monotonic_ns()
-            if now - begun > _TURN_NS or self._unfinished.get(source) is not reception:
-                return received
-
-    def _receive(self, data: U8, spans: Sequence[Span]) -> None:
-        """Hand messages to the protocol, and what they bring to the recipients."""
-        self._recipients.deliver(self.participant.receive(data, spans, now=time.monotonic_ns()))
-
-    def _receive_from_logs(self) -> int:
-        """Read what writers on this host have published; returns the messages."""
-        logs = self._read_logs
-        if not logs.writers:
-            return 0
-        messages, nbytes = logs.read(now=time.monotonic_ns())
-        self._received_bytes += nbytes
-        return messages
-
     def _wait_ms(self, timeout: float) -> float:
         with self.lock:
             now, timer = time.monotonic_ns(), self.participant.get_timer()
             if timer is not None:
                 timeout = min(timeout, (timer - now) / NANOSECONDS)
             timeout = min(timeout, self._written_logs.patience() / NANOSECONDS)
-            if self._unfinished:
+            if self._turns.unfinished:
                 timeout = 0.0
             if not self._read_logs.prepare_to_wait():
                 timeout = 0.0
@@ -560,15 +455,7 @@ class Node:
             else:
                 self.participant.drops[DropReason.OVER_LIMIT] += 1
             self._read_logs.on_event(event, now=time.monotonic_ns())
-            if isinstance(event, MessageTooLarge) and len(self._too_large_from) < _SENDERS_NAMED_MAX:
-                if event.sender not in self._too_large_from:
-                    self._too_large_from.add(event.sender)
-                    _log.warning(
-                        "a message of %d bytes from %s is larger than message_size_max, %d: such are dropped",
-                        event.size,
-                        event.sender,
-                        self.config.message_size_max,
-                    )
+            self._warnings.on_event(event)
 
     def _resolve_peers(self) -> None:
         known = self.participant.config.peers
@@ -599,22 +486,10 @@ class Node:
                 self.participant.close(time.monotonic_ns())
                 self.flush()
             self._closing = True
-            self._unfinished.clear()
             self._written_logs.close()
-            self._read_logs.close()
+            self._turns.close()
         self.wake()
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout=5)
         self.sockets.close()
         self._wake_pipe.close()
-
-
-def _publication_log(policy: PublicationPolicy) -> PublicationLog | None:
-    """Where a writer publishes that has no named log; None: in memory that is no log."""
-    return PublicationLog.create(_term_length(policy)) if policy.flow_control.term_length else None
-
-
-def _term_length(policy: PublicationPolicy) -> int:
-    # What waits for tokens of a flow controller lies in the log, behind the sender.
-    least = 4 * FLOW_CONTROLLER_BYTES_MAX if policy.flow_controller else 0
-    return max(policy.flow_control.term_length or TERM_LENGTH, least)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..errors import LogError
+from ..limits import FLOW_CONTROLLER_BYTES_MAX
 from ..log.named_logs import NamedLogs, remove
 from ..log.publication_log import PublicationLog
 from ..log.segment import JSON
@@ -18,7 +19,8 @@ from ..log.subscriber_slots import SubscriberSlot, SubscriberState
 from ..log.tethering import Consumer, Tethering
 from ..protocol.endpoint_specs import WriterSpec
 from ..protocol.outgoing import OutgoingDatagrams
-from ..protocol.policies import FlowControlPolicy
+from ..protocol.policies import FlowControlPolicy, PublicationPolicy
+from ..protocol.writing.publication import TERM_LENGTH
 from ..protocol.writing.writer import StatefulWriter
 from ..structure import INFINITE, KIND_WRITER_NO_KEY, KIND_WRITER_WITH_KEY, NANOSECONDS, Guid
 from ..types.idl.printer import print_idl
@@ -186,3 +188,15 @@ def _is_alive(slot: SubscriberSlot, now: int) -> bool:
     _log.info("the reader %s of a publication log is dead", slot.guid)
     slot.leave()
     return False
+
+
+def unnamed_log(policy: PublicationPolicy) -> PublicationLog | None:
+    """Where a writer publishes that has no named log; None: in memory that is no log."""
+    return PublicationLog.create(term_length(policy)) if policy.flow_control.term_length else None
+
+
+def term_length(policy: PublicationPolicy) -> int:
+    """Bytes of a term of a writer's log."""
+    # What waits for tokens of a flow controller lies in the log, behind the sender.
+    least = 4 * FLOW_CONTROLLER_BYTES_MAX if policy.flow_controller else 0
+    return max(policy.flow_control.term_length or TERM_LENGTH, least)

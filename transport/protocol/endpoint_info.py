@@ -98,6 +98,8 @@ class ReaderInfo(EndpointInfo):
     no_positive_acks: bool = False
     #: It sends status messages; all other readers send acknowledgements only.
     status_messages: bool = False
+    #: It takes a serialized key for the key hash, where that is not longer than one.
+    mistakes_keys: bool = False
 
     def resized(self, message_size_max: int) -> ReaderInfo:
         """The same with another largest message."""

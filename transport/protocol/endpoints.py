@@ -55,6 +55,8 @@ class _Local:
     part: Slice | None = None
     #: A writer may send to groups.
     multicast: bool = True
+    #: Its type has members that not every peer knows, and nothing was said of that so far.
+    announces_int8: bool = False
 
     def knows(self, other: Guid) -> bool:
         """Whether it is matched, or would be if it were of this slice."""
@@ -111,10 +113,17 @@ class LocalEndpoints:
         allowed: Networks | None = None,
         part: Slice | None = None,
         multicast: bool = True,
+        announces_int8: bool = False,
     ) -> None:
         """Add an endpoint of ours; ``others`` are the remote endpoints known so far."""
         new = _Local(
-            data, endpoint, awaits_types=awaits_types, allowed=allowed, part=part, multicast=multicast
+            data,
+            endpoint,
+            awaits_types=awaits_types,
+            allowed=allowed,
+            part=part,
+            multicast=multicast,
+            announces_int8=announces_int8,
         )
         for other in others:
             self._consider(new, other, now)
@@ -192,6 +201,8 @@ class LocalEndpoints:
         if other.topic != local.data.topic:
             self._drop(local, other.guid)
             return
+        if local.announces_int8:
+            self._look_for_int8(local, other)
         unicast, multicast = self._addresses(other)
         if not local.multicast:
             multicast = ()
@@ -233,6 +244,14 @@ class LocalEndpoints:
         if not known_before:
             self._emit(events.Matched(local.data.guid, other.guid, other.topic, unicast, multicast))
 
+    def _look_for_int8(self, local: _Local, other: EndpointData) -> None:
+        """Report the first peer that does not know int8, whether it matches or not: it asks for the type before."""
+        remote = self._remotes.get(other.guid.prefix)
+        if remote is not None and remote.data.crashes_on_int8:
+            local.announces_int8 = False
+            version = remote.data.product_version
+            self._emit(events.TypeNotKnown(local.data.guid, other.guid, other.topic, version))
+
     def _allowed(
         self, networks: Networks, reader: EndpointData, unicast: _Locators, multicast: _Locators
     ) -> tuple[_Locators, _Locators, tuple[str, ...]]:
@@ -255,6 +274,7 @@ class LocalEndpoints:
         """Match them, or hand a matched endpoint the new data of its counterpart."""
         known, qos, guid, can = local.matched.get(other.guid), other.qos, other.guid, other.abilities
         if isinstance(local.endpoint, StatefulWriter):
+            remote = self._remotes.get(guid.prefix)
             reader = ReaderInfo(
                 guid,
                 unicast,
@@ -266,6 +286,7 @@ class LocalEndpoints:
                 can.message_size_max,
                 can.no_positive_acks,
                 can.status_messages,
+                mistakes_keys=remote is not None and remote.mistakes_keys,
             )
             if reader != known:
                 local.endpoint.match_reader(reader, now=now)

@@ -94,6 +94,18 @@ class MessageTooLarge:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class TypeNotKnown:
+    """The type that an endpoint of ours announces has int8 or uint8 members, on which the participant of a remote
+    endpoint crashes when it asks for the type. Reported once for each endpoint of ours; ``product_version`` is "" where
+    the participant does not announce it."""
+
+    local: Guid
+    remote: Guid
+    topic: str
+    product_version: str
+
+
 Event = (
     ParticipantDiscovered
     | ParticipantLost
@@ -105,4 +117,5 @@ Event = (
     | LivelinessLost
     | LivelinessGained
     | MessageTooLarge
+    | TypeNotKnown
 )

@@ -26,7 +26,7 @@ from ..structure import (
     Guid,
     Locator,
 )
-from ..types.model import Struct
+from ..types.model import Struct, has_int8
 from ..wire.compressed import CODECS
 from ..wire.samples import U8
 from . import events
@@ -142,7 +142,7 @@ class Participant:
             type_information=information,
             content_filter=spec.content_filter,
         )
-        self._introduce(data, reader, now, awaits_types=spec.awaits_types, part=spec.slice)
+        self._introduce(data, reader, now, type=spec.type, awaits_types=spec.awaits_types, part=spec.slice)
         return reader
 
     def create_writer(
@@ -200,7 +200,7 @@ class Participant:
         if qos.liveliness is not LivelinessKind.AUTOMATIC:
             self._manual_writers.append(writer)
         allowed = Networks(policy.readers_allowed) if policy.readers_allowed else None
-        self._introduce(data, writer, now, allowed=allowed, multicast=policy.multicast)
+        self._introduce(data, writer, now, type=spec.type, allowed=allowed, multicast=policy.multicast)
         return writer
 
     def _introduce(
@@ -209,6 +209,7 @@ class Participant:
         endpoint: StatefulReader | StatefulWriter,
         now: int,
         *,
+        type: Struct | None,
         awaits_types: bool = False,
         allowed: Networks | None = None,
         part: Slice | None = None,
@@ -226,6 +227,7 @@ class Participant:
             allowed=allowed,
             part=part,
             multicast=multicast,
+            announces_int8=type is not None and has_int8(type),
         )
         self._discovery.look_up(now)
 

@@ -6,7 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..errors import TypeDefinitionError
-from .model import Array, Extensibility, Map, Sequence, Struct, Type, Union, resolve
+from .model import (
+    SCALARS,
+    Array,
+    Extensibility,
+    Map,
+    Sequence,
+    String,
+    Struct,
+    Type,
+    Union,
+    resolve,
+    walk,
+)
 
 
 def key_struct(struct: Struct) -> Struct | None:
@@ -54,6 +66,27 @@ def key_holder(struct: Struct) -> Struct | None:
     (XTypes 1.3 §7.6.8.3.1)."""
     key = key_struct(struct)
     return None if key is None else _final_struct(key)
+
+
+def undelimited_key(struct: Struct) -> Struct | None:
+    """The type of the serialized key as Cyclone DDS 0.10 writes it: without the DHEADERs of appendable structs.
+
+    None where that is not certain: without such structs it is the serialized key itself, Cyclone DDS has no keys with
+    sequences or unions, and it writes members by id.
+    """
+    key = key_struct(struct)
+    if key is None:
+        return None
+    inside = [t for t in map(resolve, walk(key)) if not isinstance(t, (*SCALARS, String))]
+    structs = [t for t in inside if isinstance(t, Struct)]
+    if any(not isinstance(t, Struct | Array) for t in inside) or any(map(_is_mutable_or_unordered, structs)):
+        return None
+    return _final_struct(key) if any(t.extensibility is Extensibility.APPENDABLE for t in structs) else None
+
+
+def _is_mutable_or_unordered(struct: Struct) -> bool:
+    ids = [member.id for member in struct.members]
+    return struct.extensibility is Extensibility.MUTABLE or ids != sorted(ids)
 
 
 def _final_struct(struct: Struct) -> Struct:

@@ -307,6 +307,12 @@ def is_bytes(t: Type) -> bool:
     return isinstance(t, Primitive) and t.kind in (PrimitiveKind.BYTE, PrimitiveKind.UINT8)
 
 
+def has_int8(t: Type) -> bool:
+    """Whether it has int8 or uint8 members, which only XTypes 1.3 knows."""
+    kinds = (PrimitiveKind.INT8, PrimitiveKind.UINT8)
+    return any(isinstance(each, Primitive) and each.kind in kinds for each in walk(t))
+
+
 def is_blob(t: Sequence | Array) -> bool:
     """Whether a value of this sequence or array is one binary string."""
     return is_bytes(t.element) and (isinstance(t, Sequence) or len(t.dimensions) == 1)

@@ -79,6 +79,8 @@ PID_TYPE_CONSISTENCY_ENFORCEMENT: Final = 0x0074
 PID_TYPE_INFORMATION: Final = 0x0075
 #: RTI's: what PID_TYPE_OBJECT_V1 holds, compressed.
 PID_TYPE_OBJECT_COMPRESSED: Final = 0x8021
+#: Cyclone DDS's (from ADLINK): five numbers, and ``host/version/operating system/processor``.
+PID_PARTICIPANT_VERSION_INFO: Final = 0x8007
 
 #: Bits of a parameter id (RTPS 2.5 §9.6.3): a vendor's own; drop the whole list if not understood.
 PID_VENDOR_SPECIFIC: Final = 0x8000

@@ -7,7 +7,15 @@ from typing import Final
 
 from ...errors import DecodeError, DropReason
 from ...limits import LEASE_MAX_NS, LOCATORS_MAX
-from ...structure import ENTITYID_PARTICIPANT, NANOSECONDS, PROTOCOL_VERSION, VENDOR_ID, Guid, Locator
+from ...structure import (
+    ENTITYID_PARTICIPANT,
+    NANOSECONDS,
+    PROTOCOL_VERSION,
+    VENDOR_CYCLONE,
+    VENDOR_ID,
+    Guid,
+    Locator,
+)
 from ...wire import parameters as p
 
 # BuiltinEndpointSet_t (RTPS 2.5 §9.3.2, table 9.4)
@@ -44,6 +52,13 @@ BUILTIN_ENDPOINTS: Final = (
 LEASE_DEFAULT: Final = 100 * NANOSECONDS
 #: With a shorter lease a participant would be found and lost again and again.
 LEASE_MIN: Final = NANOSECONDS // 10
+
+#: The numbers before the text of PID_PARTICIPANT_VERSION_INFO.
+_VERSION_INFO_NUMBERS: Final = 5 * 4
+#: Cyclone DDS speaks RTPS 2.1 up to this release; builds of the next one did so at first, and have a product version.
+_CYCLONE_WITHOUT_INT8: Final = (0, 10)
+_RTPS_OF_CYCLONE_WITHOUT_INT8: Final = (2, 1)
+_PRODUCT_VERSION_MAX: Final = 32
 
 _UNDERSTOOD: Final = frozenset(
     {
@@ -87,6 +102,8 @@ class ParticipantData:
     name: str = ""
     properties: tuple[tuple[str, str], ...] = ()
     user_data: bytes = b""
+    #: The version of the software, as far as its vendor announces it.
+    product_version: str = ""
 
     @property
     def guid(self) -> Guid:
@@ -96,6 +113,17 @@ class ParticipantData:
     def addresses(self) -> frozenset[str]:
         """The addresses at which it says that it can be reached."""
         return frozenset(locator.address for locator in (*self.metatraffic_unicast, *self.default_unicast))
+
+    @property
+    def crashes_on_int8(self) -> bool:
+        """Whether it does not know TK_INT8 and TK_UINT8 (XTypes 1.3 annex B): Cyclone DDS up to 0.10 crashes when it
+        asks for a type that has them."""
+        if self.vendor != VENDOR_CYCLONE:
+            return False
+        numbers = self.product_version.split(".")[:2]
+        if len(numbers) == 2 and all(each.isascii() and each.isdigit() for each in numbers):
+            return tuple(map(int, numbers)) <= _CYCLONE_WITHOUT_INT8
+        return self.version <= _RTPS_OF_CYCLONE_WITHOUT_INT8
 
 
 def encode_participant(data: ParticipantData) -> bytes:
@@ -158,6 +186,7 @@ def decode_participant(payload: bytes | memoryview) -> ParticipantData:
         "" if name is None else p.decode_string(name, little),
         _properties(parameters),
         b"" if user_data is None else p.decode_octets(user_data, little),
+        _product_version(parameters) if vendor[:2] == VENDOR_CYCLONE else "",
     )
 
 
@@ -207,3 +236,15 @@ def _properties(parameters: p.ParameterList) -> tuple[tuple[str, str], ...]:
         return p.decode_properties(value, parameters.little_endian)
     except DecodeError:
         return ()  # only for display: vendors put long and binary things in here
+
+
+def _product_version(parameters: p.ParameterList) -> str:
+    """What Cyclone DDS says of itself; "" where it does not, or not as expected."""
+    value = parameters.get(p.PID_PARTICIPANT_VERSION_INFO)
+    if value is None:
+        return ""
+    try:
+        words = p.decode_string(value[_VERSION_INFO_NUMBERS:], parameters.little_endian).split("/")
+    except DecodeError:
+        return ""
+    return words[1] if len(words) == 4 and len(words[1]) <= _PRODUCT_VERSION_MAX else ""

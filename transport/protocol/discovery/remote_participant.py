@@ -83,6 +83,12 @@ class RemoteParticipant:
         return self.data.vendor in (VENDOR_FAST_DDS, VENDOR_RTI)
 
     @property
+    def mistakes_keys(self) -> bool:
+        """Whether its readers take a serialized key of up to 16 bytes, encapsulation header included, for the key hash,
+        whatever the real one is: seen of Fast DDS 2.9, which itself sends no keys."""
+        return self.data.vendor == VENDOR_FAST_DDS
+
+    @property
     def proven(self) -> bool:
         """Whether it has spoken to us from an address that it named."""
         return bool(self.proven_from)

@@ -9,12 +9,13 @@ from typing import Final
 
 from ....structure import INFINITE
 from ....wire.parameters import COHERENT_SET_SIZE, SENTINEL_SIZE
-from ....wire.samples import U8, Samples
+from ....wire.samples import KEY_ONLY, U8, Samples
 from ...policies import BatchPolicy
 from ..batching import Batcher, FlushReason, Interceptor, PendingBatch
 from ..readers import MatchedReaders
 from ..state import WriterState
 from .admission import Admission
+from .long_keys import lengthened
 
 #: The fixed part of a DATA_BATCH, with the inline QoS of a coherent set.
 _BATCH_ROOM: Final = 48 + COHERENT_SET_SIZE + SENTINEL_SIZE
@@ -82,6 +83,8 @@ class Intake:
     ) -> tuple[int, list[PendingBatch]]:
         """How many samples were taken, and what is to be sent; ``whole``: all of them or none."""
         self._fit()
+        if flags & KEY_ONLY and self._readers.mistake_keys:
+            samples = lengthened(samples)
         if self._admission.waits_for_group():
             return 0, []
         count = self._admission.admit(samples, flags, keyed=key_hashes is not None, now=now)

@@ -84,6 +84,11 @@ class MatchedReaders:
             self._take_in(self._size)
         return proxy
 
+    @property
+    def mistake_keys(self) -> bool:
+        """Whether some reader takes a short serialized key for the key hash."""
+        return any(proxy.info.mistakes_keys for proxy in self.proxies.values())
+
     def regroup(self) -> None:
         """Which of the readers groups reach is to be decided again."""
         self._send_to(self.proxies.values(), self._size)

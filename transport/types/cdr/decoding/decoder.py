@@ -14,7 +14,7 @@ import pyarrow as pa
 from ....errors import TooManySamplesError, TypeDefinitionError
 from ....limits import UNKNOWN_ENCAPSULATIONS_MAX
 from ....wire.samples import Samples
-from ...keys import key_holder, key_struct
+from ...keys import key_holder, key_struct, undelimited_key
 from ...mapping import Mapping
 from ...model import Extensibility, Struct, Union, walk, without_aliases
 from ..lanes import HEADER, I64, U8, Budget, Lanes, Mask, Position, Words, agreed, anywhere
@@ -35,6 +35,9 @@ _FORMATS: Final = {
     0x0008: (2, Extensibility.APPENDABLE),  # DELIMITED_CDR2
     0x000A: (2, Extensibility.MUTABLE),  # PL_CDR2
 }
+#: Of the serialized keys that Cyclone DDS 0.10 writes without DHEADERs.
+_UNDELIMITED: Final = (0x0006, 0x0008)
+_PADDING_MAX: Final = 3
 _TOO_LARGE: Final = "it would become more than a row can hold"
 
 #: Codes of the reasons why samples are malformed, 0: they are not.
@@ -152,8 +155,47 @@ class Decoder:
         node = self._decoder(encapsulation & ~1, keys_only)
         if node is None:
             return self._empty(), _unknown(samples, words)
-        lanes = _lanes(samples, "<" if encapsulation & 1 else ">", words, budget)
-        return self._decode_lanes(node, lanes)
+        order = "<" if encapsulation & 1 else ">"
+        batch, codes = self._decode_lanes(node, _lanes(samples, order, words, budget))
+        if keys_only and codes is not None and encapsulation & ~1 in _UNDELIMITED and self._undelimited_keys:
+            return self._with_undelimited(samples, order, batch, codes, words)
+        return batch, codes
+
+    def _with_undelimited(
+        self, samples: Samples, order: str, batch: pa.RecordBatch, codes: Codes, words: Words
+    ) -> tuple[pa.RecordBatch, Codes]:
+        """Read those serialized keys that are malformed as Cyclone DDS 0.10 writes them: without DHEADERs, which XTypes
+        1.3 §7.4.3.5.3 has before appendable structs.
+
+        Such a key hardly ever passes as one with DHEADERs, so that these are tried first. A key of a fixed size lacks
+        the bytes of the DHEADERs then, and the first characters of a string would be a length beyond the payload. It
+        has to end where the payload does, but for padding.
+        """
+        node = self._undelimited_keys
+        assert node is not None
+        malformed = np.flatnonzero(codes)
+        offsets, lengths = samples.all_offsets()[malformed], samples.all_lengths()[malformed]
+        others = Samples.ragged(samples.data, offsets, lengths)
+        lanes = _lanes(others, order, words, Budget(others))
+        end = node.skip(lanes, 0)
+        lanes.fail(lanes.limit - end > _PADDING_MAX, "longer than a serialized key")
+        read = ~lanes.bad
+        if not read.any():
+            return batch, codes
+        more, why = self._decode_lanes(node, lanes.good())
+        rows = malformed[read] if why is None else malformed[read][why == 0]
+        well = np.flatnonzero(codes == 0)
+        codes[rows] = 0
+        order_of_rows = np.argsort(np.concatenate((well, rows)), kind="stable")
+        table = pa.Table.from_batches([batch, more]).combine_chunks().take(pa.array(order_of_rows))
+        whole = table.combine_chunks().to_batches()
+        return (whole[0] if whole else self._empty()), codes
+
+    @cached_property
+    def _undelimited_keys(self) -> Record | MutableRecord | None:
+        """The node that reads serialized keys without DHEADERs; None: there would be none, or the form is not known."""
+        struct = undelimited_key(self.struct)
+        return None if struct is None else compile_struct(Rules(2), struct, self._target, modulus=8)
 
     def _decode_lanes(
         self, node: Record | MutableRecord, lanes: Lanes

@@ -1,0 +1,118 @@
+"""What a node receives, in turns: a burst of expensive datagrams keeps neither timers nor the other sockets waiting."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from ..protocol.message_receiver import Span
+from ..protocol.participant import Participant, Reception
+from ..wire.samples import U8
+from .on_host import ReadLogs
+from .recipients import Recipients
+from .sockets import DRAIN_BYTES, Sockets
+
+#: After a drain of several datagrams the duty cycle naps, so that the next drain finds many: so long after small ones.
+_NAP_SECONDS: Final = 0.0002
+_SMALL_BYTES: Final = 4096
+#: And this long after others, if the kernel holds so much of what comes meanwhile, and less than so much was waiting.
+_NAP_SECONDS_LARGE: Final = 0.0004
+_NAP_ROOM: Final = 8 << 20
+_NAP_BYTES: Final = DRAIN_BYTES // 2
+#: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
+#: microseconds) it is taken in; the drains of honest peers are one part.
+_TURN_NS: Final = 20_000_000
+_PART_WORK: Final = 10_000
+
+
+class ReceiveTurns:
+    """Takes in what sockets and logs on this host hold, and hands it to the recipients; all calls under the node's
+    lock."""
+
+    def __init__(self, participant: Participant, sockets: Sockets, recipients: Recipients) -> None:
+        self._participant = participant
+        self._sockets = sockets
+        self._recipients = recipients
+        #: The logs of writers on this host.
+        self.read_logs = ReadLogs(self._receive)
+        #: What is left of a drain that took longer than its turn, by socket.
+        self.unfinished: dict[socket.socket, Reception] = {}
+        #: In the current duty cycle.
+        self.received_bytes = 0
+
+    def take(self) -> int:
+        """Give each socket its turn; returns the number of datagrams received."""
+        self.received_bytes = received = 0
+        for source in self._sockets.receivers:
+            received += self._take_from(source)
+        return received
+
+    def nap(self, received: int) -> float:
+        """How long to nap after so many datagrams, in seconds."""
+        if self.received_bytes < received * _SMALL_BYTES:
+            return _NAP_SECONDS
+        gathers = self.received_bytes < _NAP_BYTES and self._sockets.granted_receive_buffer >= _NAP_ROOM
+        return _NAP_SECONDS_LARGE if gathers else 0.0
+
+    def close(self) -> None:
+        """Take in nothing more."""
+        self.unfinished.clear()
+        self.read_logs.close()
+
+    def _take_from(self, source: socket.socket) -> int:
+        """Take in what waits in a socket; returns the datagrams received.
+
+        Where that takes longer than a socket's turn, the rest of the drain waits for the next cycle: timers and the
+        other sockets come first.
+        """
+        received, fresh = 0, False
+        now: int | None = None
+        reception = self.unfinished.get(source)
+        if reception is None:
+            spans = self._sockets.drain(source)
+            # A datagram may announce samples that lie in a log: the logs come first.
+            received = self._receive_from_logs()
+            if not spans:
+                return received
+            if source is self._sockets.discovery:
+                self._participant.heard_by_multicast({span[2] for span in spans}, now=time.monotonic_ns())
+            received += len(spans)
+            self.received_bytes += spans[-1][1]
+            begun, fresh = time.monotonic_ns(), True
+            reception = self._participant.receiving(
+                self._sockets.buffer, spans, now=begun, work_max=_PART_WORK
+            )
+        else:
+            begun = now = time.monotonic_ns()
+        while True:
+            try:
+                readers = reception.send(now)
+            except StopIteration as end:
+                self.unfinished.pop(source, None)
+                self._recipients.deliver(end.value)
+                return received
+            except Exception:  # what raised has ended: nothing is left to go on with
+                self.unfinished.pop(source, None)
+                raise
+            if fresh:  # others drain meanwhile
+                self._sockets.renew_buffer()
+                self.unfinished[source], fresh = reception, False
+            self._recipients.deliver(readers)
+            now = time.monotonic_ns()
+            if now - begun > _TURN_NS or self.unfinished.get(source) is not reception:
+                return received
+
+    def _receive(self, data: U8, spans: Sequence[Span]) -> None:
+        """Hand messages to the protocol, and what they bring to the recipients."""
+        self._recipients.deliver(self._participant.receive(data, spans, now=time.monotonic_ns()))
+
+    def _receive_from_logs(self) -> int:
+        """Read what writers on this host have published; returns the messages."""
+        logs = self.read_logs
+        if not logs.writers:
+            return 0
+        messages, nbytes = logs.read(now=time.monotonic_ns())
+        self.received_bytes += nbytes
+        return messages
