@@ -17,7 +17,8 @@ import numpy as np
 import spark_rtps as rtps
 
 HZ = 10
-RANGE_FIELDS = ("x", "y", "z", "intensity")
+POINT_FIELDS = ("x", "y", "z", "intensity")
+FLOAT32 = 7  # of sensor_msgs/msg/PointField
 
 
 def header(frame: int, frame_id: str) -> dict[str, Any]:
@@ -42,7 +43,8 @@ def cloud(frame: int) -> dict[str, Any]:
     distance += np.random.default_rng(frame).normal(0, 0.03, len(angle))
     points = np.stack([distance * np.cos(angle), distance * np.sin(angle), 0 * angle, 1 / distance], axis=-1)
     fields = [
-        {"name": name, "offset": 4 * i, "datatype": 7, "count": 1} for i, name in enumerate(RANGE_FIELDS)
+        {"name": name, "offset": 4 * i, "datatype": FLOAT32, "count": 1}
+        for i, name in enumerate(POINT_FIELDS)
     ]
     form = {"height": 1, "width": 720, "fields": fields, "is_bigendian": False, "is_dense": True}
     data = points.astype("<f4").tobytes()
