@@ -127,5 +127,7 @@ def test_the_notebook_draws_the_plots_of_the_documents(environment: dict[str, st
     for path in drawn:
         ours, committed = imread(path), imread(ROOT / "docs" / path.name)
         assert ours.shape == committed.shape
-        # versions of matplotlib draw letters a little differently
-        assert np.abs(ours - committed).mean() < 0.01, path.name
+        # a ball in another place makes twice the difference; letters of another matplotlib make less
+        assert np.abs(ours - committed).mean() < 0.002, (
+            f"{path.name} is another; if it is to be, run the notebook"
+        )
