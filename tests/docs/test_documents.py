@@ -200,7 +200,8 @@ def test_the_examples_are_there(example: str) -> None:
 
 def test_every_example_is_listed() -> None:
     listed = _read(ROOT / "examples" / "README.md")
-    assert all(f"`{path.name}`" in listed for path in (ROOT / "examples").glob("*.py"))
+    examples = [path for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")]
+    assert all(f"`{path.name}`" in listed for path in examples)
 
 
 def test_every_spark_setting_is_explained() -> None:
