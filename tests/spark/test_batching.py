@@ -147,7 +147,10 @@ def test_every_row_once(spark: SparkSession, readers: Readers, way: str) -> None
     if batches is None:
         wait_until(lambda: readers.batches > before, "a batch")
     else:
-        wait_until(lambda: readers.batches == before + batches, f"{batches} batches")
+        wait_until(
+            lambda: readers.batches == before + batches,
+            lambda: f"{batches} batches; there are {readers.batches - before}",
+        )
 
 
 class TestInterceptor:
