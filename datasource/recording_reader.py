@@ -68,12 +68,6 @@ class RecordingReader(DataSourceReader):
         self._plan = plan
         self._times = times_of(settings)
 
-    def __getstate__(self) -> tuple[Settings, TopicPlan]:
-        return self._settings, self._plan
-
-    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
     @explained()
     def partitions(self) -> Sequence[InputPartition]:
         settings = self._settings
