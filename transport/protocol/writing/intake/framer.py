@@ -104,6 +104,6 @@ class Framer:
         state = self._state
         return (
             self._window.size is None
-            and state.policy.send_window_bytes >= _TRAINS_WINDOW
+            and state.policy.window_bytes >= _TRAINS_WINDOW
             and not state.is_asynchronous
         )

@@ -287,7 +287,7 @@ class UnsentChanges:
     def _messages_max(self, segment: int) -> int:
         """How many messages of so many bytes a train has, at most."""
         log = self.log
-        longest = min(TRAIN_BYTES_MAX, self._state.policy.send_window_bytes // _TRAINS_IN_WINDOW)
+        longest = min(TRAIN_BYTES_MAX, self._state.policy.window_bytes // _TRAINS_IN_WINDOW)
         if log is not None:
             longest = min(longest, log.max_message_length)
             if log.path is not None:  # readers on this host take whole frames, as they have room
