@@ -210,7 +210,7 @@ class SendWindow:
         due = self.size is not None and count >= self.until_heartbeat
         self._unannounced += count
         self._unannounced_bytes += nbytes
-        return due or (self._times > 0 and self._unannounced_bytes * self._times >= self._usual)
+        return due or (self._times > 0 and self._unannounced_bytes * self._times >= self._base)
 
     @property
     def has_unannounced(self) -> bool:
