@@ -72,6 +72,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], object]]] = {
     "publication.ipc_term_window": lambda size: size or 0,
     "flow_control.multicast_strategy": lambda strategy: strategy or "auto",
     "congestion_control.initial_window": lambda size: size or 0,
+    "reliable_writer.send_window_bytes": lambda size: size or 0,
 }
 
 

@@ -163,8 +163,9 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     _option(
         "congestion_control.max_window",
         Kind.SIZE,
-        "Maximum size of the window that a reader offers to a writer, which is bounded by half of the "
-        "writer's `publication.term_length` as well.",
+        "Maximum size of the window that a reader offers to a writer. It is bounded by half of the writer's "
+        "`publication.term_length` as well, and from 4MiB on by the writer's share of half the receive buffer that "
+        "the kernel grants (`receive_buffer`).",
         _READ,
         of=_CONGESTION,
         minimum=1,
@@ -198,7 +199,7 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
     OptionSpec(
         "publication.term_length",
         Kind.SIZE,
-        "16MiB",
+        "32MiB",
         "Size of each of the three terms of a writer's publication log: a power of two from 64KiB to "
         "1GiB. At least the last term that was sent can always be sent again from the log.",
         _WRITE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..transport.protocol.policies import READER_POLICY, WRITER_POLICY
-from .spec import YEAR, AppliesTo, Kind, OptionSpec, value_text
+from ..transport.protocol.policies import READER_POLICY, SEND_WINDOW_BYTES, WRITER_POLICY
+from .spec import YEAR, AppliesTo, Kind, OptionSpec, size_text, value_text
 
 #: A timer that fires again and again does so at most ten thousand times a second.
 _PERIOD: Final = 100_000
@@ -122,12 +122,15 @@ RELIABLE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         1,
         100,
     ),
-    _writer(
-        "send_window_bytes",
+    OptionSpec(
+        "reliable_writer.send_window_bytes",
         Kind.SIZE,
+        "auto",
         "Maximum number of unacknowledged bytes. A write waits while this limit is reached. A single "
-        "sample always fits.",
-        1,
+        f"sample always fits. `auto`: {size_text(SEND_WINDOW_BYTES)}; and half of `publication.term_length` where all "
+        "readers say how much they take, as readers of this package do.",
+        AppliesTo.WRITE,
+        minimum=1,
     ),
     _writer(
         "min_nack_response_delay",

@@ -191,7 +191,7 @@ def _policy(mode: str) -> Any:
         "data_batch": PublicationPolicy(batch=batch),
         "compressed": PublicationPolicy(batch=replace(batch, compression=Compression.LZ4)),
         "turbo": PublicationPolicy(batch=BatchPolicy(turbo_mode=True)),
-        "log": PublicationPolicy(flow_control=FlowControlPolicy(term_length=16 << 20)),
+        "log": PublicationPolicy(flow_control=FlowControlPolicy(term_length=32 << 20)),
         "ipc": PublicationPolicy(flow_control=FlowControlPolicy(term_length=16 << 20, ipc=True)),
         **{
             strategy: PublicationPolicy(

@@ -173,7 +173,7 @@ def test_a_drain_that_fails_in_its_middle_is_over(scene: tuple[Scene, FakeSocket
         (2, 100_000, 32 << 20, True),
         (1, 60_000, 32 << 20, False),
         (2, 100_000, 200_000, False),  # what comes meanwhile would be lost
-        (16, 1 << 20, 32 << 20, False),  # more is waiting already
+        (16, 4 << 20, 32 << 20, False),  # more is waiting already
     ],
 )
 def test_after_which_drains_more_datagrams_are_waited_for(

@@ -40,7 +40,7 @@ def refusal(role: AppliesTo, options: dict[str, str]) -> OptionError:
 class TestDefaults:
     def test_of_a_writer(self) -> None:
         settings = parse(WRITE, {})
-        assert settings.flow_control == FlowControlPolicy(term_length=16 << 20)
+        assert settings.flow_control == FlowControlPolicy(term_length=32 << 20)
         assert settings.offer_timeout == settings.qos.max_blocking_time == 30_000_000_000
         assert (settings.ipc, settings.metrics_port, settings.warnings) == (False, 0, ())
 
@@ -276,10 +276,10 @@ class TestContradictions:
         assert error.option == "publication.ipc_term_window" and "publication.term_length=128KiB" in error.fix
 
     def test_a_window_of_more_than_half_a_term(self) -> None:
-        error = refusal(WRITE, {f"{LOG}term_window": "9MiB"})
+        error = refusal(WRITE, {f"{LOG}term_window": "17MiB"})
         assert error.option == f"{LOG}term_window"
         assert (
-            "half of publication.term_length=16MiB; lower publication.term_window, or set publication.term_length=32MiB"
+            "half of publication.term_length=32MiB; lower publication.term_window, or set publication.term_length=64MiB"
             in error.fix
         )
         error = refusal(WRITE, {f"{LOG}term_window": "40KiB", f"{LOG}term_length": "64KiB"})
@@ -287,13 +287,13 @@ class TestContradictions:
             "half of publication.term_length=64KiB; lower publication.term_window, or set "
             "publication.term_length=128KiB" in error.fix
         )
-        half = parse(WRITE, {f"{LOG}term_window": "8MiB"}).flow_control
+        half = parse(WRITE, {f"{LOG}term_window": "16MiB"}).flow_control
         assert half.term_window == half.term_length // 2
 
     def test_a_first_window_of_more_than_the_largest(self) -> None:
-        error = refusal(READ, {f"{CUBIC}initial_window": "5MiB"})
+        error = refusal(READ, {f"{CUBIC}initial_window": "17MiB"})
         assert error.option == f"{CUBIC}initial_window"
-        assert "congestion_control.max_window, 4MiB" in error.fix
+        assert "congestion_control.max_window, 16MiB" in error.fix
         error = refusal(READ, {f"{CUBIC}max_window": "1MiB", f"{CUBIC}initial_window": "2MiB"})
         assert "congestion_control.max_window, 1MiB" in error.fix
         parse(READ, {f"{CUBIC}max_window": "1MiB"})

@@ -93,7 +93,7 @@ class TestFields:
         assert settings.writer_policy == WriterPolicy()
         assert settings.batch == BatchPolicy(max_data_bytes=INFINITE)  # auto: what a datagram holds
         assert settings.flow_controller is None
-        assert settings.flow_control == FlowControlPolicy(term_length=16 << 20)
+        assert settings.flow_control == FlowControlPolicy(term_length=32 << 20)
         assert read().reader_policy == ReaderPolicy()
         assert write(publish_mode="asynchronous").flow_controller == FlowControllerPolicy()
 

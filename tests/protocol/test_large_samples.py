@@ -22,7 +22,7 @@ from spark_rtps.transport.wire.parameters import (
 )
 from spark_rtps.transport.wire.samples import DISPOSED, KEY_ONLY, Samples
 from spark_rtps.transport.wire.submessages import DataFrag, InfoTimestamp
-from tests.protocol.writer_script import ME, MS, Script
+from tests.protocol.writer_script import LASTING, ME, MS, Script
 
 READER = b"\0\0\2\4"
 
@@ -109,3 +109,67 @@ def test_each_sample_has_its_own_timestamp() -> None:
     for stamp in stamps:
         s.writer.write(sample(np.zeros(100_000, np.uint8)), timestamp=stamp, now=s.now)
     assert {(sn, stamp) for sn, _, _, stamp in fragments(s)} == set(enumerate(stamps, 1))
+
+
+def several(s: Script, count: int, size: int = 200_000) -> list[bytes]:
+    """Write so many large samples that are alike, in one call; what they hold."""
+    data = np.frombuffer(Random(2).randbytes(count * size), np.uint8)
+    taken = s.writer.write(Samples.uniform(data, count, size), timestamp=s.now, now=s.now)
+    assert taken == count
+    return [data[i * size : (i + 1) * size].tobytes() for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("term_length", "size"),
+    [(0, 200_000), (16 << 20, 200_000), (16 << 20, 2_200_000)],
+    ids=["no log", "in the log", "beside the log"],
+)
+def test_samples_that_are_alike_leave_as_if_each_were_alone(term_length: int, size: int) -> None:
+    s = Script(log=PublicationLog.create(term_length, zeroes=False) if term_length else None)
+    s.writer.window.reaches(64 << 20)
+    wrote = several(s, 7 if size < 1 << 20 else 3, size)
+    sent = fragments(s)
+    count = -(-size // len(sent[0][2]))
+    assert [(sn, number) for sn, number, _, _ in sent] == [
+        (sn, number) for sn in range(1, len(wrote) + 1) for number in range(1, count + 1)
+    ]
+    for sn, payload in enumerate(wrote, 1):
+        assert b"".join(piece for of, _, piece, _ in sent if of == sn) == payload
+    s.now += 100 * MS
+    s.nack_frag(3, 2, 4)
+    assert fragments(s) == [each for each in sent if each[0] == 3 and each[1] in (2, 4)]
+    s.now += 100 * MS
+    s.acknack(2, 2)
+    assert fragments(s)[0] == next(each for each in sent if each[0] == 2)
+    s.acknack(len(wrote) + 1)
+    assert s.writer.history.samples == s.writer.window.samples == 0
+
+
+def test_a_part_of_them_goes_where_the_reader_takes_no_more() -> None:
+    s = Script(readers=0)
+    s.match(1, status_messages=True).acknack(1).status(0, 500_000)
+    wrote = several(s, 5)
+    assert {sn for sn, *_ in fragments(s)} == {1, 2}
+    s.status(2, 500_000)
+    s.acknack(3)
+    assert {sn for sn, *_ in fragments(s)} == {3, 4}
+    s.status(4, 500_000)
+    assert b"".join(piece for _, _, piece, _ in fragments(s)) == wrote[4]
+
+
+def test_who_comes_late_is_sent_them_again() -> None:
+    s = Script(LASTING)
+    wrote = several(s, 3)
+    s.writer.outgoing()
+    s.acknack(4)
+    assert s.writer.history.samples == 3
+    s.match(2, transient_local=True).acknack(1, i=2)
+    found: dict[int, bytes] = {}
+    for _ in range(20):
+        s.now += 100 * MS
+        s.acknack(1, 1, 2, 3, i=2)
+        for sn, number, piece, _ in fragments(s):
+            if number == 1:
+                found[sn] = b""
+            found[sn] += piece
+    assert [found[sn] for sn in (1, 2, 3)] == wrote

@@ -205,3 +205,31 @@ def test_the_last_word_of_a_full_window_asks_for_acknowledgements() -> None:
     said = s.said()
     assert sns(said) == list(range(1, 11))
     assert isinstance(said[-1], Heartbeat)
+
+
+def in_flight(s: Script) -> int:
+    """How many bytes go before the writer waits."""
+    while s.write(64, 1 << 16):
+        s.writer.outgoing()
+    return s.writer.window.nbytes
+
+
+def test_with_readers_that_say_how_much_they_take_half_a_term_may_be_in_flight() -> None:
+    s = Script(readers=0)
+    s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
+    assert 15 << 20 < in_flight(s) <= s.writer.positions.term_window == 16 << 20
+
+
+def test_with_one_that_only_acknowledges_less() -> None:
+    s = Script(readers=0)
+    s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
+    s.match(2).acknack(1, i=2)
+    assert 3 << 20 < in_flight(s) <= 4 << 20
+    s.writer.unmatch_reader(reader_guid(2))
+    assert 15 << 20 < in_flight(s) <= 16 << 20
+
+
+def test_what_the_user_says_holds_for_all() -> None:
+    s = Script(readers=0, policy=WriterPolicy(send_window_bytes=1 << 20))
+    s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
+    assert in_flight(s) <= 1 << 20

@@ -99,6 +99,8 @@ def test_by_default_the_writer_waits(way: str) -> None:
     found = outcome(way)
     if way == "slow":
         assert found.delivered < 0.25
+    elif way == "closed":  # it says that it takes nothing: half a term may be written ahead, 16 s of it
+        assert found.delivered < 0.3 and found.stop > 40
     else:
         assert found.delivered < 0.1 and found.stop > 50
 
@@ -150,8 +152,9 @@ def test_what_it_costs_beside_time_is_bounded(way: str) -> None:
     """The send window, and a few HEARTBEATs and repairs a second."""
     pair = Pair(way, "min", WriterPolicy())
     pair.run(MINUTE // 2)
-    window = pair.script.writer.state.policy.send_window_bytes
-    assert pair.script.writer.unacknowledged_bytes <= window
+    writer = pair.script.writer
+    window = writer.positions.term_window if pair.reports else writer.state.policy.window_bytes
+    assert writer.unacknowledged_bytes <= window
     sent = sum(len(pair.script.said()) for _ in range(3))
     assert sent < 100
 

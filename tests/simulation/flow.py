@@ -30,7 +30,7 @@ from tests.simulation.network import FRAMING, GROUP, MS, SECOND, Host
 from tests.simulation.scenarios import RELIABLE, Wrong, payload_numbers, payloads
 from tests.simulation.traffic import Meter
 
-STATIC: Final = CongestionControlPolicy()
+STATIC: Final = CongestionControlPolicy(max_window=4 << 20)
 CUBIC: Final = CongestionControlPolicy("cubic", measure_rtt=True)
 SLOW_LINK: Final = Bottleneck()
 #: One sample fills a datagram; behind it there is room for a HEARTBEAT.

@@ -45,7 +45,7 @@ SLOW_SHARE: Final = 50_000 / (SIZE + 24) * WIRE_SIZE * 8 / 10_000_000
 def run(scenario: FlowScenario, seed: int = 1) -> FlowResult:
     """Whatever happens, memory stays bounded: a term is kept for who is behind, the send window for who is not."""
     result = flow(scenario, seed)
-    kept = max(scenario.term_length, WRITER_POLICY.send_window_bytes)
+    kept = max(scenario.term_length, WRITER_POLICY.window_bytes)
     assert result.writer_bytes <= kept + scenario.term_length
     window = scenario.control.max_window
     assert result.reader_bytes <= max(window, scenario.slow_buffer) + window // 2
@@ -171,7 +171,7 @@ def test_without_a_receiver_timeout_it_waits_for_ever() -> None:
     stopped_at = source.writer.positions.snd_pos
     network.run(network.now + 20 * SECOND)
     assert source.writer.positions.snd_pos == stopped_at
-    assert source.writer.history.nbytes <= WRITER_POLICY.send_window_bytes
+    assert source.writer.history.nbytes <= WRITER_POLICY.window_bytes
 
 
 @pytest.mark.parametrize("strategy", ["max", "tagged"])

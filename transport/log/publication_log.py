@@ -98,6 +98,8 @@ class PublicationLog:
     def __init__(self, mapping: mmap.mmap, path: Path | None) -> None:
         """Use :meth:`create` or :meth:`open`."""
         self.path = path
+        #: Whether what is cleaned is zeroed.
+        self._zeroes = True
         self.metadata = metadata = PublicationLogMetadata(memoryview(mapping), path)
         self.term_length: Final = metadata.term_length
         self.initial_term_id: Final = metadata.initial_term_id
@@ -125,11 +127,13 @@ class PublicationLog:
         about: Mapping[str, JSON] | None = None,
         initial_term_id: int | None = None,
         token: int | None = None,
+        zeroes: bool = True,
     ) -> PublicationLog:
         """A new log of zeros: in anonymous memory that is used up page by page, or in a file, allocated whole.
 
-        ``about`` is for the processes that open the file. Raises UsageError for a term length that cannot be,
-        LogFullError where there is no room, LogError where the file cannot be made.
+        ``about`` is for the processes that open the file. Without ``zeroes``, for a log in memory that nobody walks
+        through, its terms hold what they held before when they are begun again. Raises UsageError for a term length
+        that cannot be, LogFullError where there is no room, LogError where the file cannot be made.
         """
         check_term_length(term_length)
         text = encode_about(about or {})
@@ -139,7 +143,9 @@ class PublicationLog:
             # One huge page for each of a thousand quiet writers would be 2 GiB.
             with contextlib.suppress(OSError):
                 mapping.madvise(mmap.MADV_NOHUGEPAGE)
-            return cls._begin(mapping, None, term_length, text, initial_term_id, token)
+            log = cls._begin(mapping, None, term_length, text, initial_term_id, token)
+            log._zeroes = zeroes
+            return log
         return create_mapped(
             path,
             size,
@@ -233,7 +239,8 @@ class PublicationLog:
                 length = self.terms.length_at(start)
                 if length <= 0:
                     # 0: the claimer was stopped between the stores of the tail and of the header.
-                    length = -length or self.terms.gap(start, stop) - start
+                    gap = self.terms.gap(start, stop) if self._zeroes else stop
+                    length = -length or gap - start
                     self.terms.pad(start, length)
                     unblocked += 1
                 start += align(length)
@@ -289,7 +296,8 @@ class PublicationLog:
             return start
         # A process that copies frames looks at this word afterwards (log.image); the other one comes after the zeros.
         self._words[CLEANING_POS] = start + count
-        self.data[at : at + count] = 0
+        if self._zeroes:
+            self.data[at : at + count] = 0
         self._words[CLEAN_POS] = start + count
         self._cleaned_to = start + count + self.terms.span
         return start + count

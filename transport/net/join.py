@@ -46,6 +46,7 @@ def join(config: NodeConfig, sockets: Sockets) -> Participant:
             multicast_networks=tuple((i.address, i.network) for i in sockets.multicast_interfaces),
             multicast_ttl=config.multicast_ttl,
             lease_duration=config.lease_duration,
+            receive_buffer=sockets.granted_receive_buffer,
             message_size_max=config.message_size_max,
             message_size=_message_size(config, sockets.interfaces),
             resolve_types=config.resolve_types,

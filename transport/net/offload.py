@@ -77,7 +77,10 @@ def trains(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[Train]:
             yield train, segment, nbytes
         train, segment, nbytes = [each], min(each.segment or size, size), size
         if segment < size:  # it comes as a train
-            yield from _system_calls(each, size)
+            if segment > SEGMENT_SIZE_MAX:
+                yield train, segment, nbytes
+            else:
+                yield from _system_calls(each, size)
             train = []
     if train:
         yield train, segment, nbytes

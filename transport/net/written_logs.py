@@ -192,7 +192,9 @@ def _is_alive(slot: SubscriberSlot, now: int) -> bool:
 
 def unnamed_log(policy: PublicationPolicy) -> PublicationLog | None:
     """Where a writer publishes that has no named log; None: in memory that is no log."""
-    return PublicationLog.create(term_length(policy)) if policy.flow_control.term_length else None
+    return (
+        PublicationLog.create(term_length(policy), zeroes=False) if policy.flow_control.term_length else None
+    )
 
 
 def term_length(policy: PublicationPolicy) -> int:

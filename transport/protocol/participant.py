@@ -46,6 +46,7 @@ from .packing import pack
 from .participant_config import ParticipantConfig, RemoteEndpoint
 from .participant_discovery import ParticipantDiscovery
 from .reading.flow.congestion_control import CongestionControlFactory
+from .reading.flow.receive_room import ReceiveRoom
 from .reading.reader import StatefulReader
 from .slices import Slice
 from .writing.asynchronous import AsynchronousPublishing
@@ -84,6 +85,7 @@ class Participant:
         for endpoint in discovery.builtin:
             self._agenda.add(endpoint)
         self._flow = AsynchronousPublishing()
+        self._receive_room = ReceiveRoom(config.receive_buffer)
         #: The writers whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
         self._keys: set[int] = set()
@@ -117,7 +119,14 @@ class Participant:
         qos = requested_by_reader(spec.qos)
         guid = self._new_guid(KIND_READER_WITH_KEY if spec.keyed else KIND_READER_NO_KEY, spec.entity_key)
         information = None if spec.type is None else self._library.offer(spec.type)
-        reader = StatefulReader(guid, qos, policy=spec.policy, resume=spec.resume, moved_from=spec.moved_from)
+        reader = StatefulReader(
+            guid,
+            qos,
+            policy=spec.policy,
+            resume=spec.resume,
+            moved_from=spec.moved_from,
+            receive_room=self._receive_room,
+        )
         if congestion_control is not None:
             reader.congestion_control = congestion_control
         reader.consumption_held = spec.consumption_held

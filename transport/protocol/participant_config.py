@@ -42,6 +42,8 @@ class ParticipantConfig:
     #: A longer RTPS message is dropped; our writers send none that is longer than ``message_size``.
     message_size_max: int = UDP_PAYLOAD_MAX
     message_size: int = MESSAGE_SIZE_MAX
+    #: Bytes that the kernel holds of what is sent to our readers; 0: unknown.
+    receive_buffer: int = 0
     properties: tuple[tuple[str, str], ...] = ()
     user_data: bytes = b""
     #: Ask for the types of all endpoints, not only for those on our topics.

@@ -17,7 +17,7 @@ class CongestionControlPolicy:
     kind: str = "static"
     #: What is offered first, and for ever by ``static``; 0: the kind's own (static: max_window, cubic: 10 datagrams).
     initial_window: int = 0
-    max_window: int = 4 << 20
+    max_window: int = 16 << 20
     #: CUBIC's round trip time to begin with, and for good unless ``measure_rtt``.
     min_rtt: int = 100_000
     measure_rtt: bool = False
@@ -65,6 +65,10 @@ class ReaderPolicy:
     untethered_resting_timeout: int = 10_000_000_000
 
 
+#: Unacknowledged bytes of a writer whose readers do not say how much they take.
+SEND_WINDOW_BYTES: Final = 4 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class WriterPolicy:
     """How much a writer has in flight and when it speaks; samples, bytes and nanoseconds.
@@ -93,8 +97,9 @@ class WriterPolicy:
     #: Percent.
     send_window_increase_factor: int = 105
     send_window_decrease_factor: int = 70
-    #: Unacknowledged bytes at most.
-    send_window_bytes: int = 4 << 20
+    #: Unacknowledged bytes at most; 0: SEND_WINDOW_BYTES, and where all readers report how much they take, as much as
+    #: may be published ahead of what is sent.
+    send_window_bytes: int = 0
     #: A request is answered so much later, with what was requested meanwhile.
     min_nack_response_delay: int = 0
     #: What was sent again is not sent again to the same reader within the longer one of these.
@@ -115,6 +120,11 @@ class WriterPolicy:
     #: Percent.
     disable_positive_acks_decrease_sample_keep_duration_factor: int = 95
     disable_positive_acks_increase_sample_keep_duration_factor: int = 150
+
+    @property
+    def window_bytes(self) -> int:
+        """Unacknowledged bytes at most, of readers that only acknowledge."""
+        return self.send_window_bytes or SEND_WINDOW_BYTES
 
     @property
     def repair_suppression(self) -> int:

@@ -83,7 +83,7 @@ class StatefulWriter:
         while it sends to a group, if there is one; ``log`` holds what is published."""
         if log is not None and log.path is not None:
             # Readers on this host hold the publisher back by their positions (Aeron's IPC window).
-            window = max(policy.send_window_bytes, log.term_length // 2)
+            window = max(policy.window_bytes, log.term_length // 2)
             policy = replace(policy, send_window_bytes=window)
         self.guid = guid
         self.qos = qos

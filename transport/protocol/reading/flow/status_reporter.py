@@ -28,6 +28,7 @@ from ...policies import ReaderCounters, ReaderPolicy
 from ..ordering.writer_proxy import WriterProxy
 from ..received_stream import StreamPositions
 from .congestion_control import CongestionControl, CongestionControlFactory, built_in
+from .receive_room import ReceiveRoom
 
 #: A reader that crosses a multiple of it sends a status message (Aeron: with each term).
 TERM_LENGTH: Final = 16 << 20
@@ -41,7 +42,12 @@ class StatusReporter:
     """The status messages of one reader; ``closed`` (writers it has no room for) is the reader's own."""
 
     def __init__(
-        self, reader_id: bytes, policy: ReaderPolicy, counters: ReaderCounters, closed: Container[Guid]
+        self,
+        reader_id: bytes,
+        policy: ReaderPolicy,
+        counters: ReaderCounters,
+        closed: Container[Guid],
+        receive_room: ReceiveRoom | None = None,
     ) -> None:
         self.policy = policy
         self.counters = counters
@@ -51,6 +57,7 @@ class StatusReporter:
         #: Writers that were offered less than congestion control allows, with the room from which that changes.
         self.starved: dict[Guid, int] = {}
         self._reader_id = reader_id
+        self._receive_room = receive_room
         self._closed = closed
         self._controls: dict[Guid, CongestionControl] = {}
 
@@ -62,6 +69,8 @@ class StatusReporter:
             return False
         stream = proxy.stream
         self._controls[proxy.guid] = self.factory(self.policy.congestion_control, proxy.info)
+        if self._receive_room is not None:
+            self._receive_room.streams += 1
         stream.due = 1
         if not proxy.reliable:
             stream.repetitions = _REPETITIONS
@@ -71,7 +80,8 @@ class StatusReporter:
         return True
 
     def forget(self, writer: Guid) -> None:
-        self._controls.pop(writer, None)
+        if self._controls.pop(writer, None) is not None and self._receive_room is not None:
+            self._receive_room.streams -= 1
         self.starved.pop(writer, None)
 
     def on_progress(self, proxy: WriterProxy, datagram: int, now: int) -> bool:
@@ -269,7 +279,10 @@ class StatusReporter:
             datagram=stream.datagram,
             loss=loss,
         )
-        stream.window = min(max(int(window), 0), proxy.info.term_window or _WINDOW_MAX)
+        most = proxy.info.term_window or _WINDOW_MAX
+        if self._receive_room is not None:
+            most = min(most, self._receive_room.share)
+        stream.window = min(max(int(window), 0), most)
         return force
 
     def _is_news(self, proxy: WriterProxy) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.samples import U8
 from .batch_content import BatchContent
@@ -47,7 +48,7 @@ class Change:
     first_sn: int
     last_sn: int
     timestamp: int
-    content: DataBlock | MessageBlock | LargeSample | BatchContent | BatchTrainContent
+    content: DataBlock | MessageBlock | LargeSample | FragmentTrain | BatchContent | BatchTrainContent
     #: The last batch up to and including this change; 0: there is none.
     batch_sn: int = 0
     #: Its frame in the publication log: where it begins, -1 if it is not there; where the one behind it begins.
@@ -88,6 +89,8 @@ class Change:
             return content.data.nbytes
         if isinstance(content, MessageBlock):
             return self.count * content.stride
+        if isinstance(content, FragmentTrain):
+            return self.count * content.segment
         return content.end_of(self.last_sn) - content.end_of(self.first_sn - 1)
 
     def batches_of(self, train: BatchTrainContent, first: int, last: int) -> Iterator[Change]:
@@ -103,7 +106,9 @@ class Change:
                 batch_sn=block.batch_sn,
             )
 
-    def train_part(self, train: MessageBlock | BatchTrainContent, first: int, last: int) -> Change:
+    def train_part(
+        self, train: MessageBlock | FragmentTrain | BatchTrainContent, first: int, last: int
+    ) -> Change:
         """The whole messages first..last of ``train``, the content; a view."""
         content = train.part(first, last)
         part = replace(self, first_sn=first, last_sn=last, content=content)
@@ -124,7 +129,7 @@ class Change:
         part = replace(self, first_sn=first, last_sn=last)
         if part.nbytes * _COMPACT_BELOW >= block.nbytes:
             return part
-        if isinstance(block, MessageBlock):
+        if isinstance(block, MessageBlock | FragmentTrain):
             messages = block.part(first, last)
             messages.data = messages.data.copy()
             return replace(part, content=messages, start=-1)

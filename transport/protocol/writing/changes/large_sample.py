@@ -12,6 +12,7 @@ import numpy as np
 
 from ....limits import FRAGMENT_SIZE
 from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
+from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import DataBlock
 from ....wire.parameters import (
     COHERENT_SET_SIZE,
@@ -87,6 +88,11 @@ class LargeSample:
         """The same sample in fragments that fit ``budget`` bytes."""
         size = min(self.fragment_size, fragment_size_for(budget))
         return self if size == self.fragment_size else replace(self, fragment_size=size)
+
+    @classmethod
+    def of_train(cls, train: FragmentTrain, sn: int) -> LargeSample:
+        """A sample that was framed with others."""
+        return cls(train.payload(sn), train.fragment_size, KEY_ONLY if train.is_key else 0, None)
 
     @classmethod
     def of_block(cls, block: DataBlock, sn: int, budget: int) -> LargeSample:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from ....qos import HistoryKind
-from ....wire.samples import NO_TIMESTAMP
+from ....wire.samples import DISPOSED, FILTERED, NO_TIMESTAMP, UNREGISTERED
 from ..batching import PendingBatch
 from ..changes import Change, batch_change, data_changes, overhead, removed_samples
 from ..publication import UnsentChanges, WriterHistory
@@ -65,6 +65,8 @@ class Framer:
                 batch_sn=state.last_batch_sn,
                 coherent_set=coherent_set,
             )
+        if self._goes_in_fragment_trains(pending):
+            return self._unsent.fragment_trains(pending, first_sn, framing, batch_sn=state.last_batch_sn)
         if pending.per_batch:
             batch_sn = state.last_batch_sn + 1
             state.last_batch_sn += pending.batches
@@ -98,12 +100,29 @@ class Framer:
             and not self._broadcast.compresses_data
         )
 
+    def _goes_in_fragment_trains(self, pending: PendingBatch) -> bool:
+        """Whether the samples are too large for a datagram, alike, and their fragments need no inline QoS."""
+        samples, flags = pending.samples, pending.flags
+        return (
+            samples.is_uniform
+            and pending.timestamps is None
+            and isinstance(flags, int)
+            and not flags & (DISPOSED | UNREGISTERED | FILTERED)
+            and pending.key_hashes is None
+            and not self._state.set_begun
+            and samples.size + overhead(flags, with_key_hash=False) > self._readers.framing.budget
+            and self._takes_trains
+            and self._unsent.takes_fragment_trains
+            and not self._broadcast.wants_batches
+            and not self._broadcast.compresses_data
+        )
+
     @property
     def _takes_trains(self) -> bool:
         """Whether what leaves together is a small part of what may be in flight."""
         state = self._state
         return (
             self._window.size is None
-            and state.policy.send_window_bytes >= _TRAINS_WINDOW
+            and state.policy.window_bytes >= _TRAINS_WINDOW
             and not state.is_asynchronous
         )

@@ -14,8 +14,8 @@ from .publication_result import PublicationResult
 #: A frame begins with a header of so many bytes, at a multiple of so many.
 FRAME_HEADER_BYTES: Final = 32
 FRAME_ALIGNMENT: Final = 32
-#: Of the log of a writer that has none (Aeron's default).
-TERM_LENGTH: Final = 16 << 20
+#: Of the log of a writer that has none.
+TERM_LENGTH: Final = 32 << 20
 
 
 class Claim(Protocol):

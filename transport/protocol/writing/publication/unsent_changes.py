@@ -19,13 +19,14 @@ from typing import Final
 import numpy as np
 
 from ....errors import TransportError, UnloggedError
-from ....limits import TRAIN_BYTES_MAX, TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
+from ....limits import FRAGMENT_TRAIN_BYTES_MAX, TRAIN_BYTES_MAX, TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
 from ....structure import INFINITE
 from ....wire.batch_train import batch_train_framer
+from ....wire.fragment_train import FragmentTrain, frame_fragments, train_bytes
 from ....wire.framing import DataBlock, MessageBlock, frame_messages, long_data_header, message_shape
 from ....wire.info import INFO_TS_SIZE
 from ....wire.message import HEADER_SIZE, Header
-from ....wire.samples import NO_TIMESTAMP, U8
+from ....wire.samples import KEY_ONLY, NO_TIMESTAMP, U8
 from ....wire.submessages import InfoTimestamp
 from ...policies import FlowControlPolicy
 from ..batching import PendingBatch
@@ -185,6 +186,42 @@ class UnsentChanges:
             change.content = BatchTrainContent(train, timestamp, framing.policy, framing.budget)
             yield _placed(change, claim)
 
+    def fragment_trains(
+        self, pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int
+    ) -> Iterator[Change]:
+        """Uniform samples too large for a datagram, framed in their place as trains of fragments."""
+        headers, samples = self._message_headers(pending.timestamp), pending.samples
+        size = framing.fragment_size
+        step = max(1, FRAGMENT_TRAIN_BYTES_MAX // samples.size)
+        for start in range(0, samples.count, step):
+            part = samples.take(start, min(start + step, samples.count))
+            change = Change(
+                first_sn + start, first_sn + start + part.count - 1, pending.timestamp, _EMPTY, batch_sn
+            )
+            nbytes = train_bytes(part.count, samples.size, size, len(headers))
+            if self.log is None or nbytes <= self.log.max_message_length:
+                out, claim = self._place_for(change, nbytes, 0)
+            else:  # it lies beside the log, and an empty frame keeps its place
+                out, claim = np.empty(nbytes, np.uint8), self._claim(self.log, 0, change)
+            change.content = frame_fragments(
+                out,
+                headers,
+                part,
+                self._writer_id,
+                change.first_sn,
+                size,
+                is_key=bool(int(pending.flags) & KEY_ONLY),
+            )
+            placed = _placed(change, claim)
+            if claim is not None and len(claim.data) != nbytes:
+                placed.start = -1
+            yield placed
+
+    @property
+    def takes_fragment_trains(self) -> bool:
+        """Whether only the network takes what is published: readers on this host read a large sample as one DATA."""
+        return self.log is None or self.log.path is None
+
     def claim(self, change: Change) -> Claim:
         """Put a change that is still to be filled into the log; its frame is to be committed once it is filled."""
         log, content, headers = self.log, change.content, self._message_headers(change.timestamp)
@@ -215,7 +252,7 @@ class UnsentChanges:
         """
         change = self.queue[0]
         train = change.content
-        if not isinstance(train, MessageBlock | BatchTrainContent):
+        if not isinstance(train, MessageBlock | FragmentTrain | BatchTrainContent):
             return False
         fits = max(train.messages_within(limit - self.positions.snd_pos - FRAME_HEADER_BYTES), at_least)
         last_sn = change.first_sn - 1 + fits * train.per_message
@@ -287,7 +324,7 @@ class UnsentChanges:
     def _messages_max(self, segment: int) -> int:
         """How many messages of so many bytes a train has, at most."""
         log = self.log
-        longest = min(TRAIN_BYTES_MAX, self._state.policy.send_window_bytes // _TRAINS_IN_WINDOW)
+        longest = min(TRAIN_BYTES_MAX, self._state.policy.window_bytes // _TRAINS_IN_WINDOW)
         if log is not None:
             longest = min(longest, log.max_message_length)
             if log.path is not None:  # readers on this host take whole frames, as they have room

@@ -61,6 +61,7 @@ class Acknowledgments:
         self.readers[proxy.guid] = proxy
         self.activity.add(proxy)
         self.pacing.join(proxy)
+        self.window.reaches(self.pacing.window)
         if not proxy.positive_acks:
             self._keep.sent(self._state.sent_sn, now)
         self.schedule.begin(proxy, now)
@@ -71,6 +72,7 @@ class Acknowledgments:
             self.schedule.end(proxy)
             self.activity.remove(proxy.guid)
             self.pacing.leave(proxy)
+            self.window.reaches(self.pacing.window)
             if not self.pacing.is_held_up_without(proxy):
                 self._progress()
             elif not self.activity.unacknowledging:
@@ -194,6 +196,7 @@ class Acknowledgments:
         for waiting in list(self.schedule.waiting.values()):
             self._release(waiting)
         self.pacing.update()
+        self.window.reaches(self.pacing.window)
         acked = self.pacing.acknowledged(none=self._state.last_sn)
         self.window.acknowledge(acked)
         self._trim(acked)

@@ -43,7 +43,7 @@ class Pacing:
         #: What the readers have allowed, and how many there were then.
         self._allowed = 0
         self._readers = 0
-        self._window = policy.send_window_bytes
+        self._window = policy.window_bytes
         self._window_max = window_max
         self._numbers = numbers
         self._active = active
@@ -71,6 +71,12 @@ class Pacing:
         if self._waits_for_all and not self.wants_group:
             return True  # without looking at all of them
         return self.strategy.is_connected(self._receivers())
+
+    @property
+    def window(self) -> int:
+        """Bytes that may be in flight where all readers report how much they take; 0: they do not."""
+        active = self._active
+        return self._window_max if active and active.keys() <= self._reporting else 0
 
     @property
     def wants_group(self) -> bool:

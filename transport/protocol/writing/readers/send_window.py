@@ -28,7 +28,7 @@ class SendWindow:
         self.counters = counters
         self.samples = 0
         self.nbytes = 0
-        self._bytes_max = policy.send_window_bytes
+        self._bytes_max = self._usual = self._base = policy.window_bytes
         #: Bytes of the open coherent set; -1: none is open.
         self._set_bytes = -1
         self.is_high = False
@@ -106,15 +106,24 @@ class SendWindow:
         self.counters.full_reached += not self._is_full
         self._is_full = True
 
+    def reaches(self, window: int) -> None:
+        """All readers report how much they take: so many bytes may be in flight, unless the user says how many; 0: some
+        of them only acknowledge."""
+        if self.policy.send_window_bytes:
+            return
+        self._base = max(window, self._usual)
+        if self._set_bytes < 0:
+            self._bytes_max = self._base
+
     # --- coherent sets --------------------------------------------------------------------------
 
     def begin_set(self, bytes_max: int) -> None:
         """A reader acknowledges nothing of a coherent set before its end: so much of it may be in flight."""
-        self._bytes_max = max(bytes_max, self.policy.send_window_bytes)
+        self._bytes_max = max(bytes_max, self._base)
         self._set_bytes = 0
 
     def end_set(self) -> None:
-        self._bytes_max, self._set_bytes = self.policy.send_window_bytes, -1
+        self._bytes_max, self._set_bytes = self._base, -1
 
     @property
     def is_full_of_one_set(self) -> bool:
@@ -201,9 +210,7 @@ class SendWindow:
         due = self.size is not None and count >= self.until_heartbeat
         self._unannounced += count
         self._unannounced_bytes += nbytes
-        return due or (
-            self._times > 0 and self._unannounced_bytes * self._times >= self.policy.send_window_bytes
-        )
+        return due or (self._times > 0 and self._unannounced_bytes * self._times >= self._base)
 
     @property
     def has_unannounced(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....structure import PREFIX_UNKNOWN
+from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
@@ -166,6 +167,14 @@ class Repairs:
             return self._resend_large(
                 answer, proxy, content.fitting(self._fits(proxy)), change.timestamp, first, now
             )
+        if isinstance(content, FragmentTrain):
+            fits = self._fits(proxy)
+            return all(
+                self._resend_large(
+                    answer, proxy, LargeSample.of_train(content, sn).fitting(fits), change.timestamp, sn, now
+                )
+                for sn in range(first, last + 1)
+            )
         if isinstance(content, BatchContent):
             return self._resend_batch(answer, proxy, change, content, first, last, now)
         if isinstance(content, BatchTrainContent):
@@ -269,6 +278,8 @@ class Repairs:
         fits, content, timestamp = self._fits(proxy), change.content, change.timestamp
         if isinstance(content, LargeSample):
             return content.fitting(fits), timestamp
+        if isinstance(content, FragmentTrain):
+            return LargeSample.of_train(content, sn).fitting(fits), timestamp
         if isinstance(content, BatchTrainContent):
             content = content.batch(content.train.index(sn))
         if isinstance(content, BatchContent):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ....structure import ENTITYID_UNKNOWN, Locator
+from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import MessageBlock
 from ....wire.numbers import SequenceNumberSet
 from ....wire.submessages import Gap
@@ -105,6 +106,9 @@ class Broadcast:
                     packer.add(head, change.timestamp, payload=piece, reserve=HEARTBEAT_ROOM)
             elif isinstance(content, MessageBlock):
                 packer.add_messages(content.data, content.segment)
+            elif isinstance(content, FragmentTrain):
+                for messages in content.samples():
+                    packer.add_messages(messages, content.message_size)
             elif isinstance(content, BatchContent):
                 self._add_batch(packer, form, content)
             elif not isinstance(content, BatchTrainContent):

@@ -110,7 +110,7 @@ class Sender:
         limit = self._pacing.limit
         if limit < INFINITE:
             return limit
-        free = self._state.policy.send_window_bytes - self._window.nbytes if self._active else 0
+        free = self._state.policy.window_bytes - self._window.nbytes if self._active else 0
         return self._positions.pub_pos + max(0, free)
 
     def _is_in_newest_set(self, change: Change) -> bool:
