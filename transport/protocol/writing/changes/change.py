@@ -125,9 +125,8 @@ class Change:
         if part.nbytes * _COMPACT_BELOW >= block.nbytes:
             return part
         if isinstance(block, MessageBlock):
-            messages = block.part(first, last)
-            messages.data = messages.data.copy()
-            return replace(part, content=messages, start=-1)
+            alone = DataBlock(first, last - first + 1, block.rows(first, last), block.stride)
+            return replace(part, content=alone, start=-1)
         before = block.end_of(first - 1)
         ends = block.ends
         if not isinstance(ends, int):
