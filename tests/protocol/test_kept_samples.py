@@ -14,7 +14,7 @@ from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
 from spark_rtps.transport.protocol.policies import BatchPolicy, WriterPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.changes import Change, LargeSample
-from spark_rtps.transport.protocol.writing.publication import WriterHistory
+from spark_rtps.transport.protocol.writing.publication import WriterHistory, kept_samples
 from spark_rtps.transport.protocol.writing.state import WriterState
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
@@ -101,8 +101,9 @@ def owned(history: WriterHistory) -> int:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_many_instances_against_a_model(seed: int) -> None:
+def test_many_instances_against_a_model(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
+    monkeypatch.setattr(kept_samples, "_SAMPLES", rng.choice((60, 400)))  # so that there are many parts
     depth, instances = rng.choice((1, 1, 3)), rng.choice((50, 400, 3_000))
     history = history_of(replace(KEEP_LAST, history_depth=depth))
     keep_last = history.keep_last

@@ -58,8 +58,19 @@ class _Part:
         )
 
     @property
+    def first_sn(self) -> int:
+        """The first number, be it kept or not."""
+        return int(self.numbers[0])
+
+    @property
     def last_sn(self) -> int:
+        """The last number, be it kept or not."""
         return int(self.numbers[-1])
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether the greater part is not kept any more."""
+        return 2 * self.samples < len(self.numbers) or 2 * self.nbytes < self.data.nbytes
 
     @property
     def lengths(self) -> I64:
@@ -162,8 +173,7 @@ class KeptSamples:
     def append(self, changes: Sequence[Change]) -> tuple[int, int]:
         """Take in the next changes that it takes; returns how many samples and bytes they are here."""
         part = _Part.of(changes)
-        self._parts.append(part)
-        self._tidy(len(self._parts) - 1)
+        _push(self._parts, part)
         return part.samples, part.nbytes
 
     def drop(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -172,20 +182,21 @@ class KeptSamples:
             return 0, 0
         found = np.array(ranges, np.int64)
         firsts, lasts = found[:, 0], found[:, 1]
+        low = bisect_left(self._parts, int(firsts[0]), key=_last_sn)
+        high = bisect_left(self._parts, int(lasts[-1]) + 1, low, key=_first_sn)
+        touched, behind = self._parts[low:high], self._parts[high:]
+        del self._parts[low:]
         samples = nbytes = 0
-        i = bisect_left(self._parts, int(firsts[0]), key=_last_sn)
-        touched = []
-        while i < len(self._parts) and self._parts[i].numbers[0] <= lasts[-1]:
-            part = self._parts[i]
-            low = int(np.searchsorted(lasts, part.numbers[0]))
-            high = int(np.searchsorted(firsts, part.numbers[-1], side="right"))
-            if low < high:
-                gone = part.drop(firsts[low:high], lasts[low:high])
-                samples, nbytes = samples + gone[0], nbytes + gone[1]
-                touched.append(i)
-            i += 1
-        for i in reversed(touched):
-            self._tidy(i)
+        for part in touched:
+            begin = int(np.searchsorted(lasts, part.first_sn))
+            end = int(np.searchsorted(firsts, part.last_sn, side="right"))
+            gone = part.drop(firsts[begin:end], lasts[begin:end])
+            samples, nbytes = samples + gone[0], nbytes + gone[1]
+            if part.samples:
+                _push(self._parts, part.compact() if part.is_hollow else part)
+        if behind:
+            _push(self._parts, behind[0])
+            self._parts += behind[1:]
         return samples, nbytes
 
     def drop_oldest(self, count: int, last_sn: int) -> tuple[int, int]:
@@ -209,19 +220,12 @@ class KeptSamples:
             yield found
             sn = found.last_sn + 1
 
-    def _tidy(self, i: int) -> None:
-        """Part ``i`` has become smaller, or is new: let go of it, of its memory, or of its being apart."""
-        parts = self._parts
-        if not parts[i].samples:
-            del parts[i]
-            return
-        while i and _are_one(parts[i - 1], parts[i]):
-            parts[i - 1 : i + 1] = [parts[i - 1].together(parts[i])]
-            i -= 1
-        if i + 1 < len(parts) and _are_one(parts[i], parts[i + 1]):
-            parts[i : i + 2] = [parts[i].together(parts[i + 1])]
-        if 2 * parts[i].samples < len(parts[i].numbers) or 2 * parts[i].nbytes < parts[i].data.nbytes:
-            parts[i] = parts[i].compact()
+
+def _push(parts: list[_Part], part: _Part) -> None:
+    """Put a part behind the others, and those together that fit one."""
+    parts.append(part)
+    while len(parts) > 1 and _are_one(parts[-2], parts[-1]):
+        parts[-2:] = [parts[-2].together(parts[-1])]
 
 
 def _are_one(part: _Part, following: _Part) -> bool:
@@ -242,6 +246,10 @@ def _rows(change: Change) -> tuple[U8, I64]:
         return data, np.full(change.count, content.ends)
     ends = np.array([0, *content.ends], np.int64)
     return data, np.diff(ends[first - content.first_sn : last - content.first_sn + 2])
+
+
+def _first_sn(part: _Part) -> int:
+    return part.first_sn
 
 
 def _last_sn(part: _Part) -> int:
