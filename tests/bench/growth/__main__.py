@@ -20,14 +20,12 @@ def main() -> None:
         "--json", type=Path, metavar="FILE", help="keep the figures here, and go on with those there"
     )
     parser.add_argument("--docs", type=Path, metavar="DIRECTORY", help="draw growth.svg into this directory")
-    parser.add_argument(
-        "curves", nargs="*", choices=[[], *CURVES, "none"], metavar="CURVE", help=", ".join(CURVES)
-    )
+    parser.add_argument("curves", nargs="*", choices=[[], *CURVES], metavar="CURVE", help=", ".join(CURVES))
     arguments = parser.parse_args()
     found = {}
     if arguments.json is not None and arguments.json.exists():
         found = json.loads(arguments.json.read_text(encoding="utf-8"))
-    found |= growth(domains.BENCH[14], [name for name in arguments.curves or CURVES if name != "none"])
+    found |= growth(domains.BENCH[14], arguments.curves or CURVES)
     for line in lines(found):
         print(line)
     if arguments.json is not None:

@@ -30,13 +30,14 @@ def lines(found: dict[str, Any]) -> list[str]:
     for shape, by_count in found.get("writers", {}).items():
         for count, of in by_count.items():
             shown.append(
-                f"{count} writers, {shape}: {_rate(of)}, {of['receiver_memory']:.0f} MB; matched in {of['matched']:.2f} s"
+                f"{count} writers, {shape}: {_rate(of)}, {of['receiver_memory']:.0f} MB; matched in "
+                f"{of['matched']:.2f} s"
             )
     for rule, by_count in found.get("instances", {}).items():
         for count, of in by_count.items():
             shown.append(
-                f"{count} instances, {rule}: {_rate(of)}, {of['receiver_memory']:.0f} and {of['writer_memory']:.0f} MB; "
-                f"{of['rejected']:.0f} samples rejected"
+                f"{count} instances, {rule}: {_rate(of)}, {of['receiver_memory']:.0f} and "
+                f"{of['writer_memory']:.0f} MB; {of['rejected']:.0f} samples rejected"
             )
     for length, of in found.get("length", {}).items():
         shown.append(

@@ -25,6 +25,8 @@ KEYED_IDL: Final = (
 #: Long enough for a thousand writers to be matched.
 _PATIENCE: Final = 60.0
 _BYTES: Final = 68
+#: Written at once.
+_ROWS: Final = 10_000
 _DEADLINE: Final = NANOSECONDS
 
 
@@ -82,7 +84,7 @@ def keyed_writer(domain: int, how: str) -> None:
     """Write samples of ``keys`` instances under a ``rule`` (JSON): of each one first, then of any as chance has it."""
     asked = json.loads(how)
     random = np.random.default_rng(1)
-    count = min(20_000, max(1_000, asked["keys"]))
+    count = _ROWS
     node = Node.open(NodeConfig(domain, "lo")).start()
     policy = PublicationPolicy(flow_control=FlowControlPolicy(term_length=16 << 20))
     spec = WriterSpec(TOPIC, KEYED_TYPE, keyed_qos(asked["rule"])[0], keyed=True, policy=policy)

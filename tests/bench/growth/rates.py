@@ -65,7 +65,7 @@ def by_keys(
                 _pump(process, _PATIENCE, samples=count)
                 _pump(process, _WARM_UP)
                 rates = _measured(process, peer, seconds)
-                rejected = process.counters().get("reader.rejected_by_instances_limit", 0)
+                rejected = process.counters()["status.sample_rejected.by_instances_limit"]
                 peer.stop()
             found.setdefault(rule, {})[str(count)] = {**rates, "rejected": float(rejected)}
     return found
