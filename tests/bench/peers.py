@@ -60,6 +60,8 @@ class Peer:
         self._child.stdin.close()
         answer = self._answer()
         self._child.wait(10)
+        assert self._child.stdout is not None
+        self._child.stdout.close()
         return answer
 
     def _answer(self) -> dict[str, Any]:
