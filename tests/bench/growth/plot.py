@@ -44,8 +44,8 @@ def draw(found: dict[str, Any], directory: Path) -> None:
 
 def _lines(axis: Any, curves: Iterable[tuple[str, Points, str]], *, factor: float = 1) -> None:
     for (label, points, name), colour in zip(curves, COLOURS, strict=False):
-        x = [float(size) for size in points]
-        y = [factor * of[name] for of in points.values()]
+        x = [float(size) for size, of in points.items() if name in of]
+        y = [factor * of[name] for of in points.values() if name in of]
         axis.plot(x, y, "o-", color=colour, ms=3, label=label)
     axis.set_ylim(bottom=0)
     if axis.get_lines():
