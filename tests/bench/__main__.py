@@ -1,14 +1,15 @@
 """``make bench``: every figure of docs/performance.md, as ratios within one run.
 
-``python -m tests.bench [--json FILE] [FIGURE ...]``: figures are codec, receive, single, blobs, cost, batching,
-flow, ipc, ingest, publish, latency, start, growth, cluster, recordings; all by default. Nothing else should run on
-the machine meanwhile.
+``python -m tests.bench [--json FILE] [--docs DIRECTORY] [FIGURE ...]``: figures are codec, receive, single, blobs,
+cost, batching, flow, ipc, ingest, publish, latency, start, growth, cluster, recordings; all by default. Nothing else
+should run on the machine meanwhile. ``--docs`` draws growth.svg into the directory.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,13 +22,13 @@ from tests.bench import (
     cost,
     figures,
     flow,
-    growth,
     ipc,
     recordings,
     serving,
     spark_blobs,
     start,
 )
+from tests.bench.growth import curves
 from tests.bench.latency import latency
 from tests.support import domains
 
@@ -93,7 +94,7 @@ def run(wanted: list[str]) -> dict[str, Any]:
     if "start" in wanted:
         note("start", start.start(domain + 6))
     if "growth" in wanted:
-        note("growth", growth.growth())
+        note("growth", curves.growth(domain + 14))
     if "cluster" in wanted:
         note("cluster", serving.serving(domain + 8))
     if "recordings" in wanted:
@@ -141,6 +142,7 @@ def report(results: dict[str, Any]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--docs", type=Path, metavar="DIRECTORY", help="draw growth.svg into this directory")
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
     arguments = parser.parse_args()
     unknown = set(arguments.figures) - set(FIGURES)
@@ -171,8 +173,12 @@ def main() -> None:
         for line in start.lines(results["start"]):
             console.print(line)
     if "growth" in results:
-        for line in growth.lines(results["growth"]):
+        for line in curves.lines(results["growth"]):
             console.print(line)
+        if arguments.docs is not None:
+            from tests.bench.growth.plot import draw  # matplotlib is wanted here only
+
+            draw(results["growth"], arguments.docs)
     if "cluster" in results:
         for line in serving.lines(results["cluster"]):
             console.print(line)

@@ -62,17 +62,17 @@ def cost(
         peer = Peer("policy_writer", domain, json.dumps(how))
         _pump(process, _WARM_UP_SECONDS, _WARM_UP_BYTES)
         rows, started = process.counters()["log.rows"], time.monotonic()
-        before = _cpu(process.pid), _cpu(peer.pid)
+        before = cpu_seconds(process.pid), cpu_seconds(peer.pid)
         _pump(process, seconds)
-        after = _cpu(process.pid), _cpu(peer.pid)
+        after = cpu_seconds(process.pid), cpu_seconds(peer.pid)
         counters, took = process.counters(), time.monotonic() - started
-        memory = _memory(process.pid), _memory(peer.pid)
+        held = memory(process.pid), memory(peer.pid)
         peer.stop()
     if counters.get("reader.lost_samples", 0):
         raise RuntimeError(f"{counters['reader.lost_samples']} samples lost on a reliable topic")
     received = counters["log.rows"] - rows
     spent = [(then - now) / received for now, then in zip(before, after, strict=True)]
-    return Cost(received / took, spent[0], spent[1], *memory)
+    return Cost(received / took, spent[0], spent[1], *held)
 
 
 def large(domain: int, size: int) -> Cost:
@@ -88,14 +88,14 @@ def _pump(process: Any, seconds: float, nbytes: int = 1 << 62) -> None:
         process.commit(process.cursor().position)
 
 
-def _cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Seconds of CPU time that a process has used."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _memory(pid: int) -> float:
+def memory(pid: int) -> float:
     """MB of a process that are no file's."""
     with open(f"/proc/{pid}/status") as file:
         kilobytes = next(line for line in file if line.startswith("RssAnon:")).split()[1]

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +44,24 @@ def scratch() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def receiving(domain: int, *, ipc: bool = False) -> Iterator[Any]:
-    """Our receiver process on the bench's topic; ``ipc``: it reads publication logs on this host."""
+def receiving(domain: int, *, ipc: bool = False, **changes: Any) -> Iterator[Any]:
+    """Our receiver process on the bench's topic; ``ipc``: it reads publication logs on this host. ``changes`` are of
+    its configuration."""
     from spark_rtps.transport.net.node_config import NodeConfig
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
     from spark_rtps.transport.receiver.config import ReceiverConfig
     from spark_rtps.transport.receiver.process import ReceiverProcess
 
     with scratch() as directory:
-        process = ReceiverProcess.start(
-            ReceiverConfig(
-                log_directory=str(directory / "log"),
-                topic=TOPIC,
-                type_name=TYPE_NAME,
-                keyed=False,
-                qos=Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL),
-                node=NodeConfig(domain=domain, interface="lo", ipc=ipc),
-            )
+        config = ReceiverConfig(
+            log_directory=str(directory / "log"),
+            topic=TOPIC,
+            type_name=TYPE_NAME,
+            keyed=False,
+            qos=Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL),
+            node=NodeConfig(domain=domain, interface="lo", ipc=ipc),
         )
+        process = ReceiverProcess.start(replace(config, **changes))
         try:
             yield process
         finally:

@@ -40,9 +40,9 @@ class _Rows:
 class Peer:
     """A role running in a process of its own."""
 
-    def __init__(self, role: str, *arguments: object) -> None:
+    def __init__(self, role: str, *arguments: object, module: str = "tests.bench.peers") -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.peers", role, *map(str, arguments)],
+            [sys.executable, "-m", module, role, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "CYCLONEDDS_URI": CYCLONE},
@@ -60,6 +60,8 @@ class Peer:
         self._child.stdin.close()
         answer = self._answer()
         self._child.wait(10)
+        assert self._child.stdout is not None
+        self._child.stdout.close()
         return answer
 
     def _answer(self) -> dict[str, Any]:
@@ -71,11 +73,12 @@ class Peer:
         return answer
 
 
-def _say(**message: object) -> None:
+def say(**message: object) -> None:
+    """Answer whoever started this role."""
     print(json.dumps(message), flush=True)
 
 
-def _stopped() -> threading.Event:
+def stopping() -> threading.Event:
     """Set when standard input ends."""
     event = threading.Event()
 
@@ -104,8 +107,8 @@ def our_writer(domain: int, rate: int) -> None:
     rows = np.zeros((count, 68), np.uint8)
     rows[:, 1] = 1  # CDR_LE
     fields = rows[:, 4:12].reshape(-1).view("<u4").reshape(count, 2)
-    written, stopped = 0, _stopped()
-    _say(ready=True)
+    written, stopped = 0, stopping()
+    say(ready=True)
     while not stopped.is_set() and not writer.wait_for_readers(1):
         pass
     started = time.monotonic()
@@ -122,7 +125,7 @@ def our_writer(domain: int, rate: int) -> None:
         written += count
         if rate:
             time.sleep(max(0.0, started + written / rate - time.monotonic()))
-    _say(written=written, seconds=time.monotonic() - started, cpu=time.process_time())
+    say(written=written, seconds=time.monotonic() - started, cpu=time.process_time())
     node.close()
 
 
@@ -147,8 +150,8 @@ def policy_writer(domain: int, how: str) -> None:
     # half noise, half slowly changing: as telemetry is
     rows[:, 4 : 4 + (size - 4) // 2] = np.random.default_rng(1).integers(0, 256, (count, (size - 4) // 2))
     samples = Samples.uniform(rows.reshape(-1), count, size)
-    written, stopped = 0, _stopped()
-    _say(ready=True)
+    written, stopped = 0, stopping()
+    say(ready=True)
     while not stopped.is_set() and not writer.wait_for_readers(1):
         pass
     while len(writer.ready_reliable_readers()) < asked.get("readers", 0) and not stopped.wait(0.02):
@@ -167,7 +170,7 @@ def policy_writer(domain: int, how: str) -> None:
             time.sleep(max(0.0, started + written / rate - time.monotonic()))
     counters = writer.writer.counters
     used = time.process_time() - used
-    _say(written=written, datagrams=node.sockets.sent, acknacks=counters.acknacks, used=used)
+    say(written=written, datagrams=node.sockets.sent, acknacks=counters.acknacks, used=used)
     node.close()
 
 
@@ -213,10 +216,10 @@ def many_readers(domain: int, count: int) -> None:
     nodes = [
         Node.open(NodeConfig(domain=domain, interface="lo", receive_buffer=8 << 20)) for _ in range(count)
     ]
-    counts, stopped = [_Rows() for _ in nodes], _stopped()
+    counts, stopped = [_Rows() for _ in nodes], stopping()
     for node, rows in zip(nodes, counts, strict=True):
         node.create_reader(ReaderSpec(TOPIC, TYPE_NAME, qos), rows)
-    _say(ready=True)
+    say(ready=True)
     began, counted = 0.0, [0] * count
     while not stopped.is_set():
         busy = sum(node.do_work() for node in nodes)
@@ -226,7 +229,7 @@ def many_readers(domain: int, count: int) -> None:
             began, counted = time.monotonic(), [rows.count for rows in counts]
     seconds = time.monotonic() - began
     received = [rows.count - before for rows, before in zip(counts, counted, strict=True)]
-    _say(rows=received, seconds=seconds)
+    say(rows=received, seconds=seconds)
     for node in nodes:
         node.close()
 
@@ -242,16 +245,16 @@ def lone_reader(domain: int, group: str) -> None:
     node = Node.open(
         NodeConfig(domain=domain, interface="lo", receive_buffer=8 << 20, multicast_receive=group)
     )
-    rows, stopped = _Rows(), _stopped()
+    rows, stopped = _Rows(), stopping()
     node.create_reader(ReaderSpec(TOPIC, TYPE_NAME, qos), rows)
-    _say(ready=True)
+    say(ready=True)
     while not stopped.is_set() and not rows.count:
         node.cycle(0.1)
     began, counted, used = time.monotonic(), rows.count, time.process_time()
     while not stopped.is_set():
         node.cycle(0.1)
     seconds, used = time.monotonic() - began, time.process_time() - used
-    _say(rows=rows.count - counted, seconds=seconds, used=used)
+    say(rows=rows.count - counted, seconds=seconds, used=used)
     node.close()
 
 
@@ -269,7 +272,7 @@ def streams(domain: int, how: str) -> None:
     asked = json.loads(how)
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
     policy = PublicationPolicy(flow_control=FlowControlPolicy(term_length=64 << 10))
-    node, rows, stopped = Node.open(NodeConfig(domain=domain, interface="lo")).start(), _Rows(), _stopped()
+    node, rows, stopped = Node.open(NodeConfig(domain=domain, interface="lo")).start(), _Rows(), stopping()
     topics = [f"{TOPIC}{i}" for i in range(asked["count"])]
     if asked["role"] == "read":
         readers = [node.create_reader(ReaderSpec(topic, TYPE_NAME, qos), rows) for topic in topics]
@@ -278,7 +281,7 @@ def streams(domain: int, how: str) -> None:
     else:
         writers = [node.create_writer(WriterSpec(topic, TYPE_NAME, qos, policy=policy)) for topic in topics]
         are_matched = lambda: all(writer.has_ready_reader() for writer in writers)  # noqa: E731
-    _say(ready=True)
+    say(ready=True)
     while not are_matched() and not stopped.wait(0.05):
         pass
     stopped.wait(2)
@@ -295,7 +298,7 @@ def streams(domain: int, how: str) -> None:
             stopped.wait(0.1)
     busy = time.monotonic() - started
     stopped.wait(1)
-    _say(idle=idle, rate=max(written, rows.count) / busy)
+    say(idle=idle, rate=max(written, rows.count) / busy)
     stopped.wait(60)
     node.close()
 
@@ -306,8 +309,8 @@ def cyclone_writer(domain: int, rate: int) -> None:
 
     writer, sample = _cyclone_endpoint(domain, writer=True)
     raw = sample.serialize(use_version_2=False)
-    written, stopped = 0, _stopped()
-    _say(ready=True)
+    written, stopped = 0, stopping()
+    say(ready=True)
     while not stopped.is_set() and not writer.get_matched_subscriptions():
         time.sleep(0.01)
     time.sleep(0.5)
@@ -320,14 +323,14 @@ def cyclone_writer(domain: int, rate: int) -> None:
             written += 1
         if rate:
             time.sleep(max(0.0, started + written / rate - time.monotonic()))
-    _say(written=written, seconds=time.monotonic() - started, cpu=time.process_time())
+    say(written=written, seconds=time.monotonic() - started, cpu=time.process_time())
 
 
 def cyclone_pinger(domain: int, rate: int) -> None:
     """Write the time of writing (ns since the epoch, in two words) ``rate`` times a second."""
     writer, sample = _cyclone_endpoint(domain, writer=True)
-    written, stopped = 0, _stopped()
-    _say(ready=True)
+    written, stopped = 0, stopping()
+    say(ready=True)
     while not stopped.is_set() and not writer.get_matched_subscriptions():
         time.sleep(0.01)
     while not stopped.wait(1 / rate):
@@ -335,7 +338,7 @@ def cyclone_pinger(domain: int, rate: int) -> None:
         sample.id, sample.seq = now >> 32, now & 0xFFFF_FFFF
         writer.write(sample)
         written += 1
-    _say(written=written)
+    say(written=written)
 
 
 def cyclone_reader(domain: int, batch: int) -> None:
@@ -344,8 +347,8 @@ def cyclone_reader(domain: int, batch: int) -> None:
 
     reader, sample = _cyclone_endpoint(domain, writer=False)
     kind = type(sample)
-    rows, stopped = 0, _stopped()
-    _say(ready=True)
+    rows, stopped = 0, stopping()
+    say(ready=True)
     started = 0.0
     while not stopped.is_set():
         samples = [s for s in reader.take(batch) if isinstance(s, kind)]
@@ -361,7 +364,7 @@ def cyclone_reader(domain: int, batch: int) -> None:
         )
         started = started or time.monotonic()
         rows += len(table)
-    _say(rows=rows, seconds=time.monotonic() - started)
+    say(rows=rows, seconds=time.monotonic() - started)
 
 
 def _cyclone_endpoint(domain: int, *, writer: bool) -> tuple[Any, Any]:
@@ -387,9 +390,9 @@ def range_puller(port: int, log: str) -> None:
     """Fetch a log of a range server at 500 MB/s."""
     from tests.bench.serving import pull
 
-    stopped = _stopped()
-    _say(ready=True)
-    _say(rate=pull(port, log, stopped))
+    stopped = stopping()
+    say(ready=True)
+    say(rate=pull(port, log, stopped))
 
 
 ROLES = {

@@ -148,6 +148,7 @@ class RecordedReader(DataSourceReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         self._log = Path(options["log"])
+        self._partitions = int(options.get("partitions", 1))
         self._served = None
         if "address" in options:
             self._served = Served((options["address"],), options["key"], options.get("ca") or None)
@@ -155,7 +156,12 @@ class RecordedReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         view = LogView(self._log)
         planned = plan_partitions(
-            self._log, Cursor(0), Cursor(view.end), min_partitions=1, host="", served=self._served
+            self._log,
+            Cursor(0),
+            Cursor(view.end),
+            min_partitions=self._partitions,
+            host="",
+            served=self._served,
         )
         return [replace(each, place=None) for each in planned] if self._served else list(planned)
 

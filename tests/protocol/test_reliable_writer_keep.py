@@ -306,7 +306,35 @@ def test_deadline_of_what_is_disposed_and_written_again() -> None:
     s.write(1, key_hashes=keys(1))
     s.sleep(150 * MS)
     assert missed(s) == 1
-    assert len(s.writer._deadline._queue) == 1
+    assert len(s.writer._deadline._instances) == 1
+
+
+def test_deadline_instances_that_have_ended_are_forgotten() -> None:
+    s = Script(replace(RELIABLE, deadline=100 * MS), readers=0)
+    s.write(3, key_hashes=keys(1, 2, 3))
+    for number in range(4, 200):
+        s.write(1, key_hashes=keys(number))
+        s.write(1, key_hashes=keys(number), flags=DISPOSED)
+    assert len(s.writer._deadline._instances) <= 8
+    s.sleep(100 * MS)
+    assert missed(s) == 3
+
+
+def test_deadline_many_instances_are_not_looked_at_all_the_time() -> None:
+    s = Script(replace(RELIABLE, deadline=SECOND), readers=0)
+    count = 20_000
+    hashes = np.zeros((count, 16), np.uint8)
+    hashes[:, :4] = np.arange(count, dtype="<u4").view(np.uint8).reshape(count, 4)
+    for i in range(0, count, 100):  # a deadline each 100 µs
+        s.write(100, key_hashes=hashes[i : i + 100])
+        s.now += MS // 10
+    s.now = s.writer.get_timer() or 0
+    looks = 0
+    while missed(s) < count:
+        s.writer.handle_timer(s.now)
+        looks += 1
+        s.now = s.writer.get_timer() or 0
+    assert looks <= 12, "20 ms for all deadlines, 2 ms from one look to the next"
 
 
 @pytest.mark.parametrize("written", [False, True])

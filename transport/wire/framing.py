@@ -172,6 +172,14 @@ class MessageBlock:
         data = self.data[low * segment : high * segment]
         return MessageBlock(self.first_sn + low * per, count, data, self.stride, per, self.head)
 
+    def rows(self, first_sn: int, last_sn: int) -> U8:
+        """The submessages of [first_sn, last_sn] end to end, without what is around messages; a copy."""
+        parts = [
+            block.slice(max(first_sn, block.first_sn), min(last_sn, block.last_sn))
+            for block in self.blocks(first_sn, last_sn)
+        ]
+        return np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
+
     def messages_within(self, nbytes: int) -> int:
         """How many of the first messages fit ``nbytes`` together."""
         return -(-self.count // self.per_message) if nbytes >= self.nbytes else nbytes // self.segment

@@ -38,9 +38,9 @@ from ....limits import INSTANCES_MAX
 from ....qos import DestinationOrderKind, HistoryKind, OwnershipKind, Qos
 from ....structure import INFINITE, Guid
 from ....wire.samples import DISPOSED, I64, NO_TIMESTAMP, REMOVED, U8, UNREGISTERED, Run
+from ...deadlines import Deadlines
 from ...instances import Bools, Groups, InstanceTable, running_maximum, separated
 from .ownership import NOBODY, Ownership
-from .requested_deadline import RequestedDeadlines
 
 _ROW: Final = np.dtype(
     [
@@ -100,9 +100,7 @@ class ReaderCache:
         self._instances = InstanceTable(min(qos.max_instances, INSTANCES_MAX), _NEW_ROW)
         exclusive = qos.ownership is OwnershipKind.EXCLUSIVE
         self._ownership = Ownership(self._instances, writer_qos, exclusive=exclusive)
-        self._deadlines = (
-            RequestedDeadlines(qos.deadline, self._instances) if qos.deadline < INFINITE else None
-        )
+        self._deadlines = Deadlines(qos.deadline, self._instances) if qos.deadline < INFINITE else None
         self._by_source = qos.destination_order is DestinationOrderKind.BY_SOURCE_TIMESTAMP
         self._tolerance = min(max(qos.source_timestamp_tolerance, 0), _FOREVER)
         self._separation = min(max(qos.time_based_filter, 0), _FOREVER)

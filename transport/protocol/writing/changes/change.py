@@ -129,10 +129,13 @@ class Change:
         part = replace(self, first_sn=first, last_sn=last)
         if part.nbytes * _COMPACT_BELOW >= block.nbytes:
             return part
-        if isinstance(block, MessageBlock | FragmentTrain):
+        if isinstance(block, FragmentTrain):
             messages = block.part(first, last)
             messages.data = messages.data.copy()
             return replace(part, content=messages, start=-1)
+        if isinstance(block, MessageBlock):
+            alone = DataBlock(first, last - first + 1, block.rows(first, last), block.stride)
+            return replace(part, content=alone, start=-1)
         before = block.end_of(first - 1)
         ends = block.ends
         if not isinstance(ends, int):

@@ -1,34 +1,35 @@
-"""OFFERED_DEADLINE_MISSED: periods in which an instance was not written (DDS 1.4 §2.2.3.7).
+"""OFFERED_DEADLINE_MISSED: periods in which an instance was not written (:mod:`...deadlines`).
 
-Invariant: each instance of ``_due`` is once in ``_queue``, with when it is due or an earlier time: a write only
-moves the time in ``_due``.
+Invariant: an instance that was disposed or unregistered is known until its row is needed for another one; there are
+no more rows than twice as many as instances that are watched or are written at once.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush, heapreplace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ....structure import INFINITE
-from ....wire.samples import DISPOSED, U8, UNREGISTERED
+from ....wire.samples import DISPOSED, I64, U8, UNREGISTERED
+from ...deadlines import Deadlines
+from ...instances import Groups, InstanceTable
 
 U32 = npt.NDArray[np.uint32]
 
+_NEW_ROW: Final = np.array([(INFINITE,)], [("deadline", "<i8")])
 #: The one instance of a topic without key.
-_KEYLESS: Final = b""
+_KEYLESS: Final = np.zeros((1, 16), np.uint8)
 
 
 class OfferedDeadline:
     """The periods of one writer's instances, each begun by the instance's first write."""
 
     def __init__(self, period: int) -> None:
-        self.period = period
         self.is_finite = period < INFINITE
-        self._due: dict[bytes, int] = {}
-        self._queue: list[tuple[int, bytes]] = []
+        self._instances = InstanceTable(INFINITE, _NEW_ROW)
+        self._deadlines = Deadlines(period, self._instances)
 
     def written(self, key_hashes: U8 | None, flags: int | U32, now: int) -> None:
         """Samples of these instances, (n, 16), were written; disposed and unregistered ones owe nothing."""
@@ -39,36 +40,23 @@ class OfferedDeadline:
                 if part.any():
                     self.written(None if key_hashes is None else key_hashes[part], mark, now)
             return
-        due = INFINITE if flags & (DISPOSED | UNREGISTERED) else now + self.period
-        for instance in _instances(key_hashes):
-            if instance not in self._due:
-                heappush(self._queue, (due, instance))
-            self._due[instance] = due
+        rows = self._rows_of(_KEYLESS if key_hashes is None else key_hashes)
+        if flags & (DISPOSED | UNREGISTERED):
+            self._deadlines.stop(rows)
+            self._instances.release(rows.tolist())
+        else:
+            self._deadlines.renew(rows, now=now)
 
     def missed(self, now: int) -> int:
         """How often a period has ended without a write since the last call."""
-        count = 0
-        while self._queue and self._queue[0][0] <= now:
-            instance = self._queue[0][1]
-            due = self._due[instance]
-            if due == INFINITE:
-                heappop(self._queue)
-                del self._due[instance]
-                continue
-            if due <= now:
-                period = max(self.period, 1)
-                periods = (now - due) // period + 1
-                count += periods
-                self._due[instance] = due = due + periods * period
-            heapreplace(self._queue, (due, instance))
-        return count
+        before = self._deadlines.missed
+        self._deadlines.handle_timer(now)
+        return self._deadlines.missed - before
 
     def get_timer(self) -> int | None:
-        return self._queue[0][0] if self._queue else None
+        return self._deadlines.get_timer()
 
-
-def _instances(key_hashes: U8 | None) -> list[bytes]:
-    if key_hashes is None:
-        return [_KEYLESS]
-    keys = np.ascontiguousarray(key_hashes).view("V16").reshape(len(key_hashes))
-    return [key.tobytes() for key in np.unique(keys)]
+    def _rows_of(self, key_hashes: U8) -> I64:
+        table, keys = self._instances, Groups.of(np.arange(len(key_hashes)), key_hashes).keys
+        table.limit = 2 * (table.alive + len(keys))
+        return table.find(keys)

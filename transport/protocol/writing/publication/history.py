@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from heapq import merge
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +25,13 @@ from ...intervals import IntervalSet
 from ..changes import BatchContent, BatchTrainContent, Change, MissingSamples
 from ..state import WriterState
 from .keep_last import KeepLast
+from .kept_samples import KeptSamples
 
 U32 = npt.NDArray[np.uint32]
+
+#: Where more than so many stretches are replaced at a time, or more changes are held, they come to lie apart.
+_REPLACED_MAX: Final = 16
+_CHANGES_MAX: Final = 256
 
 
 class WriterHistory:
@@ -52,6 +59,8 @@ class WriterHistory:
         self._wall_offset: int | None = None
         self._expired = NO_TIMESTAMP
         self._changes: list[Change] = []
+        #: What of the rest lies apart, where KEEP_LAST replaces much here and there.
+        self._kept = KeptSamples()
         #: Sets that were aborted, each with the number behind its last one.
         self._aborted = IntervalSet()
         #: Numbers that never had a sample, which some reader may not know yet.
@@ -60,7 +69,8 @@ class WriterHistory:
     @property
     def first_sn(self) -> int:
         """The lowest number that can be sent; last_sn + 1 if there is none."""
-        return self._changes[0].first_sn if self._changes else self.state.last_sn + 1
+        first_sn = self._changes[0].first_sn if self._changes else self.state.last_sn + 1
+        return min(first_sn, self._kept.first_sn) if self._kept else first_sn
 
     @property
     def first_announced(self) -> int:
@@ -134,7 +144,7 @@ class WriterHistory:
                 yield span
                 batch_sn = here.batch_sn + 1
                 continue
-            first = changes[i - 1].last_sn + 1 if i else 1
+            first = max(changes[i - 1].last_sn if i else 0, self._kept.last_sn) + 1
             last = self.state.last_sn if here is None else here.first_sn - 1
             if first <= last:
                 yield first, last
@@ -215,11 +225,34 @@ class WriterHistory:
         elif not keep_last.is_keyed:
             self._drop(1, min(acknowledged, keep_last.newest_replaced()))
         else:
-            for first, last in keep_last.take_replaced(acknowledged):
-                self._drop(first, last)
+            replaced = keep_last.take_replaced(acknowledged)
+            if len(replaced) > _REPLACED_MAX or len(self._changes) > _CHANGES_MAX:
+                self._set_apart(acknowledged)
+            self._discount(self._kept.drop(replaced))
+            for first, last in replaced:
+                if self._changes and last >= self._changes[0].first_sn:
+                    self._drop(first, last)
             excess = self.samples - self._max_samples
             if excess > 0:
                 self._drop_oldest(excess, acknowledged)
+
+    def _set_apart(self, acknowledged: int) -> None:
+        """Let what every reader has lie where much can be replaced at once."""
+        if self.is_mortal or self.state.set_begun:
+            return
+        i = bisect_left(self._changes, acknowledged + 1, key=_last_sn)
+        settled = [change for change in self._changes[:i] if self._kept.takes(change)]
+        if not settled:
+            return
+        self._changes[:i] = [change for change in self._changes[:i] if not self._kept.takes(change)]
+        for change in settled:
+            self._account(change, -1)
+        samples, nbytes = self._kept.append(settled)
+        self._discount((-samples, -nbytes))
+
+    def _discount(self, gone: tuple[int, int]) -> None:
+        self.samples -= gone[0]
+        self.nbytes -= gone[1]
 
     def note_time(self, timestamp: int, now: int) -> None:
         """A source timestamp, ns since the epoch, was given at ``now``: this is how the wall clock is known."""
@@ -295,7 +328,13 @@ class WriterHistory:
                 self._account(part, 1)
 
     def _drop_oldest(self, excess: int, acknowledged: int) -> None:
-        while excess > 0 and self._changes and self._changes[0].first_sn <= acknowledged:
+        while excess > 0 and self.first_sn <= acknowledged:
+            if self._kept and self._kept.first_sn == self.first_sn:
+                last = self._changes[0].first_sn - 1 if self._changes else acknowledged
+                gone = self._kept.drop_oldest(excess, last)
+                self._discount(gone)
+                excess -= gone[0]
+                continue
             oldest = self._changes[0]
             if isinstance(oldest.content, BatchContent):
                 excess -= oldest.content.live
@@ -312,13 +351,19 @@ class WriterHistory:
         i = bisect_left(self._changes, sn, key=_last_sn)
         while i < len(self._changes) and self.is_over(self._changes[i]):
             i += 1
-        return self._changes[i] if i < len(self._changes) else None
+        found = self._changes[i] if i < len(self._changes) else None
+        if self._kept and (found is None or found.first_sn > sn):
+            kept = self._kept.find(sn)
+            if found is None or (kept is not None and kept.first_sn < found.first_sn):
+                return kept
+        return found
 
     def changes(self) -> Iterator[Change]:
-        return iter(self._changes)
+        """All that is held, in order."""
+        return merge(self._kept.changes(), self._changes, key=_first_sn)
 
     def changes_from(self, sn: int) -> Iterator[Change]:
-        """The changes that end at ``sn`` or behind it."""
+        """The changes that end at ``sn`` or behind it, without those that lie apart in memory of their own."""
         for i in range(bisect_left(self._changes, sn, key=_last_sn), len(self._changes)):
             yield self._changes[i]
 

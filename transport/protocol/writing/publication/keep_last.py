@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ....wire.samples import U8, UNREGISTERED, stretches
+from ...instances import Groups
 from ...intervals import IntervalSet
 from ..state import WriterState
 
-I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 
 
@@ -50,36 +50,36 @@ class KeepLast:
             self._noted.append((first_sn, key_hashes.copy(), flags))
             return
         self.is_keyed = True
-        count = len(key_hashes)
-        keys = np.ascontiguousarray(key_hashes).view("V16").reshape(count)
-        unique, instance = np.unique(keys, return_inverse=True)
-        order = np.argsort(instance, kind="stable")  # by instance, oldest first
-        ends = np.cumsum(np.bincount(instance, minlength=len(unique)))
+        groups = Groups.of(np.arange(len(key_hashes)), key_hashes)  # by instance, oldest first
+        names = np.ascontiguousarray(groups.keys).view("V16").ravel().tolist()
+        written = (first_sn + groups.positions).tolist()
+        instances, keep = self._instances, 0 if flags & UNREGISTERED else self._depth
+        replaced: list[int] = []
         start = 0
-        for key, stop in zip(unique, ends.tolist(), strict=True):
-            fresh = order[max(start, stop - self._depth) : stop]
-            # what an instance's own later samples of this batch replaced
-            self._replace(first_sn + order[start : stop - len(fresh)])
+        for name, stop in zip(names, groups.stops().tolist(), strict=True):
+            numbers = written[start:stop]
             start = stop
-            known = self._instances.get(key.tobytes(), ())
-            numbers = [*known, *(first_sn + fresh).tolist()]
-            if known and known[-1] > first_sn:  # a claim, committed after what was written behind it
-                numbers.sort()
-            keep = 0 if flags & UNREGISTERED else self._depth
-            self._replace(np.array(numbers[: max(0, len(numbers) - keep)], np.int64))
-            if flags & UNREGISTERED:  # the instance is forgotten: late joiners need not hear of it
-                self._instances.pop(key.tobytes(), None)
-            else:
-                self._instances[key.tobytes()] = numbers[-self._depth :]
+            if known := instances.get(name):
+                numbers = known + numbers
+                if known[-1] > first_sn:  # a claim, committed after what was written behind it
+                    numbers.sort()
+            if len(numbers) > keep:
+                replaced += numbers[: len(numbers) - keep]
+                numbers = numbers[len(numbers) - keep :]
+            if keep:
+                instances[name] = numbers
+            elif known:  # the instance is forgotten: late joiners need not hear of it
+                del instances[name]
+        self._replace(replaced)
 
-    def _replace(self, numbers: I64) -> None:
-        """Note replaced numbers, ascending, one interval per stretch."""
-        if not len(numbers):
+    def _replace(self, replaced: list[int]) -> None:
+        """Note replaced numbers, one interval per stretch."""
+        if not replaced:
             return
-        breaks = np.flatnonzero(np.diff(numbers) != 1)
-        firsts = numbers[np.concatenate(([0], breaks + 1))]
-        lasts = numbers[np.concatenate((breaks, [len(numbers) - 1]))]
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        numbers = np.sort(np.array(replaced, np.int64))
+        ends = np.append(numbers[1:] - numbers[:-1] != 1, True)
+        begins = np.append(True, ends[:-1])
+        for first, last in zip(numbers[begins].tolist(), numbers[ends].tolist(), strict=True):
             self._replaced.add(first, last)
 
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
@@ -115,8 +115,7 @@ class KeepLast:
     def take_replaced(self, last_sn: int) -> list[tuple[int, int]]:
         """The ranges up to ``last_sn`` that are replaced, each once; of a keyed topic."""
         taken = list(self._replaced.within(1, last_sn))
-        for first, last in taken:
-            self._replaced.remove(first, last)
+        self._replaced.remove(1, last_sn)
         return taken
 
     def newest_replaced(self) -> int:

@@ -1,0 +1,256 @@
+"""What KEEP_LAST keeps of many instances for readers to come, once every matched reader has it.
+
+Newer samples replace those of their instances here and there: what is left are mostly single samples. They lie in parts
+of some thousands, whose arrays say which are still kept, so that a replaced one costs no step of its own.
+
+Invariants: numbers rise, within a part and from part to part; no part is without a sample that is kept; at least half
+of a part's samples are kept, and two parts that are next to each other and alike in size do not fit one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ....limits import TRAIN_BYTES_MAX
+from ....wire.framing import DataBlock, MessageBlock, gather, spread
+from ....wire.samples import I64, U8
+from ..changes import Change
+
+Bools = npt.NDArray[np.bool_]
+
+#: Samples of a part, and their bytes, unless one change has more.
+_SAMPLES: Final = 8_192
+_BYTES: Final = 4 << 20
+#: A part is not put together with one that is smaller by more than this: each sample is copied a few times.
+_ALIKE: Final = 8
+
+
+@dataclass(slots=True)
+class _Part:
+    """DATA submessages end to end: their numbers, source timestamps, and where each one ends; which are ``kept``."""
+
+    numbers: I64
+    timestamps: I64
+    ends: I64
+    data: U8
+    kept: Bools
+    samples: int
+    nbytes: int
+
+    @classmethod
+    def of(cls, changes: Sequence[Change]) -> _Part:
+        rows = [_rows(change) for change in changes]
+        counts = [change.count for change in changes]
+        first = np.array([change.first_sn for change in changes], np.int64)
+        lengths = np.concatenate([each for _, each in rows])
+        stamps = np.array([change.timestamp for change in changes], np.int64)
+        data = np.concatenate([each for each, _ in rows])
+        numbers = spread(first, np.array(counts, np.int64))
+        kept = np.ones(len(numbers), np.bool_)
+        return cls(
+            numbers, np.repeat(stamps, counts), np.cumsum(lengths), data, kept, len(numbers), data.nbytes
+        )
+
+    @property
+    def first_sn(self) -> int:
+        """The first number, be it kept or not."""
+        return int(self.numbers[0])
+
+    @property
+    def last_sn(self) -> int:
+        """The last number, be it kept or not."""
+        return int(self.numbers[-1])
+
+    @property
+    def is_hollow(self) -> bool:
+        """Whether the greater part is not kept any more."""
+        return 2 * self.samples < len(self.numbers) or 2 * self.nbytes < self.data.nbytes
+
+    @property
+    def lengths(self) -> I64:
+        return np.diff(self.ends, prepend=0)
+
+    def drop(self, firsts: I64, lasts: I64) -> tuple[int, int]:
+        """Let go of these ranges; returns how many samples and bytes that were."""
+        low = np.searchsorted(self.numbers, firsts)
+        found = spread(low, np.searchsorted(self.numbers, lasts, side="right") - low)
+        found = found[self.kept[found]]
+        self.kept[found] = False
+        nbytes = int((self.ends[found] - np.where(found > 0, self.ends[found - 1], 0)).sum())
+        self.samples -= len(found)
+        self.nbytes -= nbytes
+        return len(found), nbytes
+
+    def compact(self) -> _Part:
+        """The samples that are kept, in memory of their own."""
+        if self.samples == len(self.numbers):
+            return self
+        kept, lengths = self.kept, self.lengths
+        mine = lengths[kept]
+        if (lengths == lengths[0]).all():
+            data = self.data.reshape(len(lengths), -1)[kept].reshape(-1)
+        else:
+            data = gather(self.data, (self.ends[kept] - mine) // 4, mine // 4).view(np.uint8)
+        return _Part(
+            self.numbers[kept],
+            self.timestamps[kept],
+            np.cumsum(mine),
+            data,
+            np.ones(len(mine), np.bool_),
+            len(mine),
+            data.nbytes,
+        )
+
+    def together(self, other: _Part) -> _Part:
+        """This part and the next one as one."""
+        a, b = self.compact(), other.compact()
+        return _Part(
+            np.concatenate((a.numbers, b.numbers)),
+            np.concatenate((a.timestamps, b.timestamps)),
+            np.concatenate((a.ends, b.ends + a.nbytes)),
+            np.concatenate((a.data, b.data)),
+            np.ones(a.samples + b.samples, np.bool_),
+            a.samples + b.samples,
+            a.nbytes + b.nbytes,
+        )
+
+    def stretch(self, sn: int) -> Change | None:
+        """The samples from ``sn`` on, or the next one that is kept, as far as neither number nor time jumps."""
+        numbers, stamps = self.numbers, self.timestamps
+        low = int(np.searchsorted(numbers, sn))
+        low += int(self.kept[low:].argmax()) if low < len(numbers) else 0
+        if low == len(numbers) or not self.kept[low]:
+            return None
+        begin = int(self.ends[low - 1]) if low else 0
+        most = max(low + 1, int(np.searchsorted(self.ends, begin + TRAIN_BYTES_MAX, side="right")))
+        goes_on = (
+            self.kept[low + 1 : most]
+            & (np.diff(numbers[low:most]) == 1)
+            & (stamps[low + 1 : most] == stamps[low])
+        )
+        high = most if goes_on.all() else low + 1 + int(goes_on.argmin())
+        ends = self.ends[low:high] - begin
+        first, size = int(numbers[low]), int(ends[0])
+        is_uniform = ends[-1] == size * len(ends) and bool((np.diff(ends) == size).all())
+        data = self.data[begin : int(self.ends[high - 1])]
+        block = DataBlock(first, high - low, data, size if is_uniform else ends.tolist())
+        return Change(first, int(numbers[high - 1]), int(stamps[low]), block)
+
+
+class KeptSamples:
+    """The samples of one writer that lie in parts."""
+
+    def __init__(self) -> None:
+        self._parts: list[_Part] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    @property
+    def first_sn(self) -> int:
+        """The lowest number; there must be one."""
+        part = self._parts[0]
+        return int(part.numbers[part.kept.argmax()])
+
+    @property
+    def last_sn(self) -> int:
+        """The highest number that was taken in and may be kept yet; 0: none is."""
+        return self._parts[-1].last_sn if self._parts else 0
+
+    @staticmethod
+    def takes(change: Change) -> bool:
+        """Whether the samples can lie here: framed one by one, and not in part of batches."""
+        return isinstance(change.content, DataBlock | MessageBlock) and not (
+            change.batch_sn or change.is_claimed
+        )
+
+    def append(self, changes: Sequence[Change]) -> tuple[int, int]:
+        """Take in the next changes that it takes; returns how many samples and bytes they are here."""
+        part = _Part.of(changes)
+        _push(self._parts, part)
+        return part.samples, part.nbytes
+
+    def drop(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Let go of ascending ranges; returns how many samples and bytes that were."""
+        if not self._parts or not ranges:
+            return 0, 0
+        found = np.array(ranges, np.int64)
+        firsts, lasts = found[:, 0], found[:, 1]
+        low = bisect_left(self._parts, int(firsts[0]), key=_last_sn)
+        high = bisect_left(self._parts, int(lasts[-1]) + 1, low, key=_first_sn)
+        touched, behind = self._parts[low:high], self._parts[high:]
+        del self._parts[low:]
+        samples = nbytes = 0
+        for part in touched:
+            begin = int(np.searchsorted(lasts, part.first_sn))
+            end = int(np.searchsorted(firsts, part.last_sn, side="right"))
+            gone = part.drop(firsts[begin:end], lasts[begin:end])
+            samples, nbytes = samples + gone[0], nbytes + gone[1]
+            if part.samples:
+                _push(self._parts, part.compact() if part.is_hollow else part)
+        if behind:
+            _push(self._parts, behind[0])
+            self._parts += behind[1:]
+        return samples, nbytes
+
+    def drop_oldest(self, count: int, last_sn: int) -> tuple[int, int]:
+        """Let go of ``count`` samples of the first part, if it has so many up to ``last_sn``."""
+        part = self._parts[0]
+        numbers = part.numbers[part.kept][:count]
+        numbers = numbers[numbers <= last_sn]
+        return self.drop([(int(numbers[0]), int(numbers[-1]))]) if len(numbers) else (0, 0)
+
+    def find(self, sn: int) -> Change | None:
+        """The samples from ``sn`` on, or from the next higher one, as a change; None if there is none."""
+        for i in range(bisect_left(self._parts, sn, key=_last_sn), len(self._parts)):
+            if (found := self._parts[i].stretch(sn)) is not None:
+                return found
+        return None
+
+    def changes(self) -> Iterator[Change]:
+        """All samples."""
+        sn = 0
+        while (found := self.find(sn)) is not None:
+            yield found
+            sn = found.last_sn + 1
+
+
+def _push(parts: list[_Part], part: _Part) -> None:
+    """Put a part behind the others, and those together that fit one."""
+    parts.append(part)
+    while len(parts) > 1 and _are_one(parts[-2], parts[-1]):
+        parts[-2:] = [parts[-2].together(parts[-1])]
+
+
+def _are_one(part: _Part, following: _Part) -> bool:
+    """Whether two parts are to be put together."""
+    if part.samples + following.samples > _SAMPLES or part.nbytes + following.nbytes > _BYTES:
+        return False
+    return part.samples <= _ALIKE * following.samples
+
+
+def _rows(change: Change) -> tuple[U8, I64]:
+    """The submessages of a change end to end, and how long each is."""
+    content, first, last = change.content, change.first_sn, change.last_sn
+    if isinstance(content, MessageBlock):
+        return content.rows(first, last), np.full(change.count, content.stride)
+    assert isinstance(content, DataBlock)
+    data = content.data[content.end_of(first - 1) : content.end_of(last)]
+    if isinstance(content.ends, int):
+        return data, np.full(change.count, content.ends)
+    ends = np.array([0, *content.ends], np.int64)
+    return data, np.diff(ends[first - content.first_sn : last - content.first_sn + 2])
+
+
+def _first_sn(part: _Part) -> int:
+    return part.first_sn
+
+
+def _last_sn(part: _Part) -> int:
+    return part.last_sn
