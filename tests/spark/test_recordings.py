@@ -93,8 +93,8 @@ def test_topics_together(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(row.sec for row in decoded.select("imu.header.stamp.sec").collect()) == sorted(
         seconds([*front, *rear])
     )
+    other = spark.read.format("rtps").option("recording", str(folder))
     with pytest.raises(PySparkException, match=r"no '/imu/reer'; it has .* did you mean '/imu/rear'"):
-        other = spark.read.format("rtps").option("recording", str(folder))
         other.option("subscribe", "/imu/front,/imu/reer").load()
 
 
