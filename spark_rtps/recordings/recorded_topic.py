@@ -55,7 +55,7 @@ def topic_files(
             found.append(TopicFile(file, path, channels, settings.domain))
         if not channels or settings.topics is not None:
             others |= file.topics()
-    _check_names(found, others, settings)
+    _check_names(found, others, settings, type_name)
     return found
 
 
@@ -113,7 +113,9 @@ def _say_left_out(
     )
 
 
-def _check_names(found: Iterable[TopicFile], others: dict[str, str], settings: Settings) -> None:
+def _check_names(
+    found: Iterable[TopicFile], others: dict[str, str], settings: Settings, type_name: str | None
+) -> None:
     """Raise OptionError for a topic that no file has, and for a selection of which none has any."""
     there, selection = {channel.topic for each in found for channel in each.channels}, settings.topics
     if selection is None:
@@ -125,9 +127,7 @@ def _check_names(found: Iterable[TopicFile], others: dict[str, str], settings: S
             raise OptionError("subscribe", settings.topic, _missing(name, others, f"{name!r}"))
     if not there:
         option = "subscribePattern" if selection.pattern is not None else "subscribe"
-        of_type = (
-            "" if selection.among(others) == [] else f" of the type {settings.type_name or settings.type!r}"
-        )
+        of_type = f" of the type {type_name!r}" if selection.among(others) else ""
         raise OptionError(option, settings.topic, f"the recording has no such topic{of_type}; {_has(others)}")
 
 

@@ -179,7 +179,7 @@ def test_definitions_that_cannot_be_read_are_in_the_way_of_columns_alone(
         ),
         (
             {"subscribePattern": "/imu.*", "type": "std_msgs/msg/String"},
-            "has no such topic of the type 'std_msgs/msg/String'",
+            "has no such topic of the type 'std_msgs::msg::dds_::String_'",
         ),
         ({"topic": "/words", "subscribePattern": ".*"}, "only one of the options"),
     ],
