@@ -10,12 +10,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..columns.decoding import needs_writer_types
 from ..columns.topic_plan import TopicPlan
-from ..columns.type_sources import TopicType, given_type
+from ..columns.type_sources import TopicType
 from ..options import Payload, Settings
 from ..options.explanations import explained
 from ..recordings.files import recording_files
 from ..recordings.recorded import TIME_MAX, TIME_MIN, Piece, Times
-from ..recordings.recorded_topic import bytes_of, pieces, recorded_type, topic_files
+from ..recordings.recorded_topic import bytes_of, pieces, planned_type, topic_files, type_of_topics
 from ..recordings.rows import decode_piece
 from .range_calculator import PARTITION_BYTES
 from .workers import settle
@@ -30,12 +30,10 @@ class RecordingPartition(InputPartition):
 
 
 def type_of_recording(settings: Settings) -> TopicType | None:
-    """The type that the files give the topic, unless options give it."""
+    """The type that the files give the topic, unless options do; None: it does not matter, or topics have several."""
     if settings.payload is not Payload.CDR:
         return None
-    return given_type(settings) or recorded_type(
-        topic_files(recording_files(settings.recording), settings, typed=True), settings
-    )
+    return type_of_topics(settings)
 
 
 def times_of(settings: Settings) -> Times:
@@ -48,7 +46,7 @@ def partitions_of(
     paths: Iterable[str], settings: Settings, plan: TopicPlan, times: Times
 ) -> list[RecordingPartition]:
     """The topic in these files, in at least ``minPartitions`` parts if there are so many."""
-    files = topic_files(paths, settings, typed=needs_writer_types(plan))
+    files = topic_files(paths, settings, typed=needs_writer_types(plan), type_name=planned_type(plan))
     least = settings.min_partitions
     nbytes = bytes_of(files, times)
     count = least * max(1, -(-nbytes // (PARTITION_BYTES * least)))

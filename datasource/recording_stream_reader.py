@@ -22,6 +22,7 @@ from ..options import Settings
 from ..options.explanations import explained
 from ..recordings.files import open_recording, recording_files
 from ..recordings.recorded import ALL_TIMES, Channel, Piece, Section
+from ..recordings.recorded_topic import planned_type, topic_channels
 from ..transport.errors import RecordingError, UsageError
 from .offsets import VERSION, Json
 from .range_calculator import PARTITION_BYTES
@@ -175,7 +176,8 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
             return None
         file = open_recording(path, domain=self._settings.domain)
-        channels = file.channels(self._settings.topic, typed=needs_writer_types(self._plan))
+        typed, type_name = needs_writer_types(self._plan), planned_type(self._plan)
+        channels = topic_channels(file, path, self._settings, typed=typed, type_name=type_name)
         if not channels:
             return None
         return _File(file.form, channels, tuple(file.sections(channels, ALL_TIMES)))

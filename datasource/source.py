@@ -164,8 +164,6 @@ class RtpsDataSource(DataSource):
         return "rtps"
 
     def schema(self) -> StructType:
-        from ..columns.topic_plan import topic_type
-        from ..columns.type_sources import given_type
         from .schema import source_schema
 
         settings = self._settings(AppliesTo.READ)
@@ -173,29 +171,16 @@ class RtpsDataSource(DataSource):
             from .status_reader import status_schema
 
             return status_schema()
-        if settings.recording:
-            from .recording_reader import type_of_recording
-
-            self._topic_type = type_of_recording(settings)
-            return source_schema(settings, self._topic_type)
-        if settings.receivers and settings.payload is Payload.CDR and given_type(settings) is None:
-            from .standing_types import standing_type
-
-            self._topic_type = standing_type(settings)
-            return source_schema(settings, self._topic_type)
-        self._topic_type = topic_type(settings)  # kept: Spark pickles the source after this
+        self._topic_type = _type_of(settings)  # kept: Spark pickles the source after this
         if settings.topics is not None and self._topic_type is None and settings.payload is Payload.CDR:
-            settings = self._of_topics(settings)
+            settings = self._of_several_types(settings)
         return source_schema(settings, self._topic_type)
 
-    def _of_topics(self, settings: Settings) -> Settings:
-        """The settings for topics that are read together: of several types the payloads are read, unless that is
-        excluded. Raises OptionError."""
-        from ..columns.type_sources import common_type_of_topics
+    def _of_several_types(self, settings: Settings) -> Settings:
+        """The settings for topics whose types differ: their payloads are read, unless that is excluded.
 
-        self._topic_type = common_type_of_topics(settings)
-        if self._topic_type is not None:
-            return settings
+        Raises OptionError.
+        """
         if any(name.lower() == "payload" for name in self.options):
             fix = "the topics have different types, which no columns fit: set binary, and decode value by from_cdr"
             raise OptionError("payload", "cdr", fix)
@@ -335,6 +320,28 @@ class Ros2DataSource(RtpsDataSource):
     @classmethod
     def name(cls) -> str:
         return "ros2"
+
+
+def _type_of(settings: Settings) -> TopicType | None:
+    """The type of what is read, where its columns need one; None: it needs none, or the topics have several.
+
+    Raises OptionError if it cannot be found out.
+    """
+    from ..columns.topic_plan import topic_type
+    from ..columns.type_sources import common_type_of_topics, given_type
+
+    if settings.recording:
+        from .recording_reader import type_of_recording
+
+        return type_of_recording(settings)
+    if settings.receivers and settings.payload is Payload.CDR and given_type(settings) is None:
+        from .standing_types import standing_type
+
+        return standing_type(settings)
+    found = topic_type(settings)
+    if found is None and settings.topics is not None and settings.payload is Payload.CDR:
+        return common_type_of_topics(settings)
+    return found
 
 
 class _RefusingReader(DataSourceStreamReader):

@@ -202,17 +202,30 @@ class StandingReceiver:
 
     def _chosen(self, found: list[SubscriptionInfo]) -> SubscriptionInfo:
         settings, wanted = self._settings, self._settings.receiver_subscription
-        fits = [each for each in found if each.topic == settings.topic and wanted in (None, each.name)]
+        fits = [each for each in found if _is_of(each, settings) and wanted in (None, each.name)]
         if len(fits) > 1:
             fits = [each for each in fits if each.domain == settings.domain] or fits
         if len(fits) == 1:
             return fits[0]
-        there = ", ".join(f"{each.name} (topic {each.topic!r})" for each in (fits or found)[:8]) or "none"
+        there = ", ".join(f"{each.name} ({_topics(each)})" for each in (fits or found)[:8]) or "none"
         raise UsageError(
-            f"receiver {self.name}: {len(fits) or 'no'} subscriptions are of topic {settings.topic!r}"
+            f"receiver {self.name}: {len(fits) or 'no'} subscriptions are of {_topics(settings)}"
             + (f" and named {wanted!r}" if wanted else "")
             + f"; there are: {there}. Set receiver.subscription, or add one to the receiver's file"
         )
+
+
+def _is_of(info: SubscriptionInfo, settings: Settings) -> bool:
+    """Whether a subscription has the query's topic, or its topics."""
+    if info.topics is None or settings.topics is None:
+        return info.topics is settings.topics and info.topic == settings.topic
+    return info.topics.is_like(settings.topics)
+
+
+def _topics(of: SubscriptionInfo | Settings) -> str:
+    if of.topics is None:
+        return f"topic {of.topic!r}"
+    return f"{'subscribe' if of.topics.pattern is None else 'subscribePattern'}={of.topic!r}"
 
 
 def standing_receivers(settings: Settings, make: Connect = connect) -> dict[str, StandingReceiver]:

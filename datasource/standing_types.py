@@ -1,72 +1,113 @@
-"""The type of a topic whose writers told theirs to standing receivers."""
+"""The type of a topic, or of topics, whose writers told theirs to standing receivers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..columns.several_types import one_for_all
 from ..columns.type_sources import TopicType
 from ..options import Settings
 from ..transport.errors import OptionError, UsageError
-from ..transport.structure import NANOSECONDS
+from ..transport.receiver.writer_types import ToldTypes, WriterTopic
+from ..transport.structure import NANOSECONDS, Guid
 from ..transport.types.model import Struct
 from .standing_receivers import Connect, StandingReceiver, connect, standing_receivers
 
 _POLL_SECONDS: Final = 0.1
 _FIX: Final = "set type or type.file, or give the columns with .schema(...)"
+#: In place of what is known where a log has one topic.
+_THE_TOPIC: Final = WriterTopic()
 
-#: The receivers to which writers told a type.
-_Told = Mapping[Struct, list[str]]
+
+@dataclass(slots=True)
+class _Told:
+    """What writers told all receivers."""
+
+    #: The receivers to which writers told a type.
+    structs: dict[Struct, dict[str, None]] = field(default_factory=dict)
+    #: What the writers of topics that share a log call these types, and the topics that have told one, whatever it is.
+    type_names: set[str | None] = field(default_factory=set)
+    topics: set[str | None] = field(default_factory=set)
 
 
-def standing_type(settings: Settings, make: Connect = connect) -> TopicType:
+def standing_type(settings: Settings, make: Connect = connect) -> TopicType | None:
     """The type with most members of those that writers told any receiver, as which all the others can be read.
 
-    A first writer is waited for, as long as type.discovery_timeout says. Raises OptionError if there is no such type.
+    Topics that are read together have none if their types differ. A first writer is waited for, of a list of topics
+    one of each, as long as type.discovery_timeout says. Raises OptionError if nobody has told a type by then, or if the
+    types of one topic contradict each other.
     """
     receivers = standing_receivers(settings, make)
     deadline = time.monotonic() + settings.type_discovery_timeout / NANOSECONDS
+    names = frozenset() if settings.topics is None else frozenset(settings.topics.names)
     try:
-        while not (told := _told(receivers.values())) and time.monotonic() < deadline:
+        while True:
+            told = _told(receivers.values(), settings)
+            if (told.structs and names <= told.topics) or time.monotonic() >= deadline:
+                break
             time.sleep(_POLL_SECONDS)
     finally:
         for each in receivers.values():
             each.client.close()
-    if not told:
-        raise OptionError("type.file", None, f"no writer has told its type to the receivers yet: {_FIX}")
-    struct = _widest(told, settings)
-    return TopicType(struct.name, struct.is_keyed, struct, told=True)
+    if not told.structs:
+        binary = "" if settings.topics is None else ", or set payload=binary"
+        why = f"no writer has told its type to the receivers yet: {_FIX}{binary}"
+        raise OptionError("type.file", None, why)
+    if len(told.type_names) > 1:
+        return None
+    try:
+        struct = _widest(told, settings)
+    except OptionError:
+        if settings.topics is None:
+            raise
+        return None
+    return TopicType(told.type_names.pop() or struct.name, struct.is_keyed, struct, told=True)
 
 
-def _told(receivers: Iterable[StandingReceiver]) -> dict[Struct, list[str]]:
-    found: dict[Struct, list[str]] = {}
+def _told(receivers: Iterable[StandingReceiver], settings: Settings) -> _Told:
+    found, wanted = _Told(), settings.type_name or settings.type
     for each in receivers:
         types = each.client.writer_types(each.find().log)
-        for struct in dict.fromkeys(types.by_writer.values()):
-            if struct is not None:
-                found.setdefault(struct, []).append(each.name)
+        for writer, struct in types.by_writer.items():
+            if struct is None:
+                continue
+            for topic in _topics(types, writer, settings):
+                found.topics.add(topic.topic)
+                if settings.topics is None or wanted in (None, topic.type_name):
+                    found.type_names.add(topic.type_name)
+                    found.structs.setdefault(struct, {})[each.name] = None
     return found
+
+
+def _topics(types: ToldTypes, writer: Guid, settings: Settings) -> Sequence[WriterTopic]:
+    """The topics of a writer that are read."""
+    selection = settings.topics
+    if selection is None:
+        return [_THE_TOPIC]
+    found = types.topics.get(writer, ())
+    return [each for each in found if each.topic is not None and selection.selects(each.topic)]
 
 
 def _widest(told: _Told, settings: Settings) -> Struct:
     """As the topic's peers are asked where a query has its own receiver (transport.net.topic_types)."""
     try:
-        found, clash = one_for_all(told, settings.qos.type_consistency)
+        found, clash = one_for_all(told.structs, settings.qos.type_consistency)
     except UsageError as error:
         raise OptionError("type.file", None, f"writers told the receivers {error}: {_FIX}") from None
     if clash is None:
         return found
     reader, writer, reasons = clash
     why = (
-        f"writers told the receivers {len(told)} types that no one type can stand for: {_named(reader, told)} "
+        f"writers told the receivers {len(told.structs)} types that no one type can stand for: {_named(reader, told)} "
         f"does not read {_named(writer, told)} ({'; '.join(reasons)})"
     )
     raise OptionError("type.file", None, f"{why}: {_FIX}")
 
 
 def _named(struct: Struct, told: _Told) -> str:
-    names = told[struct]
+    names = list(told.structs[struct])
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return f"{struct.name} at {', '.join(names[:8])}{more}"

@@ -5,6 +5,7 @@ The samples come as frames: of a stream log, or of what waits in a subscription.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -55,7 +56,12 @@ from .topic_plan import ARROW_BATCH, ContentFilter, TopicPlan
 if TYPE_CHECKING:
     from ..transport.types.filter import Filter
 
+_log = logging.getLogger("spark_rtps.datasource")
+
 _KEY_HASH_BYTES: Final = 16
+#: What this process has said about topics that are not read.
+_SAID: Final[set[str]] = set()
+_SAID_MAX: Final = 64
 NO_TYPES: Final = ToldTypes({})
 #: What an ArrowBatch is read as.
 _IPC: Final = pa.schema([("ipc", pa.binary())])
@@ -84,6 +90,8 @@ def decode_range(
         told = beside.writer_types()
         if told.damage or (view.metadata.get(HAS_WRITER_TYPES) and not told.is_full):
             frames = _of_known_writers(frames, told, view.directory, on_damage)
+    if plan.many and plan.named:
+        frames = _of_type(frames, plan, told)
     tally = Tally(plan)
     try:
         yield from decode_frames(frames, plan, tally, told)
@@ -119,6 +127,19 @@ def _of_known_writers(
                 first_sn=run.first_sn,
             )
         on_damage(Damage(directory, frame.position, stop, run.count, run.writer, run.first_sn))
+
+
+def _of_type(frames: Iterable[Frame], plan: TopicPlan, told: ToldTypes) -> Iterator[Frame]:
+    """The frames of topics that have the plan's type: a log of several topics may have others."""
+    for frame in frames:
+        named = told.topic_of(frame.run.writer, frame.position)
+        if named.type_name in (None, plan.type_name):
+            yield frame
+            continue
+        what = f"topic {named.topic!r}: not read, its type is {named.type_name!r}, and {plan.type_name!r} is read"
+        if what not in _SAID and len(_SAID) < _SAID_MAX:
+            _SAID.add(what)
+            _log.warning("%s", what)
 
 
 def decode_frames(

@@ -145,7 +145,7 @@ def _is_named(settings: Settings) -> bool:
 def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
     """The columns of a source without a schema. Raises OptionError if they cannot be found out."""
     if settings.payload is Payload.BINARY:
-        return _binary_schema(settings)
+        return binary_schema(settings)
     if settings.payload is Payload.ARROW:
         raise OptionError(
             "payload", "arrow", "the batches' columns are not known; give them with .schema(...)"
@@ -187,14 +187,15 @@ def schema_to_read(settings: Settings, found: TopicType | None) -> pa.Schema:
     return schema
 
 
-def _binary_schema(settings: Settings) -> pa.Schema:
+def binary_schema(settings: Settings) -> pa.Schema:
+    """The columns of ``payload=binary``."""
     return BINARY_SCHEMA if settings.topics is None else MANY_BINARY_SCHEMA
 
 
 def plan_reading(settings: Settings, columns: pa.Schema, found: TopicType | None = None) -> TopicPlan:
     """Plan for a source that delivers exactly ``columns``; ``found`` is what :func:`topic_type` gave."""
     if settings.payload is Payload.BINARY:
-        if not columns.equals(_binary_schema(settings)):
+        if not columns.equals(binary_schema(settings)):
             raise OptionError("payload", "binary", "has a schema of its own; leave out .schema(...)")
         found = found or given_type(settings)
         keyed = settings.keyed if found is None else found.keyed

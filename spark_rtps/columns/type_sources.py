@@ -17,7 +17,9 @@ from .type_files import struct_of_file
 
 if TYPE_CHECKING:
     from ..transport.net.node import Node
+    from ..transport.net.topic_types import ToldType
     from ..transport.protocol.participant import RemoteEndpoint
+    from ..transport.protocol.topic_selection import TopicSelection
 
 #: sensor_msgs/msg/Imu, sensor_msgs/Imu, and what DDS calls it.
 _ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
@@ -122,30 +124,52 @@ def common_type_of_topics(settings: Settings) -> TopicType | None:
     """
     from ..options.explanations import remedy_of
     from ..options.participants import node_config
-    from ..options.quantities import seconds
     from ..transport.net.node import Node
-    from ..transport.net.selected_types import await_types, common_type
+    from ..transport.net.topic_types import common_type
 
     assert settings.topics is not None
-    node = Node.open(replace(node_config(settings), resolve_types=True)).start()
+    node = Node.open(replace(node_config(settings), resolve_types=True, ros=None)).start()
     try:
-        told = await_types(
-            node,
-            settings.topics,
-            timeout=seconds(settings.type_discovery_timeout),
-            type_name=settings.type_name or settings.type,
-            stopping=lambda: node.is_closed,
-        )
+        found = common_type(_told_of_topics(node, settings, settings.topics), settings.topics)
     except UnknownTypeError as error:
         error.remedy = f"{remedy_of(error)}, or set payload=binary"
         raise OptionError("type.file", None, str(error)) from None
     finally:
         node.close()
-    found = common_type(told, settings.topics)
     if found is None or found.struct is None:
         return None
     _check_printable(found.struct)
     return TopicType(found.type_name, found.keyed, found.struct)
+
+
+def _told_of_topics(node: Node, settings: Settings, topics: TopicSelection) -> list[ToldType]:
+    """What the peers on the topics tell. Those of ROS 2 tell names and hashes, of which definitions may be known."""
+    from ..options.quantities import seconds
+    from ..transport.net.topic_types import await_types
+
+    wait = partial(
+        await_types,
+        node,
+        topics,
+        timeout=seconds(settings.type_discovery_timeout),
+        type_name=settings.type_name or settings.type,
+        stopping=lambda: node.is_closed,
+    )
+    if settings.ros is not None:
+        named = wait(need_struct=False)
+        if len({each.type_name for each in named}) > 1:
+            return named
+        named = [
+            each if each.struct is not None else _known(each, settings.ros_distribution) for each in named
+        ]
+        if all(each.struct is not None for each in named):
+            return named
+    return wait()
+
+
+def _known(told: ToldType, distribution: str) -> ToldType:
+    found = known_by_name(told.endpoint, distribution)
+    return told if found is None else replace(told, struct=found.struct)
 
 
 def type_told_to(node: Node, settings: Settings) -> TopicType:

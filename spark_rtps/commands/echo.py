@@ -17,14 +17,13 @@ from ..transport.errors import OptionError, TransportError, TypeDefinitionError,
 from .key_hashes import key_hashes
 from .network import AnyDomain, Interface, Peers, Ros, joined, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
-from .recorded_runs import LATEST, checked_start, recorded_runs
+from .recorded_runs import LATEST, RecordedRun, checked_start, recorded_runs
 from .tables import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ..api.participant import Participant
-    from ..serving.standing import SubscriptionInfo
     from ..transport.protocol.participant import RemoteEndpoint
     from ..transport.types.cdr.codec import Codec
     from ..transport.types.model import Struct
@@ -145,15 +144,14 @@ class _Wanted:
         return None if told is None else Codec(told)
 
 
-def _recorded_lines(
-    runs: Iterator[tuple[Run, SubscriptionInfo, Struct | None]], wanted: _Wanted
-) -> Iterator[str]:
-    """The lines of what a receiver has; its writers may have several types."""
-    codecs: dict[Struct | None, Codec | None] = {}
-    for run, one, told in runs:
-        if told not in codecs:
-            codecs[told] = wanted.codec(one.type or "", told)
-        yield from _lines(run, codecs[told])
+def _recorded_lines(runs: Iterator[RecordedRun], wanted: _Wanted) -> Iterator[str]:
+    """The lines of what a receiver has; its writers may have several types, and topics, which the lines then name."""
+    codecs: dict[tuple[str, Struct | None], Codec | None] = {}
+    for run, topic, type_name, told in runs:
+        key = type_name, told
+        if key not in codecs:
+            codecs[key] = wanted.codec(*key)
+        yield from _lines(run, codecs[key], topic)
 
 
 def _print(lines: Iterable[str], count: int | None) -> None:
@@ -257,7 +255,7 @@ def _runs(participant: Participant, writer: RemoteEndpoint, deadline: float | No
             return
 
 
-def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
+def _lines(run: Run, codec: Codec | None, topic: str | None = None) -> Iterator[str]:
     """One line per sample. A run is divided where the kind of its samples changes: each kind reads differently."""
     import numpy as np
 
@@ -270,7 +268,9 @@ def _lines(run: Run, codec: Codec | None) -> Iterator[str]:
         gone = "disposed" if flag & DISPOSED else "unregistered" if flag & UNREGISTERED else None
         part = run.take(first, last)
         samples = part.samples()
-        note: dict[str, object] = {} if gone is None else {"_instance": gone}
+        note: dict[str, object] = {} if topic is None else {"_topic": topic}
+        if gone is not None:
+            note["_instance"] = gone
         if gone is not None and empty[first]:
             for key in key_hashes(part):
                 yield json.dumps(note if key is None else {**note, "_key_hash": key})

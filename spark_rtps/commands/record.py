@@ -58,7 +58,7 @@ def record(
     patience = seconds(wait, "--wait")
     with joined(domain, interface, peers, name="spark-rtps record") as participant:
         subscribed = [_subscribed(participant, topic, type_file, patience) for topic in topics]
-        recorder = McapRecorder(str(output))
+        recorder = McapRecorder(str(output), lambda writer: _hash_of(participant, writer))
         try:
             with progress() as bar:
                 task = bar.add_task("recording", total=count, rate="")
@@ -130,6 +130,14 @@ def _subscribed(
         buffer_size=_BUFFER,
     )
     return subscription, struct
+
+
+def _hash_of(participant: Participant, writer: str) -> str | None:
+    """The hash of its type that a writer announces; None: none, or it has left."""
+    from ..transport.net.topic_types import type_hash
+
+    found = (each for each in participant.endpoints() if str(each.guid) == writer)
+    return next(map(type_hash, found), None)
 
 
 def _tell_losses(subscriptions: list[Subscription]) -> None:

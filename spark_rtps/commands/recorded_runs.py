@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import typer
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ..serving.fetched_log import FetchedLog
     from ..serving.served import Served
-    from ..serving.standing import SubscriptionInfo
     from ..transport.log.log_view import LogView
+    from ..transport.receiver.writer_types import ToldTypes
     from ..transport.structure import Guid
     from ..transport.types.model import Struct
     from ..transport.wire.samples import Run
@@ -26,10 +26,17 @@ _POLL_SECONDS: Final = 5.0
 _DIGITS_MAX: Final = 18
 
 
-def recorded_runs(
-    served: Served, name: str, start: str, deadline: float | None
-) -> Iterator[tuple[Run, SubscriptionInfo, Struct | None]]:
-    """The runs of a subscription from ``start`` on until the deadline, each with the type that its writer told."""
+class RecordedRun(NamedTuple):
+    """A run of a log. ``topic`` is None where the log has one; ``told``: the type that the writer told, if it did."""
+
+    run: Run
+    topic: str | None
+    type_name: str
+    told: Struct | None
+
+
+def recorded_runs(served: Served, name: str, start: str, deadline: float | None) -> Iterator[RecordedRun]:
+    """The runs of a subscription from ``start`` on until the deadline."""
     from ..serving.receiver_client import ReceiverClient
     from ..transport.log.frame import Cursor
     from ..transport.log.log_view import LogView
@@ -37,12 +44,16 @@ def recorded_runs(
     client = ReceiverClient(served, patience=PATIENCE_SECONDS)
     with recorded(served, name) as (one, fetched):
         view, types = LogView.over(fetched), _Types(fetched)
+        only_type = one.type or ""
         position = _start(view, start)
         while True:
             end = client.tail(one.log, after=position, wait=_left(deadline)).position
             if end > position:
                 for frame in view.frames(Cursor(position), Cursor(end)):
-                    yield frame.run, one, types.of(frame.run.writer)
+                    told = types.of(frame.run.writer)
+                    about = told.topic_of(frame.run.writer, frame.position)
+                    struct = told.by_writer.get(frame.run.writer)
+                    yield RecordedRun(frame.run, about.topic, about.type_name or only_type, struct)
                 position = end
             if not _left(deadline):
                 return
@@ -62,13 +73,15 @@ class _Types:
 
     def __init__(self, fetched: FetchedLog) -> None:
         self._fetched = fetched
-        self._known: dict[Guid, Struct | None] = {}
+        self._told: ToldTypes | None = None
+        self._asked_for: set[Guid] = set()
 
-    def of(self, writer: Guid) -> Struct | None:
-        if writer not in self._known:
-            self._known.update(self._fetched.writer_types().by_writer)
-            self._known.setdefault(writer, None)
-        return self._known[writer]
+    def of(self, writer: Guid) -> ToldTypes:
+        """What is known once this writer has told."""
+        if self._told is None or writer not in self._asked_for:
+            self._told = self._fetched.writer_types()
+            self._asked_for.update(self._told.by_writer, (writer,))
+        return self._told
 
 
 def _start(view: LogView, start: str) -> int:

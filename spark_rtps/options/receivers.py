@@ -20,7 +20,8 @@ _PORT_MAX: Final = 65_535
 #: Besides those about types and columns: what a query decides by itself.
 _OF_QUERIES: Final = frozenset(
     {
-        *("topic", "domain", "metadata", "payload", "startingOffsets", "failOnDataLoss", "minPartitions"),
+        *("topic", "subscribe", "subscribePattern", "domain", "metadata", "payload"),
+        *("startingOffsets", "failOnDataLoss", "minPartitions"),
         *("maxRowsPerTrigger", "maxBytesPerTrigger", "metrics.port", "metrics.address"),
         *(spec.name for spec in (*TYPE_OPTIONS, *RECEIVER_OPTIONS, *ROS_OPTIONS)),
     }

@@ -15,7 +15,16 @@ from .values import Values
 #: Besides those about types, columns and recordings themselves.
 _OF_RECORDINGS: Final = frozenset(
     {
-        *("topic", "domain", "metadata", "payload", "failOnDataLoss", "minPartitions"),
+        *(
+            "topic",
+            "subscribe",
+            "subscribePattern",
+            "domain",
+            "metadata",
+            "payload",
+            "failOnDataLoss",
+            "minPartitions",
+        ),
         "maxBytesPerTrigger",
         *(spec.name for spec in (*TYPE_OPTIONS, *RECORDING_OPTIONS)),
     }

@@ -15,6 +15,10 @@ from .values import Values, parse_value
 
 #: What the name of a topic begins with on the wire.
 TOPIC_PREFIX: Final = "rt/"
+#: A pattern of absolute names: its first slash may be in groups.
+_ABSOLUTE: Final = re.compile(r"(?:\((?:\?:)?(?=.*\|))*/")
+#: What the translation of a pattern with alternatives begins with.
+_ALTERNATIVES: Final = f"{TOPIC_PREFIX[:-1]}(?:"
 _LOCALHOST: Final = "127.0.0.1"
 
 _NAME: Final = re.compile(r"/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
@@ -86,11 +90,18 @@ class RosNames:
         return f"{TOPIC_PREFIX}{self._remaps.get(whole, whole)[1:]}"
 
     def pattern(self, pattern: str) -> str:
-        """What the names on the wire match, where their absolute names are to match a pattern."""
-        if pattern.startswith(TOPIC_PREFIX):
+        """What the names on the wire match, where their absolute names are to match a pattern.
+
+        Remappings are of names, and no pattern is one.
+        """
+        if pattern.startswith((TOPIC_PREFIX, _ALTERNATIVES)):
             return pattern
-        here = "/" if self.namespace == "/" else f"{re.escape(self.namespace)}/"
-        return f"{TOPIC_PREFIX}{(pattern if pattern.startswith('/') else here + pattern)[1:]}"
+        is_simple = "|" not in pattern
+        if _ABSOLUTE.match(pattern) is None:
+            here = "/" if self.namespace == "/" else f"{re.escape(self.namespace)}/"
+            return f"{TOPIC_PREFIX}{here[1:]}{pattern if is_simple else f'(?:{pattern})'}"
+        # each alternative has a slash of its own
+        return f"{TOPIC_PREFIX}{pattern[1:]}" if is_simple else f"{_ALTERNATIVES}{pattern})"
 
     def _absolute(self, option: str, name: str) -> str:
         here = "" if self.namespace == "/" else self.namespace

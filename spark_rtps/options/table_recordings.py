@@ -15,8 +15,8 @@ RECORDING_OPTIONS: Final = (
         None,
         "Files to read the topic from, instead of joining a DDS network: MCAP files (`.mcap`), ROS 2 bags (`.db3`) "
         "and captures of a network (`.pcap`, `.pcapng`), as paths, patterns such as `drives/*.mcap`, or folders. The "
-        "topic has the name that the files give it, such as `/imu`. The path has to be the same wherever tasks run. "
-        "Default: the topic is read live.",
+        "topic has the name that the files give it, such as `/imu`; `subscribe` and `subscribePattern` read "
+        "several. The path has to be the same wherever tasks run. Default: the topic is read live.",
         _READ,
         maximum=256,
     ),

@@ -29,7 +29,8 @@ TOPIC_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "Names of topics to read together, separated by commas, in place of `topic`: one participant, one stream log, "
         "and a column `topic`. Topics of one type are typed columns. If their types differ, and with `payload=binary`, "
         "each row has its topic, the name and the hash of its type, and the serialized payload, which `from_cdr` "
-        "decodes. Only one of `topic`, `subscribe` and `subscribePattern` can be set.",
+        "decodes. With `receivers`, the subscription that has the same topics is read. Only one of `topic`, "
+        "`subscribe` and `subscribePattern` can be set.",
         _READ,
         maximum=TOPICS_MAX,
     ),

@@ -58,12 +58,6 @@ def _pattern(values: Values) -> str:
 
 def _check(values: Values, name: str) -> None:
     """Raise OptionError for an option that has no meaning for several topics."""
-    if values.has("receivers"):
-        fix = (
-            "cannot be used with receivers, whose subscriptions have one topic each: set topic, and let a pattern in "
-            'the receivers\' file (topic = "rt/*") make the subscriptions'
-        )
-        raise OptionError(name, values.given(name), fix)
     if values.boolean("spy"):
         fix = "cannot be used with spy=true, which reads one publication log: set topic"
         raise OptionError(name, values.given(name), fix)

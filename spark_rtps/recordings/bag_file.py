@@ -17,7 +17,7 @@ from ..transport.types.cdr.lanes import offsets_of
 from ..transport.wire.samples import NO_TIMESTAMP
 from .containers import needed
 from .recorded import Channel, Piece, RecordedSamples, Section, Times
-from .recorded_types import struct_of_schema
+from .recorded_types import hash_of_schema, struct_of_schema
 
 _log = logging.getLogger("spark_rtps.recordings")
 
@@ -30,6 +30,7 @@ _FETCHED_BYTES: Final = 4 << 20
 _ROWS_MAX: Final = 32_768
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_HASH_COLUMN: Final = "type_description_hash"
 _ROWS: Final = "SELECT timestamp, data FROM messages WHERE id >= ? AND id < ? AND topic_id = ?"
 
 
@@ -51,7 +52,7 @@ class BagFile:
     def topics(self) -> dict[str, str]:
         return {name: type for _, name, type, serialization in self._topics() if serialization == "cdr"}
 
-    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
+    def channels(self, topic: str, *, typed: bool, hashed: bool = False) -> tuple[Channel, ...]:
         found = []
         for id, name, type, serialization in self._topics():
             if name != topic:
@@ -59,11 +60,10 @@ class BagFile:
             if serialization != "cdr":
                 why = f"topic {topic!r} is encoded as {serialization!r}; only cdr is read"
                 raise RecordingError(why, path=self.path)
-            struct = None
-            if typed:
-                encoding, text = self._definition(type)
-                struct = struct_of_schema(type, encoding, text, self.path)
-            found.append(Channel(id, name, type, struct))
+            definition = (type, *self._definition(type)) if typed or hashed else (type, "", "")
+            struct = struct_of_schema(*definition, self.path) if typed else None
+            type_hash = (self._told_hash(id) or hash_of_schema(*definition)) if hashed else None
+            found.append(Channel(id, name, type, struct, type_hash=type_hash))
         return tuple(found)
 
     def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
@@ -136,6 +136,13 @@ class BagFile:
             if text:
                 return encoding, text
         return "", ""
+
+    def _told_hash(self, topic: int) -> str | None:
+        """The hash that the topic's publishers announced, as bags from ROS 2 Iron on have it; None: it is not known."""
+        if not any(column[1] == _HASH_COLUMN for column in self._rows("PRAGMA table_info(topics)")):
+            return None
+        ((told,),) = self._rows(f"SELECT {_HASH_COLUMN} FROM topics WHERE id = ?", topic)
+        return told or None
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(f"{Path(self.path).absolute().as_uri()}?mode=ro", uri=True)

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..columns.chunks import chunks
 from ..transport.log.frame import Frame
+from ..transport.net.topic_types import type_hash
 from ..transport.protocol.counts import CountFilter
 from ..transport.protocol.endpoint_specs import ReaderSpec
 from ..transport.protocol.events import EndpointDiscovered
@@ -58,15 +59,16 @@ class CaptureFile:
         self._data = mapped(path)
 
     def topics(self) -> dict[str, str]:
-        return {topic: type_name for topic, type_name, _, _ in self._writers}
+        return {told.topic: told.type_name for told, _ in self._writers}
 
-    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
-        found: dict[tuple[str, Struct | None], Channel] = {}
-        for i, (name, type_name, struct, why) in enumerate(self._writers):
-            if name == topic:
-                found.setdefault(
-                    (type_name, struct), Channel(i, topic, type_name, struct if typed else None, why)
-                )
+    def channels(self, topic: str, *, typed: bool, hashed: bool = False) -> tuple[Channel, ...]:
+        found: dict[tuple[_Told, Struct | None], Channel] = {}
+        for i, (told, struct) in enumerate(self._writers):
+            if told.topic == topic:
+                why = "" if struct is not None else "its writers tell the name alone"
+                known = struct if typed else None
+                channel = Channel(i, topic, told.type_name, known, why, type_hash=told.type_hash)
+                found.setdefault((told, struct), channel)
         return tuple(found.values())
 
     def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
@@ -74,7 +76,8 @@ class CaptureFile:
         return [Section(0, self._data.nbytes, self._data.nbytes)]
 
     def read(self, piece: Piece, times: Times) -> Iterator[RecordedSamples]:
-        listener = _Listener(self.path, self._domain, piece.channels[0].topic)
+        topics = frozenset(channel.topic for channel in piece.channels)
+        listener = _Listener(self.path, self._domain, topics)
         for chunk in chunks(listener.frames(datagrams(self._data, self.path))):
             of_frames = chunk.frame_index()
             writers = [frame.run.writer for frame in chunk.frames]
@@ -96,17 +99,12 @@ class CaptureFile:
                 ).within(times)
 
     @cached_property
-    def _writers(self) -> list[tuple[str, str, Struct | None, str]]:
-        """Topic, type name, and type of each writer, or why it is not known."""
-        found: dict[Guid, tuple[str, str, Struct | None, str]] = {}
+    def _writers(self) -> list[tuple[_Told, Struct | None]]:
+        """What each writer told of itself, and its type if that is known."""
         listener = _Listener(self.path, self._domain, None)
         for _ in listener.frames(datagrams(self._data, self.path)):
             pass
-        for guid, (topic, type_name) in listener.seen.items():
-            struct = listener.types.get(guid)
-            why = "" if struct is not None else "its writers tell the name alone"
-            found[guid] = topic, type_name, struct, why
-        return list(found.values())
+        return [(told, listener.types.get(guid)) for guid, told in listener.seen.items()]
 
 
 #: Where the header of a message has the GUID prefix of who sends it.
@@ -124,32 +122,42 @@ class _Message(NamedTuple):
     gaps: bytes | None
 
 
-class _Listener:
-    """A participant that only listens, and the readers of one topic; ``topic`` None: it looks for writers alone."""
+class _Told(NamedTuple):
+    """What a writer told of itself."""
 
-    def __init__(self, path: str, domain: int, topic: str | None) -> None:
+    topic: str
+    type_name: str
+    type_hash: str | None
+
+
+class _Listener:
+    """A participant that only listens, and the readers of topics; ``topics`` None: it looks for writers alone."""
+
+    def __init__(self, path: str, domain: int, topics: frozenset[str] | None) -> None:
         self._path = path
-        self._topic = topic
+        self._topics = topics
         config = ParticipantConfig(_PREFIX, domain, trust=Trust.ANY, resolve_types=True)
         self._participant = Participant(config, now=0)
-        self._readers: dict[tuple[str, bool, Qos], StatefulReader] = {}
+        self._readers: dict[tuple[str, str, bool, Qos], StatefulReader] = {}
         self._reader_of: dict[Guid, StatefulReader] = {}
-        #: Topic and type name of each writer that was ever seen.
-        self.seen: dict[Guid, tuple[str, str]] = {}
+        #: Each writer that was ever seen.
+        self.seen: dict[Guid, _Told] = {}
         self.types: dict[Guid, Struct] = {}
         self._gaps: deque[_Message] = deque()
 
     def channel(self, piece: Piece, writer: Guid) -> Channel:
         """The channel of the piece that a writer's samples belong to."""
-        type_name, struct = self.seen[writer][1], self.types.get(writer)
-        alike = [each for each in piece.channels if each.type_name == type_name] or list(piece.channels)
+        told, struct = self.seen[writer], self.types.get(writer)
+        alike = [each for each in piece.channels if each.topic == told.topic]
+        alike = [each for each in alike if each.type_name == told.type_name] or alike
+        alike = [each for each in alike if each.type_hash == told.type_hash] or alike
         return next((each for each in alike if each.struct == struct), alike[0])
 
     def frames(self, given: Iterable[Datagram]) -> Iterator[Frame]:
         """What the readers deliver, as frames; their memory is their own."""
         last = 0
         messages = _overheard(given)
-        if self._topic is None:
+        if self._topics is None:
             messages = (each for each in messages if each.is_discovery)
         for group in _groups(messages):
             last = max(last, group[0].time)
@@ -199,14 +207,16 @@ class _Listener:
             found = event.endpoint
             if is_builtin(found.guid.entity):
                 continue
-            self.seen[found.guid] = found.topic, found.type_name
-            if found.topic == self._topic:
-                self._read_from(found.guid, found.type_name, found.qos, now)
+            announced = self._participant.remote_endpoint(found.guid)
+            told = _Told(found.topic, found.type_name, None if announced is None else type_hash(announced))
+            self.seen[found.guid] = told
+            if self._topics is not None and found.topic in self._topics:
+                self._read_from(found.guid, told, found.qos, now)
         for guid in self.seen.keys() - self.types.keys():
             if (struct := self._participant.type_of(guid)) is not None:
                 self.types[guid] = struct
 
-    def _read_from(self, writer: Guid, type_name: str, qos: Qos, now: int) -> None:
+    def _read_from(self, writer: Guid, told: _Told, qos: Qos, now: int) -> None:
         """Match a writer, with what it offers."""
         wanted = replace(
             Qos(),
@@ -217,10 +227,10 @@ class _Listener:
             partition=qos.partition,
             data_representation=(DataRepresentation.XCDR1, DataRepresentation.XCDR2),
         )
-        key = type_name, is_keyed(writer.entity), wanted
+        keyed = is_keyed(writer.entity)
+        key = told.topic, told.type_name, keyed, wanted
         if key not in self._readers:
-            assert self._topic is not None
-            spec = ReaderSpec(self._topic, type_name, wanted, keyed=key[1])
+            spec = ReaderSpec(told.topic, told.type_name, wanted, keyed=keyed)
             reader = self._readers[key] = self._participant.create_reader(spec, now=now)
             reader.window = INFINITE
         self._reader_of[writer] = self._readers[key]

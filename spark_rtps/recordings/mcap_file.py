@@ -22,7 +22,7 @@ from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
 from .containers import needed
 from .recorded import Channel, Piece, RecordedSamples, Section, Times
-from .recorded_types import struct_of_schema
+from .recorded_types import hash_of_schema, struct_of_schema
 
 if TYPE_CHECKING:
     from mcap.records import Channel as McapChannel
@@ -32,6 +32,9 @@ _log = logging.getLogger("spark_rtps.recordings")
 
 #: Key of a channel's metadata with the GUID of its writer, where spark-rtps has recorded it.
 WRITER_KEY: Final = "rtps.writer"
+#: Keys with the hash of its type: of ROS 2, as rosbag2 writes it, and of any other one.
+ROS_HASH_KEY: Final = "topic_type_hash"
+HASH_KEY: Final = "rtps.type_hash"
 _FOOTER_BYTES: Final = m.RECORD.size + 20
 #: What is not in chunks is read in parts of so many bytes.
 _PLAIN_BYTES: Final = 8 << 20
@@ -93,7 +96,7 @@ class McapFile:
                 found[channel.topic] = schema.name if schema is not None else ""
         return found
 
-    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
+    def channels(self, topic: str, *, typed: bool, hashed: bool = False) -> tuple[Channel, ...]:
         contents, found = self._contents, list[Channel]()
         for each in contents.channels.values():
             if each.topic != topic:
@@ -102,13 +105,14 @@ class McapFile:
                 why = f"topic {topic!r} is encoded as {each.message_encoding!r}; only cdr is read"
                 raise RecordingError(why, path=self.path)
             schema = contents.schemas.get(each.schema_id)
-            name, struct = "" if schema is None else schema.name, None
-            if typed and schema is not None:
-                text = schema.data.decode("utf-8", "replace")
-                struct = struct_of_schema(name, schema.encoding, text, self.path)
+            name, struct, type_hash = "" if schema is None else schema.name, None, None
+            if (typed or hashed) and schema is not None:
+                definition = name, schema.encoding, schema.data.decode("utf-8", "replace")
+                struct = struct_of_schema(*definition, self.path) if typed else None
+                type_hash = (_told_hash(each) or hash_of_schema(*definition)) if hashed else None
             why = "" if schema is not None else "its channel has no schema"
             writer = Guid.parse(each.metadata.get(WRITER_KEY, "")) or GUID_UNKNOWN
-            found.append(Channel(each.id, topic, name, struct, why, writer))
+            found.append(Channel(each.id, topic, name, struct, why, writer, type_hash))
         return tuple(found)
 
     def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
@@ -346,6 +350,10 @@ class McapFile:
             for at in m.record_starts(records, self.path, opcode).tolist():
                 _, start, stop = m.record_at(records, at, records.nbytes, self.path)
                 contents.add(opcode, records[start:stop].tobytes())
+
+
+def _told_hash(channel: McapChannel) -> str | None:
+    return channel.metadata.get(ROS_HASH_KEY) or channel.metadata.get(HASH_KEY) or None
 
 
 def mapped(path: str) -> U8:

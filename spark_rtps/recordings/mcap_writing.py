@@ -6,6 +6,7 @@ its type in IDL (``omgidl``), so that Foxglove, PlotJuggler and ``ros2 bag`` ope
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +18,12 @@ from ..transport.types.model import Array, Primitive, Sequence, String, Struct, 
 from ..transport.types.ros import PRIMITIVES
 from ..transport.types.ros_names import ros_type_name
 from .containers import needed
-from .mcap_file import WRITER_KEY
+from .mcap_file import HASH_KEY, ROS_HASH_KEY, WRITER_KEY
 
 #: What ROS 2 puts before the names of its topics in DDS.
 _ROS_PREFIX: Final = "rt/"
+#: What the hashes of ROS 2's types begin with.
+_ROS_HASH: Final = "RIHS"
 _NAMES: Final = {kind: name for name, kind in reversed(PRIMITIVES.items())}
 _LINE: Final = "=" * 80
 
@@ -81,8 +84,11 @@ def _ros_name(t: Type, add: Any) -> str:
 class McapRecorder:
     """An MCAP file that is being written; close it, or it has no end."""
 
-    def __init__(self, path: str) -> None:
-        """Raises RecordingError if the file cannot be written, or mcap is not installed."""
+    def __init__(self, path: str, hash_of: Callable[[str], str | None] = lambda _: None) -> None:
+        """``hash_of`` gives the hash of its type that a writer announces.
+
+        Raises RecordingError if the file cannot be written, or mcap is not installed.
+        """
         needed("mcap", path)
         needed("zstandard", path)
         from mcap.writer import Writer
@@ -91,6 +97,7 @@ class McapRecorder:
             self._file = Path(path).open("xb")  # noqa: SIM115  (close() closes it)
         except OSError as error:
             raise RecordingError(f"it cannot be written: {error.strerror or error}", path=path) from None
+        self._hash_of = hash_of
         self._writer = Writer(self._file)
         self._writer.start(profile="", library="spark-rtps")
         self._schemas: dict[Struct, int] = {}
@@ -122,8 +129,11 @@ class McapRecorder:
             if struct not in self._schemas:
                 name, encoding, text = schema_of(topic, struct)
                 self._schemas[struct] = self._writer.register_schema(name, encoding, text.encode())
+            metadata, type_hash = {WRITER_KEY: writer}, self._hash_of(writer)
+            if type_hash is not None:
+                metadata[ROS_HASH_KEY if type_hash.startswith(_ROS_HASH) else HASH_KEY] = type_hash
             found = self._channels[topic, writer] = self._writer.register_channel(
-                recorded_name(topic, struct), "cdr", self._schemas[struct], {WRITER_KEY: writer}
+                recorded_name(topic, struct), "cdr", self._schemas[struct], metadata
             )
         return found
 

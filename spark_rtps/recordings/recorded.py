@@ -47,6 +47,8 @@ class Channel:
     struct: Struct | None = None
     why: str = ""
     writer: Guid = GUID_UNKNOWN
+    #: As the topic's writers announced it, where that is known, and was asked for.
+    type_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,11 @@ class RecordingFile(Protocol):
     def topics(self) -> dict[str, str]:
         """The topics that can be read, and the names of their types."""
 
-    def channels(self, topic: str, *, typed: bool) -> tuple[Channel, ...]:
-        """The channels of a topic, with their types if ``typed``. Raises RecordingError if it has no type."""
+    def channels(self, topic: str, *, typed: bool, hashed: bool = False) -> tuple[Channel, ...]:
+        """The channels of a topic, with their types if ``typed``, and the hashes of these if ``hashed``.
+
+        Raises RecordingError for a type that cannot be read, if ``typed``, and for samples that are not CDR.
+        """
 
     def sections(self, channels: Iterable[Channel], times: Times) -> list[Section]:
         """The sections that may have samples of these channels within these times, in the order of the file."""

@@ -1,27 +1,37 @@
-"""One topic in all files of a recording: its type, and its division into pieces for tasks."""
+"""One topic, or those that are selected, in all files of a recording: types, and the division into pieces for tasks."""
 
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ..columns.several_types import one_for_all
+from ..columns.topic_plan import TopicPlan
 from ..columns.type_files import listed
-from ..columns.type_sources import TopicType
+from ..columns.type_sources import TopicType, given_type
 from ..options import Settings
-from ..transport.errors import OptionError
+from ..transport.errors import OptionError, TypeDefinitionError, UsageError
+from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.types.model import Struct
-from .files import open_recording
+from ..transport.types.ros_names import ros_type_name
+from .files import open_recording, recording_files
 from .recorded import Channel, Piece, RecordingFile, Section, Times
 
+_log = logging.getLogger("spark_rtps.recordings")
+
 #: Topics that an error names.
-_NAMED_MAX = 20
+_NAMED_MAX: Final = 20
+#: What this process has said about topics that are not read.
+_SAID: Final[set[tuple[str, str]]] = set()
+_SAID_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFile:
-    """A file that has the topic, and the topic's channels in it."""
+    """A file that has the topic, and the topic's channels in it; or those of several topics."""
 
     file: RecordingFile
     path: str
@@ -29,35 +39,116 @@ class TopicFile:
     domain: int
 
 
-def topic_files(paths: Iterable[str], settings: Settings, *, typed: bool) -> list[TopicFile]:
+def topic_files(
+    paths: Iterable[str], settings: Settings, *, typed: bool, type_name: str | None = None
+) -> list[TopicFile]:
     """The files that have the topic. Raises OptionError, with what there is instead, if none of them has.
 
-    ``typed``: with the types that the files say. A file that cannot be read raises RecordingError.
+    ``typed``: with the types that the files say. ``type_name``: of several topics only those of this type. A file that
+    cannot be read raises RecordingError.
     """
     found, others = list[TopicFile](), dict[str, str]()
     for path in paths:
         file = open_recording(path, is_lenient=not settings.fail_on_data_loss, domain=settings.domain)
-        channels = file.channels(settings.topic, typed=typed)
+        channels = topic_channels(file, path, settings, typed=typed, type_name=type_name)
         if channels:
             found.append(TopicFile(file, path, channels, settings.domain))
-        else:
+        if not channels or settings.topics is not None:
             others |= file.topics()
-    if not found:
-        raise OptionError("topic", settings.topic, _missing(settings.topic, others))
+    _check_names(found, others, settings, type_name)
     return found
 
 
-def _missing(topic: str, others: dict[str, str]) -> str:
+def topic_channels(
+    file: RecordingFile, path: str, settings: Settings, *, typed: bool, type_name: str | None = None
+) -> tuple[Channel, ...]:
+    """What a file has of the topic; or of those that are selected, and have a type of this name, if one is given."""
+    selection = settings.topics
+    if selection is None:
+        return file.channels(settings.topic, typed=typed)
+    found: list[Channel] = []
+    for topic in selection.names or selection.among(file.topics()):
+        channels = file.channels(topic, typed=False, hashed=True)
+        fitting = [each for each in channels if type_name is None or _is_named(each, type_name)]
+        if len(fitting) < len(channels):
+            _say_left_out(path, topic, channels, selection, type_name)
+        if typed and fitting:
+            ids = {each.id for each in fitting}
+            fitting = [each for each in file.channels(topic, typed=True, hashed=True) if each.id in ids]
+        found += fitting
+    return tuple(found)
+
+
+def planned_type(plan: TopicPlan) -> str | None:
+    """The name of the type that topics which are read together have to have; None: any."""
+    return plan.type_name if plan.many and plan.named else None
+
+
+def _is_named(channel: Channel, type_name: str) -> bool:
+    return _same_name(channel.type_name) == _same_name(type_name)
+
+
+def _same_name(type_name: str) -> str:
+    """One spelling of a type's name: recorders spell those of ROS 2 in their own ways."""
+    try:
+        return ros_type_name(type_name)
+    except TypeDefinitionError:
+        return type_name
+
+
+def _say_left_out(
+    path: str, topic: str, channels: Iterable[Channel], selection: TopicSelection, type_name: str | None
+) -> None:
+    if (path, topic) in _SAID or len(_SAID) >= _SAID_MAX:
+        return
+    _SAID.add((path, topic))
+    types = listed({each.type_name for each in channels})
+    _log.warning(
+        "%s: topic %r is selected by %r, but not read: its type is %s, and that of the columns is %r",
+        path,
+        topic,
+        str(selection),
+        types,
+        type_name,
+    )
+
+
+def _check_names(
+    found: Iterable[TopicFile], others: dict[str, str], settings: Settings, type_name: str | None
+) -> None:
+    """Raise OptionError for a topic that no file has, and for a selection of which none has any."""
+    there, selection = {channel.topic for each in found for channel in each.channels}, settings.topics
+    if selection is None:
+        if not there:
+            raise OptionError("topic", settings.topic, _missing(settings.topic, others))
+        return
+    for name in selection.names:
+        if name not in others:
+            raise OptionError("subscribe", settings.topic, _missing(name, others, f"{name!r}"))
+    if not there:
+        option = "subscribePattern" if selection.pattern is not None else "subscribe"
+        of_type = f" of the type {type_name!r}" if selection.among(others) else ""
+        raise OptionError(option, settings.topic, f"the recording has no such topic{of_type}; {_has(others)}")
+
+
+def _missing(topic: str, others: dict[str, str], what: str = "such topic") -> str:
     if not others:
         return "the recording has no topic whose samples are CDR"
     bare = {name.removeprefix("rt/").lstrip("/"): name for name in others}
     near = bare.get(topic.removeprefix("rt/").lstrip("/"))
     if near is None:
         near = next(iter(difflib.get_close_matches(topic, others, n=1, cutoff=0.5)), None)
+    hint = "" if near is None else f"; did you mean {near!r}?"
+    return f"the recording has no {what}; {_has(others)}{hint}"
+
+
+def _has(others: dict[str, str]) -> str:
     names = sorted(others)
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    hint = "" if near is None else f"; did you mean {near!r}?"
-    return f"the recording has no such topic; it has {listed(names[:_NAMED_MAX])}{more}{hint}"
+    return f"it has {listed(names[:_NAMED_MAX])}{more}"
+
+
+# --- types -----------------------------------------------------------------------------------------
 
 
 def recorded_type(files: Sequence[TopicFile], settings: Settings) -> TopicType:
@@ -82,6 +173,45 @@ def recorded_type(files: Sequence[TopicFile], settings: Settings) -> TopicType:
         )
         raise OptionError("type", None, why)
     return TopicType(struct.name, struct.is_keyed, struct, told=True)
+
+
+def common_recorded_type(paths: Sequence[str], settings: Settings) -> TopicType | None:
+    """The type as which all selected topics can be read; None: they have types of several names, or no such one.
+
+    Raises OptionError if the files have none of the topics, or not their type.
+    """
+    given = settings.type_name or settings.type
+    files = topic_files(paths, settings, typed=False, type_name=given)
+    names = {channel.type_name: None for each in files for channel in each.channels}
+    if len(set(map(_same_name, names))) > 1:
+        return None
+    told: dict[Struct, None] = {}
+    for each in files:
+        for channel in topic_channels(each.file, each.path, settings, typed=True, type_name=given):
+            if channel.struct is None:
+                why = f"{each.path} does not hold the type of {channel.topic!r} ({channel.why}); give it, or read "
+                raise OptionError("type", None, f"{why}payload=binary")
+            told[channel.struct] = None
+    try:
+        struct, clash = one_for_all(told, settings.qos.type_consistency)
+    except UsageError:
+        return None
+    if clash is not None:
+        return None
+    return TopicType(next(iter(names)), struct.is_keyed, struct, told=True)
+
+
+def type_of_topics(settings: Settings) -> TopicType | None:
+    """The type of what is read, unless options give it; None: topics that are read together have several."""
+    if (given := given_type(settings)) is not None:
+        return given
+    paths = recording_files(settings.recording)
+    if settings.topics is not None:
+        return common_recorded_type(paths, settings)
+    return recorded_type(topic_files(paths, settings, typed=True), settings)
+
+
+# --- pieces ----------------------------------------------------------------------------------------
 
 
 def pieces(files: Iterable[TopicFile], times: Times, *, nbytes: int) -> Iterator[Piece]:

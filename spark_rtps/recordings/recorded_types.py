@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from ..transport.errors import RecordingError, RtpsError, TypeDefinitionError
@@ -39,6 +40,19 @@ def struct_of_schema(name: str, encoding: str, text: str, path: str) -> Struct:
         raise RecordingError(f"the type {name!r} cannot be read: {error}; {_FIX}", path=path) from None
     why = f"the type {name!r} is defined in {encoding!r}, which is not read; read are {_KNOWN}"
     raise RecordingError(f"{why}: {_FIX}", path=path)
+
+
+@lru_cache(maxsize=64)
+def hash_of_schema(name: str, encoding: str, text: str) -> str | None:
+    """The hash that ROS 2 gives the message ``name`` of this definition; None: it is none, or cannot be read."""
+    if encoding not in ("ros2msg", "ros2idl"):
+        return None
+    from ..transport.types.ros_hash import type_hash
+
+    try:
+        return type_hash(struct_of_schema(name, encoding, text, ""))
+    except RtpsError:
+        return None
 
 
 def _idl_of(text: str) -> str:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from ..columns.chunks import BIG_BYTES, ROWS, Chunk
-from ..columns.decoding import as_told, decode_chunk, needs_writer_types, rows_at_once
+from ..columns.decoding import NO_TYPES, as_told, decode_chunk, needs_writer_types, rows_at_once
 from ..columns.malformed import Tally
 from ..columns.topic_plan import TopicPlan
 from ..transport.log.frame import Frame
+from ..transport.receiver.writer_types import ToldTypes, WriterTopic
 from ..transport.wire.samples import SAMPLE_INDEX, Run, Samples
 from .files import open_piece
-from .recorded import ALL_TIMES, Piece, RecordedSamples, Times
+from .recorded import ALL_TIMES, Channel, Piece, RecordedSamples, Times
 
 _KEY_HASH_BYTES: Final = 16
 
@@ -33,11 +35,19 @@ def decode_piece(
         for whole in file.read(piece, times):
             struct = whole.channel.struct
             written = as_told(plan, struct) if typed and struct is not None else (plan, "")
+            told = _told(whole.channel) if plan.many else NO_TYPES
             for samples in whole.parts(rows, BIG_BYTES):
-                yield from decode_chunk(chunk_of(samples, before), plan, written, tally)
+                yield from decode_chunk(chunk_of(samples, before), plan, written, tally, told)
                 before += samples.count
     finally:
         tally.close(None)
+
+
+@lru_cache(maxsize=64)
+def _told(channel: Channel) -> ToldTypes:
+    """The topic and the type of a channel's samples, as a log has them for its writers."""
+    topic = WriterTopic(channel.topic, channel.type_name or None, channel.type_hash)
+    return ToldTypes({}, topics={channel.writer: (topic,)})
 
 
 def chunk_of(samples: RecordedSamples, before: int = 0) -> Chunk:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..monitoring.told import told_json, told_number, told_text
+from ..transport.limits import TOPICS_MAX
 from ..transport.log.frame import Cursor
 from ..transport.protocol.slices import Slice
+from ..transport.protocol.topic_selection import TopicSelection
 from .log_place import LogPlace
 
 #: What a client may, the least first; each role may what those before it may.
@@ -73,6 +75,8 @@ class SubscriptionInfo:
     dynamic: bool
     options: Mapping[str, str]
     retention: str
+    #: The topics that share the log, of which ``topic`` is a name for people; None: ``topic`` alone.
+    topics: TopicSelection | None = None
 
     @property
     def slice(self) -> Slice | None:
@@ -108,6 +112,7 @@ class SubscriptionInfo:
             told.get("dynamic") is True,
             {told_text(key): told_text(value) for key, value in options.items()},
             told_text(told.get("retention")),
+            _topics(told.get("topics")),
         )
         _ = found.slice  # which may be none
         return found
@@ -150,6 +155,17 @@ def _position(value: Any) -> int:
     if told_number(value) > POSITION_MAX:
         raise ValueError(f"{value} is no position")
     return int(value)
+
+
+def _topics(value: object) -> TopicSelection | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r:.40} are no topics")
+    names, pattern = value.get("names"), value.get("pattern")
+    if not isinstance(names, list) or len(names) > TOPICS_MAX or bool(names) is (pattern is not None):
+        raise ValueError(f"{value!r:.40} are no topics")
+    return TopicSelection(tuple(map(told_text, names)), None if pattern is None else told_text(pattern))
 
 
 def _place(value: object) -> LogPlace | None:

@@ -22,7 +22,7 @@ from ..serving.standing import ROLES, is_name, too_open
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.net.node_config import NodeConfig
 from ..transport.structure import INFINITE
-from .subscribing import Wanted, is_pattern, network_of, wanted
+from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted
 
 #: At once, from the file and from clients.
 SUBSCRIPTIONS_MAX: Final = 1024
@@ -148,8 +148,8 @@ class _Reader:
             pem_digest=_digest(certificate, key, client_ca),
             defaults=defaults,
             network=self._network(defaults),
-            subscriptions=tuple(each for each in found if not is_pattern(each.settings.topic)),
-            patterns=tuple(each for each in found if is_pattern(each.settings.topic)),
+            subscriptions=tuple(each for each in found if not each.is_pattern),
+            patterns=tuple(each for each in found if each.is_pattern),
             warnings=tuple(self._warnings),
         )
 
@@ -272,10 +272,11 @@ class _Reader:
         if not isinstance(raw, dict):
             raise self._error("subscriptions", name, f"must be a table: [{table}] with topic = …")
         given = self._options(table, raw)
-        if "topic" not in given:
-            raise self._error(table, "topic", 'is missing; name the topic: topic = "rt/imu"')
+        if not given.keys() & set(TOPICS):
+            fix = 'is missing; name the topic: topic = "rt/imu"; or several: subscribe, subscribePattern'
+            raise self._error(table, "topic", fix)
         own = {**defaults, **given}
-        if is_pattern(own["topic"]) and "filter" in own:
+        if is_pattern(own.get("topic", "")) and "filter" in own:
             raise self._error(table, "filter", "needs one type, and the topics of a pattern have many")
         try:
             subscription = wanted(name, own)
@@ -286,7 +287,7 @@ class _Reader:
             raise self._error(place, error.option, f"{shown}{error.fix}") from None
         except RtpsError as error:  # the file of a type
             raise self._error(table, "", str(error)) from None
-        if is_pattern(own["topic"]) and subscription.settings.spy:
+        if subscription.is_pattern and subscription.settings.spy:
             raise self._error(table, "spy", "finds no topics by a pattern; name the topic")
         return subscription
 

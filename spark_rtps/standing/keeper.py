@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -124,6 +125,7 @@ class Keeper:
         return {
             "name": self.wanted.name,
             "topic": settings.topic,
+            "topics": None if settings.topics is None else asdict(settings.topics),
             "type": self.wanted.plan.type_name if self.wanted.plan.named else self._type,
             "domain": settings.domain,
             "log": self.log,

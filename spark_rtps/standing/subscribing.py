@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..columns.receiving import receiver_config
-from ..columns.topic_plan import BINARY_SCHEMA, ContentFilter, TopicPlan, plan_reading
+from ..columns.topic_plan import ContentFilter, TopicPlan, binary_schema, plan_reading
 from ..columns.type_sources import given_type
 from ..options import Settings
 from ..options.participants import node_config
@@ -40,9 +40,11 @@ _OF_DIRECTORY: Final = frozenset({"log.dir", "log.retention", "log.retention_byt
 _FILES_PASSED_OVER: Final = frozenset({"type.file", "type.include_path", "type.extensibility"})
 #: What a subscription receives; two that agree in these deliver the same samples.
 _RECEIVED: Final = (
-    "topic", "qos", "left_to_writers", "policy", "filter", "accept_writer_removed_batch_samples", "consumption", "spy",
-    "slice",
+    "topic", "topics", "qos", "left_to_writers", "policy", "filter", "accept_writer_removed_batch_samples",
+    "consumption", "spy", "slice",
 )  # fmt: skip
+#: What names the topics of a subscription.
+TOPICS: Final = ("topic", "subscribe", "subscribePattern")
 _TYPE: Final = ("type_name", "keyed", "type", "announces_type", "tells_instances")
 _NETWORK: Final = ("domain", "interface", "peers", "peers_allowed", "trust", "multicast")
 #: Characters of all options that a client sets: they are written down.
@@ -65,12 +67,13 @@ class Wanted:
 
     def receiver(self, directory: Path, *, reached: int = 0) -> ReceiverConfig:
         """The receiver that fills the log in ``directory``, which was read up to the position ``reached``."""
-        settings = self.settings
-        if self._needs_no_instances():
+        settings, is_open = self.settings, self._needs_no_instances()
+        if is_open:
             settings = replace(settings, qos=replace(settings.qos, history=HistoryKind.KEEP_ALL))
         config = receiver_config(settings, self.plan, directory, records_writer_types=True)
         return replace(
             config,
+            keyed=None if is_open else config.keyed,
             log_reached=reached,
             retention=self.settings.retention,
             retention_ns=self.settings.retention_time,
@@ -82,8 +85,13 @@ class Wanted:
         The first writer decides about the key then. KEEP_LAST takes nothing out of a log but samples of batches that
         later ones of their instance replace; which instances these are, only the type tells, and so all of them stay.
         """
-        is_open = not (self.plan.named or self.plan.keyed or "keyed" in self.options)
+        is_open = self.plan.struct is None and not (self.plan.keyed or "keyed" in self.options)
         return is_open and not replace(self.settings.qos, history=HistoryKind.KEEP_ALL).tells_instances
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether each topic whose name matches has a subscription of its own."""
+        return self.settings.topics is None and is_pattern(self.settings.topic)
 
     def is_like(self, other: Wanted) -> bool:
         """Whether a receiver of one is a receiver of the other, to the last option."""
@@ -100,12 +108,18 @@ class Wanted:
         return network and all(mine.get(name) == its.get(name) for name in fields)
 
     def needs_new_log(self, other: Wanted) -> bool:
-        """Whether what ``other`` receives cannot stand in the same log. One without a type goes on with any."""
+        """Whether what ``other`` receives cannot stand in the same log. One without a type goes on with any, and one
+        of several topics with others."""
         mine, its = self.plan, other.plan
-        return mine.topic != its.topic or (mine.named and its.named and mine.type_name != its.type_name)
+        if mine.many is not its.many or (mine.topic != its.topic and not mine.many):
+            return True
+        return mine.named and its.named and mine.type_name != its.type_name
 
     def _raw(self) -> dict[str, Any]:
         raw: dict[str, Any] = json.loads(self.receiver(_NOWHERE).to_json())
+        if raw["topics"] is not None:  # of which the order says nothing
+            raw["topic"] = None
+            raw["topics"]["names"].sort()
         return raw
 
 
@@ -161,7 +175,7 @@ def wanted_by_client(name: str, options: Mapping[str, str], defaults: Mapping[st
 
 
 def _has_type(options: Mapping[str, str]) -> bool:
-    of_type = {key: text for key, text in options.items() if key == "topic" or key.startswith("type")}
+    of_type = {key: text for key, text in options.items() if key in TOPICS or key.startswith("type")}
     found = given_type(parse_options(of_type, AppliesTo.READ, standing=True))
     return found is not None and found.struct is not None
 
@@ -201,13 +215,14 @@ def _own_name(key: str) -> str:
 def _plan(settings: Settings, given: Mapping[str, str]) -> TopicPlan:
     found = given_type(settings)
     if settings.filter is None:
-        plan = plan_reading(settings, BINARY_SCHEMA, found)
+        plan = plan_reading(settings, binary_schema(settings), found)
     else:
         plan = _filtered(settings)
     if found is not None:
         return replace(plan, announced=found.certain)
-    # Whether a type that is known by name has a key is not known: the first writer says it, unless the options do.
-    return replace(plan, named=plan.named and "keyed" in given)
+    # Whether a type that is known by name has a key is not known: the first writer says it, unless the options do. Of
+    # several topics the name selects those of the type.
+    return replace(plan, named=plan.named and (plan.many or "keyed" in given))
 
 
 def _filtered(settings: Settings) -> TopicPlan:
@@ -228,7 +243,8 @@ def _filtered(settings: Settings) -> TopicPlan:
         found.keyed,
         settings.payload,
         found.struct,
-        BINARY_SCHEMA,
-        BINARY_SCHEMA,
+        binary_schema(settings),
+        binary_schema(settings),
+        many=settings.topics is not None,
         filter=ContentFilter(settings.filter, settings.filter_parameters),
     )

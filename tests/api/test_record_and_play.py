@@ -16,10 +16,12 @@ from typer.testing import CliRunner
 import spark_rtps as rtps
 from spark_rtps.cli import app
 from spark_rtps.recordings.mcap_writing import schema_of
+from spark_rtps.transport.net.topic_types import type_hash
 from spark_rtps.transport.types.ros import parse_msg, ros_type
 from tests.recordings.recording_scene import compared, expected, messages, read, write_mcap
 from tests.support import domains
 from tests.support.ros_oracle import typestore
+from tests.support.waiting import wait_until
 
 NETWORK = domains.PYTHON_API[-1]
 IMU = "sensor_msgs/msg/Imu"
@@ -63,6 +65,15 @@ def test_what_is_recorded_is_played_again(ours: rtps.Participant, tmp_path: Path
     assert read(path, "Alerts").to_pylist() == alerts
     first = read(path, "Alerts", metadata="true")["_rtps"][0].as_py()
     assert (first["writer"], first["sequence_number"]) == (writers["Alerts"].guid, 1)
+    told = {
+        row["topic"]: (row["type_name"], row["type_hash"])
+        for row in read(path, "", subscribePattern=".*", payload="binary").to_pylist()
+    }
+    with rtps.Participant(domain=NETWORK, interface="lo") as other:
+        wait_until(lambda: len(other.endpoints()) == 2, "both writers")
+        announced = {each.topic: type_hash(each) for each in other.endpoints()}
+    assert told == {"/imu": (IMU, announced["rt/imu"]), "Alerts": ("Alerts", announced["Alerts"])}
+    assert announced["Alerts"]
     with path.open("rb") as file:  # as others read it
         kinds = {(s.name, s.encoding) for s, _, _ in make_reader(file).iter_messages() if s}
     assert kinds == {(IMU, "ros2msg"), ("Alerts", "omgidl")}

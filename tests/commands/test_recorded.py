@@ -23,6 +23,7 @@ from spark_rtps.serving import connections, log_walks
 from spark_rtps.serving.served_logs import Answer
 from spark_rtps.transport.log.segment import PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.net.receiving_node import TypeIdentity
 from spark_rtps.transport.receiver.writer_types import WriterTypes
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.cdr.codec import Codec
@@ -257,6 +258,28 @@ class TestEcho:
         assert [json.loads(line)["x"] for line in second.splitlines()] == [2, 3]
         assert len(limited.splitlines()) == 2
         assert set(json.loads(raw)) == {"_hex"}
+
+    def test_topics_that_share_a_log(self, tmp_path: Path) -> None:
+        """Each line names its topic; a type of a file is found by what the topic's writer calls it."""
+        directory = tmp_path / "logs" / str(uuid.uuid4())
+        metadata: dict[str, Any] = {"topic": "rt/.*", "type": None, "readers": [], "guid_prefix": "01" * 12}
+        log = StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=PAGE, metadata=metadata)
+        types = WriterTypes(directory, lambda _: POINT, lambda _: TypeIdentity("Mine", None))
+        for number, topic in enumerate(("rt/a", "rt/b"), 1):
+            types.note(KEYED, topic, log.position)  # the GUID is another topic's writer from here on
+            log.append(point(number), reception=0)
+        selection = {"names": [], "pattern": "rt/.*"}
+        file = tmp_path / "t.idl"
+        file.write_text("@final struct Mine { long y; string<20> other; };")
+        with FakeReceiver(recording(directory, topic="rt/.*", type=None, topics=selection)) as receiver:
+            at = ("-r", receiver.address, "--timeout", "0s", "--from", "earliest")
+            shown = run("echo", "rt/.*", *at).stdout.splitlines()
+            (mine, _) = run("echo", "squares", *at, "--type-file", file).stdout.splitlines()
+        assert [json.loads(line) for line in shown] == [
+            {"_topic": "rt/a", "x": 1, "note": ""},
+            {"_topic": "rt/b", "x": 2, "note": ""},
+        ]
+        assert json.loads(mine) == {"_topic": "rt/a", "y": 1, "other": ""}
 
     def test_what_comes(self, points: StreamLog) -> None:
         points.append(point(1), reception=0)

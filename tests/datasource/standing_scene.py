@@ -17,7 +17,9 @@ from spark_rtps.transport.errors import LogLostError, RangeServerError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
-from spark_rtps.transport.receiver.writer_types import ToldTypes
+from spark_rtps.transport.protocol.topic_selection import TopicSelection
+from spark_rtps.transport.receiver.writer_types import ToldTypes, WriterTopic
+from spark_rtps.transport.structure import Guid
 from tests.datasource.stream_reader_scene import COLUMNS
 from tests.support.stream_logs import POINT, RECEPTION, WRITER, encoded, points, run_of
 
@@ -43,6 +45,9 @@ class FakeReceiver:
         self.asked: list[dict[str, str]] = []
         self.committed: list[tuple[str, Cursor]] = []
         self.types: dict = {WRITER: POINT}
+        #: The topics of its subscription, and of the writers of each; None: it has one.
+        self.selection: TopicSelection | None = None
+        self.topics: dict[Guid, list[WriterTopic]] = {}
         #: Of its subscription.
         self.options: dict[str, str] = {}
         self.domain = 0
@@ -67,7 +72,8 @@ class FakeReceiver:
         folder = self.root / self.log
         place, end = LogPlace.of(folder), self.stream.position
         about = (self.log, folder, place, self.base, end, 0, "running", None, False, self.options, "bytes")
-        return [SubscriptionInfo("t", "T", None, self.domain, *about)]
+        topic = "T" if self.selection is None else str(self.selection)
+        return [SubscriptionInfo("t", topic, None, self.domain, *about, self.selection)]
 
     def subscribe(self, options, *, patience=None) -> SubscriptionInfo:
         self.asked.append(dict(options))
@@ -105,7 +111,7 @@ class FakeReceiver:
 
     def writer_types(self, log: str) -> ToldTypes:
         self._check(log)
-        return ToldTypes(self.types)
+        return ToldTypes(self.types, topics=self.topics)
 
     def close(self) -> None:
         pass
@@ -124,6 +130,8 @@ class FakeReceiver:
 def settings_of(**options: object):
     receivers = ",".join(f"{name}={address}" for name, address in ADDRESSES.items())
     given = {"topic": "T", "receivers": receivers, **{k: str(v) for k, v in options.items()}}
+    if given.keys() & {"subscribe", "subscribePattern"}:
+        del given["topic"]
     return parse_options(given, AppliesTo.READ)
 
 

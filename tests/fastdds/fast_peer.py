@@ -48,8 +48,8 @@ class FastPeer(PeerProcess):
             self.ask("type", text(struct.name), "announced" if announced else "silent", *type_words(struct))
             self._types[struct.name] = struct
 
-    def writer(self, topic: str, struct: Struct, **qos: Any) -> None:
-        self._create("writer", topic, struct, (), **qos)
+    def writer(self, topic: str, struct: Struct, *, user_data: str = "", **qos: Any) -> None:
+        self._create("writer", topic, struct, [user_data] if user_data else (), **qos)
 
     def reader(
         self, topic: str, struct: Struct, *, expression: str = "", parameters: Sequence[str] = (), **qos: Any
@@ -62,7 +62,7 @@ class FastPeer(PeerProcess):
         what: str,
         topic: str,
         struct: Struct,
-        filtered: Iterable[str],
+        more: Iterable[str],
         *,
         reliable: bool = True,
         transient_local: bool = False,
@@ -80,7 +80,7 @@ class FastPeer(PeerProcess):
             reliability,
             durability,
             str(keep),
-            *map(text, filtered),
+            *map(text, more),
         )
 
     def write(self, topic: str, rows: Iterable[dict[str, Any]], how: str = "write") -> None:

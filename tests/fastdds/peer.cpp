@@ -101,7 +101,7 @@ private:
         return "true";
     }
 
-    // writer TOPIC TYPE QOS
+    // writer TOPIC TYPE QOS [USER_DATA]
     std::string writer(const std::string& topic, Words& words)
     {
         Topic* described = find_topic(topic, words.text());
@@ -109,6 +109,11 @@ private:
         read_qos(words, qos);
         qos.data_sharing().off();
         qos.publish_mode().kind = ASYNCHRONOUS_PUBLISH_MODE;  // fragments need it
+        if (words.more())
+        {
+            const std::string data = words.text();
+            qos.user_data().data_vec(std::vector<uint8_t>(data.begin(), data.end()));
+        }
         writers_[topic] = publisher_->create_datawriter(described, qos);
         check(writers_[topic] != nullptr, "no writer");
         return "true";

@@ -11,8 +11,9 @@ import pytest
 
 from spark_rtps.transport.errors import UnknownTypeError
 from spark_rtps.transport.net import topic_types
-from spark_rtps.transport.net.topic_types import await_type, first_writer
+from spark_rtps.transport.net.topic_types import await_type, await_types, first_writer
 from spark_rtps.transport.protocol.participant import RemoteEndpoint
+from spark_rtps.transport.protocol.topic_selection import TopicSelection
 from spark_rtps.transport.qos import DataRepresentation, Qos, ReliabilityKind
 from spark_rtps.transport.structure import KIND_WRITER_NO_KEY, Guid
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
@@ -97,3 +98,63 @@ def test_the_first_writer_is_one_that_can_be_matched_if_there_is_any(node: Any) 
 def test_nothing_to_wait_for(node: Any) -> None:
     with pytest.raises(UnknownTypeError, match="nothing is written there"):
         await_type(node, "t", timeout=60, stopping=lambda: True)
+
+
+def test_topics_of_a_list_are_waited_for(node: Any) -> None:
+    """Those of a pattern are not: nobody knows which there will be."""
+    participant, looks = node.participant, 0
+
+    def write(topic: str, number: int) -> None:
+        guid = Guid(b"w" * 12, bytes((0, 0, number, KIND_WRITER_NO_KEY)))
+        participant.endpoints.append(RemoteEndpoint(guid, "writer", topic, "T", Qos(), "", b""))
+        participant.types[guid] = STRUCT
+        participant.changes += 1
+
+    def stopping() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            write("u", 2)
+        return False
+
+    write("t", 1)
+    by_pattern = await_types(node, TopicSelection(pattern="t|u"), timeout=60, stopping=stopping)
+    assert ([each.endpoint.topic for each in by_pattern], looks) == (["t"], 0)
+    by_name = await_types(node, TopicSelection(names=("t", "u")), timeout=60, stopping=stopping)
+    assert ([each.endpoint.topic for each in by_name], looks) == (["t", "u"], 3)
+
+
+@pytest.mark.parametrize(
+    ("selection", "type_name", "said"),
+    [
+        (
+            TopicSelection(names=("t",)),
+            None,
+            "nobody on topic 't' of domain 0 told a type within 60 s (writer 777",
+        ),
+        (
+            TopicSelection(names=("t", "v")),
+            None,
+            "nobody on the topics 't,v' of domain 0 told a type within 60 s",
+        ),
+        (TopicSelection(pattern="t.*"), None, "of 't', type 'T': has not answered yet)"),
+        (
+            TopicSelection(pattern="t.*"),
+            "S",
+            "nobody on the topics 't.*' of domain 0 has the type 'S'; there are 'T'",
+        ),
+        (
+            TopicSelection(pattern="v"),
+            None,
+            "after 60 s; 0 participants were seen, topics written there: 't' (T)",
+        ),
+    ],
+)
+def test_what_was_seen_is_said(
+    node: Any, selection: TopicSelection, type_name: str | None, said: str
+) -> None:
+    guid = Guid(b"w" * 12, bytes((0, 0, 1, KIND_WRITER_NO_KEY)))
+    node.participant.endpoints.append(RemoteEndpoint(guid, "writer", "t", "T", Qos(), "", b""))
+    with pytest.raises(UnknownTypeError) as failed:
+        await_types(node, selection, timeout=60, type_name=type_name, stopping=lambda: True)
+    assert said in str(failed.value)

@@ -28,6 +28,22 @@ def test_a_pattern_matches_whole_names() -> None:
     assert found.among(names) == ["rt/imu", "rt/imu1", "rt/odom"]
 
 
+@pytest.mark.parametrize("option", ["subscribe", "subscribePattern"])
+def test_standing_receivers_have_several_topics_too(option: str) -> None:
+    read = parse(**{option: "a", "receivers": "x=h:1"})
+    assert read.topics is not None and read.receiver_subscribes is None
+    asked = parse(**{option: "a", "receivers": "x=h:1", "receiver.subscribe": "true"}).receiver_subscribes
+    assert asked is not None and asked[option] == "a" and "topic" not in asked
+
+
+def test_selections_are_alike_whatever_their_order() -> None:
+    one, other, fewer = (parse(subscribe=text).topics for text in ("a,b", "b,a", "a"))
+    pattern = parse(subscribePattern="a").topics
+    assert one is not None and other is not None and fewer is not None and pattern is not None
+    assert one.is_like(other) and pattern.is_like(pattern)
+    assert not one.is_like(fewer) and not fewer.is_like(pattern)
+
+
 def test_one_topic() -> None:
     assert parse(topic="T").topics is None
 
@@ -46,10 +62,6 @@ def test_one_topic() -> None:
         ({"subscribe": "a" * 5000}, "fewer than 4096 bytes"),
         ({"subscribePattern": "*"}, "is no regular expression: nothing to repeat.* write .* for any text"),
         ({"subscribePattern": "rt/("}, "is no regular expression: missing )"),
-        (
-            {"subscribe": "a", "receivers": "x=h:1"},
-            "cannot be used with receivers, whose subscriptions have one",
-        ),
         ({"subscribePattern": "a", "spy": "true"}, "cannot be used with spy=true"),
         ({"subscribe": "a", "payload": "binary", "metadata": "true"}, "has these columns already"),
     ],

@@ -8,6 +8,7 @@ from spark_rtps.options import AppliesTo, Settings, parse_options
 from spark_rtps.options.ros import RosNames, ros_name, translated
 from spark_rtps.transport.errors import OptionError
 from spark_rtps.transport.net.node_config import RosNode
+from spark_rtps.transport.protocol.topic_selection import TopicSelection
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, ReliabilityKind
 
 READ, WRITE = AppliesTo.READ, AppliesTo.WRITE
@@ -66,6 +67,39 @@ class TestNames:
     def test_patterns_are_of_absolute_names(self, pattern, wire):
         options = {"ros": "true", "ros.namespace": "/r1", "subscribePattern": pattern}
         assert translated(options, {})["subscribePattern"] == wire
+
+    @pytest.mark.parametrize(
+        ("pattern", "names"),
+        [
+            ("/imu|/odom", ["/imu", "/odom"]),
+            ("(/imu|/odom)/raw|/x", ["/imu/raw", "/odom/raw", "/x"]),
+            ("(?:/imu|/odom)", ["/imu", "/odom"]),
+            ("/(imu|odom)", ["/imu", "/odom"]),
+            ("imu|odom", ["/r1/imu", "/r1/odom"]),
+            ("(imu|odom)/raw", ["/r1/imu/raw", "/r1/odom/raw"]),
+            ("rt/imu|rt/odom", ["/imu", "/odom"]),
+            (".*", ["/r1/imu", "/r1/odom", "/r1/imu/raw", "/r1/odom/raw"]),
+        ],
+    )
+    def test_alternatives(self, pattern, names):
+        """Remappings are of names: a topic that is remapped is found under the name that it has."""
+        namespace = "/r1"
+        given = {
+            "ros": "true",
+            "subscribePattern": pattern,
+            "ros.namespace": namespace,
+            "ros.remap": "/imu:=/x",
+        }
+        once = translated(given, {})
+        assert translated(once, {}) == once
+        selection = TopicSelection(pattern=once["subscribePattern"])
+        there = [
+            *(f"{space}/{name}" for space in ("", namespace, "/r2") for name in ("imu", "odom")),
+            *(f"{space}/{name}/raw" for space in ("", namespace) for name in ("imu", "odom")),
+            "/x",
+        ]
+        assert selection.among(f"rt{name}" for name in there) == sorted(f"rt{name}" for name in names)
+        assert not selection.among(["imu", "odom", "/imu", "rq/imu", "art/imu"])
 
     def test_remappings(self):
         names = RosNames("n", "/a", ["scan:=front/scan", "/imu:=/b/imu", "scan:=never"])

@@ -109,8 +109,10 @@ def write_bag(path: Path, given: Sequence[Message], *, version: int = 9) -> Path
 
 
 def settings(recording: Path | str, topic: str, **options: str) -> Settings:
+    """Options of a query; ``topic`` may be empty where others name topics."""
     given = {name.replace("__", "."): value for name, value in options.items()}
-    return parse_options({"recording": str(recording), "path": topic, **given}, AppliesTo.READ)
+    named = {"path": topic} if topic else {}
+    return parse_options({"recording": str(recording), **named, **given}, AppliesTo.READ)
 
 
 def plan_of(given: Settings, schema: pa.Schema | None = None) -> TopicPlan:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_rtps.functions import from_cdr
 from tests.recordings.recording_scene import START, STEP, Message, messages, write_bag, write_mcap
 
 IMU = "sensor_msgs/msg/Imu"
@@ -60,6 +61,41 @@ def test_batch(spark: SparkSession, tmp_path: Path) -> None:
         drives.count()
     with pytest.raises(PySparkException, match="did you mean '/imu'"):
         reader.option("recording", str(tmp_path / "1.mcap")).load("imu")
+
+
+def test_topics_together(spark: SparkSession, tmp_path: Path) -> None:
+    """Typed columns where the files have one type, else payloads that are decoded by what they carry; topics join."""
+    front, rear = (messages(f"/imu/{name}", IMU, 50, seed=i) for i, name in enumerate(("front", "rear")))
+    words = messages("/words", "std_msgs/msg/String", 20)
+    folder = tmp_path / "drives"
+    folder.mkdir()
+    write_mcap(folder / "1.mcap", sorted([*front, *words], key=lambda m: m.time))
+    reader = spark.read.format("rtps").option("recording", str(folder))
+    typed = reader.option("subscribePattern", "/imu/.*").load()
+    assert typed.columns[:2] == ["topic", "header"]
+    assert sorted(row.sec for row in typed.select("header.stamp.sec").collect()) == sorted(seconds(front))
+
+    stream = spark.readStream.format("rtps").option("recording", str(folder)).option("payload", "binary")
+    frame = stream.option("subscribePattern", "/.*").load()
+
+    def run() -> dict[str, int]:
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "c")).format("parquet")
+        writer.trigger(availableNow=True).start(str(tmp_path / "raw")).awaitTermination()
+        return {row.topic: row["count"] for row in raw().groupBy("topic").count().collect()}
+
+    def raw() -> DataFrame:
+        return spark.read.parquet(str(tmp_path / "raw"))
+
+    assert run() == {"/imu/front": 50, "/words": 20}
+    write_mcap(folder / "2.mcap", rear)
+    assert run() == {"/imu/front": 50, "/words": 20, "/imu/rear": 50}
+    decoded = raw().where(F.col("type_name") == IMU).select(from_cdr("value", IMU).alias("imu"))
+    assert sorted(row.sec for row in decoded.select("imu.header.stamp.sec").collect()) == sorted(
+        seconds([*front, *rear])
+    )
+    other = spark.read.format("rtps").option("recording", str(folder))
+    with pytest.raises(PySparkException, match=r"no '/imu/reer'; it has .* did you mean '/imu/rear'"):
+        other.option("subscribe", "/imu/front,/imu/reer").load()
 
 
 def test_stream_of_files_that_come(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.spark.spark_streams import DOMAIN, POINT_DDL, Publisher, wait_for_row
 from tests.spark.spark_streams import running as running_into_memory
 from tests.support.receive_command import Receive
 from tests.support.stream_logs import points
-from tests.support.surroundings import IS_CLUSTER
+from tests.support.surroundings import INTERFACE, IS_CLUSTER
 from tests.support.waiting import wait_until
 
 # its server listens on loopback, which executors elsewhere do not reach: tests/cluster has them on other hosts
@@ -139,6 +139,33 @@ def test_queries_bring_their_subscription_and_share_it(spark, publisher, topic, 
         publisher.write(points(0, 100), readers=4)  # of both receivers: the file's, and one for both queries
         for query in (one, two):
             assert numbers(wait_for_rows(spark, query, 120)) == sorted([*range(40, 100)] * 2)
+
+
+def test_topics_share_a_subscription(spark, node, topic, receivers, tmp_path):
+    """A query asks for a pattern, topics join while it runs, and a batch of one type reads what was recorded."""
+    two, late = f"{topic}/two", f"{topic}/late"
+    publishers = {name: Publisher(node, name) for name in (f"{topic}/one", two)}
+    given = {"receiver.subscribe": "true", "receiver.token": ADMIN, "startingOffsets": "earliest"}
+    given |= {"subscribePattern": f"{topic}/.*", "interface": INTERFACE}
+    options = {
+        key: text for key, text in options_of(receivers, topic, **given).items() if key not in ("type", "key")
+    }
+    raw = spark.readStream.format("rtps").options(**options, payload="binary").load()
+    with running_into_memory(raw, tmp_path / "raw") as query:
+        for first, each in zip((0, 100), publishers.values(), strict=True):
+            each.write(points(first, 50), readers=2)  # of both receivers
+        wait_for_rows(spark, query, 200)
+        publishers[late] = Publisher(node, late)
+        publishers[late].write(points(200, 50), readers=2)
+        rows = wait_for_rows(spark, query, 300)
+        told = {
+            (row.topic, row.type_name): row["count"]
+            for row in rows.groupBy("topic", "type_name").count().collect()
+        }
+    assert told == {(name, "Point"): 100 for name in publishers}
+    typed = spark.read.format("rtps").schema(f"topic STRING, {POINT_DDL}").options(**options).load()
+    assert numbers(typed.where(f"topic = '{two}'")) == sorted([*range(100, 150)] * 2)
+    assert typed.count() == 300
 
 
 def test_slices_have_to_be_there_once(spark, node, topic, receivers, tmp_path):

@@ -1,4 +1,4 @@
-"""The type of a topic, as the peers on a domain tell it."""
+"""The types of a topic, or of topics that are read together, as the peers on a domain tell them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import TypeGap, UnknownTypeError
 from ..protocol.participant import RemoteEndpoint
+from ..protocol.topic_selection import TopicSelection
 from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
 from ..structure import is_keyed
 from ..types.model import Struct
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .node import Node
 
 _LOOK_AGAIN_SECONDS: Final = 0.02
-#: A peer's endpoints come one after the other, and so do peers: how long to look for more than the first.
+#: A peer's endpoints come one after the other, and so do peers: how long to look for others than the first.
 _SETTLE_SECONDS: Final = 0.5
 #: As rmw announces it for each endpoint from ROS 2 Iron on.
 _ROS_HASH: Final = re.compile(rb"(?:^|;)typehash=(RIHS01_[0-9a-f]{64});")
@@ -47,14 +48,6 @@ class ToldType:
     @property
     def keyed(self) -> bool:
         return is_keyed(self.endpoint.guid.entity)
-
-
-def types_of(node: Node, topic: str) -> list[ToldType]:
-    """What the endpoints of a topic that are known by now say, writers first."""
-    with node.lock:
-        participant = node.participant
-        endpoints = sorted(participant.endpoints_on(topic), key=lambda e: (e.kind != "writer", e.guid))
-        return [ToldType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints]
 
 
 def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
@@ -108,9 +101,35 @@ def await_type(
 ) -> ToldType:
     """The type that all others on the topic can be read as; of endpoints named ``type_name`` only, if that is given.
 
-    ``need_struct``: members too, not only name and key. ``node`` has to have ``resolve_types``.
+    It waits as :func:`await_types` does. Raises UnknownTypeError saying what was seen, or which types contradict each
+    other.
+    """
+    told = await_types(
+        node,
+        TopicSelection(names=(topic,)),
+        timeout=timeout,
+        type_name=type_name,
+        need_struct=need_struct,
+        stopping=stopping,
+    )
+    return widest(told, topic)
 
-    Raises UnknownTypeError saying what was seen, after ``timeout`` seconds or if types contradict each other.
+
+def await_types(
+    node: Node,
+    selection: TopicSelection,
+    *,
+    timeout: float,
+    type_name: str | None = None,
+    need_struct: bool = True,
+    stopping: Callable[[], bool] = bool,
+) -> list[ToldType]:
+    """What the endpoints on the selected topics tell, of those named ``type_name`` if that is given; writers alone,
+    where there are any.
+
+    ``need_struct``: members too, not only name and key. ``node`` has to have ``resolve_types``. It waits until all
+    topics of a list have told theirs, or the first one of a pattern, and a moment for others, but no longer than
+    ``timeout`` seconds. Raises UnknownTypeError saying what was seen, if nobody has told one by then.
     """
     deadline = time.monotonic() + timeout
     settled: float | None = None
@@ -119,19 +138,29 @@ def await_type(
     while True:
         if node.participant.changes != changes:
             changes = node.participant.changes
-            seen = [each for each in types_of(node, topic) if type_name in (None, each.type_name)]
+            seen = [each for each in _types(node, selection) if type_name in (None, each.type_name)]
         told = [each for each in seen if each.struct is not None or not need_struct]
-        open_still = [each for each in seen if each.struct is None and each.failure is None]
+        waits = need_struct and any(each.struct is None and each.failure is None for each in seen)
+        topics = {each.endpoint.topic for each in told}
         now = time.monotonic()
-        if told and settled is None:
+        if settled is None and topics and topics.issuperset(selection.names):
             settled = now + _SETTLE_SECONDS
-        if settled is not None and (now >= settled and (not open_still or not need_struct)):
-            return widest(told, topic)
-        if now >= deadline or stopping():
-            if told:
-                return widest(told, topic)
-            raise _unknown(node, topic, type_name, seen, timeout)
+        is_settled = settled is not None and now >= settled and not waits
+        if is_settled or now >= deadline or stopping():
+            if not told:
+                raise _unknown(node, selection, type_name, seen, timeout)
+            return [each for each in told if each.endpoint.kind == "writer"] or told
         time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def common_type(told: list[ToldType], selection: TopicSelection) -> ToldType | None:
+    """The type that all others can be read as; None: they have different names, or no one type can stand for all."""
+    if len({each.type_name for each in told}) > 1:
+        return None
+    try:
+        return widest(told, str(selection))
+    except UnknownTypeError:
+        return None
 
 
 def widest(told: list[ToldType], topic: str) -> ToldType:
@@ -159,28 +188,42 @@ def _is_read_as(writer: ToldType, reader: ToldType) -> bool:
     return not incompatibilities_of_types(writer.struct, reader.struct, TypeConsistency())
 
 
+def _types(node: Node, selection: TopicSelection) -> list[ToldType]:
+    """What the endpoints that are known by now say, writers first."""
+    with node.lock:
+        participant = node.participant
+        if selection.pattern is None:
+            endpoints = [each for name in selection.names for each in participant.endpoints_on(name)]
+        else:
+            endpoints = [each for each in participant.remote_endpoints if selection.selects(each.topic)]
+        endpoints.sort(key=lambda each: (each.kind != "writer", each.guid))
+        return [ToldType(e, participant.type_of(e.guid), participant.type_failure(e.guid)) for e in endpoints]
+
+
 def _unknown(
-    node: Node, topic: str, type_name: str | None, seen: list[ToldType], timeout: float
+    node: Node, selection: TopicSelection, type_name: str | None, seen: list[ToldType], timeout: float
 ) -> UnknownTypeError:
-    domain = node.config.domain
+    is_one = len(selection.names) == 1
+    where = f"{'topic' if is_one else 'the topics'} {str(selection)!r} of domain {node.config.domain}"
     if seen:
         said = "; ".join(
-            f"{each.endpoint.kind} {each.endpoint.participant_name or each.endpoint.guid} of type {each.type_name!r}: "
+            f"{each.endpoint.kind} {each.endpoint.participant_name or each.endpoint.guid}"
+            f"{'' if is_one else f' of {each.endpoint.topic!r}'}, type {each.type_name!r}: "
             f"{each.failure or 'has not answered yet'}"
             for each in seen[:_NAMES_MAX]
         )
-        why = f"nobody on topic {topic!r} of domain {domain} told its type within {timeout:g} s ({said})"
+        why = f"nobody on {where} told a type within {timeout:g} s ({said})"
         return UnknownTypeError(why, gap=TypeGap.UNTOLD)
     with node.lock:
         endpoints = list(node.participant.remote_endpoints)
         participants = len(node.participant.remote_participants)
-    here = sorted({e.type_name for e in endpoints if e.topic == topic})
+    here = sorted({e.type_name for e in endpoints if selection.selects(e.topic)})
     if here:
-        listed = ", ".join(map(repr, here[:_NAMES_MAX]))
-        why = f"topic {topic!r} of domain {domain} has no type {type_name!r}; its types are {listed}"
+        why = f"nobody on {where} has the type {type_name!r}; there are {', '.join(map(repr, here[:_NAMES_MAX]))}"
         return UnknownTypeError(why, gap=TypeGap.OTHER_NAME)
     written = {e.topic: e.type_name for e in endpoints if e.kind == "writer"}
-    near = sorted(written, key=lambda name: (-difflib.SequenceMatcher(None, topic, name).ratio(), name))
+    looked_for = str(selection)
+    near = sorted(written, key=lambda name: (-difflib.SequenceMatcher(None, looked_for, name).ratio(), name))
     topics = [f"{name!r} ({written[name]})" for name in near]
     more = f" and {len(topics) - _NAMES_MAX} more" if len(topics) > _NAMES_MAX else ""
     there = (
@@ -189,7 +232,6 @@ def _unknown(
         else "nothing is written there"
     )
     return UnknownTypeError(
-        f"no one is on topic {topic!r} of domain {domain} after {timeout:g} s; {participants} participants were seen, "
-        f"{there}",
+        f"no one is on {where} after {timeout:g} s; {participants} participants were seen, {there}",
         gap=TypeGap.NO_ENDPOINT,
     )

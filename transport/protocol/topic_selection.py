@@ -24,6 +24,10 @@ class TopicSelection:
         """Those of ``topics`` that are selected, in alphabetical order."""
         return sorted(filter(self.selects, topics))
 
+    def is_like(self, other: TopicSelection) -> bool:
+        """Whether both select the same topics, as far as their texts show it: the order of names says nothing."""
+        return self.pattern == other.pattern and set(self.names) == set(other.names)
+
     def __str__(self) -> str:
         return ",".join(self.names) if self.pattern is None else self.pattern
 

@@ -123,8 +123,9 @@ class _SelectedTopics:
             named = NamedType(str(reader["type"]), bool(reader["keyed"]))
             if self._selection.selects(reader["topic"]) and type_name in (None, named.type_name):
                 yield self._follow(reader)
-        if type_name is not None and self._left.is_empty:
-            named = NamedType(type_name, bool(self._config.keyed))
+        keyed = self._config.keyed
+        if type_name is not None and keyed is not None and self._left.is_empty:
+            named = NamedType(type_name, keyed)
             for topic in self._selection.names:
                 if topic not in self._followed and self._record(topic, named, {}):
                     yield self._follow(self._recorded()[-1])
