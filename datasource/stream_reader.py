@@ -37,7 +37,6 @@ from ..transport.log.log_view import LogView
 from ..transport.log.segment import list_segments
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
-from .log_reading import read_log
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
 from .range_calculator import LogPartition, plan_end, plan_partitions
@@ -175,6 +174,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
+        from .log_reading import read_log  # the process on the driver decodes nothing, and starts sooner without it
+
         assert isinstance(partition, LogPartition)
         context = TaskContext.get()
         query = None if context is None else query_of(context.getLocalProperty("spark.job.description"))
