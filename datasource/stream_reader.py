@@ -174,7 +174,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
-        from .log_reading import read_log  # the process on the driver decodes nothing, and starts sooner without it
+        # here: the process on the driver decodes nothing, and starts sooner without it
+        from .log_reading import read_log
 
         assert isinstance(partition, LogPartition)
         context = TaskContext.get()

@@ -21,7 +21,9 @@ def _latin1() -> pa.Array:
     """Made of buffers, since ``pa.array`` loads pandas, which takes longer than all else that a source loads."""
     characters = [chr(i).encode() for i in range(256)]
     ends = offsets_of(np.array([len(each) for each in characters])).astype(np.int32)
-    return pa.Array.from_buffers(pa.string(), 256, [None, pa.py_buffer(ends), pa.py_buffer(b"".join(characters))])
+    return pa.Array.from_buffers(
+        pa.string(), 256, [None, pa.py_buffer(ends), pa.py_buffer(b"".join(characters))]
+    )
 
 
 #: A char is one byte of an unnamed character set; Latin-1 maps each byte to one character.
