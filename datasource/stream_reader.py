@@ -47,8 +47,8 @@ from .receiver_session import START, ReceiverSession, StartReceiver
 _log = logging.getLogger("spark_rtps.datasource")
 
 _LISTEN_STEP_SECONDS: Final = 0.02
-#: How long a query that begins waits for its first rows. Spark runs its first micro-batch whatever there is, and an empty
-#: one takes as long as this; writers answer a new receiver within milliseconds.
+#: How long a query that begins waits for its first rows. Spark runs its first micro-batch whatever there is, and an
+#: empty one takes as long as this; writers answer a new receiver within milliseconds.
 _FIRST_ROWS_NS: Final = 150_000_000
 _FIRST_ROWS_STEP_SECONDS: Final = 0.005
 #: A killed driver closes its sockets some milliseconds before its children get another parent.
