@@ -46,8 +46,10 @@ def start(domain: int) -> dict[str, float]:
 
 
 def _with_bytecode(directory: str) -> dict[str, str]:
-    """The environment for programs that find their modules compiled, as pip installs them: where nothing is written beside
-    the sources, each start would compile them again, for most of its time."""
+    """The environment for programs that find their modules compiled, as pip installs them.
+
+    Where bytecode may not be written, each start would spend most of its time on compiling.
+    """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": directory}
 
