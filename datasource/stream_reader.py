@@ -37,7 +37,6 @@ from ..transport.log.log_view import LogView
 from ..transport.log.segment import list_segments
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.process import ReceiverProcess
-from .log_reading import read_log
 from .offset_checks import OffsetChecks, told
 from .offsets import Json, Offset
 from .range_calculator import LogPartition, plan_end, plan_partitions
@@ -48,6 +47,10 @@ from .receiver_session import START, ReceiverSession, StartReceiver
 _log = logging.getLogger("spark_rtps.datasource")
 
 _LISTEN_STEP_SECONDS: Final = 0.02
+#: How long a query that begins waits for its first rows. Spark runs its first micro-batch whatever there is, and an
+#: empty one takes as long as this; writers answer a new receiver within milliseconds.
+_FIRST_ROWS_NS: Final = 150_000_000
+_FIRST_ROWS_STEP_SECONDS: Final = 0.005
 #: A killed driver closes its sockets some milliseconds before its children get another parent.
 _DYING_SECONDS: Final = 0.5
 
@@ -70,6 +73,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
         self._available_now = False
         self._attached_at = 0
+        #: Until when the first micro-batch waits for rows, monotonic, ns; 0: it is planned.
+        self._first_rows_until = 0
         self._parent = 0
         self._target: Cursor | None = None
         self._planned = START
@@ -89,6 +94,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._session is None:
             self._show()
             self._attach(self._on_new_log())
+            self._first_rows_until = self._attached_at + _FIRST_ROWS_NS
         return self._offset(START)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -111,6 +117,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session.commit(begin)
         if self._available_now and self._target is None:
             self._target = self._listen(session)
+        self._await_first_rows(session)
         tail = session.tail() if self._target is None else self._target
         limits = limits_of(limit, self._settings)
         end = plan_end(session.directory, begin, tail, limits, log_max_bytes=self._settings.log_max_bytes)
@@ -175,6 +182,9 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one range; this runs in a task, perhaps several times."""
+        # here: the process on the driver decodes nothing, and starts sooner without it
+        from .log_reading import read_log
+
         assert isinstance(partition, LogPartition)
         context = TaskContext.get()
         query = None if context is None else query_of(context.getLocalProperty("spark.job.description"))
@@ -335,6 +345,12 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(_LISTEN_STEP_SECONDS)
             session.tail()  # keeps it alive
         return session.tail()
+
+    def _await_first_rows(self, session: ReceiverSession) -> None:
+        """Before the first micro-batch of a new query."""
+        until, self._first_rows_until = self._first_rows_until, 0
+        while session.tail() <= START and time.monotonic_ns() < until and not self._stopping:
+            time.sleep(_FIRST_ROWS_STEP_SECONDS)
 
     def _offset(self, cursor: Cursor) -> dict[str, Json]:
         assert self._session is not None

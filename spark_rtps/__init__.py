@@ -7,11 +7,9 @@ package holds the public names; they are loaded when first used, so that importi
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
 from .spark_python import prepare_spark, require_pyspark, too_new
 
+TYPE_CHECKING = False  # not from typing, for the reason that spark_python gives
 if TYPE_CHECKING:
     from .api.flushing import flush, flush_async
     from .api.instances import Instance
@@ -95,6 +93,8 @@ _ROOMS = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     room = _ROOMS.get(name, ".transport.errors")
     if _ROOMS.get(name) == ".datasource.source":
         require_pyspark()

@@ -1,17 +1,19 @@
 """Whether the Spark of this process will find this package: its Python, and the version of PySpark.
 
-All programs import this: it imports little, and neither PySpark nor the rest of this package.
+All programs import this: it imports neither PySpark nor the rest of this package, and what it needs seldom only when it
+is needed. ``typing`` alone would take longer than all of it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import warnings
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
 
+TYPE_CHECKING = False  # type checkers take it for true, as they do that of typing
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from typing import Any, Final
+
     from .transport.errors import PySparkVersionError
 
 #: The oldest version with Python data sources for Arrow, and the newest that is tested.
@@ -29,23 +31,22 @@ def prepare_spark() -> None:
     context = _running_context()
     if context is not None:
         if not _is_this_python(context.pythonExec):
-            warnings.warn(
+            _warn(
                 f"Spark runs already, and its Python is {context.pythonExec!r}, where spark-rtps may not be installed: "
                 f"if format('rtps') ends in DATA_SOURCE_NOT_FOUND, restart this program with `import spark_rtps` "
-                f"before the session is made, or with PYSPARK_PYTHON={sys.executable} in its environment",
-                stacklevel=3,
+                f"before the session is made, or with PYSPARK_PYTHON={sys.executable} in its environment"
             )
     elif "PYSPARK_PYTHON" not in os.environ and sys.executable and not _is_this_python("python3"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     if (trouble := _trouble()) is not None:
-        warnings.warn(trouble, stacklevel=3)
+        _warn(trouble)
 
 
 def require_pyspark() -> None:
     """Raises PySparkVersionError where PySpark is missing or too old; called before PySpark's data sources are used."""
     from .transport.errors import PySparkVersionError
 
-    if find_spec("pyspark") is None:
+    if _spec() is None:
         raise PySparkVersionError(
             f"this needs PySpark {OLDEST} or newer, which is not installed: pip install pyspark"
         )
@@ -82,10 +83,18 @@ def _trouble() -> str | None:
 def _folder() -> str | None:
     """Where PySpark is installed."""
     try:
-        found = find_spec("pyspark")
+        found = _spec()
     except ImportError:  # somebody keeps it from being imported
         return None
     return None if found is None or found.origin is None else os.path.dirname(found.origin)
+
+
+def _spec() -> ModuleSpec | None:
+    """What ``importlib.util.find_spec("pyspark")`` finds; that module would be loaded for this alone."""
+    if "pyspark" in sys.modules:
+        return getattr(sys.modules["pyspark"], "__spec__", None)
+    specs = (finder.find_spec("pyspark", None) for finder in sys.meta_path)
+    return next((spec for spec in specs if spec is not None), None)
 
 
 def _version() -> str:
@@ -95,6 +104,13 @@ def _version() -> str:
     except OSError:
         found = ""
     return found.strip(" \n'\"") or "another version"
+
+
+def _warn(sentence: str) -> None:
+    """Warn the program that imports the package."""
+    import warnings
+
+    warnings.warn(sentence, stacklevel=4)
 
 
 def _running_context() -> Any:

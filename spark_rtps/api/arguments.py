@@ -22,6 +22,9 @@ from ..transport.structure import NANOSECONDS
 OptionValue: TypeAlias = str | bytes | bool | int | float | timedelta | Iterable[str] | None
 Options: TypeAlias = Mapping[str, OptionValue]
 
+#: Bytes of samples that wait in a subscription, or are kept for another look, at most.
+CAPACITY: Final = 64 << 20
+
 #: What only a Spark query has, and what a Python program does instead.
 SPARK_OPTIONS: Final[Mapping[str, str]] = {
     "startingOffsets": "set durability=transient_local for the history that writers keep",

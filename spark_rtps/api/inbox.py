@@ -30,10 +30,9 @@ from ..transport.receiver.instance_keys import InstanceKeys
 from ..transport.structure import INFINITE, Guid
 from ..transport.types.model import Struct
 from ..transport.wire.samples import Run
+from .arguments import CAPACITY
 from .sample_cache import memory_of
 
-#: Bytes of samples that wait, or are kept for another look, at most.
-CAPACITY: Final = 64 << 20
 #: Part of the capacity that one sample may take.
 _SAMPLE_PART: Final = 2
 #: A wait sleeps for no longer than this: `threading.Condition` has a limit.

@@ -12,27 +12,25 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
-from ..columns.topic_plan import plan_reading, plan_writing, schema_to_read, schema_to_write, topic_type
 from ..options import AppliesTo, Settings
 from ..options.explanations import explained
 from ..options.participants import node_config
 from ..transport.errors import OptionError, UsageError
 from ..transport.net.node import Node
 from ..transport.net.topic_types import ToldType, await_type
-from .arguments import Options, OptionValue, participant_settings, size_argument, topic_settings
+from .arguments import CAPACITY, Options, OptionValue, participant_settings, size_argument, topic_settings
 from .conductor import Conductor, Endpoint
 from .flushing import FLUSH_QUEUE, FLUSHERS, flush_each
-from .inbox import CAPACITY
-from .publication import FlushFailed, Publication
 from .statuses import Listener
-from .subscription import Subscription
 from .topic_endpoint import TopicEndpoint, wants_group
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..transport.protocol.discovery.participant_data import ParticipantData
     from ..transport.protocol.participant import RemoteEndpoint
+    from .publication import FlushFailed, Publication
+    from .subscription import Subscription
 
 #: A subscription that holds less could not take a message of UDP.
 _CAPACITY_MIN: Final = 256 << 10
@@ -183,6 +181,10 @@ class Participant:
             TransportError: the domain cannot be joined.
             UsageError: the participant is closed.
         """
+        # here: who only looks at the domain, such as `spark-rtps ls`, needs no columns
+        from ..columns.topic_plan import plan_reading, schema_to_read, topic_type
+        from .subscription import Subscription
+
         keywords: dict[str, OptionValue] = {
             "type": type,
             "type.file": None if type_file is None else os.fspath(type_file),
@@ -262,6 +264,9 @@ class Participant:
             UsageError: the schema does not fit the type, or the participant is closed.
             TransportError: the domain cannot be joined.
         """
+        from ..columns.topic_plan import plan_writing, schema_to_write
+        from .publication import Publication
+
         keywords: dict[str, OptionValue] = {
             "type": type,
             "type.file": None if type_file is None else os.fspath(type_file),
@@ -289,6 +294,8 @@ class Participant:
         Raises:
             TransportError: best-effort samples could not be sent; all that could be was.
         """
+        from .publication import Publication
+
         with self._lock:
             publications = [each for each in self._endpoints if isinstance(each, Publication)]
         flush_each(publications, ignore_errors=ignore_errors)
@@ -373,11 +380,15 @@ class Participant:
             topic, role, of_participant=self._texts, options=options or {}, keywords=keywords
         )
         if wants_group(found.qos):
-            self._refuse_group(Publication if role is AppliesTo.WRITE else Subscription)
+            self._refuse_group(role)
         return found
 
-    def _refuse_group(self, kind: type[TopicEndpoint]) -> None:
+    def _refuse_group(self, role: AppliesTo) -> None:
         """OptionError for a second topic of a group: each of ours is a DDS publisher or subscriber of its own."""
+        from .publication import Publication
+        from .subscription import Subscription
+
+        kind: type[TopicEndpoint] = Publication if role is AppliesTo.WRITE else Subscription
         with self._lock:
             endpoints = list(self._endpoints)
         if any(isinstance(each, kind) and each.is_of_group for each in endpoints):

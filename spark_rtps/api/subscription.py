@@ -21,7 +21,7 @@ from ..transport.protocol.events import Event, IncompatibleQos, LivelinessLost, 
 from ..transport.protocol.statuses import ReaderStatuses
 from ..transport.receiver.remedies import reasons_with_remedies
 from ..transport.structure import is_keyed
-from .inbox import CAPACITY
+from .arguments import CAPACITY
 from .instances import Instance
 from .reception import Reception
 from .statuses import Listener, StatusBoard

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-import pyarrow as pa
-
-from ..columns.topic_plan import TopicPlan
 from ..transport.qos import PresentationScope, Qos
 from .statuses import StatusBoard
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..columns.topic_plan import TopicPlan
     from .participant import Participant
 
 _LOOK_AGAIN_SECONDS: Final = 0.01

@@ -20,6 +20,23 @@ from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver
 
 
+class _Clock:
+    """What the reader knows of time: nanoseconds pass when it sleeps."""
+
+    def __init__(self, sleep=None) -> None:
+        self.now = time.monotonic_ns()
+        self.sleep = sleep or self._pass
+
+    def _pass(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9)
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now / 1e9
+
+
 class TestFirstStart:
     def test_batches(self, make):
         source = make()
@@ -36,6 +53,40 @@ class TestFirstStart:
         assert source.ids(one, two) == list(range(10, 15))
         assert source.ids(zero, two) == list(range(15))
         assert source.ids(two, two) == []
+
+    def test_the_first_batch_waits_for_the_first_rows(self, make, monkeypatch):
+        source = make()
+        zero = source.reader.initialOffset()
+        steps = []
+
+        def sleep(seconds):
+            steps.append(seconds)
+            if len(steps) == 3:
+                source.receiver.receive(0, 10)
+
+        monkeypatch.setattr(stream_reader, "time", _Clock(sleep))
+        end = source.reader.latestOffset(zero, ALL)
+        assert source.ids(zero, end) == list(range(10))
+        assert len(steps) == 3
+
+    def test_the_first_batch_waits_no_longer_than_an_empty_batch_takes(self, make, monkeypatch):
+        source = make()
+        clock = _Clock()
+        monkeypatch.setattr(stream_reader, "time", clock)
+        zero = source.reader.initialOffset()
+        began = clock.now
+        assert source.reader.latestOffset(zero, ALL) == zero
+        waited = clock.now - began
+        assert 0.1e9 < waited < 0.2e9
+        assert source.reader.latestOffset(zero, ALL) == zero
+        assert clock.now - began == waited, "only the first batch waits"
+
+    def test_a_query_that_is_stopped_waits_for_no_rows(self, make, monkeypatch):
+        source = make()
+        zero = source.reader.initialOffset()
+        monkeypatch.setattr(source.reader, "_stopping", True)
+        monkeypatch.setattr(stream_reader, "time", _Clock(pytest.fail))
+        assert source.reader.latestOffset(zero, ALL) == zero
 
     def test_the_reported_offset_says_how_the_subscription_does(self, make):
         reader = make().reader

@@ -59,6 +59,36 @@ def test_the_command_line_starts_light() -> None:
     assert not loaded & {"pyspark", "pyarrow", "numpy", "lark", "cyclonedds"}
 
 
+#: What takes the longest to load, and what start-up does without; pandas is loaded by whoever calls ``pyarrow.array``.
+CODECS = {
+    "pandas",
+    "pyarrow.compute",
+    "spark_rtps.transport.types.cdr.codec",
+    "spark_rtps.transport.types.cdr.decoding.decoder",
+}
+ASYNC = {"asyncio", "ssl", "http.client"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "without"),
+    [
+        ("import spark_rtps", {"typing", "re", "importlib.util", "dataclasses", "numpy"}),
+        ("import spark_rtps.transport.receiver.__main__", {*CODECS, *ASYNC, "pyarrow", "lark"}),
+        ("import spark_rtps; spark_rtps.Participant(domain=0).close()", {*CODECS, *ASYNC, "pyarrow"}),
+        ("import spark_rtps.datasource.source", {*CODECS, *ASYNC, "pyarrow", "numpy"}),
+        (
+            "import spark_rtps.datasource.stream_reader",
+            {"pandas", *ASYNC, "spark_rtps.columns.decoding", "spark_rtps.datasource.log_reading"},
+        ),
+        ("import spark_rtps.datasource.log_reading", {"pandas"}),
+    ],
+    ids=["package", "receiver", "participant", "source", "stream reader", "task"],
+)
+def test_what_starts_loads_no_more_than_it_needs(statement: str, without: set[str]) -> None:
+    # what an interpreter loads before it runs anything, such as by .pth files, is not ours
+    assert not (modules_after(statement) - modules_after("pass")) & without
+
+
 def test_every_public_name_is_there() -> None:
     for name in spark_rtps.__all__:
         assert getattr(spark_rtps, name).__name__ == name

@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import Plugin, PluginError
 from ..protocol.endpoint_info import StreamInfo
@@ -16,9 +16,11 @@ from ..protocol.policies import FlowControlPolicy
 from ..protocol.writing.batching import BatchRequest, Interceptor
 from ..protocol.writing.flow import STRATEGIES, FlowControl, flow_control_of
 from ..structure import Guid
-from ..types.cdr.codec import Codec
 from ..types.model import Struct
 from ..wire.samples import Samples
+
+if TYPE_CHECKING:
+    from ..types.cdr.codec import Codec
 
 #: Names the interceptor of a whole worker (``spark.executorEnv.`` in Spark), as ``module:callable``.
 INTERCEPTOR_VARIABLE: Final = "SPARK_RTPS_BATCH_INTERCEPTOR"
@@ -92,7 +94,9 @@ def _row(struct: Struct, samples: Samples) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=16)
 def _codec(struct: Struct) -> Codec:
-    """Made when the first row is asked for."""
+    """Made, and loaded, when the first row is asked for."""
+    from ..types.cdr.codec import Codec
+
     return Codec(struct)
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from ..qos import DataRepresentation
 from ..types.model import Struct
 from ..wire.samples import KEY_ONLY, U8, Run, Samples
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..types.cdr.codec import Codec
 
 _CDR2_BE: Final = 0x06
@@ -29,7 +30,9 @@ class InstanceKeys:
     def __init__(self, struct: Struct | None) -> None:
         self._codec: Codec | None = None
         if struct is not None:
-            # few receivers need the codec, and loading it takes a sixth of their start
+            # few receivers need the codec, and loading it takes half as long as all else of their start
+            import pyarrow as pa
+
             from ..types.arrow import arrow_schema
             from ..types.cdr.codec import Codec
 
@@ -73,6 +76,8 @@ class InstanceKeys:
 
     def _hashes_of(self, keys: pa.RecordBatch, representation: DataRepresentation) -> U8:
         """The key hash of each row; each distinct key is hashed once, which matters where hashing means MD5."""
+        import pyarrow as pa
+
         assert self._codec is not None
         code = np.zeros(keys.num_rows, np.int64)
         distinct = 1
@@ -95,4 +100,6 @@ class InstanceKeys:
 
 def _is_plain(t: pa.DataType) -> bool:
     """Whether equal values of a key are equal bytes, and Arrow finds the distinct ones."""
-    return bool(pa.types.is_integer(t) or pa.types.is_string(t) or pa.types.is_boolean(t))
+    from pyarrow import types
+
+    return bool(types.is_integer(t) or types.is_string(t) or types.is_boolean(t))

@@ -11,8 +11,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-import pyarrow as pa
-
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import UDP_PAYLOAD_MAX
 from .message import FLAG_E, HEADER_SIZE, SUBMESSAGE_HEADER_SIZE, Buffer, encode_submessage, short_submessage
@@ -34,6 +32,8 @@ _BODY_MAX: Final = UDP_PAYLOAD_MAX - HEADER_SIZE - SUBMESSAGE_HEADER_SIZE
 
 @lru_cache(maxsize=64)
 def _codec(number: int, level: int | None = None) -> Any:
+    import pyarrow as pa  # most participants compress nothing
+
     return pa.Codec(_ARROW_NAMES[number], compression_level=level)
 
 

@@ -14,8 +14,6 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
 from ...errors import DecodeError, DropReason, TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX, TYPE_OBJECT_BYTES_MAX
 from ..cdr.member_headers import PID_EXTENDED, PID_LIST_END, PID_MASK
@@ -119,6 +117,8 @@ def _decompressed(method: int, packed: memoryview, size: int) -> bytes:
     if method == _BZIP2:
         return bz2.BZ2Decompressor().decompress(packed, size + 1)
     if method == _LZ4:
+        import pyarrow as pa  # hardly any peer compresses its TypeObject
+
         codec = pa.Codec("lz4_raw")
         raw: bytes = codec.decompress(packed, decompressed_size=size, asbytes=True)
         try:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from ....limits import (
     FRAGMENTED_BYTES_MAX,
@@ -165,6 +164,8 @@ def _memory(size: int) -> U8:
     room = -(-size // 4) * 4
     if size < _LARGE:
         return np.empty(room, np.uint8)[:size]
+    import pyarrow as pa  # few topics have such samples
+
     return np.frombuffer(pa.allocate_buffer(room, memory_pool=pa.system_memory_pool()), np.uint8)[:size]
 
 

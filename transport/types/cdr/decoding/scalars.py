@@ -15,8 +15,19 @@ from ..lanes import Mask, Values, offsets_of
 
 #: What 32-bit offsets reach.
 COLUMN_BYTES_MAX: Final = (1 << 31) - 1
+
+
+def _latin1() -> pa.Array:
+    """Made of buffers, since ``pa.array`` loads pandas, which takes longer than all else that a source loads."""
+    characters = [chr(i).encode() for i in range(256)]
+    ends = offsets_of(np.array([len(each) for each in characters])).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), 256, [None, pa.py_buffer(ends), pa.py_buffer(b"".join(characters))]
+    )
+
+
 #: A char is one byte of an unnamed character set; Latin-1 maps each byte to one character.
-LATIN1: Final = pa.array([chr(i) for i in range(256)], pa.string())
+LATIN1: Final = _latin1()
 
 _NUMPY: Final[dict[pa.DataType, str]] = {pa.float32(): "f4", pa.float64(): "f8"}
 
