@@ -293,11 +293,11 @@ def _batches(frame: Any, warm_up: float, seconds: float) -> dict[str, list[float
     ends = np.array(found.pop("end"))
     found["period"] = np.diff(ends).tolist()
     if len(ends) == len(found["age"]):
-        found["wait"] = _waits(ends, ends - np.array(found["age"])).tolist()
+        found["wait"] = waits(ends, ends - np.array(found["age"])).tolist()
     return found
 
 
-def _waits(ends: npt.NDArray[np.float64], asked: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def waits(ends: npt.NDArray[np.float64], asked: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """How long rows wait, of which one comes each millisecond, if micro-batches take what was there when they were
     ``asked`` for, and are over at ``ends``, both in ms."""
     came = np.arange(asked[0], asked[-1])
