@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
@@ -12,6 +14,11 @@ from tests.support.lanes import lane_of, scope_of
 # Timings decide no test: a loaded machine is slow.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+
+# The Javas of the tests live for seconds: code that is compiled well, and a collector with many threads, cost more than
+# they bring.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 class Lanes(LoadScopeScheduling):

@@ -11,7 +11,8 @@ from ..transport.errors import TransportError
 from ..transport.net.peers import split_peer
 from ..transport.qos import DurabilityKind
 from ..transport.structure import INFINITE
-from .rules import GROUPING, allowed_networks, durability, is_best_available, keeps_all
+from .rules import allowed_networks, durability, is_best_available, keeps_all
+from .rules_flow import GROUPING
 from .spec import AppliesTo, duration_text
 from .table import OPTIONS, PARTICIPANT_OPTIONS
 from .values import Values

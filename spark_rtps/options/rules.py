@@ -13,9 +13,9 @@ from ..transport.protocol.policies import WRITER_POLICY, Compression
 from ..transport.protocol.slices import Slice
 from ..transport.qos import DurabilityKind
 from ..transport.structure import INFINITE
-from .spec import AppliesTo, Kind, duration_text, size_text
+from .rules_flow import check_flow
+from .spec import AppliesTo, Kind, duration_text
 from .table import BY_KEY, OPTIONS
-from .table_flow import TERM_LENGTH_MAX, TERM_LENGTH_MIN
 from .values import CALLABLE, Origin, Values
 
 #: What a datagram with one batch holds besides the batch's data, rounded up: RTPS header, INFO_DST, INFO_TS, the
@@ -43,9 +43,6 @@ _ORDERED: Final = (
     ("reliable_writer.fast_heartbeat_period", "reliable_writer.heartbeat_period"),
     ("congestion_control.initial_window", "congestion_control.max_window"),
 )
-
-#: Strategies of flow control that wait for ``flow_control.group_min_size``.
-GROUPING: Final = ("min", "tagged")
 
 #: Options which only apply to what is compressed, and which options compress something.
 _OF_COMPRESSION: Final = ("batch.compression_level", "batch.compression_threshold")
@@ -80,11 +77,7 @@ def check_options(values: Values, role: AppliesTo) -> None:
     _check_history(values, role)
     _check_batch(values)
     _check_compression(values)
-    _check_flow_controller(values)
-    _check_flow_control(values)
-    _check_inactivity(values)
-    _check_tethering(values, role)
-    _check_publication(values)
+    check_flow(values, role)
     _check_end(values)
 
 
@@ -333,14 +326,10 @@ def _check_order(values: Values, low: str, high: str) -> None:
         return
     # the error names the option which the user set
     if values.origin(high) > values.origin(low):
-        fix = f"must be at least {low}, {_shown(values, low)}; raise it, or lower {low}"
-        raise OptionError(high, _shown(values, high), fix)
-    fix = f"must not be greater than {high}, {_shown(values, high)}; lower it, or raise {high}"
-    raise OptionError(low, _shown(values, low), fix)
-
-
-def _shown(values: Values, name: str) -> str:
-    return values.given(name) or BY_KEY[name.lower()].default or ""
+        fix = f"must be at least {low}, {values.shown(low)}; raise it, or lower {low}"
+        raise OptionError(high, values.shown(high), fix)
+    fix = f"must not be greater than {high}, {values.shown(high)}; lower it, or raise {high}"
+    raise OptionError(low, values.shown(low), fix)
 
 
 # --- history ----------------------------------------------------------------------------------------
@@ -424,78 +413,3 @@ def _check_compression(values: Values) -> None:
         if level is not None and most is not None and level > most:
             fix = f"{name}={codec} has levels 1 to {most}"
             raise OptionError("batch.compression_level", level, fix)
-
-
-def _check_flow_controller(values: Values) -> None:
-    name = values.text("flow_controller.name")
-    if name == "on_demand":  # a flow controller that DDS predefines
-        fix = "sends only when it is triggered, and nothing triggers it here; use another name"
-        raise OptionError("flow_controller.name", name, fix)
-
-
-# --- flow control -----------------------------------------------------------------------------------
-
-
-def _check_flow_control(values: Values) -> None:
-    strategy, tag, group = (f"flow_control.{name}" for name in ("strategy", "group_tag", "group_min_size"))
-    for each in (strategy, "flow_control.multicast_strategy"):
-        if values.word(each) == "tagged" and values.value(tag) is None:
-            fix = f"needs {tag}, the tag of the readers that set the pace; set {tag}, or use min"
-            raise OptionError(each, values.given(each), fix)
-    unreliable = values.word("reliability") != "reliable"
-    if values.integer(group) and values.word(strategy) in GROUPING and unreliable:
-        fix = (
-            f"counts reliable readers, but a writer with reliability={values.word('reliability')} has none and would "
-            f"never write; remove {group}"
-        )
-        raise OptionError(group, values.given(group), fix)
-
-
-def _check_inactivity(values: Values) -> None:
-    """A reader without progress counts as one that does not answer: something has to bound how long it may do so."""
-    name, retries = (
-        "reliable_writer.inactivate_nonprogressing_readers",
-        "reliable_writer.max_heartbeat_retries",
-    )
-    timeout = "flow_control.receiver_timeout"
-    if values.boolean(name) and values.integer(retries) == values.integer(timeout) == INFINITE:
-        where = "" if values.has(name) else " (set by the QoS profile)"
-        fix = (
-            f"has no effect{where} while a reader may be without progress for ever; set {retries}, to 150 as in RTI "
-            f"Connext, or {timeout}"
-        )
-        raise OptionError(name, values.given(name), fix)
-
-
-def _check_tethering(values: Values, role: AppliesTo) -> None:
-    """A spy lies in the sink's log, whose writer keeps the time."""
-    for name in ("untethered_window_limit_timeout", "untethered_resting_timeout"):
-        if role is AppliesTo.READ and values.has(name) and values.boolean("spy"):
-            fix = f"has no effect with spy=true: the sink lets a slow spy go; set {name} at the sink"
-            raise OptionError(name, values.given(name), fix)
-
-
-def _check_publication(values: Values) -> None:
-    name = "publication.term_length"
-    length = values.integer(name)
-    nearest = sorted({min(max(near, TERM_LENGTH_MIN), TERM_LENGTH_MAX) for near in _powers_around(length)})
-    if length not in nearest:
-        fix = (
-            f"must be a power of two from {size_text(TERM_LENGTH_MIN)} to {size_text(TERM_LENGTH_MAX)}, such as "
-            f"{' or '.join(size_text(near) for near in nearest)}"
-        )
-        raise OptionError(name, values.given(name), fix)
-    for ahead in ("publication.term_window", "publication.ipc_term_window"):
-        window = values.integer_or_none(ahead)
-        if window is not None and window > length // 2:
-            _, least = _powers_around(2 * window)
-            fix = (
-                f"must be at most half of {name}={_shown(values, name)}; lower {ahead}, or set "
-                f"{name}={size_text(least)}"
-            )
-            raise OptionError(ahead, values.given(ahead), fix)
-
-
-def _powers_around(length: int) -> tuple[int, int]:
-    """The powers of two next to a length: the one that is not above it, and the one that is not below it."""
-    return 1 << max(length.bit_length() - 1, 0), 1 << max(length - 1, 0).bit_length()

@@ -221,7 +221,7 @@ PROCESS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.DURATION,
         "7d",
         "How long the log of an ended query is kept in `log.dir` after its last change, for a restart from the query's "
-        "checkpoint. A new query removes older ones, a running one every ten minutes, and `spark-rtps clean` at once. "
+        "checkpoint. A query removes older ones when it starts and every ten minutes, and `spark-rtps clean` at once. "
         "Where Spark made the checkpoint in its temporary directory, the samples go when the query ends.",
         _READ,
     ),

@@ -99,6 +99,10 @@ class Values:
         """The text that the user or the profile has for it."""
         return self._given.get(name, self._profile.get(name))
 
+    def shown(self, name: str) -> str:
+        """The value as an error shows it: as it was given, or else the default."""
+        return self.given(name) or BY_KEY[name.lower()].default or ""
+
     def value(self, name: str) -> object:
         return self._parsed.get(name)
 

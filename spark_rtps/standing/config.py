@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ..options.quantities import duration
+from ..options.quantities import duration, size
 from ..options.spec import YEAR
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
 from ..serving.standing import ROLES, is_name, too_open
@@ -27,8 +27,8 @@ from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted
 #: At once, from the file and from clients.
 SUBSCRIPTIONS_MAX: Final = 1024
 _KEYS: Final = (
-    "directory", "listen", "certificate", "key", "client_ca", "client_role", "groups_retention", "tokens", "defaults",
-    "subscriptions",
+    "directory", "listen", "certificate", "key", "client_ca", "client_role", "groups_retention", "ended_logs_retention",
+    "ended_logs_bytes", "tokens", "defaults", "subscriptions",
 )  # fmt: skip
 _LISTEN: Final = "127.0.0.1:7420"
 _FILE_BYTES_MAX: Final = 4 << 20
@@ -66,6 +66,9 @@ class StandingConfig:
     client_ca: Path | None = None
     client_role: str = "commit"
     groups_retention: int = 7 * 86_400 * 10**9
+    #: Of logs in ``directory`` that no subscription has any more: how long they are kept, and how much. None: all.
+    ended_logs_retention: int = 7 * 86_400 * 10**9
+    ended_logs_bytes: int | None = None
     #: Role -> token. None: nobody gave any; on a loopback address one is made.
     tokens: Mapping[str, str] | None = field(default=None, repr=False)
     #: Of the PEM files' contents: they may change under their names.
@@ -143,7 +146,9 @@ class _Reader:
             key=key,
             client_ca=client_ca,
             client_role=self._role(),
-            groups_retention=self._groups_retention(),
+            groups_retention=self._retention("groups_retention", least=10**9),
+            ended_logs_retention=self._retention("ended_logs_retention", least=0),
+            ended_logs_bytes=self._ended_logs_bytes(),
             tokens=tokens,
             pem_digest=_digest(certificate, key, client_ca),
             defaults=defaults,
@@ -226,16 +231,24 @@ class _Reader:
             raise self._error("", "client_role", f"{role!r} must be one of {', '.join(ROLES)}")
         return role
 
-    def _groups_retention(self) -> int:
-        text = self._text("", self._raw, "groups_retention", "7d")
+    def _retention(self, key: str, *, least: int) -> int:
+        text = self._text("", self._raw, key, "7d")
         try:
             found = duration(text)
         except ValueError:
-            found = 0
-        if not 10**9 <= found <= 100 * YEAR and found != INFINITE:
-            fix = f"{text!r} must be a duration of at least 1s, such as 7d, or infinite"
-            raise self._error("", "groups_retention", fix)
+            found = -1
+        if not least <= found <= 100 * YEAR and found != INFINITE:
+            fix = f"{text!r} must be a duration of at least {least // 10**9}s, such as 7d, or infinite"
+            raise self._error("", key, fix)
         return found
+
+    def _ended_logs_bytes(self) -> int | None:
+        text = self._text("", self._raw, "ended_logs_bytes", "unlimited")
+        try:
+            return None if text == "unlimited" else size(text)
+        except ValueError:
+            fix = f"{text!r} must be a size such as 512MiB or 10GiB, or unlimited"
+            raise self._error("", "ended_logs_bytes", fix) from None
 
     def _pem(self, key: str) -> Path | None:
         if key not in self._raw:

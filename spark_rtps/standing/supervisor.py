@@ -16,6 +16,7 @@ from typing import Final
 
 from ..transport.errors import LogError, OptionError, RtpsError
 from .backlog import groups_behind, read_counters
+from .cleaning import Cleaning
 from .config import SUBSCRIPTIONS_MAX, ReceiverFileError, StandingConfig
 from .keeper import Keeper, Phase, StartReceiver
 from .records import Record, read_records, write_records
@@ -54,6 +55,7 @@ class Supervisor:
         self._processes = processes
         self._server = ServerKeeper(config, start=processes.start_server, pool=processes.pool)
         self._watch = TopicWatch(processes.join_domain)
+        self._cleaning = Cleaning(processes.pool)
         self._keepers: dict[str, Keeper] = {}
         #: Removed by the file or a client, until their receivers have ended.
         self._leaving: list[Keeper] = []
@@ -100,6 +102,7 @@ class Supervisor:
         self._tell()
         for request in self._server.requests():
             self._take_request(request)
+        self._clean(now)
 
     def reload(self, config: StandingConfig) -> list[str]:
         """Take another configuration; subscriptions that did not change go on. Returns what has changed, in words.
@@ -316,6 +319,16 @@ class Supervisor:
         del self._records[name]
         _log.info("subscription %s: a client removed it; its log %s stays", name, keeper.directory)
         return name
+
+    # --- logs without a subscription ----------------------------------------------------------------
+
+    def _clean(self, now: int) -> None:
+        keepers = {each.log for each in (*self._keepers.values(), *self._leaving)}
+        # a client's subscription ends when a client says so, not when this version cannot take it up
+        of_clients = {each.log for each in self._records.values() if each.dynamic}
+        gone = self._cleaning.step(self.config, in_use=keepers | of_clients, now=now)
+        if gone:  # a subscription that is wanted again begins anew
+            self._records = {name: each for name, each in self._records.items() if each.log not in gone}
 
     # --- what is written down and told -------------------------------------------------------------
 

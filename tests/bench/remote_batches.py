@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_rtps.datasource import RtpsDataSource
+from spark_rtps import RtpsDataSource
 from spark_rtps.datasource.range_calculator import LogPartition
 from spark_rtps.datasource.standing_stream_reader import StandingStreamReader
 from tests.bench import figures

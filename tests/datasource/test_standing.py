@@ -47,6 +47,23 @@ class TestStream:
         assert found == [2]
         assert json.dumps(again.latestOffset(two, ALL)) == json.dumps(two)
 
+    def test_offsets_that_are_known_to_be_of_the_log_are_bounded(self, standing, monkeypatch):
+        """Hardly any of the last micro-batches is asked for again, one of long ago is."""
+        asked = []
+        place = standing.a.place
+        monkeypatch.setattr(standing.a, "place", lambda *where: asked.append(where) or place(*where))
+        reader = standing.reader()
+        offsets = [reader.initialOffset()]
+        for number in range(20):
+            standing.a.receive(number, 1)
+            offset, found = step(reader, offsets[-1])
+            assert found == [number]
+            offsets.append(offset)
+        assert len(asked) <= 1, "they are forgotten together"
+        asked.clear()
+        assert ids(reader, reader.partitions(offsets[0], offsets[1])) == [0]
+        assert len(asked) == 1
+
     def test_latest_is_what_arrives_from_now_on(self, standing):
         standing.a.receive(0, 3)
         reader = standing.reader()

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from spark_rtps.cli import app
 from spark_rtps.options.explanations import RECEIVER_REMEDIES
 from spark_rtps.transport.log.error_log import ERROR_LOG, read_error_log
 from spark_rtps.transport.log.loss_report import LOSS_REPORT, read_loss_report
@@ -71,6 +73,35 @@ def test_a_receive_buffer_that_is_full(
     assert all(
         "a receive buffer was full" in each and "net.core.rmem_max" in each for each in warnings(receiver)
     )
+
+
+def test_a_reliable_writer_that_no_longer_has_what_did_not_arrive(
+    cyclone: Callable[..., CyclonePeer], subscribe: Callable[..., Subscription]
+) -> None:
+    """A history of two: what overran the receive buffer meanwhile is replaced before it can be sent again."""
+    peer = cyclone()
+    peer.writer("t", Blob, keep=2)
+    receiver = subscribe("t", "Blob", receive_buffer=1 << 16, receiver={"remedies": RECEIVER_REMEDIES})
+    peer.wait_for_match("t")
+    receiver.wait_for_match()
+    peer.write("t", [blob_row(0, 10)])
+    receiver.wait_for(1)
+    with stopped(receiver.process.pid):
+        peer.write("t", [blob_row(number) for number in range(1, 51)])
+    peer.wait_for_acks("t")
+    wait_until(
+        lambda: receiver.rows + sum(losses(receiver).values()) == 51,
+        lambda: f"51 samples: {receiver.rows} came, {losses(receiver)} are lost",
+    )
+    count = 51 - receiver.rows
+    assert count >= 45, "few of 100,000 bytes each fit into the buffer, and two could be sent again"
+    assert losses(receiver) == {LossCause.HISTORY: count}
+    wait_until(lambda: receiver.process.counters()["reader.lost_samples"] == count, "the count")
+    wait_until(lambda: bool(warnings(receiver)), "a warning")
+    assert all("their writers no longer had" in each for each in warnings(receiver))
+    folder = str(Path(receiver.config.log_directory).parent)
+    shown = {name: CliRunner().invoke(app, [name, "-l", folder]).output for name in ("loss", "errors")}
+    assert LossCause.HISTORY in shown["loss"] and "longer HISTORY, or KEEP_ALL" in shown["errors"]
 
 
 @pytest.mark.parametrize("reliable", [False, True])

@@ -87,6 +87,9 @@ def test_what_is_appended_to_or_belongs_to_a_standing_receiver_stays(tmp_path: P
     assert list_segments(directory)
     (tmp_path / "supervisor.lock").touch()
     assert ended_logs(tmp_path) == [] and remove_given_up(tmp_path, now=NOW, period=0) == []
+    changed(directory, 2 * HOUR)
+    assert ended_logs(tmp_path, in_use={directory.name}) == []
+    assert remove_given_up(tmp_path, now=NOW, period=0, in_use=()) == [directory], "it asks itself"
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o750])
@@ -113,6 +116,11 @@ def test_a_receiver_cleans_beside_its_log_again_and_again(
     config = ReceiverConfig(str(tmp_path / "own"), "T", "Point", True)
     assert cleaning.start_cleaning(config) is None  # a standing receiver's
     object.__setattr__(config, "ended_logs_period_ns", HOUR)
+    before = log(tmp_path, age=2 * HOUR)
+    end = cleaning.start_cleaning(config)
+    assert end is not None
+    wait_until(lambda: not before.exists(), "what is old already to be removed at once")
+    end.set()
     end = cleaning.start_cleaning(config, period=0.01)
     assert end is not None
     for number in range(2):

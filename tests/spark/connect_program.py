@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_rtps.datasource import RtpsDataSource
+from spark_rtps import RtpsDataSource
 
 COLUMNS = "source INT, number INT"
 

@@ -2,48 +2,62 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.qos import ReliabilityKind
 from tests.spark.spark_streams import DOMAIN, Publisher, network
 
-
-def count(spark: SparkSession, topic: str, log_dir: Path, **options: object) -> int:
-    given = network(log_dir, read__timeout="4s", **options)
-    return spark.read.format("rtps").schema("id INT, x DOUBLE").options(**given).load(topic).count()
+Outcomes = dict[str, int | str]
 
 
-def test_qos(spark: SparkSession, node: Node, topic: str, log_dir: Path) -> None:
-    Publisher(node, topic, reliability=ReliabilityKind.BEST_EFFORT)
-    with pytest.raises(
-        Exception, match=f"topic '{topic}' has writers .*none matches: .*RELIABILITY.*best_effort"
-    ):
-        count(spark, topic, log_dir)
+@pytest.fixture(scope="module")
+def outcomes(spark: SparkSession, node: Node, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """How many rows each read has, or its error. They run at the same time, since each of them waits for its end."""
+    Publisher(node, "unmatched_qos", reliability=ReliabilityKind.BEST_EFFORT)
+    for topic in ("unmatched_type", "rt/unmatched_prefix", "unmatched_2"):
+        Publisher(node, topic)
+    log_dir = tmp_path_factory.mktemp("logs")
+
+    def read(topic: str, **options: object) -> DataFrame:
+        given = network(log_dir, read__timeout="4s", **options)
+        return spark.read.format("rtps").schema("id INT, x DOUBLE").options(**given).load(topic)
+
+    reads = {
+        "qos": read("unmatched_qos"),
+        "type": read("unmatched_type", type="Pint"),
+        "prefix": read("unmatched_prefix"),
+        "/prefix": read("/unmatched_prefix"),
+        "nobody": read("unmatched"),
+    }
+
+    def outcome(name: str) -> int | str:
+        try:
+            return reads[name].count()
+        except PySparkException as error:
+            return str(error)
+
+    with ThreadPoolExecutor(len(reads)) as pool:
+        return dict(zip(reads, pool.map(outcome, reads), strict=True))
 
 
-def test_the_name_of_the_type(spark: SparkSession, node: Node, topic: str, log_dir: Path) -> None:
-    Publisher(node, topic)
-    with pytest.raises(
-        Exception, match=f"topic '{topic}' has writers .*none matches: TYPE.*set the option type"
-    ):
-        count(spark, topic, log_dir, type="Pint")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("qos", "topic 'unmatched_qos' has writers .*none matches: .*RELIABILITY.*best_effort"),
+        ("type", "topic 'unmatched_type' has writers .*none matches: TYPE.*set the option type"),
+        ("prefix", f"domain {DOMAIN}; did you mean 'rt/unmatched_prefix'"),
+        ("/prefix", f"domain {DOMAIN}; did you mean 'rt/unmatched_prefix'"),
+    ],
+)
+def test_the_reason_is_named(outcomes: Outcomes, name: str, why: str) -> None:
+    assert re.search(why, str(outcomes[name])), outcomes[name]
 
 
-@pytest.mark.parametrize("spelled", ["", "/"])
-def test_the_prefix_of_ros_2(
-    spark: SparkSession, node: Node, topic: str, log_dir: Path, spelled: str
-) -> None:
-    Publisher(node, f"rt/{topic}")
-    with pytest.raises(Exception, match=f"domain {DOMAIN}; did you mean 'rt/{topic.replace('[', '.')}'"):
-        count(spark, spelled + topic, log_dir)
-
-
-def test_a_topic_that_nobody_writes_has_no_rows(
-    spark: SparkSession, node: Node, topic: str, log_dir: Path
-) -> None:
-    Publisher(node, f"{topic}_2")
-    assert count(spark, topic, log_dir) == 0
+def test_a_topic_that_nobody_writes_has_no_rows(outcomes: Outcomes) -> None:
+    assert outcomes["nobody"] == 0

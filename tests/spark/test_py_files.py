@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 JOB = """
 import sys
 from pyspark.sql import SparkSession
-from spark_rtps.datasource import RtpsDataSource
+from spark_rtps import RtpsDataSource
 
 domain, work = sys.argv[1:]
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()

@@ -134,8 +134,9 @@ class Scene:
         self.topics: set[str] = set()
         self.supervisor: Supervisor
 
-    def config(self, text: str) -> StandingConfig:
-        self.file.write_text(HEAD + text)
+    def config(self, text: str, *, top: str = "") -> StandingConfig:
+        """``top``: keys that are in no table."""
+        self.file.write_text(top + HEAD + text)
         return read_config(self.file)
 
     def begin(self, text: str) -> Supervisor:

@@ -99,6 +99,12 @@ class TestWhatItSays:
     def test_groups_may_stay(self, read):
         assert read('groups_retention = "infinite"\n').groups_retention == INFINITE
 
+    def test_ended_logs(self, read):
+        config = read("")
+        assert (config.ended_logs_retention, config.ended_logs_bytes) == (7 * 86_400 * 10**9, None)
+        config = read('ended_logs_retention = "0s"\nended_logs_bytes = "2GiB"\n')
+        assert (config.ended_logs_retention, config.ended_logs_bytes) == (0, 2 << 30)
+
     def test_the_example_of_the_documents(self, tmp_path, monkeypatch):
         example = (Path(__file__).parents[2] / "conf" / "receiver.toml").read_text()
         credentials = "/run/credentials/spark-rtps-receiver.service"
@@ -124,6 +130,8 @@ WRONG = [
     ('groups_retention = "soon"', "", "groups_retention", "must be a duration"),
     ('groups_retention = "1ms"', "", "groups_retention", "at least 1s"),
     ("groups_retention = 7", "", "groups_retention", "must be a text in quotes"),
+    ('ended_logs_retention = "soon"', "", "ended_logs_retention", "a duration of at least 0s"),
+    ('ended_logs_bytes = "much"', "", "ended_logs_bytes", "a size such as 512MiB or 10GiB, or unlimited"),
     ('tokens = "x"', "", "tokens", "must be a table"),
     ("[tokens]", "tokens", "", "is empty"),
     ('[tokens]\nreed = "x"', "tokens", "reed", "did you mean 'read'"),

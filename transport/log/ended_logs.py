@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from .stream_log import StreamLog
 
 #: In the folder of a log: the path of the temporary checkpoint to which it belongs.
 TEMPORARY_CHECKPOINT: Final = "temporary_checkpoint"
-#: A directory in which a standing receiver keeps its logs has this file. It looks after them itself.
+#: A directory in which a standing receiver keeps its logs has this file. Which of them it goes on with, it alone knows.
 _OF_STANDING_RECEIVER: Final = "supervisor.lock"
 #: A log that has changed so recently is not given up for its size: its query may be about to start again.
 _RESTART_NS: Final = 600 * NANOSECONDS
@@ -77,11 +77,15 @@ def note_temporary_checkpoint(directory: Path, checkpoint: Path) -> None:
     replace_text(directory / TEMPORARY_CHECKPOINT, f"{checkpoint}\n")
 
 
-def ended_logs(root: Path) -> list[EndedLog]:
-    """The logs in ``root`` that nobody appends to, the oldest first; none if a standing receiver looks after them."""
-    if (root / _OF_STANDING_RECEIVER).exists():
+def ended_logs(root: Path, *, in_use: Collection[str] | None = None) -> list[EndedLog]:
+    """The logs in ``root`` that nobody appends to, the oldest first.
+
+    None of those of a standing receiver, unless it asks itself and names the folders that are ``in_use``.
+    """
+    if in_use is None and (root / _OF_STANDING_RECEIVER).exists():
         return []
-    return sorted(_ended(root), key=lambda log: log.changed)
+    found = (log for log in _ended(root) if log.directory.name not in (in_use or ()))
+    return sorted(found, key=lambda log: log.changed)
 
 
 def given_up(
@@ -134,9 +138,11 @@ def remove_log(directory: Path, why: str) -> bool:
     return True
 
 
-def remove_given_up(root: Path, *, now: int, period: int, nbytes: int | None = None) -> list[Path]:
-    """Remove the logs in ``root`` that :func:`given_up` names; returns their folders."""
-    found = given_up(ended_logs(root), now=now, period=period, nbytes=nbytes)
+def remove_given_up(
+    root: Path, *, now: int, period: int, nbytes: int | None = None, in_use: Collection[str] | None = None
+) -> list[Path]:
+    """Remove the logs in ``root`` that :func:`given_up` names of :func:`ended_logs`; returns their folders."""
+    found = given_up(ended_logs(root, in_use=in_use), now=now, period=period, nbytes=nbytes)
     return [log.directory for log, why in found if remove_log(log.directory, why)]
 
 

@@ -1,4 +1,8 @@
-"""A receiver that runs for weeks removes the ended logs beside its own, as a new query does once."""
+"""A receiver removes the ended logs beside its own: when it starts, and again and again while it runs.
+
+A new query has done so once before. A query that a schedule starts again and again on its checkpoint, for minutes each
+time, has its logs removed here alone.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from .config import ReceiverConfig
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-_PERIOD_SECONDS: Final = 600.0
+PERIOD_SECONDS: Final = 600.0
 
 
-def start_cleaning(config: ReceiverConfig, *, period: float = _PERIOD_SECONDS) -> threading.Event | None:
-    """Clean again and again in a thread of its own: removing gigabytes takes longer than a receiver may pause.
+def start_cleaning(config: ReceiverConfig, *, period: float = PERIOD_SECONDS) -> threading.Event | None:
+    """Clean now and every ``period`` seconds, in a thread: removing gigabytes takes longer than a receiver may pause.
 
     Nothing is removed, and None returned, without ``config.ended_logs_period_ns``. The thread ends when the event is
     set, or with the process.
@@ -31,7 +35,7 @@ def start_cleaning(config: ReceiverConfig, *, period: float = _PERIOD_SECONDS) -
 
 def _clean(config: ReceiverConfig, period: float, end: threading.Event) -> None:
     assert config.ended_logs_period_ns is not None
-    while not end.wait(period):
+    while not end.is_set():
         for removed in remove_given_up(
             Path(config.log_directory).parent,
             now=time.time_ns(),
@@ -39,3 +43,4 @@ def _clean(config: ReceiverConfig, period: float, end: threading.Event) -> None:
             nbytes=config.ended_logs_bytes,
         ):
             _log.info("%s, a log that had ended, is removed", removed)
+        end.wait(period)

@@ -120,9 +120,10 @@ class Delivery:
                 if not held and proxy.expected == run.first_sn and run.coherent_set <= 0:
                     self.accept(proxy, run, owned=owned)
                     return
-        fits = self._hold(proxy, run, owned=owned)
+        is_of_next = proxy.synced and 0 < run.coherent_set <= proxy.expected
+        fits = self._hold(proxy, run, owned=owned, is_sent_again=proxy.reliable and not is_of_next)
         if proxy.synced:
-            if not fits and 0 < run.coherent_set <= proxy.expected:
+            if not fits and is_of_next:
                 self._give_up_set(proxy, run)
             self.drain(proxy)
 
@@ -180,16 +181,20 @@ class Delivery:
             proxy.jumps.passed(behind, sn - 1, PassKind.LOST)
         proxy.move_to(sn)
 
-    def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool) -> bool:
-        """Keep a run until its turn; False if not all of it fits."""
+    def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool, is_sent_again: bool = True) -> bool:
+        """Keep a run until its turn; False if not all of it fits.
+
+        What does not fit, and is not sent again, is lost: it does not count as rejected too.
+        """
         new, kept, lost = proxy.held.add(run, owned=owned or run.batch_sn > 0)
         self.counters.duplicate_samples += run.count - new
         self.counters.held_samples += kept
         if not lost:
             return True
+        rejected = lost if is_sent_again else lost - (new - kept)
         if proxy.held.is_full:
-            self.counters.receive_window_overflow += lost
-        self.counters.reorder_overflow += lost
+            self.counters.receive_window_overflow += rejected
+        self.counters.reorder_overflow += rejected
         # Given up, not forgotten: it was announced, so it will be requested.
         proxy.last_sn = max(proxy.last_sn, run.last_sn)
         return kept == new
