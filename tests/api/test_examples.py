@@ -57,9 +57,9 @@ def shape(domain: int, *arguments: str) -> tuple[str, ...]:
 def test_plugins(run: Run) -> None:
     assert output(run("slowest_but_one.py")) == [
         "3 readers at 1000, 2000 and 3000 with room for 10000: send up to 12000",
-        "no loss: a window of 4194304 bytes",
-        "a loss: a window of 2097152 bytes",
-        "no loss: a window of 2098560 bytes",
+        "no loss: a window of 8388608 bytes",
+        "a loss: a window of 4194304 bytes",
+        "no loss: a window of 4195712 bytes",
     ]
 
 

@@ -78,11 +78,14 @@ def numbers(directory: Path, start: Cursor, end: Cursor) -> list[int]:
 
 def write_until_held_back(writer: BlockingWriter, receiver: ReceiverProcess) -> int:
     """Write numbered samples until none goes any more, for the receiver has no room; returns how many there are."""
+    position = -1
     while (written := writer.writer.last_sn) < 2_000_000:
         try:
             writer.write(numbered(written, 10_000), timeout=1.0)
         except AcknowledgmentError:  # which a receiver that does not get to run causes as well
-            if receiver.counters()["reader.window_closed"]:
+            before, counters = position, receiver.counters()
+            position = counters["log.position"]
+            if counters["reader.window_closed"] or position == before > 0:
                 return writer.writer.last_sn
     raise AssertionError("nothing held the writer back")
 
