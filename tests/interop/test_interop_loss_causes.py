@@ -100,7 +100,8 @@ def test_a_reliable_writer_that_no_longer_has_what_did_not_arrive(
     wait_until(lambda: bool(warnings(receiver)), "a warning")
     assert all("their writers no longer had" in each for each in warnings(receiver))
     folder = str(Path(receiver.config.log_directory).parent)
-    shown = {name: CliRunner(env={"COLUMNS": "300"}).invoke(app, [name, "-l", folder]).output for name in ("loss", "errors")}
+    wide = CliRunner(env={"COLUMNS": "300"})
+    shown = {name: wide.invoke(app, [name, "-l", folder]).output for name in ("loss", "errors")}
     assert LossCause.HISTORY in shown["loss"] and "longer HISTORY, or KEEP_ALL" in shown["errors"]
 
 
