@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.protocol.policies import WriterPolicy
 from spark_rtps.transport.protocol.writing.readers.send_window import SendWindow
 from spark_rtps.transport.structure import INFINITE
@@ -233,3 +236,12 @@ def test_what_the_user_says_holds_for_all() -> None:
     s = Script(readers=0, policy=WriterPolicy(send_window_bytes=1 << 20))
     s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
     assert in_flight(s) <= 1 << 20
+
+
+def test_what_may_be_in_flight_may_be_offered_at_once() -> None:
+    s = Script(readers=0)
+    s.match(1, status_messages=True).acknack(1).status(0, 64 << 20)
+    s.writer.admission.check_fits(s.samples(100, 1 << 16))
+    s.match(2).acknack(1, i=2)
+    with pytest.raises(UsageError, match="4194304 bytes may be on their way"):
+        s.writer.admission.check_fits(s.samples(100, 1 << 16))

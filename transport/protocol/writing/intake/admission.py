@@ -103,7 +103,7 @@ class Admission:
 
     def check_fits(self, samples: Samples) -> None:
         """UsageError for samples that can never be let in all at once."""
-        window = min(self._state.policy.window_bytes, self._positions.term_window * 7 // 8)
+        window = min(self._window.bytes_max, self._positions.term_window * 7 // 8)
         nbytes = int(samples.all_lengths().sum()) + samples.count * overhead(0, with_key_hash=False)
         if samples.count > 1 and nbytes > window:
             raise UsageError(

@@ -28,7 +28,7 @@ class SendWindow:
         self.counters = counters
         self.samples = 0
         self.nbytes = 0
-        self._bytes_max = self._usual = self._base = policy.window_bytes
+        self._bytes_max = self._base = policy.window_bytes
         #: Bytes of the open coherent set; -1: none is open.
         self._set_bytes = -1
         self.is_high = False
@@ -106,12 +106,17 @@ class SendWindow:
         self.counters.full_reached += not self._is_full
         self._is_full = True
 
+    @property
+    def bytes_max(self) -> int:
+        """Bytes that may be in flight."""
+        return self._bytes_max
+
     def reaches(self, window: int) -> None:
         """All readers report how much they take: so many bytes may be in flight, unless the user says how many; 0: some
         of them only acknowledge."""
         if self.policy.send_window_bytes:
             return
-        self._base = max(window, self._usual)
+        self._base = max(window, self.policy.window_bytes)
         if self._set_bytes < 0:
             self._bytes_max = self._base
 
