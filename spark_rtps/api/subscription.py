@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from ..columns.said import Said
 from ..columns.topic_plan import TopicPlan
 from ..options import Payload, Settings
 from ..options.explanations import READER_REMEDIES, remedy_of
@@ -74,7 +75,7 @@ class Subscription(TopicEndpoint):
         self._changes_seen = -1
         #: Why the topic could not be joined when its first writer was found.
         self._failure: RtpsError | None = None
-        self._mismatches_said: set[str] = set()
+        self._mismatches_said = Said(MISMATCHES_SAID_MAX)
 
     def open(self) -> Subscription:
         """Join the topic, or wait for its first writer if the type has no name yet."""
@@ -335,7 +336,5 @@ class Subscription(TopicEndpoint):
 
     def _say_mismatch(self, event: IncompatibleQos) -> None:
         reasons = reasons_with_remedies(event.reasons, READER_REMEDIES)
-        if reasons in self._mismatches_said or len(self._mismatches_said) >= MISMATCHES_SAID_MAX:
-            return
-        self._mismatches_said.add(reasons)
-        _log.warning("topic %r: no match with %s: %s", self.topic, event.remote, reasons)
+        if self._mismatches_said.is_new(reasons):
+            _log.warning("topic %r: no match with %s: %s", self.topic, event.remote, reasons)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ..columns.said import Said
 from ..monitoring.publisher_counters import PublisherCounters
 from ..options import OnNoReader, Settings
 from ..options.explanations import mismatch, no_reader, unacknowledged, unserved
@@ -23,7 +24,7 @@ from ..transport.wire.samples import U8, Samples
 _log = logging.getLogger("spark_rtps.api")
 
 #: Topics and the reasons of mismatches that were logged.
-_MISMATCHES_SAID: Final[set[tuple[str, tuple[str, ...]]]] = set()
+_MISMATCHES_SAID: Final = Said(MISMATCHES_SAID_MAX)
 
 
 class WriterSession:
@@ -66,8 +67,7 @@ class WriterSession:
         refused = self._writer.node.incompatible(self._writer.guid)
         for reader, reasons in refused.items():
             said = self._settings.topic, tuple(reasons)
-            if said not in _MISMATCHES_SAID and len(_MISMATCHES_SAID) < MISMATCHES_SAID_MAX:
-                _MISMATCHES_SAID.add(said)
+            if _MISMATCHES_SAID.is_new(said):
                 _log.warning("topic %r: %s", self._settings.topic, mismatch(reader, reasons))
         return refused
 

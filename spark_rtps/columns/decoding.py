@@ -43,6 +43,7 @@ from .ipc_batches import read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
 from .not_null import columns_without_nulls, forbidden_nulls
 from .plan_columns import plan_batch
+from .said import Said
 from .sample_columns import (
     encapsulations,
     key_hashes,
@@ -60,8 +61,7 @@ _log = logging.getLogger("spark_rtps.datasource")
 
 _KEY_HASH_BYTES: Final = 16
 #: What this process has said about topics that are not read.
-_SAID: Final[set[str]] = set()
-_SAID_MAX: Final = 64
+_SAID: Final = Said(64)
 NO_TYPES: Final = ToldTypes({})
 #: What an ArrowBatch is read as.
 _IPC: Final = pa.schema([("ipc", pa.binary())])
@@ -137,8 +137,7 @@ def _of_type(frames: Iterable[Frame], plan: TopicPlan, told: ToldTypes) -> Itera
             yield frame
             continue
         what = f"topic {named.topic!r}: not read, its type is {named.type_name!r}, and {plan.type_name!r} is read"
-        if what not in _SAID and len(_SAID) < _SAID_MAX:
-            _SAID.add(what)
+        if _SAID.is_new(what):
             _log.warning("%s", what)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..columns.said import Said
 from ..columns.several_types import one_for_all
 from ..columns.topic_plan import TopicPlan
 from ..columns.type_files import listed
@@ -25,8 +26,7 @@ _log = logging.getLogger("spark_rtps.recordings")
 #: Topics that an error names.
 _NAMED_MAX: Final = 20
 #: What this process has said about topics that are not read.
-_SAID: Final[set[tuple[str, str]]] = set()
-_SAID_MAX: Final = 64
+_SAID: Final = Said(64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,8 @@ def _same_name(type_name: str) -> str:
 def _say_left_out(
     path: str, topic: str, channels: Iterable[Channel], selection: TopicSelection, type_name: str | None
 ) -> None:
-    if (path, topic) in _SAID or len(_SAID) >= _SAID_MAX:
+    if not _SAID.is_new((path, topic)):
         return
-    _SAID.add((path, topic))
     types = listed({each.type_name for each in channels})
     _log.warning(
         "%s: topic %r is selected by %r, but not read: its type is %s, and that of the columns is %r",

@@ -7,6 +7,7 @@ import pytest
 
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
+from spark_rtps.columns.said import Said
 from spark_rtps.datasource import stream_reader
 from spark_rtps.serving import connections
 from tests.datasource.stream_reader_scene import Source
@@ -16,7 +17,7 @@ from tests.datasource.stream_reader_scene import Source
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process says once, each test hears."""
     monkeypatch.setattr(malformed, "_TOLD", {})
-    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", set())
+    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", Said(64))
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ import pytest
 
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
+from spark_rtps.columns.said import Said
 
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a process says once, each test hears."""
     monkeypatch.setattr(malformed, "_TOLD", {})
-    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", set())
+    monkeypatch.setattr(writer_session, "_MISMATCHES_SAID", Said(64))
