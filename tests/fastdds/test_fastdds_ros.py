@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +12,12 @@ from typer.testing import CliRunner
 
 import spark_rtps as rtps
 from spark_rtps.cli import app
-from spark_rtps.columns.decoding import decode_range
-from spark_rtps.columns.topic_plan import TopicPlan
-from spark_rtps.datasource.receiver_session import ReceiverSession
-from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.source import Ros2DataSource
-from spark_rtps.options import AppliesTo
-from spark_rtps.transport.log.frame import Cursor
-from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.types.model import Primitive, PrimitiveKind, Struct
 from spark_rtps.transport.types.ros import ros_type
 from spark_rtps.transport.types.ros_hash import type_hash, user_data_of
 from tests.fastdds.fast_peer import FastPeer
+from tests.support.live_source import receiving, rows
 from tests.support.waiting import wait_until
 
 TEMPERATURE, RANGE = "sensor_msgs/msg/Temperature", "sensor_msgs/msg/Range"
@@ -38,22 +30,8 @@ def row(degrees: float) -> dict[str, Any]:
     return {"header": header, "temperature": degrees, "variance": 0.5}
 
 
-@contextmanager
-def receiving(domain: int, directory: Path, **options: str) -> Iterator[tuple[ReceiverSession, TopicPlan]]:
-    found = Ros2DataSource({"domain": str(domain), "interface": "lo", "log.dir": str(directory), **options})
-    schema = found.schema()
-    plan = plan_source(found._settings(AppliesTo.READ), schema, found._topic_type)
-    session = ReceiverSession.on_new_log(found._settings(AppliesTo.READ), plan)
-    try:
-        yield session, plan
-    finally:
-        session.stop()
-
-
-def rows(session: ReceiverSession, plan: TopicPlan, count: int) -> list[dict[str, Any]]:
-    wait_until(lambda: session.counters()["log.rows"] >= count, f"{count} samples")
-    batches = decode_range(LogView(session.directory), Cursor(0), session.tail(), plan)
-    return [row for batch in batches for row in batch.to_pylist()]
+def source(domain: int, directory: Path, **options: str) -> Ros2DataSource:
+    return Ros2DataSource({"domain": str(domain), "interface": "lo", "log.dir": str(directory), **options})
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +91,7 @@ def test_ls_and_echo_name_it_as_ros_does(
 def test_it_is_read_by_its_name(robot: FastPeer, domain: int, tmp_path: Path, topic: str) -> None:
     """The type comes by its name; what the writer keeps for late joiners is requested, because it offers it."""
     names = {"topic": topic, "ros.namespace": "/robot1"}
-    with receiving(domain, tmp_path, **names) as (session, plan):
+    with receiving(source(domain, tmp_path, **names)) as (session, plan):
         assert rows(session, plan, 2) == [row(20.5), row(21.0)]
         robot.wait_for_match("rt/robot1/temperature")
         robot.write("rt/robot1/temperature", [row(22.0)])
@@ -126,11 +104,11 @@ def test_it_is_read_by_its_name(robot: FastPeer, domain: int, tmp_path: Path, to
 
 def test_topics_by_a_pattern(robot: FastPeer, domain: int, tmp_path: Path) -> None:
     """Of one type as their hash says; of several with their hashes, where they tell one."""
-    with receiving(domain, tmp_path, subscribePattern="/robot1/.*/range") as (session, plan):
+    with receiving(source(domain, tmp_path, subscribePattern="/robot1/.*/range")) as (session, plan):
         assert plan.struct == ros_type(RANGE, "humble")
         found = {row.pop("topic"): row for row in rows(session, plan, 2)}
     assert found == {"rt/robot1/front/range": distance(1.5), "rt/robot1/rear/range": distance(2.5)}
-    with receiving(domain, tmp_path, subscribePattern=".*", payload="binary") as (session, plan):
+    with receiving(source(domain, tmp_path, subscribePattern=".*", payload="binary")) as (session, plan):
         told = {(row["topic"], row["type_name"], row["type_hash"]) for row in rows(session, plan, 4)}
     hashed = type_hash(ros_type(RANGE, "humble"))
     names = {name: ros_type(name).name for name in (TEMPERATURE, RANGE)}

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_rtps.columns.decoding import decode_range
 from spark_rtps.columns.topic_plan import TopicPlan
 from spark_rtps.datasource.receiver_session import ReceiverSession
-from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.source import Ros2DataSource
 from spark_rtps.options import AppliesTo, Payload
 from spark_rtps.transport.errors import OptionError
-from spark_rtps.transport.log.frame import Cursor
-from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.endpoint_specs import WriterSpec
 from spark_rtps.transport.qos import Qos
@@ -25,7 +20,7 @@ from spark_rtps.transport.types.ros import ros_type
 from spark_rtps.transport.types.ros_hash import user_data_of
 from tests.interop import ros_types
 from tests.interop.cyclone_peer import CyclonePeer
-from tests.support.waiting import wait_until
+from tests.support.live_source import receiving, rows
 
 TEMPERATURE, RANGE = "sensor_msgs/msg/Temperature", "sensor_msgs/msg/Range"
 
@@ -35,21 +30,8 @@ def source(domain: int, directory: Path, **options: object) -> Ros2DataSource:
     return Ros2DataSource({key.replace("__", "."): str(value) for key, value in given.items()})
 
 
-@contextmanager
-def receiving(found: Ros2DataSource) -> Iterator[tuple[ReceiverSession, TopicPlan]]:
-    schema = found.schema()
-    plan = plan_source(found._settings(AppliesTo.READ), schema, found._topic_type)
-    session = ReceiverSession.on_new_log(found._settings(AppliesTo.READ), plan)
-    try:
-        yield session, plan
-    finally:
-        session.stop()
-
-
 def temperatures(session: ReceiverSession, plan: TopicPlan, count: int) -> set[tuple[str, float]]:
-    wait_until(lambda: session.counters()["log.rows"] >= count, f"{count} samples")
-    batches = decode_range(LogView(session.directory), Cursor(0), session.tail(), plan)
-    return {(row["topic"], row["temperature"]) for batch in batches for row in batch.to_pylist()}
+    return {(row["topic"], row["temperature"]) for row in rows(session, plan, count)}
 
 
 def row(degrees: float) -> dict[str, Any]:
