@@ -38,8 +38,8 @@ class Scene:
 
     def __init__(self, *participants: int) -> None:
         self.drops: Counter[DropReason] = Counter()
-        self.library = TypeLibrary()
-        self.lookup = TypeLookup(self.library, self.drops)
+        self.type_library = TypeLibrary()
+        self.lookup = TypeLookup(self.type_library, self.drops)
         self.now = SECOND
         for participant in participants:
             self.lookup.join(bytes((participant,)) * 12)
@@ -120,7 +120,7 @@ def test_a_type_is_asked_for_once_however_many_have_it() -> None:
 
 def test_what_is_at_hand_is_not_asked_for() -> None:
     scene = Scene(1)
-    scene.library.offer(struct("Rich"))
+    scene.type_library.offer(struct("Rich"))
     scene.watch(1)
     assert scene.lookup.known(guid(1)) == KnownType(struct("Rich"))
     scene.watch(1, objects("Wide").information, number=2)
@@ -267,7 +267,7 @@ def test_an_object_that_is_not_what_it_is_said_to_be() -> None:
     assert scene.lookup.known(guid(1)) is None
     scene.pass_time()
     assert isinstance(scene.lookup.known(guid(1)), str)
-    assert len(scene.library) == 0
+    assert len(scene.type_library) == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\4\0\0\0abcd", b"\xff\xff\xff\x7f" + bytes(8)])
@@ -288,7 +288,7 @@ def test_what_nobody_asked_for_is_not_kept() -> None:
     assert not scene.lookup.expects(bytes((2,)) * 12, 10)
     scene.lookup.on_types(bytes((2,)) * 12, RICH.objects.items())
     scene.lookup.on_types(bytes((1,)) * 12, objects("Plain").objects.items())
-    assert len(scene.library) == 0
+    assert len(scene.type_library) == 0
     assert question[1] == (ROOT,)
 
 

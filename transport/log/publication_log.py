@@ -240,7 +240,7 @@ class PublicationLog:
                 if length <= 0:
                     # 0: the claimer was stopped between the stores of the tail and of the header.
                     gap = self.terms.gap(start, stop) if self._zeroes else stop
-                    length = -length or gap - start
+                    length = min(-length or gap - start, stop - start)
                     self.terms.pad(start, length)
                     unblocked += 1
                 start += align(length)

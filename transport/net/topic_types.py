@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from ..protocol.topic_selection import TopicSelection
 from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
 from ..structure import is_keyed
 from ..types.model import Struct
+from ..types.ros_hash import hash_in
 from ..types.xtypes.assignability import incompatibilities_of_types
 from ..types.xtypes.type_identifiers import EK_COMPLETE, EK_MINIMAL
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _LOOK_AGAIN_SECONDS: Final = 0.02
 #: A peer's endpoints come one after the other, and so do peers: how long to look for others than the first.
 _SETTLE_SECONDS: Final = 0.5
-#: As rmw announces it for each endpoint from ROS 2 Iron on.
-_ROS_HASH: Final = re.compile(rb"(?:^|;)typehash=(RIHS01_[0-9a-f]{64});")
 #: Types of one topic that are compared with each other.
 _TYPES_MAX: Final = 32
 #: Names of a kind that an error lists.
@@ -67,9 +65,8 @@ def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
 def type_hash(endpoint: RemoteEndpoint) -> str | None:
     """The hash of its type that an endpoint announces: ROS 2's (``RIHS01_...``, REP 2016) in its USER_DATA, else the
     EquivalenceHash of XTypes (XTypes 1.3 §7.3.4.2) in hexadecimal; None: it announces none."""
-    ros = _ROS_HASH.search(endpoint.qos.user_data)
-    if ros is not None:
-        return ros[1].decode()
+    if (ros := hash_in(endpoint.qos.user_data)) is not None:
+        return ros
     told = endpoint.type_information
     for form in () if told is None else (told.complete, told.minimal):
         if form is not None and form.type.id[0] in (EK_COMPLETE, EK_MINIMAL):

@@ -76,7 +76,7 @@ class Participant:
         self.drops: Counter[DropReason] = Counter()
         self._discovery = discovery = ParticipantDiscovery(config, self.drops, self._emit, now=now)
         self._spdp, self._sedp = discovery.spdp, discovery.sedp
-        self._liveliness, self._library = discovery.liveliness, discovery.library
+        self._liveliness, self._library = discovery.liveliness, discovery.type_library
         self._endpoints = discovery.endpoints
         self._agenda = Agenda()
         self._writers: dict[bytes, StatefulWriter] = {

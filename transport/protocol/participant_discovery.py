@@ -76,11 +76,11 @@ class ParticipantDiscovery:
         message_size = min(config.message_size, MESSAGE_SIZE_LEAST)
         self.sedp = Sedp(prefix, message_size=message_size, incarnation=config.incarnation)
         self.liveliness = Liveliness(prefix, remotes, incarnation=config.incarnation)
-        self.library = TypeLibrary()
-        self.lookup = TypeLookup(self.library, drops)
+        self.type_library = TypeLibrary()
+        self.lookup = TypeLookup(self.type_library, drops)
         self.types = TypeLookupService(
             prefix,
-            self.library,
+            self.type_library,
             self.lookup,
             remotes,
             drops,
@@ -93,7 +93,7 @@ class ParticipantDiscovery:
             own,
             remotes,
             self.liveliness,
-            TypeMatching(prefix, self.library, self.lookup),
+            TypeMatching(prefix, self.type_library, self.lookup),
             multicast=self._multicast,
             emit=emit,
         )

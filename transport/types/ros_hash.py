@@ -31,7 +31,7 @@ _IDS: Final = {
 _STRING, _WSTRING, _BOUNDED_STRING, _BOUNDED_WSTRING = 17, 18, 21, 22
 _ARRAY, _BOUNDED, _UNBOUNDED = 48, 96, 144
 
-#: In the USER_DATA of a reader or writer.
+#: In the USER_DATA of a reader or writer, from ROS 2 Iron on.
 _TYPE_HASH: Final = re.compile(rb"(?:^|;)typehash=(RIHS01_[0-9a-f]{64});")
 
 

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
 from ..structure import ENTITYID_UNKNOWN
 from .samples import U8, Samples
-from .submessages import DATA_FRAG_HEADER_SIZE, DataFrag
-
-#: Where a DATA_FRAG has its sequence number, high word first, and its fragment's number (RTPS 2.5 §9.4.5.5).
-_SN_AT: Final = 16
-_NUMBER_AT: Final = 24
+from .submessages import DATA_FRAG_HEADER_SIZE, DATA_FRAG_NUMBER_AT, DATA_FRAG_SN_AT, DataFrag
 
 
 @dataclass(slots=True)
@@ -124,9 +119,9 @@ def frame_fragments(
             ENTITYID_UNKNOWN, writer_id, 1, 1, 1, fragment_size, size, bytes(length), None, is_key
         ).encode_head()
         _cut(out, at, count, messages, segment, step, head)[:] = np.frombuffer(headers + like, np.uint8)
-        words = at + len(headers) + _SN_AT
+        words = at + len(headers) + DATA_FRAG_SN_AT
         np.ndarray((count, messages, 2), "<u4", out, words, (segment, step, 4))[:] = high_low
-        words = at + len(headers) + _NUMBER_AT
+        words = at + len(headers) + DATA_FRAG_NUMBER_AT
         np.ndarray((count, messages), "<u4", out, words, (segment, step))[:] = np.arange(
             first + 1, first + messages + 1
         )

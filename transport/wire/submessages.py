@@ -59,6 +59,9 @@ DATA_FRAG_OCTETS_TO_INLINE_QOS: Final = 28
 DATA_HEADER_SIZE: Final = 24
 #: The same of a DATA_FRAG.
 DATA_FRAG_HEADER_SIZE: Final = 36
+#: Where a DATA_FRAG has its sequence number, high word first, and its fragment's number (RTPS 2.5 §9.4.5.5).
+DATA_FRAG_SN_AT: Final = 16
+DATA_FRAG_NUMBER_AT: Final = 24
 #: Of a HEARTBEAT, its own header included.
 HEARTBEAT_SIZE: Final = 32
 DATA_OCTETS_TO_INLINE_QOS: Final = 16

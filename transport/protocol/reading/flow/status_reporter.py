@@ -57,7 +57,7 @@ class StatusReporter:
         #: Writers that were offered less than congestion control allows, with the room from which that changes.
         self.starved: dict[Guid, int] = {}
         self._reader_id = reader_id
-        self._receive_room = receive_room
+        self._receive_room = receive_room or ReceiveRoom(INFINITE)
         self._closed = closed
         self._controls: dict[Guid, CongestionControl] = {}
 
@@ -69,8 +69,7 @@ class StatusReporter:
             return False
         stream = proxy.stream
         self._controls[proxy.guid] = self.factory(self.policy.congestion_control, proxy.info)
-        if self._receive_room is not None:
-            self._receive_room.streams += 1
+        self._receive_room.streams += 1
         stream.due = 1
         if not proxy.reliable:
             stream.repetitions = _REPETITIONS
@@ -80,7 +79,7 @@ class StatusReporter:
         return True
 
     def forget(self, writer: Guid) -> None:
-        if self._controls.pop(writer, None) is not None and self._receive_room is not None:
+        if self._controls.pop(writer, None) is not None:
             self._receive_room.streams -= 1
         self.starved.pop(writer, None)
 
@@ -279,9 +278,7 @@ class StatusReporter:
             datagram=stream.datagram,
             loss=loss,
         )
-        most = proxy.info.term_window or _WINDOW_MAX
-        if self._receive_room is not None:
-            most = min(most, self._receive_room.share)
+        most = min(proxy.info.term_window or _WINDOW_MAX, self._receive_room.share)
         stream.window = min(max(int(window), 0), most)
         return force
 

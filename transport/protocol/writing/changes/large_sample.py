@@ -28,14 +28,11 @@ from ....wire.parameters import (
 )
 from ....wire.runs import scan
 from ....wire.samples import DISPOSED, FILTERED, KEY_ONLY, NO_TIMESTAMP, U8, UNREGISTERED
-from ....wire.submessages import DataFrag
+from ....wire.submessages import DATA_FRAG_NUMBER_AT, DATA_FRAG_SN_AT, DataFrag
 
 #: DATA_FRAG header, and its inline QoS with key hash, status info, coherent set and sentinel.
 _DATA_FRAG_ROOM: Final = 36 + KEY_HASH_SIZE + STATUS_INFO_SIZE + COHERENT_SET_SIZE + SENTINEL_SIZE
 
-#: Where a DATA_FRAG has its sequence number, high word first, and its fragment's number (RTPS 2.5 §9.4.5.5).
-_SN_AT: Final = 16
-_NUMBER_AT: Final = 24
 _NUMBERS: Final = struct.Struct("<III")
 
 
@@ -72,7 +69,11 @@ class LargeSample:
                 length = len(piece)
                 head = self._head(writer_id, sn, number, piece, reader_id)
             else:
-                head = head[:_NUMBER_AT] + number.to_bytes(4, "little") + head[_NUMBER_AT + 4 :]
+                head = (
+                    head[:DATA_FRAG_NUMBER_AT]
+                    + number.to_bytes(4, "little")
+                    + head[DATA_FRAG_NUMBER_AT + 4 :]
+                )
             yield head, piece
 
     def _head(self, writer_id: bytes, sn: int, number: int, piece: memoryview, reader_id: bytes) -> bytes:
@@ -82,7 +83,7 @@ class LargeSample:
             return DataFrag(reader_id, writer_id, sn, number, 1, *sizes, piece, qos, is_key).encode_head()
         head = _plain_head(reader_id, writer_id, *sizes, len(piece), is_key)
         numbers = _NUMBERS.pack(sn >> 32, sn & 0xFFFF_FFFF, number)
-        return head[:_SN_AT] + numbers + head[_SN_AT + _NUMBERS.size :]
+        return head[:DATA_FRAG_SN_AT] + numbers + head[DATA_FRAG_SN_AT + _NUMBERS.size :]
 
     def fitting(self, budget: int) -> LargeSample:
         """The same sample in fragments that fit ``budget`` bytes."""

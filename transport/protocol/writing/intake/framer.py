@@ -57,16 +57,17 @@ class Framer:
         """The next samples (:meth:`together`) as changes; none of a batch in which all samples are removed."""
         state, framing = self._state, self._readers.framing
         first_sn, coherent_set = state.last_sn + 1, state.set_begun
-        if self._goes_in_trains(pending):
-            return self._unsent.trains(
-                pending,
-                first_sn,
-                framing.budget,
-                batch_sn=state.last_batch_sn,
-                coherent_set=coherent_set,
-            )
-        if self._goes_in_fragment_trains(pending):
-            return self._unsent.fragment_trains(pending, first_sn, framing, batch_sn=state.last_batch_sn)
+        if self._takes_together(pending):
+            if self._goes_in_trains(pending):
+                return self._unsent.trains(
+                    pending,
+                    first_sn,
+                    framing.budget,
+                    batch_sn=state.last_batch_sn,
+                    coherent_set=coherent_set,
+                )
+            if self._goes_in_fragment_trains(pending):
+                return self._unsent.fragment_trains(pending, first_sn, framing, batch_sn=state.last_batch_sn)
         if pending.per_batch:
             batch_sn = state.last_batch_sn + 1
             state.last_batch_sn += pending.batches
@@ -83,39 +84,37 @@ class Framer:
         batch_sn = state.last_batch_sn
         return (batch_change(pending, first_sn, framing, batch_sn, coherent_set, removed=removed),)
 
-    def _goes_in_trains(self, pending: PendingBatch) -> bool:
-        """Whether the samples are many and alike, and no datagram or sample has to be looked at by itself."""
-        samples, flags = pending.samples, pending.flags
-        if not samples.is_uniform or pending.timestamps is not None or not isinstance(flags, int):
-            return False
-        state, budget = self._state, self._readers.framing.budget
-        keyed = pending.key_hashes is not None
-        size = samples.size + overhead(flags, with_key_hash=keyed, in_coherent_set=state.set_begun != 0)
+    def _takes_together(self, pending: PendingBatch) -> bool:
+        """Whether the samples are alike, and no datagram or sample has to be looked at by itself."""
         return (
-            size <= budget
-            and samples.count * size >= 2 * budget
+            pending.samples.is_uniform
+            and pending.timestamps is None
+            and isinstance(pending.flags, int)
             and self._takes_trains
-            and self._broadcast.coalesces
             and not self._broadcast.wants_batches
             and not self._broadcast.compresses_data
         )
 
+    def _goes_in_trains(self, pending: PendingBatch) -> bool:
+        """Whether samples that are taken together are many of which a datagram holds one at least."""
+        budget, size = self._readers.framing.budget, self._framed_size(pending)
+        return size <= budget and pending.samples.count * size >= 2 * budget and self._broadcast.coalesces
+
     def _goes_in_fragment_trains(self, pending: PendingBatch) -> bool:
-        """Whether the samples are too large for a datagram, alike, and their fragments need no inline QoS."""
-        samples, flags = pending.samples, pending.flags
+        """Whether samples that are taken together are too large for a datagram, and need no inline QoS."""
         return (
-            samples.is_uniform
-            and pending.timestamps is None
-            and isinstance(flags, int)
-            and not flags & (DISPOSED | UNREGISTERED | FILTERED)
+            self._framed_size(pending) > self._readers.framing.budget
+            and not int(pending.flags) & (DISPOSED | UNREGISTERED | FILTERED)
             and pending.key_hashes is None
             and not self._state.set_begun
-            and samples.size + overhead(flags, with_key_hash=False) > self._readers.framing.budget
-            and self._takes_trains
             and self._unsent.takes_fragment_trains
-            and not self._broadcast.wants_batches
-            and not self._broadcast.compresses_data
         )
+
+    def _framed_size(self, pending: PendingBatch) -> int:
+        """Bytes of the DATA of each sample, which are all alike."""
+        keyed, in_set = pending.key_hashes is not None, self._state.set_begun != 0
+        around = overhead(int(pending.flags), with_key_hash=keyed, in_coherent_set=in_set)
+        return pending.samples.size + around
 
     @property
     def _takes_trains(self) -> bool:

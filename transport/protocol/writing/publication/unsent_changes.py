@@ -199,10 +199,7 @@ class UnsentChanges:
                 first_sn + start, first_sn + start + part.count - 1, pending.timestamp, _EMPTY, batch_sn
             )
             nbytes = train_bytes(part.count, samples.size, size, len(headers))
-            if self.log is None or nbytes <= self.log.max_message_length:
-                out, claim = self._place_for(change, nbytes, 0)
-            else:  # it lies beside the log, and an empty frame keeps its place
-                out, claim = np.empty(nbytes, np.uint8), self._claim(self.log, 0, change)
+            out, claim = self._place_for(change, nbytes, 0)
             change.content = frame_fragments(
                 out,
                 headers,
@@ -212,10 +209,7 @@ class UnsentChanges:
                 size,
                 is_key=bool(int(pending.flags) & KEY_ONLY),
             )
-            placed = _placed(change, claim)
-            if claim is not None and len(claim.data) != nbytes:
-                placed.start = -1
-            yield placed
+            yield _placed(change, claim)
 
     @property
     def takes_fragment_trains(self) -> bool:
@@ -332,9 +326,11 @@ class UnsentChanges:
         return max(1, min(longest // segment, TRAIN_MESSAGES_MAX))
 
     def _place_for(self, change: Change, nbytes: int, segment: int) -> tuple[U8, Claim | None]:
-        """Where a train is framed: in the log, if there is one."""
+        """Where a train is framed: in the log, if there is one; beside it, if a frame cannot be so long."""
         if self.log is None:
             return np.empty(nbytes, np.uint8), None
+        if nbytes > self.log.max_message_length:
+            return np.empty(nbytes, np.uint8), self._claim(self.log, 0, change)
         claim = self._claim(self.log, nbytes, change, segment=segment)
         return claim.data, claim
 
@@ -388,8 +384,8 @@ def _own(change: Change) -> None:
 
 
 def _placed(change: Change, claim: Claim | None) -> Change:
-    """The change, framed; its frame in the log is committed."""
+    """The change, framed; its frame in the log is committed, an empty one for what lies beside it."""
     if claim is not None:
         claim.commit()
-        change.start, change.position = claim.start, claim.end
+        change.start, change.position = claim.start if claim.data.size else -1, claim.end
     return change

@@ -163,16 +163,10 @@ class Repairs:
         self, answer: Answer, proxy: ReaderProxy, change: Change, first: int, last: int, now: int
     ) -> bool:
         content = change.content
-        if isinstance(content, LargeSample):
-            return self._resend_large(
-                answer, proxy, content.fitting(self._fits(proxy)), change.timestamp, first, now
-            )
-        if isinstance(content, FragmentTrain):
+        if isinstance(content, LargeSample | FragmentTrain):
             fits = self._fits(proxy)
             return all(
-                self._resend_large(
-                    answer, proxy, LargeSample.of_train(content, sn).fitting(fits), change.timestamp, sn, now
-                )
+                self._resend_large(answer, proxy, _large(content, sn, fits), change.timestamp, sn, now)
                 for sn in range(first, last + 1)
             )
         if isinstance(content, BatchContent):
@@ -276,10 +270,8 @@ class Repairs:
     def _in_fragments(self, proxy: ReaderProxy, change: Change, sn: int) -> tuple[LargeSample, int] | None:
         """A sample that goes to that reader in fragments, with its timestamp."""
         fits, content, timestamp = self._fits(proxy), change.content, change.timestamp
-        if isinstance(content, LargeSample):
-            return content.fitting(fits), timestamp
-        if isinstance(content, FragmentTrain):
-            return LargeSample.of_train(content, sn).fitting(fits), timestamp
+        if isinstance(content, LargeSample | FragmentTrain):
+            return _large(content, sn, fits), timestamp
         if isinstance(content, BatchTrainContent):
             content = content.batch(content.train.index(sn))
         if isinstance(content, BatchContent):
@@ -362,3 +354,9 @@ class Repairs:
         """Whether the answer may hold one sample, whatever its size."""
         used_up = proxy.repairs.recent.is_full or proxy.repairs.recent.nbytes >= self._policy.max_repair_bytes
         return not answer.repaired and not used_up
+
+
+def _large(content: LargeSample | FragmentTrain, sn: int, budget: int) -> LargeSample:
+    """One large sample, in fragments that fit ``budget`` bytes."""
+    sample = content if isinstance(content, LargeSample) else LargeSample.of_train(content, sn)
+    return sample.fitting(budget)
