@@ -48,8 +48,12 @@ def test_permissive_and_a_filter(
         def status() -> dict[str, object]:
             return next(iter(statuses(query)), {})
 
+        # The samples may be in several batches, each with a progress of its own.
         wait_until(lambda: status().get("malformed") == 1, "the malformed sample in the progress")
-        assert status()["DATA_READER_CACHE_STATUS"] == {"content_filter_dropped_sample_count": 1}
+        wait_until(
+            lambda: status().get("DATA_READER_CACHE_STATUS") == {"content_filter_dropped_sample_count": 1},
+            "the sample that the filter dropped in the progress",
+        )
     shown = CliRunner().invoke(app, ["errors", "--json", "--log-dir", str(log_dir)])
     (log,) = [log for log in json.loads(shown.stdout)["logs"] if log["path"].endswith("decoding_report")]
     assert [(e["count"], "unknown encapsulation 0x7777" in e["text"]) for e in log["errors"]] == [(1, True)]
