@@ -220,7 +220,7 @@ def test_the_largest_sample_is_completed_beside_others() -> None:
 def test_only_what_arrived_leaves_a_place() -> None:
     """Whatever a sample declares, and wherever its fragments lie, no more of its memory is touched."""
     flood, place = Flood(), np.full(8 << 20, 0xEE, np.uint8)
-    flood.reassembly.places = lambda nbytes: place[:nbytes]
+    flood.reassembly.places = lambda nbytes, count: place[:nbytes]
     proxy, size = flood.writer(1), 0xF000
     proxy.begin_at(1)
     last = place.nbytes // size + 1

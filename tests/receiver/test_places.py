@@ -50,8 +50,8 @@ class Receiving:
             self.reader.put_together_at(self._place)
         self.end.on_drained = self._deliver
 
-    def _place(self, nbytes: int) -> Any:
-        return self.appender.place(nbytes)
+    def _place(self, nbytes: int, count: int) -> Any:
+        return self.appender.place(nbytes, count)
 
     def _deliver(self, number: int, runs: list[Run]) -> None:
         if number == 0 and runs:

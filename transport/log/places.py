@@ -1,4 +1,4 @@
-"""Places in a stream log where runs of one sample are put together before they are appended.
+"""Places in a stream log where runs are put together before they are appended.
 
 What lies in its place when it is appended need not be copied. A place is behind the log's end, where its frame will be;
 several follow one another. So as long as there are places, nothing can be appended but what lies there, in their order:
@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ..wire.samples import SAMPLE_INDEX, U8, Run
 from .frame import HEADER_BYTES, align
 from .segment import Segment
 
-#: Where in its frame a run of one sample lies.
-_PLACE_AT: Final = HEADER_BYTES + SAMPLE_INDEX.itemsize
+#: Of a place, so much is faulted in at once: what a sample declares need not come.
+_POPULATED_MAX: Final = 4 << 20
+
+
+class _Place(NamedTuple):
+    """``position`` is that of the frame, ``data`` where an indexed run of so many ``samples`` lies in it."""
+
+    position: int
+    data: U8
+    samples: int
+
+    def holds(self, run: Run) -> bool:
+        return run.data is self.data and run.count == self.samples and not run.stride
 
 
 class Vacates(Protocol):
@@ -27,42 +38,42 @@ class Vacates(Protocol):
 
 
 class Places:
-    """The places of one log, each with the position of its frame."""
+    """The places of one log, in the order of their frames."""
 
     __slots__ = ("_places", "reader")
 
     def __init__(self) -> None:
         #: What puts samples together there, and vacates them for others.
         self.reader: Vacates | None = None
-        self._places: deque[tuple[int, U8]] = deque()
+        self._places: deque[_Place] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def add(self, tail: Segment, position: int, nbytes: int) -> U8 | None:
-        """The place of a sample behind the others, or at ``position`` if there are none; None: the segment has no room
-        for it."""
+    def add(self, tail: Segment, position: int, nbytes: int, count: int) -> U8 | None:
+        """The place of a run behind the others, or at ``position`` if there are none; None: the segment has no room for
+        it."""
         if self._places:
-            position, before = self._places[-1]
-            position += align(_PLACE_AT + before.nbytes)
-        at = position - tail.base + _PLACE_AT
+            last = self._places[-1]
+            position = last.position + align(_place_at(last.samples) + last.data.nbytes)
+        at = position - tail.base + _place_at(count)
         if at + nbytes > tail.size:
             return None
         tail.holds_old = True
+        tail.populate(at + min(nbytes, _POPULATED_MAX))
         place = tail.data[at : at + nbytes]
-        self._places.append((position, place))
+        self._places.append(_Place(position, place, count))
         return place
 
     def hold(self, runs: Sequence[Run | None]) -> bool:
         """Whether the first places hold these runs, in this order."""
         return len(runs) <= len(self._places) and all(
-            run is not None and _lies_in(run, place)
-            for run, (_, place) in zip(runs, self._places, strict=False)
+            run is not None and place.holds(run) for run, place in zip(runs, self._places, strict=False)
         )
 
     def take(self, position: int, run: Run) -> bool:
         """The run at the first place is appended; False: it is not there."""
-        if not self._places or self._places[0][0] != position or not _lies_in(run, self._places[0][1]):
+        if not self._places or self._places[0].position != position or not self._places[0].holds(run):
             return False
         self._places.popleft()
         return True
@@ -72,5 +83,6 @@ class Places:
         self._places.clear()
 
 
-def _lies_in(run: Run, place: U8) -> bool:
-    return run.data is place and run.count == 1 and not run.stride
+def _place_at(count: int) -> int:
+    """Where in its frame an indexed run of so many samples lies."""
+    return HEADER_BYTES + count * SAMPLE_INDEX.itemsize

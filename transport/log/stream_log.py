@@ -251,10 +251,10 @@ class StreamLog:
         counts on it."""
         return min(_SHARED_BYTES, self.segment_bytes // _FRAME_PART - HEADER_BYTES)
 
-    def place(self, nbytes: int) -> U8 | None:
-        """Where the bytes of a sample will lie that is appended next, or behind the places before; None: that is not
-        known. See :mod:`.places` for what it binds to."""
-        return None if self._tail is None else self.places.add(self._tail, self._position, nbytes)
+    def place(self, nbytes: int, count: int = 1) -> U8 | None:
+        """Where the bytes of an indexed run of ``count`` samples will lie that is appended next, or behind the places
+        before; None: that is not known. See :mod:`.places` for what it binds to."""
+        return None if self._tail is None else self.places.add(self._tail, self._position, nbytes, count)
 
     def append(self, run: Run, *, reception: int, more: Sequence[Run] = ()) -> bool:
         """Append and commit a whole run, or nothing of it: False = no room until more is trimmed.

@@ -109,29 +109,30 @@ class DrainReceiver:
             elif isinstance(each, LargeBatches):
                 if not self._on_batch_stretch(each.stretch, source_ip, now):
                     handed = each.first
-            elif not self._on_fragment_stretch(each.stretch, source_ip, now):
+            elif not self._on_fragment_stretches(each.stretches, source_ip, now):
                 handed = each.first
             elif each.heartbeat_at >= 0:
-                messages.on_heartbeat_at(data, each.heartbeat_at, each.stretch.writer.prefix, now)
+                messages.on_heartbeat_at(data, each.heartbeat_at, each.stretches[0].writer.prefix, now)
         yield from spans[handed:]
 
-    def _on_fragment_stretch(self, stretch: FragmentStretch, source_ip: str, now: int) -> bool:
-        """Hand a stretch to the readers of its writer; False: it is for none, or is not to be believed."""
-        messages = self._messages
-        writer = stretch.writer
-        readers = messages.believing_readers(writer, stretch.reader_id, source_ip, now)
+    def _on_fragment_stretches(self, stretches: list[FragmentStretch], source_ip: str, now: int) -> bool:
+        """Hand stretches to the readers of their writer; False: they are for none, or not to be believed."""
+        messages, first = self._messages, stretches[0]
+        writer = first.writer
+        readers = messages.believing_readers(writer, first.reader_id, source_ip, now)
         if not readers:
             return False
-        messages.work += WORK_FRAGMENTS * stretch.datagrams
+        messages.work += WORK_FRAGMENTS * sum(each.submessages for each in stretches)
         messages.on_alive(writer, now)
         for reader in readers:
             before = reader.fragment_bytes
-            reader.on_fragment_stretch(stretch, now=now)
+            for stretch in stretches:
+                reader.on_fragment_stretch(stretch, now=now)
             messages.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
         return True
 
     def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
-        """As :meth:`_on_fragment_stretch`, of batches."""
+        """As :meth:`_on_fragment_stretches`, of one of batches."""
         messages = self._messages
         writer = stretch.writer
         readers = messages.believing_readers(writer, stretch.reader_id, source_ip, now)

@@ -91,13 +91,13 @@ class LogAppender:
     def _free(self) -> int:
         return max(0, self._log.free_bytes - self._log.max_bytes // _RESERVED_PART)
 
-    def place(self, nbytes: int) -> U8 | None:
-        """Where a sample in fragments may be put together: in the log, if it is likely to be what comes next."""
+    def place(self, nbytes: int, count: int = 1) -> U8 | None:
+        """Where samples in fragments may be put together: in the log, if they are likely to be what comes next."""
         places = self._log.places
         if self._pending or (places and places.reader is not self.reader):
             return None
         places.reader = self.reader
-        return self._log.place(nbytes)
+        return self._log.place(nbytes, count)
 
     def _vacate(self) -> None:
         """Something else comes next than what is put together in the log."""

@@ -1,42 +1,42 @@
-"""Fragments of large samples that follow one another, a DATA_FRAG a datagram: what `large_datagrams` finds."""
+"""Fragments of large samples that follow one another: what `large_fragments` finds in a drain."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final
 
 import numpy as np
 
 from ..structure import Guid
-from .samples import SAMPLE_INDEX, U8, Run
+from .samples import I64, SAMPLE_INDEX, U8, Run
 from .submessages import DataFrag, DataFrags
 
-
-class Piece(NamedTuple):
-    """The DATA_FRAG of one datagram; ``at`` is where its payload lies."""
-
-    sn: int
-    first: int
-    fragments: int
-    fragment_size: int
-    sample_size: int
-    at: int
-    length: int
-    timestamp: int
+#: The rows of the pieces of a stretch: of each DATA_FRAG what it says, where its payload lies and how long that is, and
+#: the source timestamp in force.
+SN, FIRST, FRAGMENTS, FRAGMENT_SIZE, SAMPLE_SIZE, AT, LENGTH, TIMESTAMP = range(8)
+_ALIGNMENT: Final = 4
 
 
 class FragmentStretch:
     """Fragments that follow one another: all those of one sample or of several, or some of one.
 
     They are looked at in one of three ways: as a run (:meth:`run`), as if they had come in one DATA_FRAG
-    (:meth:`together`), or as they came (:meth:`apart`).
+    (:meth:`together`), or one by one (:meth:`apart`). ``pieces``: (8, n) int64, a column for each DATA_FRAG.
     """
 
-    __slots__ = ("_data", "_pieces", "_run", "is_whole", "reader_id", "writer")
+    __slots__ = (
+        "_begins",
+        "_data",
+        "_offsets",
+        "_pieces",
+        "_run",
+        "is_whole",
+        "nbytes",
+        "reader_id",
+        "writer",
+    )
 
-    def __init__(
-        self, data: U8, writer: Guid, reader_id: bytes, pieces: list[Piece], *, is_whole: bool
-    ) -> None:
+    def __init__(self, data: U8, writer: Guid, reader_id: bytes, pieces: I64, *, is_whole: bool) -> None:
         self.writer = writer
         self.reader_id = reader_id
         #: Whether they are all fragments of their samples; else there is one sample.
@@ -44,58 +44,74 @@ class FragmentStretch:
         self._data = data
         self._pieces = pieces
         self._run: Run | None = None
+        if is_whole:
+            self._begins = np.flatnonzero(pieces[FIRST] == 1)
+            sizes = pieces[SAMPLE_SIZE, self._begins]
+            stops = np.cumsum((sizes + _ALIGNMENT - 1) & -_ALIGNMENT)
+            #: Where each sample begins in the run.
+            self._offsets = np.concatenate(([0], stops[:-1]))
+            #: Bytes of the run.
+            self.nbytes = int(self._offsets[-1] + sizes[-1])
 
     @property
-    def datagrams(self) -> int:
-        """How many datagrams brought them."""
-        return len(self._pieces)
+    def count(self) -> int:
+        """How many samples are whole."""
+        return len(self._begins)
+
+    @property
+    def first_sn(self) -> int:
+        return int(self._pieces[SN, 0])
+
+    @property
+    def submessages(self) -> int:
+        """How many DATA_FRAG brought them."""
+        return len(self._pieces[SN])
 
     @property
     def fragments(self) -> int:
-        return sum(piece.fragments for piece in self._pieces)
+        return int(self._pieces[FRAGMENTS].sum())
 
     @property
     def longest(self) -> int:
-        """Bytes of a sample in one datagram, at most."""
-        return max(piece.length for piece in self._pieces)
+        """Bytes of a sample in one DATA_FRAG, at most."""
+        return int(self._pieces[LENGTH].max())
 
     @property
     def timestamp(self) -> int:
         """The source timestamp of the first one."""
-        return self._pieces[0].timestamp
+        return int(self._pieces[TIMESTAMP, 0])
 
-    def run(self) -> Run:
-        """The whole samples, where they were received: what follows a sample's first fragment is moved up to it."""
-        if self._run is None:
-            self._run = self._join()
-        return self._run
+    def run(self, place: U8 | None = None) -> Run:
+        """The whole samples, put together at ``place``, which has ``nbytes``, or in memory of their own."""
+        if place is None:
+            if self._run is None:
+                self._run = self._join(np.empty(self.nbytes, np.uint8))
+            return self._run
+        return self._join(place)
 
-    def _join(self) -> Run:
-        data = self._data
-        if not data.flags.writeable:
-            data = self._data = data.copy()
-        view, moved = memoryview(data), []
-        firsts: list[Piece] = []
-        begin = at = 0
-        for piece in self._pieces:
-            if piece.first == 1:
-                firsts.append(piece)
-                begin = at = piece.at
-            if piece.at != at:
-                view[at : at + piece.length] = view[piece.at : piece.at + piece.length]
-            moved.append(piece._replace(at=begin + (piece.first - 1) * piece.fragment_size))
-            at += piece.length
-        self._pieces = moved
-        low = firsts[0].at
-        index = np.zeros(len(firsts), SAMPLE_INDEX)
-        index["offset"] = [each.at - low for each in firsts]
-        index["length"] = [each.sample_size for each in firsts]
-        index["timestamp"] = [each.timestamp for each in firsts]
+    def _join(self, target: U8) -> Run:
+        pieces, begins = self._pieces, self._begins
+        sizes = pieces[SAMPLE_SIZE, begins]
+        per_sample = np.diff(begins, append=pieces.shape[1])
+        to = np.repeat(self._offsets, per_sample) + (pieces[FIRST] - 1) * pieces[FRAGMENT_SIZE]
+        view, into = memoryview(self._data), memoryview(target)
+        for there, here, length in zip(
+            to.tolist(), pieces[AT].tolist(), pieces[LENGTH].tolist(), strict=True
+        ):
+            into[there : there + length] = view[here : here + length]
+        padded = self._offsets[:-1] + sizes[:-1]
+        for stop, next_at in zip(padded.tolist(), self._offsets[1:].tolist(), strict=True):
+            if stop < next_at:
+                target[stop:next_at] = 0
+        index = np.zeros(len(begins), SAMPLE_INDEX)
+        index["offset"] = self._offsets
+        index["length"] = sizes
+        index["timestamp"] = pieces[TIMESTAMP, begins]
         return Run(
             self.writer,
-            firsts[0].sn,
-            len(firsts),
-            data[low:at],
+            self.first_sn,
+            len(begins),
+            target,
             index=index,
             reader_id=self.reader_id,
             datagram_bytes=self.longest,
@@ -103,16 +119,20 @@ class FragmentStretch:
 
     def together(self) -> DataFrag:
         """All of them, which are of one sample, as one DATA_FRAG would bring them."""
-        first, view = self._pieces[0], memoryview(self._data)
-        payloads = [view[piece.at : piece.at + piece.length] for piece in self._pieces]
+        view = memoryview(self._data)
+        sn, first, _, size, total = self._pieces[:AT, 0].tolist()
+        payloads = [
+            view[at : at + length]
+            for at, length in zip(self._pieces[AT].tolist(), self._pieces[LENGTH].tolist(), strict=True)
+        ]
         return DataFrags(
             self.reader_id,
             self.writer.entity,
-            first.sn,
-            first.first,
+            sn,
+            first,
             self.fragments,
-            first.fragment_size,
-            first.sample_size,
+            size,
+            total,
             payloads[0],
             pieces=payloads,
         )
@@ -120,16 +140,7 @@ class FragmentStretch:
     def apart(self) -> Iterator[tuple[DataFrag, int]]:
         """Each DATA_FRAG, with its source timestamp."""
         view = memoryview(self._data)
-        for piece in self._pieces:
-            payload = view[piece.at : piece.at + piece.length]
-            frag = DataFrag(
-                self.reader_id,
-                self.writer.entity,
-                piece.sn,
-                piece.first,
-                piece.fragments,
-                piece.fragment_size,
-                piece.sample_size,
-                payload,
-            )
-            yield frag, piece.timestamp
+        for sn, first, fragments, size, total, at, length, timestamp in self._pieces.T.tolist():
+            payload = view[at : at + length]
+            frag = DataFrag(self.reader_id, self.writer.entity, sn, first, fragments, size, total, payload)
+            yield frag, timestamp

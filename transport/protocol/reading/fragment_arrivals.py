@@ -5,8 +5,6 @@ The invariants are those of :mod:`.reader`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...limits import FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
 from ...wire.fragment_stretches import FragmentStretch
 from ...wire.samples import U8, Run
@@ -15,6 +13,7 @@ from ..policies import ReaderCounters
 from .arrivals import Arrivals
 from .jumps import Jumps
 from .ordering.delivery import Delivery
+from .ordering.reassembly import Places
 from .ordering.sequence_jumps import REACH
 from .ordering.writer_proxy import WriterProxy
 from .response.responder import Responder
@@ -42,14 +41,22 @@ class FragmentArrivals:
         self._responder = responder
         self._jumps = jumps
 
-    def put_together_at(self, places: Callable[[int], U8 | None]) -> None:
+    def put_together_at(self, places: Places) -> None:
         """Have samples put together where the owner will keep them, as long as nothing else becomes ready before."""
 
-        def place(nbytes: int) -> U8 | None:
+        def place(nbytes: int, count: int) -> U8 | None:
             ready = self._delivery.ready
-            return places(nbytes) if not ready or ready[-1] is self.placed else None
+            return places(nbytes, count) if not ready or ready[-1] is self.placed else None
 
         self._reassembly.places = place
+
+    def join(self, stretch: FragmentStretch) -> Run:
+        """The whole samples of a stretch, which is handed out next."""
+        place = self._reassembly.place(stretch.nbytes, stretch.count)
+        run = stretch.run(place)
+        if place is not None:
+            self.placed = run
+        return run
 
     def accept(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> None:
         """Accept fragments of one sample."""

@@ -40,7 +40,7 @@ from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
 from ...wire.batch_stretches import BatchStretch
 from ...wire.fragment_stretches import FragmentStretch
-from ...wire.samples import U8, Run
+from ...wire.samples import Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..agenda import untouched
@@ -57,6 +57,7 @@ from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
 from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
+from .ordering.reassembly import Places
 from .ordering.sequence_jumps import REACH, PassKind
 from .ordering.writer_proxy import WriterProxy
 from .received_stream import StreamPositions
@@ -268,7 +269,7 @@ class StatefulReader:
     def sample_size_max(self, nbytes: int) -> None:
         self._delivery.sample_size_max = nbytes
 
-    def put_together_at(self, places: Callable[[int], U8 | None]) -> None:
+    def put_together_at(self, places: Places) -> None:
         """Have samples that come in fragments put together where the owner will keep them."""
         self._fragments.put_together_at(places)
 
@@ -313,9 +314,10 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += run.count
             return
-        if self._takes_next(proxy, run, now):
-            return
         delivery, nbytes = self._delivery, run.data.nbytes
+        if not run.coherent_set and self._is_next(proxy, run.first_sn, nbytes):
+            self._take_next(proxy, run, now)
+            return
         if run.last_sn - proxy.expected > REACH:
             if not self._jumps.admits_runs(proxy, (run,), run.last_sn, now):
                 return
@@ -328,20 +330,22 @@ class StatefulReader:
         else:
             self._arrivals.accept(proxy, run, now)
 
-    def _takes_next(self, proxy: WriterProxy, run: Run, now: int) -> bool:
-        """Hand out a run that is the next one, with nothing else to consider; False: there is more to it."""
-        delivery, nbytes = self._delivery, run.data.nbytes
-        if not (
-            run.first_sn == proxy.expected
+    def _is_next(self, proxy: WriterProxy, first_sn: int, nbytes: int) -> bool:
+        """Whether a run of no coherent set is the next one, with nothing else to consider."""
+        delivery = self._delivery
+        return (
+            first_sn == proxy.expected
             and proxy.synced
             and nbytes <= delivery.window
             and nbytes <= delivery.sample_size_max
-            and not run.coherent_set
             and not proxy.held
             and not proxy.fragments
             and not proxy.resting
-        ):
-            return False
+        )
+
+    def _take_next(self, proxy: WriterProxy, run: Run, now: int) -> None:
+        """Hand out a run that is the next one."""
+        delivery, nbytes = self._delivery, run.data.nbytes
         proxy.expected += run.count
         delivery.window -= nbytes
         self.counters.received_samples += run.count
@@ -350,7 +354,6 @@ class StatefulReader:
         stream.rcv_pos += nbytes
         if stream.rcv_pos >= stream.due:
             self._responder.on_progress(proxy, run, now)
-        return True
 
     def on_batch(self, batch: Batch, *, now: int) -> None:
         """A DATA_BATCH arrived; its runs have memory of their own."""
@@ -382,7 +385,8 @@ class StatefulReader:
         proxy = self.writers.get(stretch.writer)
         if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
             run = stretch.run()
-            if self._takes_next(proxy, run, now):
+            if not run.coherent_set and self._is_next(proxy, run.first_sn, run.nbytes):
+                self._take_next(proxy, run, now)
                 self.counters.received_batches += stretch.batches
                 if proxy.reliable:
                     batches = proxy.batches or proxy.count_batches()
@@ -414,10 +418,11 @@ class StatefulReader:
         self.touch()
         proxy = self.writers.get(stretch.writer)
         if proxy is None:
-            self.counters.unknown_writer += stretch.datagrams
+            self.counters.unknown_writer += stretch.submessages
         elif not stretch.is_whole:
             self._fragments.accept_stretch(proxy, stretch, now)
-        elif self._takes_next(proxy, stretch.run(), now):
+        elif self._is_next(proxy, stretch.first_sn, stretch.nbytes):
+            self._take_next(proxy, self._fragments.join(stretch), now)
             self.counters.fragments += stretch.fragments
             proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
         else:

@@ -14,8 +14,9 @@ from ...policies import ReaderCounters
 from .fragments import FragmentBudget, FragmentedSample
 from .writer_proxy import WriterProxy
 
-#: Says where a sample of so many bytes will be kept if it is what is delivered next; None: that is not known.
-Places: TypeAlias = Callable[[int], U8 | None]
+#: Says where a run of so many bytes, and of so many samples, will be kept if it is what is delivered next; None: that
+#: is not known.
+Places: TypeAlias = Callable[[int, int], U8 | None]
 
 
 class Completed(NamedTuple):
@@ -59,6 +60,10 @@ class Reassembly:
         self.give_up(proxy, frag.sn)
         return Completed(sample.to_run(), sample.in_place)
 
+    def place(self, nbytes: int, count: int = 1) -> U8 | None:
+        """Where the run that is delivered next is put together; None: in memory of its own."""
+        return None if self._placed is not None or self.places is None else self.places(nbytes, count)
+
     def takes_together(self, proxy: WriterProxy, frags: DataFrag) -> bool:
         """Whether it is all the same if fragments of a sample come in one DATA_FRAG or in several."""
         sample, budget = proxy.fragments.get(frags.sn), self.budget
@@ -71,9 +76,9 @@ class Reassembly:
         budget = self.budget
         while budget.admits(frag):
             place = None
-            if self._placed is None and self.places is not None and len(budget) < FRAGMENTED_SAMPLES_MAX:
+            if len(budget) < FRAGMENTED_SAMPLES_MAX:
                 is_next = proxy.synced and frag.sn == proxy.expected and not proxy.held
-                place = self.places(frag.sample_size) if is_next else None
+                place = self.place(frag.sample_size) if is_next else None
             sample = budget.start(proxy.guid, frag, timestamp, now, reliable=proxy.reliable, place=place)
             if sample is not None:
                 self._placed = self._placed if place is None else sample
