@@ -91,12 +91,14 @@ class DrainReceiver:
                 messages.on_heartbeat_at(data, heartbeat_at, run.writer.prefix, now)
         yield from (spans[i] for i in rest[handed:])
 
-    def _receive_large(self, data: U8, spans: Sequence[Span], now: int) -> Iterator[Span | None]:
+    def _receive_large(
+        self, data: U8, spans: Sequence[Span], now: int, *, joins_heartbeats: bool = True
+    ) -> Iterator[Span | None]:
         """As :meth:`receive_runs`, in large datagrams."""
         messages = self._messages
         handed = 0
         pause = messages.work + RUNS_WORK
-        for each in scan_large(data, spans):
+        for each in scan_large(data, spans, joins_heartbeats=joins_heartbeats):
             yield from spans[handed : each.first]
             handed = each.stop
             if messages.work > pause:
@@ -109,11 +111,22 @@ class DrainReceiver:
             elif isinstance(each, LargeBatches):
                 if not self._on_batch_stretch(each.stretch, source_ip, now):
                     handed = each.first
+            elif each.is_divided and not self._takes(each.stretches):
+                these = spans[each.first : each.stop]
+                yield from self._receive_large(data, these, now, joins_heartbeats=False)
             elif not self._on_fragment_stretches(each.stretches, source_ip, now):
                 handed = each.first
-            elif each.heartbeat_at >= 0:
-                messages.on_heartbeat_at(data, each.heartbeat_at, each.stretches[0].writer.prefix, now)
+            else:
+                for heartbeat_at in each.heartbeats:
+                    messages.on_heartbeat_at(data, heartbeat_at, each.stretches[0].writer.prefix, now)
         yield from spans[handed:]
+
+    def _takes(self, stretches: list[FragmentStretch]) -> bool:
+        """Whether all readers of a writer take what there is of it as it is."""
+        if len(stretches) > 1:
+            return False
+        readers = self._messages.addressed(stretches[0].writer, stretches[0].reader_id)
+        return all(reader.takes(stretches[0]) for reader in readers)
 
     def _on_fragment_stretches(self, stretches: list[FragmentStretch], source_ip: str, now: int) -> bool:
         """Hand stretches to the readers of their writer; False: they are for none, or not to be believed."""

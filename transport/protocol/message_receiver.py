@@ -195,7 +195,7 @@ class MessageReceiver:
         self, writer: Guid, reader_id: bytes, source_ip: str, now: int
     ) -> list[StatefulReader]:
         """For whom datagrams of this writer are that were looked at together; none if they are not believed."""
-        readers = self._addressed(writer, reader_id)
+        readers = self.addressed(writer, reader_id)
         if not readers or (writer.prefix == self._prefix and not self._endpoints.hears_itself):
             return []
         return [] if self._refusal(writer.prefix, source_ip, now) is not None else readers
@@ -390,7 +390,7 @@ class MessageReceiver:
         if sum(run.count for run in batch.runs) != batch.last_sn + 1 - batch.first_sn:
             self.work += WORK_PIECES
         self.on_alive(batch.writer, now)
-        for reader in self._addressed(batch.writer, batch.reader_id):
+        for reader in self.addressed(batch.writer, batch.reader_id):
             reader.on_batch(batch, now=now)
 
     def _on_compressed(
@@ -448,7 +448,8 @@ class MessageReceiver:
                     self.on_run(run, now, work_max - self.work)
             pos = end
 
-    def _addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
+    def addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
+        """The readers for which a writer's submessages are."""
         readers = self._routes.get(writer)
         if readers is None:
             return []
@@ -467,7 +468,7 @@ class MessageReceiver:
             writer = Guid(source, submessage.writer_id)
             if kind in _ASSERT_LIVELINESS and submessage.liveliness:
                 self.on_alive(writer, now)
-            for reader in self._addressed(writer, submessage.reader_id):
+            for reader in self.addressed(writer, submessage.reader_id):
                 to_reader(reader)(writer, submessage, now=now)
             self.unread.hear(kind, submessage, writer, now)
         elif (to_writer := _TO_WRITER.get(kind)) is not None:
@@ -484,7 +485,7 @@ class MessageReceiver:
     def _on_data_frag(self, fragments: DataFrag, source: bytes, timestamp: int, now: int) -> None:
         writer = Guid(source, fragments.writer_id)
         self.on_alive(writer, now)
-        for reader in self._addressed(writer, fragments.reader_id):
+        for reader in self.addressed(writer, fragments.reader_id):
             before = reader.fragment_bytes
             reader.on_data_frag(writer, fragments, timestamp, now=now)
             self.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
@@ -492,7 +493,7 @@ class MessageReceiver:
     def _on_rtt_measurement(self, measurement: RttMeasurement, source: bytes, now: int) -> None:
         if measurement.reply:
             writer = Guid(source, measurement.writer_id)
-            for reader in self._addressed(writer, measurement.reader_id):
+            for reader in self.addressed(writer, measurement.reader_id):
                 reader.on_rtt_measurement(writer, measurement, now=now)
         elif (local := self._writers.get(measurement.writer_id)) is not None:
             local.feedback.on_rtt_measurement(Guid(source, measurement.reader_id), measurement, now=now)

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TypeAlias
 
 import numpy as np
 
 from ..structure import Guid
-from .samples import I64, SAMPLE_INDEX, U8, Run
+from .samples import SAMPLE_INDEX, U8, Run
 from .submessages import DataFrag, DataFrags
 
-#: The rows of the pieces of a stretch: of each DATA_FRAG what it says, where its payload lies and how long that is, and
-#: the source timestamp in force.
-SN, FIRST, FRAGMENTS, FRAGMENT_SIZE, SAMPLE_SIZE, AT, LENGTH, TIMESTAMP = range(8)
-_ALIGNMENT: Final = 4
+#: A DATA_FRAG: sequence number, first fragment, fragments, their size, the sample's size; where its payload lies and
+#: how long that is; the source timestamp in force. A plain tuple: each datagram costs little else.
+Piece: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 
 
 class FragmentStretch:
     """Fragments that follow one another: all those of one sample or of several, or some of one.
 
     They are looked at in one of three ways: as a run (:meth:`run`), as if they had come in one DATA_FRAG
-    (:meth:`together`), or one by one (:meth:`apart`). ``pieces``: (8, n) int64, a column for each DATA_FRAG.
+    (:meth:`together`), or one by one (:meth:`apart`).
     """
 
-    __slots__ = (
-        "_begins",
-        "_data",
-        "_offsets",
-        "_pieces",
-        "_run",
-        "is_whole",
-        "nbytes",
-        "reader_id",
-        "writer",
-    )
+    __slots__ = ("_data", "_firsts", "_pieces", "_run", "is_whole", "nbytes", "reader_id", "writer")
 
-    def __init__(self, data: U8, writer: Guid, reader_id: bytes, pieces: I64, *, is_whole: bool) -> None:
+    def __init__(
+        self, data: U8, writer: Guid, reader_id: bytes, pieces: list[Piece], *, is_whole: bool
+    ) -> None:
         self.writer = writer
         self.reader_id = reader_id
         #: Whether they are all fragments of their samples; else there is one sample.
@@ -44,73 +35,69 @@ class FragmentStretch:
         self._data = data
         self._pieces = pieces
         self._run: Run | None = None
-        if is_whole:
-            self._begins = np.flatnonzero(pieces[FIRST] == 1)
-            sizes = pieces[SAMPLE_SIZE, self._begins]
-            stops = np.cumsum((sizes + _ALIGNMENT - 1) & -_ALIGNMENT)
-            #: Where each sample begins in the run.
-            self._offsets = np.concatenate(([0], stops[:-1]))
-            #: Bytes of the run.
-            self.nbytes = int(self._offsets[-1] + sizes[-1])
+        self._firsts = [piece for piece in pieces if piece[1] == 1] if is_whole else []
+        #: Bytes of the run, in which each sample begins at a multiple of 4.
+        self.nbytes = sum([(piece[4] + 3) & ~3 for piece in self._firsts])
 
     @property
     def count(self) -> int:
         """How many samples are whole."""
-        return len(self._begins)
+        return len(self._firsts)
 
     @property
     def first_sn(self) -> int:
-        return int(self._pieces[SN, 0])
+        return self._pieces[0][0]
 
     @property
     def submessages(self) -> int:
         """How many DATA_FRAG brought them."""
-        return len(self._pieces[SN])
+        return len(self._pieces)
 
     @property
     def fragments(self) -> int:
-        return int(self._pieces[FRAGMENTS].sum())
+        return sum([piece[2] for piece in self._pieces])
 
     @property
     def longest(self) -> int:
         """Bytes of a sample in one DATA_FRAG, at most."""
-        return int(self._pieces[LENGTH].max())
+        return max([piece[6] for piece in self._pieces])
 
     @property
     def timestamp(self) -> int:
         """The source timestamp of the first one."""
-        return int(self._pieces[TIMESTAMP, 0])
+        return self._pieces[0][7]
 
     def run(self, place: U8 | None = None) -> Run:
         """The whole samples, put together at ``place``, which has ``nbytes``, or in memory of their own."""
-        if place is None:
-            if self._run is None:
-                self._run = self._join(np.empty(self.nbytes, np.uint8))
-            return self._run
-        return self._join(place)
+        if place is not None:
+            return self._join(place)
+        if self._run is None:
+            self._run = self._join(np.empty(self.nbytes, np.uint8))
+        return self._run
 
     def _join(self, target: U8) -> Run:
-        pieces, begins = self._pieces, self._begins
-        sizes = pieces[SAMPLE_SIZE, begins]
-        per_sample = np.diff(begins, append=pieces.shape[1])
-        to = np.repeat(self._offsets, per_sample) + (pieces[FIRST] - 1) * pieces[FRAGMENT_SIZE]
         view, into = memoryview(self._data), memoryview(target)
-        for there, here, length in zip(
-            to.tolist(), pieces[AT].tolist(), pieces[LENGTH].tolist(), strict=True
-        ):
-            into[there : there + length] = view[here : here + length]
-        padded = self._offsets[:-1] + sizes[:-1]
-        for stop, next_at in zip(padded.tolist(), self._offsets[1:].tolist(), strict=True):
-            if stop < next_at:
-                target[stop:next_at] = 0
-        index = np.zeros(len(begins), SAMPLE_INDEX)
-        index["offset"] = self._offsets
-        index["length"] = sizes
-        index["timestamp"] = pieces[TIMESTAMP, begins]
+        offsets = []
+        at = 0
+        for _, first, _, _, _, here, length, _ in self._pieces:
+            if first == 1:
+                if at & 3:
+                    into[at : (at + 3) & ~3] = bytes(-at & 3)
+                    at = (at + 3) & ~3
+                offsets.append(at)
+            into[at : at + length] = view[here : here + length]
+            at += length
+        if at < self.nbytes:
+            into[at:] = bytes(self.nbytes - at)
+        firsts = self._firsts
+        index = np.zeros(len(firsts), SAMPLE_INDEX)
+        index["offset"] = offsets
+        index["length"] = [piece[4] for piece in firsts]
+        index["timestamp"] = [piece[7] for piece in firsts]
         return Run(
             self.writer,
             self.first_sn,
-            len(begins),
+            len(firsts),
             target,
             index=index,
             reader_id=self.reader_id,
@@ -120,11 +107,8 @@ class FragmentStretch:
     def together(self) -> DataFrag:
         """All of them, which are of one sample, as one DATA_FRAG would bring them."""
         view = memoryview(self._data)
-        sn, first, _, size, total = self._pieces[:AT, 0].tolist()
-        payloads = [
-            view[at : at + length]
-            for at, length in zip(self._pieces[AT].tolist(), self._pieces[LENGTH].tolist(), strict=True)
-        ]
+        sn, first, _, size, total, *_ = self._pieces[0]
+        payloads = [view[at : at + length] for _, _, _, _, _, at, length, _ in self._pieces]
         return DataFrags(
             self.reader_id,
             self.writer.entity,
@@ -140,7 +124,7 @@ class FragmentStretch:
     def apart(self) -> Iterator[tuple[DataFrag, int]]:
         """Each DATA_FRAG, with its source timestamp."""
         view = memoryview(self._data)
-        for sn, first, fragments, size, total, at, length, timestamp in self._pieces.T.tolist():
+        for sn, first, fragments, size, total, at, length, timestamp in self._pieces:
             payload = view[at : at + length]
             frag = DataFrag(self.reader_id, self.writer.entity, sn, first, fragments, size, total, payload)
             yield frag, timestamp

@@ -5,8 +5,7 @@ for more than a look at a header is done once for each stretch of datagrams that
 
 * header, INFO_TS and DATA of equal length and consecutive numbers: they make up a run;
 * batches (`batch_stretches`);
-* header, INFO_TS and DATA_FRAGs (`large_fragments`). A HEARTBEAT may come behind one, which ends its stretch: what is
-  said in between keeps its place.
+* header, INFO_TS and DATA_FRAGs (`large_fragments`).
 
 All numbers are little-endian, and there is no inline QoS. All else is left to the message receiver.
 """
@@ -23,7 +22,7 @@ from ..structure import Guid, is_builtin
 from .batch import DATA_BATCH
 from .batch_stretches import BatchStretch, scan_batches
 from .info import INFO_TS_SIZE
-from .large_fragments import FRAGMENTS_AT, FragmentScan, LargeFragments, Spans
+from .large_fragments import FRAGMENTS_AT, LargeFragments, Spans, scan_fragments
 from .message import FLAG_E, HEADER_SIZE, MAGIC
 from .runs import DATA, FLAG_D, INFO_TS_WORDS, LOW_MAX
 from .samples import SAMPLE_INDEX, U8, Run, source_timestamps
@@ -72,23 +71,22 @@ def are_large(spans: Spans) -> bool:
     return len(spans) >= _LARGE_MIN and spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES
 
 
-def scan_large(data: U8, spans: Spans) -> list[Large]:
+def scan_large(data: U8, spans: Spans, *, joins_heartbeats: bool = True) -> list[Large]:
     """Find what follows one another in datagrams, which lie at ``spans`` of ``data``, each with its sender's address.
 
-    Starts are multiples of 4. The datagrams that are in nothing found are left.
+    ``joins_heartbeats``: fragments may go on behind HEARTBEATs, which are heard later than they came. Starts are
+    multiples of 4. The datagrams that are in nothing found are left.
     """
     found: list[Large] = []
     at, count = 0, len(spans)
     view = memoryview(data)
-    fragments: FragmentScan | None = None
     while at < count - 1:
         start, stop, _ = spans[at]
         kind = view[start + _BODY] if stop - start > FRAGMENTS_AT else 0
         if kind == DATA and view[start + _BODY + 2] | view[start + _BODY + 3] << 8 >= _SAMPLE_MIN:
             last = _data(data, view, spans, at, found)
         elif kind == DataFrag.KIND:
-            fragments = fragments or FragmentScan(data, spans)
-            last = fragments.find(at, found)
+            last = scan_fragments(data, view, spans, at, found, joins_heartbeats=joins_heartbeats)
         elif kind == DATA_BATCH:
             last = _batches(data, spans, at, found)
         else:

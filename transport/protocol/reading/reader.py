@@ -413,6 +413,13 @@ class StatefulReader:
             return
         self._fragments.accept(proxy, frag, timestamp, now)
 
+    def takes(self, stretch: FragmentStretch) -> bool:
+        """Whether fragments make up whole samples that are the next ones, with nothing else to consider."""
+        proxy = self.writers.get(stretch.writer)
+        return (
+            proxy is not None and stretch.is_whole and self._is_next(proxy, stretch.first_sn, stretch.nbytes)
+        )
+
     def on_fragment_stretch(self, stretch: FragmentStretch, *, now: int) -> None:
         """Fragments that follow one another arrived: it comes to the same as if each DATA_FRAG came by itself."""
         self.touch()
@@ -421,7 +428,7 @@ class StatefulReader:
             self.counters.unknown_writer += stretch.submessages
         elif not stretch.is_whole:
             self._fragments.accept_stretch(proxy, stretch, now)
-        elif self._is_next(proxy, stretch.first_sn, stretch.nbytes):
+        elif self.takes(stretch):
             self._take_next(proxy, self._fragments.join(stretch), now)
             self.counters.fragments += stretch.fragments
             proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
