@@ -20,7 +20,7 @@ _SMALL_BYTES: Final = 4096
 #: And this long after others, if the kernel holds so much of what comes meanwhile, and less than so much was waiting.
 _NAP_SECONDS_LARGE: Final = 0.0004
 _NAP_ROOM: Final = 8 << 20
-_NAP_BYTES: Final = DRAIN_BYTES // 2
+_NAP_BYTES: Final = DRAIN_BYTES * 3 // 4
 #: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
 #: microseconds) it is taken in; the drains of honest peers are one part.
 _TURN_NS: Final = 20_000_000

@@ -49,9 +49,9 @@ _log = logging.getLogger(__name__)
 
 #: What a drain may gather before the protocol sees it: most of what a drain costs is the same for 16 datagrams and 64.
 DRAIN_BYTES: Final = 1 << 22
-#: From here on a drain ends behind a datagram that is shorter than the one before, as the last of a large sample is:
-#: what is whole costs least.
-_DRAIN_ENOUGH: Final = DRAIN_BYTES * 3 // 4
+#: And what it may gather at most, where it ends with a datagram that is shorter than the one before, as the last of a
+#: large sample is: what is whole costs least.
+_DRAIN_MOST: Final = DRAIN_BYTES + DRAIN_BYTES // 4
 #: Bytes of a socket that wait for the network at most.
 SEND_BUFFER: Final = 4 << 20
 #: What an empty datagram takes up: a drain of nothing else must end, too.
@@ -215,11 +215,11 @@ class Sockets:
     def _drain(self, source: socket.socket, spans: list[Span]) -> None:
         view, at, before = self._view, 0, 0
         receive = source.recvfrom_into
-        while at + UDP_PAYLOAD_MAX <= DRAIN_BYTES:
+        while at + UDP_PAYLOAD_MAX <= _DRAIN_MOST:
             size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
             at += (size + 7) & ~7 or _EMPTY_TAKES
-            if size < before and at > _DRAIN_ENOUGH:
+            if at > DRAIN_BYTES and size < before:
                 break
             before = size
 
