@@ -161,6 +161,39 @@ def test_a_drain_of_empty_datagrams_ends(trains: bool) -> None:
         sockets.close()
 
 
+class Stream:
+    """A socket in which datagrams of these sizes wait."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+
+    def recvfrom_into(self, buffer: memoryview) -> tuple[int, tuple[str, int]]:
+        if not self.sizes:
+            raise BlockingIOError
+        return self.sizes.pop(0), ("127.0.0.66", 9)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "last"),
+    [
+        ([60_000] * 17 + [900], 900),  # samples of a megabyte end where the drain does
+        ([60_000, 900], 900),
+        ([60_000], 60_000),  # no end is in sight
+        ([1_400], 1_400),
+    ],
+)
+def test_a_drain_of_large_samples_ends_where_one_does(sizes: list[int], last: int) -> None:
+    sockets = open_sockets()
+    try:
+        spans: list[Span] = []
+        sockets._drain(cast(Any, Stream(sizes * (4 * DRAIN_BYTES // sum(sizes)))), spans)
+    finally:
+        sockets.close()
+    start, stop, _ = spans[-1]
+    assert stop - start == last
+    assert DRAIN_BYTES - 8 <= stop <= DRAIN_BYTES * 3 // 2
+
+
 def test_multicast_reaches_every_participant_of_the_host() -> None:
     first, second = open_sockets(), open_sockets()
     try:

@@ -99,6 +99,56 @@ class Stream:
         return found
 
 
+def train(writer: Guid, first_sn: int, count: int, size: int, stamps: list[int]) -> list[bytes]:
+    """Samples as our writers send several at once: the end of each lies in a datagram with the others' ends, behind
+    those with all else. ``stamps``: the source timestamps of the samples."""
+    full, found = (size - 1) // FRAGMENT, []
+    for i in range(count):
+        whole = payload(writer, first_sn + i, size)
+        for first in range(1, full + 1):
+            piece = whole[(first - 1) * FRAGMENT : first * FRAGMENT]
+            frag = DataFrag(ANY, ENTITY, first_sn + i, first, 1, FRAGMENT, size, piece)
+            found.append(message(writer, stamps[i], frag.encode()))
+    ends, stamp = b"", stamps[0]
+    for i in range(count):
+        if stamps[i] != stamp:
+            stamp = stamps[i]
+            ends += InfoTimestamp(stamp).encode()
+        piece = payload(writer, first_sn + i, size)[full * FRAGMENT :]
+        ends += DataFrag(ANY, ENTITY, first_sn + i, full + 1, 1, FRAGMENT, size, piece).encode()
+    return [*found, message(writer, stamps[0], ends)]
+
+
+def trains_arriving(seed: int, *, lossy: bool) -> list[tuple[bytes, str]]:
+    """Datagrams of trains, with HEARTBEATs between and behind them."""
+    chance, sn, found = random.Random(seed), 1, list[tuple[bytes, str]]()
+    stream = Stream(WRITERS[0], chance)
+    for _ in range(chance.randrange(3, 9)):
+        count, size = (
+            chance.choice((1, 2, 5, 16)),
+            FRAGMENT * chance.choice((1, 1, 3)) + chance.choice((97, 300)),
+        )
+        alike = chance.random() < 0.5
+        stamps = [SECOND * (1 if alike else 1 + i // 2) for i in range(count)]
+        datagrams = train(WRITERS[0], sn, count, size, stamps)
+        sn += count
+        stream.sn = sn - 1
+        if chance.random() < 0.3:
+            datagrams[-1] += stream.heartbeat()
+        elif chance.random() < 0.7:
+            datagrams.append(message(WRITERS[0], None, stream.heartbeat()))
+        found += [(each, "10.0.0.1") for each in datagrams]
+    if lossy:
+        found = [each for each in found if chance.random() < 0.95] + [
+            each for each in found if chance.random() < 0.2
+        ]
+        i = chance.randrange(len(found))
+        broken = bytearray(found[i][0])
+        broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
+        found[i] = bytes(broken), found[i][1]
+    return found
+
+
 def arriving(seed: int) -> list[tuple[bytes, str]]:
     """Datagrams with their senders as a bad network brings them."""
     chance = random.Random(seed)

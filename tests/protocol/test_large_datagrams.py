@@ -12,11 +12,23 @@ from spark_rtps.transport.protocol.reading.ordering import fragments, reassembly
 from spark_rtps.transport.wire.large_datagrams import LargeFragments, LargeRun, scan_large
 from spark_rtps.transport.wire.submessages import Data
 from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
-from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, message, payload
+from tests.protocol.large_streams import (
+    ANY,
+    FRAGMENT,
+    Stream,
+    arriving,
+    message,
+    payload,
+    train,
+    trains_arriving,
+)
 
 
-def check(seed: int, *, sample_size_max: int = 1 << 20) -> None:
-    datagrams, chance = arriving(seed), random.Random(seed)
+def check(
+    seed: int, datagrams: list[tuple[bytes, str]], *, sample_size_max: int = 1 << 20, counts: bool = True
+) -> End:
+    """Take datagrams in by drains and alone: both ends are the same, ``counts`` too. Returns the first one."""
+    chance = random.Random(seed)
     together, alone = (End(sample_size_max=sample_size_max) for _ in range(2))
     at, now = 0, SECOND
     while at < len(datagrams):
@@ -25,17 +37,20 @@ def check(seed: int, *, sample_size_max: int = 1 << 20) -> None:
         for each in datagrams[at : at + count]:
             alone.take_in([each], now=now)
         at, now = at + count, now + 1_000_000
-    assert together.state() == alone.state()
+    (one, *counters, delivered), (other, *counted, expected) = together.state(), alone.state()
+    assert (one, delivered) == (other, expected)
+    assert not counts or counters == counted
+    return together
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_as_if_each_had_come_alone(seed: int) -> None:
-    check(seed)
+    check(seed, arriving(seed))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_where_samples_are_too_large(seed: int) -> None:
-    check(seed, sample_size_max=FRAGMENT * 3)
+    check(seed, arriving(seed), sample_size_max=FRAGMENT * 3)
 
 
 @pytest.mark.parametrize("blocks", [2, 3])
@@ -46,7 +61,43 @@ def test_where_there_is_little_room_for_fragments(
     for module in (fragments, reassembly):
         monkeypatch.setattr(module, "FRAGMENTED_SAMPLES_MAX", 2)
     monkeypatch.setattr(fragments, "FRAGMENTED_BYTES_MAX", blocks << 16)
-    check(seed)
+    check(seed, arriving(seed))
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_ends_of_samples_that_share_a_datagram(seed: int, lossy: bool) -> None:
+    # what comes twice may count as a sample or as its fragments, as they are taken in another order
+    together = check(seed, trains_arriving(seed, lossy=lossy), counts=not lossy)
+    if not lossy:
+        assert not together.readers[0].writers[WRITERS[0]].fragments
+        assert all(
+            each == payload(WRITERS[0], sn, len(each))
+            for (_, writer), samples in together.delivered.items()
+            for sn, _, each in samples
+        )
+        assert together.drops == {}
+
+
+def test_a_train_whose_ends_share_a_datagram_is_one_run() -> None:
+    stamps = [SECOND, SECOND, SECOND * 2, SECOND * 2]
+    datagrams = train(WRITERS[0], 1, 4, FRAGMENT * 2 + 101, stamps)
+    beat = message(WRITERS[0], None, Stream(WRITERS[0], random.Random(1)).heartbeat())
+    datagrams += [beat, *train(WRITERS[0], 5, 4, FRAGMENT * 2 + 101, stamps)]
+    buffer, spans = bytearray(), []
+    for each in datagrams:
+        spans.append((len(buffer), len(buffer) + len(each), ""))
+        buffer += each + bytes(-len(each) % 8)
+    (found,) = scan_large(np.frombuffer(buffer, np.uint8), spans)
+    assert isinstance(found, LargeFragments) and found.is_divided and len(found.heartbeats) == 1
+    (stretch,) = found.stretches
+    run = stretch.run()
+    assert (found.first, found.stop, stretch.is_whole, run.count) == (0, len(spans), True, 8)
+    assert run.timestamps().tolist() == stamps * 2
+    for i in range(8):
+        assert bytes(run.samples().payload(i)) == payload(WRITERS[0], 1 + i, FRAGMENT * 2 + 101)
+    apart = scan_large(np.frombuffer(buffer, np.uint8), spans, joins_heartbeats=False)
+    assert [(each.first, each.stop) for each in apart] == [(0, 10), (10, 19)]
 
 
 def test_streams_as_our_writers_send_them_are_looked_at_together() -> None:

@@ -23,7 +23,7 @@ from spark_rtps.transport.wire.samples import Run
 from spark_rtps.transport.wire.submessages import Data, DataFrag
 from tests.log.make_runs import guid, read, samples, single, uniform
 from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
-from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, message, payload
+from tests.protocol.large_streams import ANY, FRAGMENT, Stream, arriving, message, payload, train
 
 SEGMENT = 1 << 18
 Samples = dict[Guid, list[tuple[int, int, bytes]]]
@@ -145,6 +145,20 @@ def test_samples_that_come_in_order_are_not_copied(tmp_path: Path) -> None:
         placed.end.take_in(sent[at : at + 7], now=SECOND)
     assert placed.in_place >= 8
     assert placed.held()[WRITERS[0]] == [(sn, SECOND, payload(WRITERS[0], sn, size)) for sn in range(1, 12)]
+
+
+def test_whole_samples_of_a_drain_are_put_together_in_the_log(tmp_path: Path) -> None:
+    placed = Receiving(tmp_path / "log", in_places=True, segment=1 << 21)
+    size, expected = FRAGMENT * 2 + 101, []
+    for first_sn in range(1, 60, 6):  # some find no room in their segment
+        stamps = [SECOND + first_sn] * 6
+        sent = train(WRITERS[0], first_sn, 6, size, stamps)
+        placed.end.take_in([(each, "") for each in sent], now=SECOND)
+        expected += [
+            (sn, SECOND + first_sn, payload(WRITERS[0], sn, size)) for sn in range(first_sn, first_sn + 6)
+        ]
+    assert placed.in_place >= 7
+    assert [each[::2] for each in placed.held()[WRITERS[0]]] == [each[::2] for each in expected]
 
 
 def test_what_has_another_turn_is_not_overwritten(tmp_path: Path) -> None:
