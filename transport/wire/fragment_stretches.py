@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +14,10 @@ from .submessages import DataFrag, DataFrags
 #: A DATA_FRAG: sequence number, first fragment, fragments, their size, the sample's size; where its payload lies and
 #: how long that is; the source timestamp in force. A plain tuple: each datagram costs little else.
 Piece: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+
+#: Says where a run of so many bytes, and of so many samples, will be kept if it is what is delivered next; None: that
+#: is not known.
+Places: TypeAlias = Callable[[int, int], U8 | None]
 
 
 class FragmentStretch:

@@ -6,14 +6,13 @@ The invariants are those of :mod:`.reader`.
 from __future__ import annotations
 
 from ...limits import FRAGMENTED_SAMPLE_MAX, UDP_PAYLOAD_MAX
-from ...wire.fragment_stretches import FragmentStretch
+from ...wire.fragment_stretches import FragmentStretch, Places
 from ...wire.samples import U8, Run
 from ...wire.submessages import DataFrag
 from ..policies import ReaderCounters
 from .arrivals import Arrivals
 from .jumps import Jumps
 from .ordering.delivery import Delivery
-from .ordering.reassembly import Places
 from .ordering.sequence_jumps import REACH
 from .ordering.writer_proxy import WriterProxy
 from .response.responder import Responder

@@ -39,7 +39,7 @@ from ...qos import HistoryKind, Qos
 from ...structure import INFINITE, Guid, is_builtin
 from ...wire.batch import Batch
 from ...wire.batch_stretches import BatchStretch
-from ...wire.fragment_stretches import FragmentStretch
+from ...wire.fragment_stretches import FragmentStretch, Places
 from ...wire.samples import Run
 from ...wire.status_messages import RttMeasurement
 from ...wire.submessages import DataFrag, Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
@@ -57,7 +57,6 @@ from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
 from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
-from .ordering.reassembly import Places
 from .ordering.sequence_jumps import REACH, PassKind
 from .ordering.writer_proxy import WriterProxy
 from .received_stream import StreamPositions
@@ -315,7 +314,7 @@ class StatefulReader:
             self.counters.unknown_writer += run.count
             return
         delivery, nbytes = self._delivery, run.data.nbytes
-        if not run.coherent_set and self._is_next(proxy, run.first_sn, nbytes):
+        if not run.coherent_set and delivery.takes_next(proxy, run.first_sn, nbytes):
             self._take_next(proxy, run, now)
             return
         if run.last_sn - proxy.expected > REACH:
@@ -329,19 +328,6 @@ class StatefulReader:
             self._arrivals.accept_small(proxy, run, now)
         else:
             self._arrivals.accept(proxy, run, now)
-
-    def _is_next(self, proxy: WriterProxy, first_sn: int, nbytes: int) -> bool:
-        """Whether a run of no coherent set is the next one, with nothing else to consider."""
-        delivery = self._delivery
-        return (
-            first_sn == proxy.expected
-            and proxy.synced
-            and nbytes <= delivery.window
-            and nbytes <= delivery.sample_size_max
-            and not proxy.held
-            and not proxy.fragments
-            and not proxy.resting
-        )
 
     def _take_next(self, proxy: WriterProxy, run: Run, now: int) -> None:
         """Hand out a run that is the next one."""
@@ -385,7 +371,7 @@ class StatefulReader:
         proxy = self.writers.get(stretch.writer)
         if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
             run = stretch.run()
-            if not run.coherent_set and self._is_next(proxy, run.first_sn, run.nbytes):
+            if not run.coherent_set and self._delivery.takes_next(proxy, run.first_sn, run.nbytes):
                 self._take_next(proxy, run, now)
                 self.counters.received_batches += stretch.batches
                 if proxy.reliable:
@@ -417,7 +403,9 @@ class StatefulReader:
         """Whether fragments make up whole samples that are the next ones, with nothing else to consider."""
         proxy = self.writers.get(stretch.writer)
         return (
-            proxy is not None and stretch.is_whole and self._is_next(proxy, stretch.first_sn, stretch.nbytes)
+            proxy is not None
+            and stretch.is_whole
+            and self._delivery.takes_next(proxy, stretch.first_sn, stretch.nbytes)
         )
 
     def on_fragment_stretch(self, stretch: FragmentStretch, *, now: int) -> None:

@@ -109,6 +109,18 @@ class Delivery:
             and not run.coherent_set
         )
 
+    def takes_next(self, proxy: WriterProxy, first_sn: int, nbytes: int) -> bool:
+        """Whether a run of no coherent set is the next one, with nothing else to consider."""
+        return (
+            first_sn == proxy.expected
+            and proxy.synced
+            and nbytes <= self.window
+            and nbytes <= self.sample_size_max
+            and not proxy.held
+            and not proxy.fragments
+            and not proxy.resting
+        )
+
     def _accept_coherent(self, proxy: WriterProxy, run: Run, *, owned: bool) -> None:
         """Take a run of a coherent set, or one that comes while a set waits for its end."""
         held, sets = proxy.held, proxy.sets

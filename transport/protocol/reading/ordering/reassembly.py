@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from ....errors import DecodeError
 from ....limits import FRAGMENTED_SAMPLES_MAX
 from ....structure import Guid
+from ....wire.fragment_stretches import Places
 from ....wire.samples import U8, Run
 from ....wire.submessages import DataFrag
 from ...policies import ReaderCounters
 from .fragments import FragmentBudget, FragmentedSample
 from .writer_proxy import WriterProxy
-
-#: Says where a run of so many bytes, and of so many samples, will be kept if it is what is delivered next; None: that
-#: is not known.
-Places: TypeAlias = Callable[[int, int], U8 | None]
 
 
 class Completed(NamedTuple):
