@@ -80,7 +80,8 @@ def trains(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[Train]:
             if segment > SEGMENT_SIZE_MAX:
                 yield train, segment, nbytes
             else:
-                yield from _system_calls(each, size)
+                for group in each.groups():
+                    yield from _system_calls(group, len(group.buffers[0]))
             train = []
     if train:
         yield train, segment, nbytes

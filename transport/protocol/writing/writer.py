@@ -129,7 +129,7 @@ class StatefulWriter:
         batcher = batcher_of(state, matched, interceptor)
         self.admission = Admission(state, batcher, history, unsent, matched, acks, sender)
         self.intake = Intake(batch, batcher, matched, self.admission)
-        self._framer = Framer(state, history, unsent, matched, acks.window, broadcast)
+        self._framer = Framer(state, history, unsent, matched, acks.window, acks.pacing, broadcast)
         self._deadline = OfferedDeadline(qos.deadline)
         self.coherent_sets = CoherentSets(
             state, history, unsent, matched, acks, sender, self.intake, self._flush_for_set
