@@ -49,6 +49,8 @@ from .term_frames import TERMS, Terms, term_id_at
 MESSAGE_LENGTH_MAX: Final = 16 << 20
 #: One call of :meth:`PublicationLog.clean` zeroes no more than this, to keep a duty cycle short.
 CLEAN_BYTES: Final = 256 << 10
+#: The beginning of a log in memory that has small pages.
+_SMALL_PAGES_BYTES: Final = 2 << 20
 
 
 BACK_PRESSURED: Final = PublicationResult.BACK_PRESSURED
@@ -140,9 +142,12 @@ class PublicationLog:
         size = metadata_bytes(text) + TERMS * term_length
         if path is None:
             mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            # One huge page for each of a thousand quiet writers would be 2 GiB.
+            # One huge page for each of a thousand quiet writers would be 2 GiB; who writes more gets them, for small ones
+            # make the copy into the log half as long again.
             with contextlib.suppress(OSError):
-                mapping.madvise(mmap.MADV_NOHUGEPAGE)
+                mapping.madvise(mmap.MADV_NOHUGEPAGE, 0, min(size, _SMALL_PAGES_BYTES))
+                if size > _SMALL_PAGES_BYTES:
+                    mapping.madvise(mmap.MADV_HUGEPAGE, _SMALL_PAGES_BYTES)
             log = cls._begin(mapping, None, term_length, text, initial_term_id, token)
             log._zeroes = zeroes
             return log
