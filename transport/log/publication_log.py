@@ -142,8 +142,8 @@ class PublicationLog:
         size = metadata_bytes(text) + TERMS * term_length
         if path is None:
             mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            # One huge page for each of a thousand quiet writers would be 2 GiB; who writes more gets them, for small ones
-            # make the copy into the log half as long again.
+            # One huge page for each of a thousand quiet writers would be 2 GiB. Who writes more gets them: with small
+            # ones the copy into the log takes half as long again.
             with contextlib.suppress(OSError):
                 mapping.madvise(mmap.MADV_NOHUGEPAGE, 0, min(size, _SMALL_PAGES_BYTES))
                 if size > _SMALL_PAGES_BYTES:
