@@ -293,10 +293,13 @@ class PublicationLog:
         return position
 
     def clean(self, to: int) -> int:
-        """Zero the terms up to position ``to``, ``CLEAN_BYTES`` at most; returns up to where it came."""
+        """Zero the terms up to position ``to``, ``CLEAN_BYTES`` at most where there is something to zero; returns up to
+        where it came."""
         start = self.clean_position
         at = start % self.terms.span
-        count = min(min(to, self.position) - start, CLEAN_BYTES, self.terms.span - at)
+        count = min(min(to, self.position) - start, self.terms.span - at)
+        if self._zeroes:
+            count = min(count, CLEAN_BYTES)
         if count <= 0:
             return start
         # A process that copies frames looks at this word afterwards (log.image); the other one comes after the zeros.
