@@ -92,7 +92,7 @@ def _system_calls(train: OutgoingDatagrams, nbytes: int) -> Iterator[Train]:
     segment = train.segment
     step = segment * max(1, min(SEGMENTS_MAX, UDP_PAYLOAD_MAX // segment))
     if nbytes <= step:
-        yield [train], segment, nbytes
+        yield [train], min(segment, nbytes), nbytes
         return
     (buffer,) = train.buffers
     view = memoryview(buffer)
