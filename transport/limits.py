@@ -20,6 +20,8 @@ TRAIN_MESSAGES_MAX: Final = 256
 TRAIN_BYTES_MAX: Final = 256 << 10
 #: The same of fragments; a single sample may be longer.
 FRAGMENT_TRAIN_BYTES_MAX: Final = 1 << 20
+#: Samples whose last fragments share a message: a reader puts so many together at a time.
+GROUP_SAMPLES_MAX: Final = 8
 #: What every peer takes, whatever it announces; discovery messages are no longer.
 MESSAGE_SIZE_LEAST: Final = 1_200
 #: Serialized bytes in one fragment of a DATA_FRAG; with its headers it stays below MESSAGE_SIZE_MAX.

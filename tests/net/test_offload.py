@@ -118,6 +118,24 @@ def test_all_datagrams_go_in_order_and_no_train_is_more_than_the_kernel_takes(pa
             assert len({each.destinations for each in train}) == 1
 
 
+@pytest.mark.parametrize(
+    ("segment", "group", "nbytes"),
+    [(1_400, 3_000, 8_500), (1_400, 200_000, 450_000), (9_000, 30_000, 60_000), (33_000, 70_000, 175_000)],
+)
+def test_the_last_message_of_each_group_may_be_shorter(segment: int, group: int, nbytes: int) -> None:
+    whole = np.arange(nbytes, dtype=np.uint32).astype(np.uint8)
+    train = OutgoingDatagrams([whole], (HERE,), segment, group)
+    expected = [
+        whole[at : min(at + segment, start + group, nbytes)].tobytes()
+        for start in range(0, nbytes, group)
+        for at in range(start, min(start + group, nbytes), segment)
+    ]
+    assert train.messages() == expected
+    made = list(trains([train]))
+    assert [m for (each,), _, _ in made for m in each.messages()] == expected
+    assert all(size <= UDP_PAYLOAD_MAX for _, _, size in made) == (segment <= SEGMENT_SIZE_MAX)
+
+
 @given(st.sampled_from([24, 1_400, 9_000, 33_000, 64_512]), st.integers(2, 300), st.integers(0, 64_508))
 def test_a_train_that_was_made_as_one_is_cut_between_messages(segment: int, count: int, less: int) -> None:
     whole = np.arange(segment * count - less % segment, dtype=np.uint32).astype(np.uint8)

@@ -20,6 +20,7 @@ from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import Locator, metatraffic_unicast_port
 from tests.support import domains
+from tests.support.waiting import wait_until
 
 LOOPBACK = [Interface("lo", "127.0.0.1", 65_536, "255.0.0.0")]
 DOMAIN = domains.NET_SOCKETS
@@ -213,6 +214,21 @@ def test_without_multicast_there_is_no_group_socket() -> None:
         assert sockets.metatraffic_multicast == () and len(sockets.receivers) == 2
     finally:
         sockets.close()
+
+
+@pytest.mark.parametrize(("segment", "group"), [(20_000, 45_000), (1_000, 2_300)])
+def test_messages_of_groups_arrive_as_they_were_cut(segment: int, group: int) -> None:
+    whole = np.arange(2 * group + 500, dtype=np.uint32).astype(np.uint8)
+    with contextlib.closing(open_sockets()) as one, contextlib.closing(open_sockets()) as other:
+        train = OutgoingDatagrams([whole], other.default_unicast, segment, group)
+        assert one.send([train]) == len(train.messages()) == 7
+        found: list[bytes] = []
+        wait_until(lambda: found.extend(_drained(other)) or len(found) == 7)
+    assert found == train.messages()
+
+
+def _drained(sockets: Sockets) -> list[bytes]:
+    return [sockets.buffer[start:stop].tobytes() for start, stop, _ in sockets.drain(sockets.user)]
 
 
 def test_sending_into_the_void_is_counted_not_raised() -> None:

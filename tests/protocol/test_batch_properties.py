@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,9 +124,9 @@ class Story:
         self.sets = 0
         send = self.writer._send_pending
 
-        def note(pending: PendingBatch, now: int) -> None:
+        def note(pending: PendingBatch, *rest: Any) -> None:
             self.note_sent(pending)
-            send(pending, now)
+            send(pending, *rest)
 
         self.writer._send_pending = note  # type: ignore[method-assign]
 

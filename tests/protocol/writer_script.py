@@ -8,7 +8,7 @@ import numpy as np
 
 from spark_rtps.transport.limits import MESSAGE_SIZE_MAX
 from spark_rtps.transport.protocol.endpoint_info import ReaderInfo
-from spark_rtps.transport.protocol.outgoing import HEADER_ROOM, Outgoing
+from spark_rtps.transport.protocol.outgoing import HEADER_ROOM, Outgoing, message_spans
 from spark_rtps.transport.protocol.writing.readers import ReaderProxy
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
@@ -38,7 +38,8 @@ def submessages(outgoing: Outgoing) -> list[object]:
     raw = memoryview(b"".join(bytes(buffer) for buffer in outgoing.submessages))
     if step := outgoing.segment:
         assert step <= MESSAGE_SIZE_MAX
-        return [each for at in range(0, len(raw), step) for each in _submessages(raw[at + 20 : at + step])]
+        spans = message_spans(len(raw), step, outgoing.group)
+        return [each for at, stop in spans for each in _submessages(raw[at + 20 : stop])]
     assert len(raw) + HEADER_ROOM <= MESSAGE_SIZE_MAX
     return _submessages(raw)
 

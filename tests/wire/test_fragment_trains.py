@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_rtps.transport.limits import FRAGMENT_SIZE
+from spark_rtps.transport.protocol.outgoing import message_spans
 from spark_rtps.transport.structure import ENTITYID_UNKNOWN
-from spark_rtps.transport.wire.fragment_train import frame_fragments, train_bytes
+from spark_rtps.transport.wire.fragment_train import frame_fragments, samples_per_group, train_bytes
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.submessages import DataFrag
 
@@ -19,25 +22,35 @@ HEADERS = bytes(range(32))
     words=st.integers(2, 90),
     fragment_words=st.integers(1, 40),
     gap=st.integers(0, 5),
-    count=st.integers(1, 6),
+    count=st.integers(1, 9),
+    per_message=st.integers(1, 4),
     first_sn=st.sampled_from([1, 7, (1 << 32) - 2, (1 << 32) - 1, 1 << 32, (5 << 32) + 3]),
     is_key=st.booleans(),
     seed=st.integers(0, 9),
 )
 def test_a_train_holds_the_fragments_that_are_encoded_one_at_a_time(
-    words: int, fragment_words: int, gap: int, count: int, first_sn: int, is_key: bool, seed: int
+    words: int,
+    fragment_words: int,
+    gap: int,
+    count: int,
+    per_message: int,
+    first_sn: int,
+    is_key: bool,
+    seed: int,
 ) -> None:
     size, fragment_size = 4 * words, 4 * min(fragment_words, words - 1)
+    per = min(per_message, samples_per_group(size, fragment_size))
     data = np.random.default_rng(seed).integers(0, 256, gap + count * (size + gap), np.uint8)
     samples = Samples(data, count, gap, size + gap, size)
-    out = np.full(train_bytes(count, size, fragment_size, len(HEADERS)), 0xAA, np.uint8)
-    train = frame_fragments(out, HEADERS, samples, WRITER, first_sn, fragment_size, is_key=is_key)
+    out = np.full(train_bytes(count, size, fragment_size, len(HEADERS), per), 0xAA, np.uint8)
+    train = frame_fragments(
+        out, HEADERS, samples, WRITER, first_sn, fragment_size, per_message=per, is_key=is_key
+    )
 
-    def messages(i: int) -> list[bytes]:
+    def fragments(i: int) -> list[bytes]:
         payload = bytes(samples.payload(i))
         return [
-            HEADERS
-            + DataFrag(
+            DataFrag(
                 ENTITYID_UNKNOWN,
                 WRITER,
                 first_sn + i,
@@ -52,12 +65,32 @@ def test_a_train_holds_the_fragments_that_are_encoded_one_at_a_time(
             for at in range(0, size, fragment_size)
         ]
 
-    assert out.tobytes() == b"".join(message for i in range(count) for message in messages(i))
-    for i, together in enumerate(train.samples()):
-        step = train.message_size
-        apart = [together[at : at + step].tobytes() for at in range(0, together.nbytes, step)]
-        assert apart == messages(i)
+    messages = []
+    for low in range(0, count, per):
+        group = [fragments(i) for i in range(low, min(low + per, count))]
+        messages += [HEADERS + each for sample in group for each in sample[:-1]]
+        messages.append(HEADERS + b"".join(sample[-1] for sample in group))
+    assert out.tobytes() == b"".join(messages)
+    spans = message_spans(train.nbytes, train.message_size, train.segment)
+    assert [out[start:stop].tobytes() for start, stop in spans] == messages
+    for i in range(count):
         assert train.payload(first_sn + i).tobytes() == bytes(samples.payload(i))
     part = train.part(first_sn + count // 2, first_sn + count - 1)
-    assert part.payload(part.first_sn).tobytes() == bytes(samples.payload(count // 2))
+    assert part.first_sn == first_sn + count // 2 // per * per
+    assert part.count == count - count // 2 // per * per
+    assert part.payload(part.first_sn).tobytes() == bytes(samples.payload(part.first_sn - first_sn))
     assert train.messages_within(2 * train.segment - 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("sample_size", "shared"),
+    [
+        (FRAGMENT_SIZE + 4, 1588),
+        ((64 << 10) + 4, 30),
+        (95_232, 1),
+        (2 * FRAGMENT_SIZE, 1),
+        ((64 << 10) + 3, 1),
+    ],
+)
+def test_a_message_of_last_fragments_is_no_longer_than_others(sample_size: int, shared: int) -> None:
+    assert samples_per_group(sample_size, FRAGMENT_SIZE) == shared

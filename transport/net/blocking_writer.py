@@ -182,7 +182,7 @@ class BlockingWriter:
             if batches or taken < samples.count or not writer.batch.batches:
                 with self.node.lock:
                     self._begin_sending()
-                    writer.send(batches, now=now)
+                    writer.send(batches, now=now, hand_over=self._flush_node)
                     self._end_sending()
                     writer.resume(now=time.monotonic_ns())
             timer = writer.get_timer()

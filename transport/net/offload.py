@@ -80,7 +80,8 @@ def trains(datagrams: Iterable[OutgoingDatagrams]) -> Iterator[Train]:
             if segment > SEGMENT_SIZE_MAX:
                 yield train, segment, nbytes
             else:
-                yield from _system_calls(each, size)
+                for group in each.groups():
+                    yield from _system_calls(group, len(group.buffers[0]))
             train = []
     if train:
         yield train, segment, nbytes
@@ -91,7 +92,7 @@ def _system_calls(train: OutgoingDatagrams, nbytes: int) -> Iterator[Train]:
     segment = train.segment
     step = segment * max(1, min(SEGMENTS_MAX, UDP_PAYLOAD_MAX // segment))
     if nbytes <= step:
-        yield [train], segment, nbytes
+        yield [train], min(segment, nbytes), nbytes
         return
     (buffer,) = train.buffers
     view = memoryview(buffer)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..limits import UDP_PAYLOAD_MAX
 from ..protocol.message_receiver import Span
-from ..protocol.outgoing import OutgoingDatagrams
+from ..protocol.outgoing import OutgoingDatagrams, message_spans
 from ..structure import (
     SPDP_MULTICAST_ADDRESS,
     Locator,
@@ -270,8 +270,8 @@ class Sockets:
         (each,), segment, nbytes = train
         view, address = memoryview(each.buffers[0]), (to.address, to.port)
         send, sent = sender.sendto, 0
-        for at in range(0, nbytes, segment):
-            datagram = view[at : at + segment]
+        for at, stop in message_spans(nbytes, segment, each.group):
+            datagram = view[at:stop]
             try:
                 self.short_sends += send(datagram, address) < len(datagram)
                 sent += 1

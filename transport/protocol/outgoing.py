@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,25 +40,38 @@ class Outgoing:
     shareable: bool = True
     #: The one buffer holds whole messages of so many bytes each, the last maybe fewer; 0: it holds none.
     segment: int = 0
+    #: The last message of so many bytes each may have fewer; 0: only the last of all.
+    group: int = 0
 
 
 @dataclass(slots=True)
 class OutgoingDatagrams:
-    """Bytes to send to each destination: as one UDP datagram, or with ``segment`` as several of so many bytes each."""
+    """Bytes to send to each destination: as one UDP datagram, or with ``segment`` and ``group`` as several, see
+    :class:`Outgoing`."""
 
     buffers: list[Buffer]
     destinations: tuple[Locator, ...]
     segment: int = 0
+    group: int = 0
+
+    def groups(self) -> list[OutgoingDatagrams]:
+        """In parts of which only the last message may be shorter."""
+        if not self.group:
+            return [self]
+        (buffer,) = self.buffers
+        return [
+            OutgoingDatagrams([buffer[at : at + self.group]], self.destinations, self.segment)
+            for at in range(0, len(buffer), self.group)
+        ]
 
     def apart(self) -> list[OutgoingDatagrams]:
         """Each UDP datagram by itself."""
         if not self.segment:
             return [self]
         (buffer,) = self.buffers
-        step = self.segment
         return [
-            OutgoingDatagrams([buffer[at : at + step]], self.destinations)
-            for at in range(0, len(buffer), step)
+            OutgoingDatagrams([buffer[at:stop]], self.destinations)
+            for at, stop in message_spans(len(buffer), self.segment, self.group)
         ]
 
     def messages(self) -> list[bytes]:
@@ -79,11 +93,13 @@ class Packer:
     _room: int = 0
     _timestamp: int = NO_TIMESTAMP
 
-    def add_messages(self, messages: U8, segment: int) -> None:
-        """Append whole messages, which go as they are."""
+    def add_messages(self, messages: U8, segment: int, group: int = 0) -> None:
+        """Append whole messages, which go as they are; see :class:`Outgoing`."""
         self.nbytes += messages.nbytes
         self._room = 0
-        self.packed.append(Outgoing(self.destinations, self.dest_prefix, None, [messages], False, segment))
+        self.packed.append(
+            Outgoing(self.destinations, self.dest_prefix, None, [messages], False, segment, group)
+        )
 
     def begin_datagram(self) -> None:
         """What is added next begins a new datagram."""
@@ -117,6 +133,15 @@ class Packer:
             self._timestamp = stamp
         self.packed[-1].submessages += buffers
         self._room -= need
+
+
+def message_spans(nbytes: int, segment: int, group: int = 0) -> Iterator[tuple[int, int]]:
+    """[start, stop) of each of the messages that lie end to end in so many bytes, see :class:`Outgoing`."""
+    group = group or nbytes
+    for start in range(0, nbytes, group):
+        end = min(start + group, nbytes)
+        for at in range(start, end, segment):
+            yield at, min(at + segment, end)
 
 
 def union_of(locators: list[tuple[Locator, ...]]) -> tuple[Locator, ...]:

@@ -29,7 +29,9 @@ def pack(
         if not each.destinations or not each.submessages:
             continue
         if each.segment:
-            datagrams.append(OutgoingDatagrams([*each.submessages], each.destinations, each.segment))
+            datagrams.append(
+                OutgoingDatagrams([*each.submessages], each.destinations, each.segment, each.group)
+            )
             shared.pop((each.destinations, each.dest_prefix), None)
             continue
         key = (each.destinations, each.dest_prefix)

@@ -1,34 +1,42 @@
-"""Trains of fragments: whole messages of one DATA_FRAG each, for large samples that are alike, laid out in one pass.
+"""Trains of fragments: whole messages of DATA_FRAGs, for large samples that are alike, laid out in one pass.
 
 What is the same in all messages is written by strided assignment, numbers as columns, payloads by one copy, so that a
-train costs about as much as one message. Each message but the last one of a sample is equally long.
+train costs about as much as one message. Of samples that are a little longer than a number of fragments, the last
+fragments of several share a message, which follows the others of these samples: such samples are a *group*::
+
+    full messages of sample 1 | of sample 2 | ... | one message with the last fragment of each
+
+Each message but the last one of a group is equally long. A group of one sample is its messages, one fragment each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from ..structure import ENTITYID_UNKNOWN
 from .samples import U8, Samples
-from .submessages import DATA_FRAG_HEADER_SIZE, DATA_FRAG_NUMBER_AT, DATA_FRAG_SN_AT, DataFrag
+from .submessages import DATA_FRAG_HEADER_SIZE, DATA_FRAG_SN_AT, DataFrag
 
 
 @dataclass(slots=True)
 class FragmentTrain:
     """Whole messages, end to end, of ``count`` samples of ``sample_size`` bytes; never mutated.
 
-    Each message begins with ``head`` bytes of headers, those of the DATA_FRAG included.
+    Each message begins with ``headers`` bytes before its first DATA_FRAG. ``per_message`` samples are a group, and the
+    train is divided between groups; the last one may have fewer.
     """
 
     first_sn: int
     count: int
     data: U8
-    head: int
+    headers: int
     fragment_size: int
     sample_size: int
+    per_message: int = 1
     is_key: bool = False
 
     @property
@@ -36,57 +44,64 @@ class FragmentTrain:
         return self.data.nbytes
 
     @property
-    def fragments(self) -> int:
-        """Of each sample."""
-        return -(-self.sample_size // self.fragment_size)
+    def full(self) -> int:
+        """Messages that each sample has for itself."""
+        return -(-self.sample_size // self.fragment_size) - 1
 
     @property
     def message_size(self) -> int:
-        """Bytes of a message that is not a sample's last."""
-        return self.head + self.fragment_size
+        """Bytes of a message that is not the last of a group."""
+        return self.headers + DATA_FRAG_HEADER_SIZE + self.fragment_size
 
     @property
     def segment(self) -> int:
-        """Bytes of all messages of a sample."""
-        return self.fragments * self.head + self.sample_size
-
-    @property
-    def per_message(self) -> int:
-        """Samples in so many bytes: the train is divided between samples."""
-        return 1
+        """Bytes of all messages of a group."""
+        return train_bytes(
+            self.per_message, self.sample_size, self.fragment_size, self.headers, self.per_message
+        )
 
     def messages_within(self, nbytes: int) -> int:
-        """How many samples fit ``nbytes`` together, be they more than there are."""
+        """How many groups fit ``nbytes`` together, be they more than there are."""
         return nbytes // self.segment
 
     def part(self, first_sn: int, last_sn: int) -> FragmentTrain:
-        """The samples [first_sn, last_sn]; a view."""
-        segment, low, high = self.segment, first_sn - self.first_sn, last_sn - self.first_sn + 1
+        """The groups that have a sample of [first_sn, last_sn]; a view."""
+        per, segment = self.per_message, self.segment
+        low, high = (first_sn - self.first_sn) // per, (last_sn - self.first_sn) // per + 1
         return replace(
-            self, first_sn=first_sn, count=high - low, data=self.data[low * segment : high * segment]
+            self,
+            first_sn=self.first_sn + low * per,
+            count=min(high * per, self.count) - low * per,
+            data=self.data[low * segment : high * segment],
         )
-
-    def samples(self) -> Iterator[U8]:
-        """The messages of each sample; views."""
-        segment = self.segment
-        for at in range(0, self.data.nbytes, segment):
-            yield self.data[at : at + segment]
 
     def payload(self, sn: int) -> U8:
         """One sample; a copy."""
-        messages = self.part(sn, sn).data
-        full = self.fragments - 1
+        group = self.part(sn, sn)
+        i, full, size = sn - group.first_sn, self.full, self.fragment_size
+        head, step = self.headers + DATA_FRAG_HEADER_SIZE, self.message_size
         payload = np.empty(self.sample_size, np.uint8)
-        _cut(payload, 0, 1, full, self.sample_size, self.fragment_size, self.fragment_size)[:] = _cut(
-            messages, self.head, 1, full, self.segment, self.message_size, self.fragment_size
+        payload[: full * size].reshape(full, size)[:] = np.ndarray(
+            (full, size), np.uint8, group.data, i * full * step + head, (step, 1)
         )
-        payload[full * self.fragment_size :] = messages[full * self.message_size + self.head :]
+        rest = self.sample_size - full * size
+        at = group.count * full * step + head + i * (DATA_FRAG_HEADER_SIZE + rest)
+        payload[full * size :] = group.data[at : at + rest]
         return payload
 
 
-def train_bytes(count: int, sample_size: int, fragment_size: int, headers: int) -> int:
-    """Bytes of the messages of ``count`` samples, with so many bytes of ``headers`` before each DATA_FRAG."""
-    return count * (-(-sample_size // fragment_size) * (headers + DATA_FRAG_HEADER_SIZE) + sample_size)
+def samples_per_group(sample_size: int, fragment_size: int) -> int:
+    """Of how many samples the last fragments fit one message that is no longer than the others; 1: they share none."""
+    rest = (sample_size - 1) % fragment_size + 1
+    return 1 if rest % 4 else (DATA_FRAG_HEADER_SIZE + fragment_size) // (DATA_FRAG_HEADER_SIZE + rest)
+
+
+def train_bytes(count: int, sample_size: int, fragment_size: int, headers: int, per_message: int = 1) -> int:
+    """Bytes of the messages of ``count`` samples in groups of ``per_message``, which begin with so many bytes of
+    ``headers``."""
+    fragments = -(-sample_size // fragment_size)
+    messages = count * (fragments - 1) + -(-count // per_message)
+    return messages * headers + count * (fragments * DATA_FRAG_HEADER_SIZE + sample_size)
 
 
 def frame_fragments(
@@ -97,46 +112,77 @@ def frame_fragments(
     first_sn: int,
     fragment_size: int,
     *,
+    per_message: int = 1,
     is_key: bool = False,
 ) -> FragmentTrain:
     """Frame uniform samples, larger than ``fragment_size``, into ``out``, which has :func:`train_bytes`.
 
-    Each message begins with ``headers``. There is no inline QoS.
+    Each message begins with ``headers``. There is no inline QoS. ``per_message`` samples are a group, no more than
+    :func:`samples_per_group` says.
     """
     count, size = samples.count, samples.size
-    head = len(headers) + DATA_FRAG_HEADER_SIZE
-    train = FragmentTrain(first_sn, count, out, head, fragment_size, size, is_key)
-    segment, full = train.segment, train.fragments - 1
-    numbers = np.arange(first_sn, first_sn + count, dtype=np.int64)
-    high_low = np.empty((count, 1, 2), "<u4")
-    high_low[:, 0, 0], high_low[:, 0, 1] = numbers >> 32, numbers & 0xFFFF_FFFF
-    for first, messages, length in (
-        (0, full, fragment_size),
-        (full, 1, size - full * fragment_size),  # what is left
-    ):
-        at, step = first * train.message_size, train.message_size
-        like = DataFrag(
-            ENTITYID_UNKNOWN, writer_id, 1, 1, 1, fragment_size, size, bytes(length), None, is_key
-        ).encode_head()
-        _cut(out, at, count, messages, segment, step, head)[:] = np.frombuffer(headers + like, np.uint8)
-        words = at + len(headers) + DATA_FRAG_SN_AT
-        np.ndarray((count, messages, 2), "<u4", out, words, (segment, step, 4))[:] = high_low
-        words = at + len(headers) + DATA_FRAG_NUMBER_AT
-        np.ndarray((count, messages), "<u4", out, words, (segment, step))[:] = np.arange(
-            first + 1, first + messages + 1
-        )
-        _cut(out, at + head, count, messages, segment, step, length)[:] = _cut(
-            samples.data,
-            samples.start + first * fragment_size,
-            count,
-            messages,
-            samples.stride,
-            fragment_size,
-            length,
-        )
+    train = FragmentTrain(first_sn, count, out, len(headers), fragment_size, size, per_message, is_key)
+    rest = size - train.full * fragment_size
+    heads = [
+        np.frombuffer(plain_head(ENTITYID_UNKNOWN, writer_id, fragment_size, size, n, is_key), np.uint8)
+        for n in (fragment_size, rest)
+    ]
+    start = np.frombuffer(headers, np.uint8)
+    words = np.empty((count, train.full + 1, 3), "<u4")
+    numbers = np.arange(first_sn, first_sn + count)[:, None]
+    words[..., 0], words[..., 1], words[..., 2] = numbers >> 32, numbers, np.arange(1, train.full + 2)
+    whole = count - count % per_message
+    if whole:
+        _frame(train, 0, start, heads, samples, words[:whole], 0, per_message)
+    if whole < count:
+        at = whole // per_message * train.segment
+        _frame(train, at, start, heads, samples, words[whole:], whole, count - whole)
     return train
 
 
-def _cut(data: U8, at: int, rows: int, columns: int, row: int, column: int, length: int) -> U8:
-    """The (rows, columns, length) bytes that lie so far apart."""
-    return np.ndarray((rows, columns, length), np.uint8, data, at, (row, column, 1))
+def _frame(
+    train: FragmentTrain,
+    at: int,
+    headers: U8,
+    heads: list[U8],
+    samples: Samples,
+    words: npt.NDArray[np.uint32],
+    first: int,
+    per: int,
+) -> None:
+    """Frame groups of ``per`` samples, from number ``first`` of ``samples`` on, at ``at``; ``words`` (count, fragments,
+    3) are numbers of samples and fragments."""
+    out, size, full, step = train.data, train.fragment_size, train.full, train.message_size
+    groups, head = len(words) // per, len(headers) + DATA_FRAG_HEADER_SIZE
+    group = train_bytes(per, train.sample_size, size, len(headers), per)
+    words = words.reshape(groups, per, full + 1, 3)
+    stride, taken = samples.stride, samples.start + first * samples.stride
+
+    each, apart = (groups, per, full), (group, full * step, step)
+    numbers = at + len(headers) + DATA_FRAG_SN_AT
+    np.ndarray((*each, head), np.uint8, out, at, (*apart, 1))[:] = np.concatenate((headers, heads[0]))
+    np.ndarray((*each, 3), "<u4", out, numbers, (*apart, 4))[:] = words[:, :, :-1]
+    np.ndarray((*each, size), np.uint8, out, at + head, (*apart, 1))[:] = np.ndarray(
+        (*each, size), np.uint8, samples.data, taken, (per * stride, stride, size, 1)
+    )
+
+    at, numbers = at + per * full * step, numbers + per * full * step
+    rest = train.sample_size - full * size
+    last, between = (groups, per), (group, DATA_FRAG_HEADER_SIZE + rest)
+    np.ndarray((groups, len(headers)), np.uint8, out, at, (group, 1))[:] = headers
+    np.ndarray((*last, len(heads[1])), np.uint8, out, at + len(headers), (*between, 1))[:] = heads[1]
+    np.ndarray((*last, 3), "<u4", out, numbers, (*between, 4))[:] = words[:, :, -1]
+    np.ndarray((*last, rest), np.uint8, out, at + head, (*between, 1))[:] = np.ndarray(
+        (*last, rest), np.uint8, samples.data, taken + full * size, (per * stride, stride, 1)
+    )
+
+
+@lru_cache(maxsize=64)
+def plain_head(
+    reader_id: bytes, writer_id: bytes, fragment_size: int, sample_size: int, length: int, is_key: bool
+) -> bytes:
+    """What lies before a fragment of ``length`` bytes without inline QoS; its numbers are still to be filled in."""
+    piece = bytes(length)
+    return DataFrag(
+        reader_id, writer_id, 1, 1, 1, fragment_size, sample_size, piece, None, is_key
+    ).encode_head()

@@ -129,7 +129,7 @@ class StatefulWriter:
         batcher = batcher_of(state, matched, interceptor)
         self.admission = Admission(state, batcher, history, unsent, matched, acks, sender)
         self.intake = Intake(batch, batcher, matched, self.admission)
-        self._framer = Framer(state, history, unsent, matched, acks.window, broadcast)
+        self._framer = Framer(state, history, unsent, matched, acks.window, acks.pacing, broadcast)
         self._deadline = OfferedDeadline(qos.deadline)
         self.coherent_sets = CoherentSets(
             state, history, unsent, matched, acks, sender, self.intake, self._flush_for_set
@@ -259,8 +259,10 @@ class StatefulWriter:
             samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
         )
 
-    def send(self, batches: Iterable[PendingBatch], *, now: int) -> None:
-        """Send what :meth:`queue` returned."""
+    def send(
+        self, batches: Iterable[PendingBatch], *, now: int, hand_over: Callable[[], object] | None = None
+    ) -> None:
+        """Send what :meth:`queue` returned; ``hand_over`` may be called when :meth:`outgoing` has much."""
         self.state.touch()
         if self.history.is_mortal:
             self.history.note_time(self.state.written_stamp, self.state.written_at)
@@ -268,7 +270,7 @@ class StatefulWriter:
         wrote = False
         for pending in batches:
             for each in self._framer.together(pending):
-                self._send_pending(each, now)
+                self._send_pending(each, now, hand_over)
             wrote = True
         self.admission.conclude(now, wrote=wrote)
 
@@ -292,10 +294,10 @@ class StatefulWriter:
     def _flush_for_claim(self, now: int) -> None:
         self.flush(now=now)
 
-    def _send_pending(self, pending: PendingBatch, now: int) -> None:
+    def _send_pending(self, pending: PendingBatch, now: int, hand_over: Callable[[], object] | None) -> None:
         """Number, frame, keep and send samples that go together."""
         first_sn = self.state.last_sn + 1
-        self._sender.write(self._framer.changes(pending), pending.count, now)
+        self._sender.write(self._framer.changes(pending), pending.count, now, hand_over)
         if pending.key_hashes is not None and (keep_last := self.history.keep_last) is not None:
             keep_last.note_instances(first_sn, pending.key_hashes, pending.flags)
         if self._deadline.is_finite:

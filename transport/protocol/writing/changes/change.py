@@ -90,7 +90,7 @@ class Change:
         if isinstance(content, MessageBlock):
             return self.count * content.stride
         if isinstance(content, FragmentTrain):
-            return self.count * content.segment
+            return content.data.nbytes * self.count // content.count
         return content.end_of(self.last_sn) - content.end_of(self.first_sn - 1)
 
     def batches_of(self, train: BatchTrainContent, first: int, last: int) -> Iterator[Change]:

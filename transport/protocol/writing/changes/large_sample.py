@@ -5,14 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from ....limits import FRAGMENT_SIZE
 from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
-from ....wire.fragment_train import FragmentTrain
+from ....wire.fragment_train import FragmentTrain, plain_head
 from ....wire.framing import DataBlock
 from ....wire.parameters import (
     COHERENT_SET_SIZE,
@@ -81,7 +80,7 @@ class LargeSample:
         sizes = self.fragment_size, self.data.nbytes
         if qos is not None:
             return DataFrag(reader_id, writer_id, sn, number, 1, *sizes, piece, qos, is_key).encode_head()
-        head = _plain_head(reader_id, writer_id, *sizes, len(piece), is_key)
+        head = plain_head(reader_id, writer_id, *sizes, len(piece), is_key)
         numbers = _NUMBERS.pack(sn >> 32, sn & 0xFFFF_FFFF, number)
         return head[:DATA_FRAG_SN_AT] + numbers + head[DATA_FRAG_SN_AT + _NUMBERS.size :]
 
@@ -116,14 +115,3 @@ class LargeSample:
         if self.coherent_set:
             parameters.append((PID_COHERENT_SET, encode_sequence_number(self.coherent_set)))
         return ParameterList(tuple(parameters)) if parameters else None
-
-
-@lru_cache(maxsize=64)
-def _plain_head(
-    reader_id: bytes, writer_id: bytes, fragment_size: int, sample_size: int, length: int, is_key: bool
-) -> bytes:
-    """What lies before a fragment of ``length`` bytes without inline QoS; its numbers are still to be filled in."""
-    piece = bytes(length)
-    return DataFrag(
-        reader_id, writer_id, 1, 1, 1, fragment_size, sample_size, piece, None, is_key
-    ).encode_head()

@@ -11,12 +11,14 @@ from ....wire.samples import DISPOSED, FILTERED, NO_TIMESTAMP, UNREGISTERED
 from ..batching import PendingBatch
 from ..changes import Change, batch_change, data_changes, overhead, removed_samples
 from ..publication import UnsentChanges, WriterHistory
-from ..readers import MatchedReaders, SendWindow
+from ..readers import MatchedReaders, Pacing, SendWindow
 from ..sending import Broadcast
 from ..state import WriterState
 
 #: Trains are small parts of the send window.
 _TRAINS_WINDOW: Final = 1 << 20
+#: A group of samples that share a datagram is a small part of what a reader takes: it is sent as a whole.
+_GROUPS_IN_WINDOW: Final = 4
 
 
 class Framer:
@@ -29,6 +31,7 @@ class Framer:
         unsent: UnsentChanges,
         readers: MatchedReaders,
         window: SendWindow,
+        pacing: Pacing,
         broadcast: Broadcast,
     ) -> None:
         self._state = state
@@ -36,6 +39,7 @@ class Framer:
         self._unsent = unsent
         self._readers = readers
         self._window = window
+        self._pacing = pacing
         self._broadcast = broadcast
 
     def together(self, pending: PendingBatch) -> list[PendingBatch]:
@@ -67,7 +71,13 @@ class Framer:
                     coherent_set=coherent_set,
                 )
             if self._goes_in_fragment_trains(pending):
-                return self._unsent.fragment_trains(pending, first_sn, framing, batch_sn=state.last_batch_sn)
+                return self._unsent.fragment_trains(
+                    pending,
+                    first_sn,
+                    framing,
+                    batch_sn=state.last_batch_sn,
+                    group_bytes=self._group_bytes(),
+                )
         if pending.per_batch:
             batch_sn = state.last_batch_sn + 1
             state.last_batch_sn += pending.batches
@@ -109,6 +119,14 @@ class Framer:
             and not self._state.set_begun
             and self._unsent.takes_fragment_trains
         )
+
+    def _group_bytes(self) -> int:
+        """Bytes of samples whose last fragments may share a datagram: a small part of what every reader takes.
+
+        Only readers of ours are known to put several samples together at a time: others have limits of their own, down
+        to one sample (best-effort readers of Fast DDS). A best-effort reader that misses the datagram loses all.
+        """
+        return self._pacing.least_window(len(self._readers.proxies)) // _GROUPS_IN_WINDOW
 
     def _framed_size(self, pending: PendingBatch) -> int:
         """Bytes of the DATA of each sample, which are all alike."""

@@ -19,10 +19,16 @@ from typing import Final
 import numpy as np
 
 from ....errors import TransportError, UnloggedError
-from ....limits import FRAGMENT_TRAIN_BYTES_MAX, TRAIN_BYTES_MAX, TRAIN_MESSAGES_MAX, UDP_PAYLOAD_MAX
+from ....limits import (
+    FRAGMENT_TRAIN_BYTES_MAX,
+    GROUP_SAMPLES_MAX,
+    TRAIN_BYTES_MAX,
+    TRAIN_MESSAGES_MAX,
+    UDP_PAYLOAD_MAX,
+)
 from ....structure import INFINITE
 from ....wire.batch_train import batch_train_framer
-from ....wire.fragment_train import FragmentTrain, frame_fragments, train_bytes
+from ....wire.fragment_train import FragmentTrain, frame_fragments, samples_per_group, train_bytes
 from ....wire.framing import DataBlock, MessageBlock, frame_messages, long_data_header, message_shape
 from ....wire.info import INFO_TS_SIZE
 from ....wire.message import HEADER_SIZE, Header
@@ -187,18 +193,25 @@ class UnsentChanges:
             yield _placed(change, claim)
 
     def fragment_trains(
-        self, pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int
+        self, pending: PendingBatch, first_sn: int, framing: Framing, *, batch_sn: int, group_bytes: int
     ) -> Iterator[Change]:
-        """Uniform samples too large for a datagram, framed in their place as trains of fragments."""
+        """Uniform samples too large for a datagram, framed in their place as trains of fragments.
+
+        The last fragments of samples that have ``group_bytes`` together may share a datagram.
+        """
         headers, samples = self._message_headers(pending.timestamp), pending.samples
         size = framing.fragment_size
         step = max(1, FRAGMENT_TRAIN_BYTES_MAX // samples.size)
+        per = min(samples_per_group(samples.size, size), GROUP_SAMPLES_MAX, step)
+        per = max(1, min(per, group_bytes // samples.size))
+        step += per // 2  # whole groups, as near to it as they come
+        step -= step % per
         for start in range(0, samples.count, step):
             part = samples.take(start, min(start + step, samples.count))
             change = Change(
                 first_sn + start, first_sn + start + part.count - 1, pending.timestamp, _EMPTY, batch_sn
             )
-            nbytes = train_bytes(part.count, samples.size, size, len(headers))
+            nbytes = train_bytes(part.count, samples.size, size, len(headers), per)
             out, claim = self._place_for(change, nbytes, 0)
             change.content = frame_fragments(
                 out,
@@ -207,6 +220,7 @@ class UnsentChanges:
                 self._writer_id,
                 change.first_sn,
                 size,
+                per_message=per,
                 is_key=bool(int(pending.flags) & KEY_ONLY),
             )
             yield _placed(change, claim)

@@ -4,6 +4,7 @@ from .acknowledgments import Acknowledgments
 from .groups import destinations_of, regroup
 from .matched_readers import MatchedReaders
 from .missing import Missing
+from .pacing import Pacing
 from .reader_activity import ReaderActivityChanged
 from .reader_proxy import ReaderProxy
 from .reader_repairs import Requested
@@ -13,6 +14,7 @@ __all__ = [
     "Acknowledgments",
     "MatchedReaders",
     "Missing",
+    "Pacing",
     "ReaderActivityChanged",
     "ReaderProxy",
     "Requested",

@@ -78,6 +78,13 @@ class Pacing:
         active = self._active
         return self._window_max if active and active.keys() <= self._reporting else 0
 
+    def least_window(self, matched: int) -> int:
+        """Bytes that each of ``matched`` readers takes; 0: some do not report that."""
+        active = self._active
+        if not matched or len(active) != matched or not active.keys() <= self._reporting:
+            return 0
+        return min(proxy.receiver.window for proxy in active.values())
+
     @property
     def wants_group(self) -> bool:
         """Whether nothing is to be written before a group is there."""

@@ -107,8 +107,7 @@ class Broadcast:
             elif isinstance(content, MessageBlock):
                 packer.add_messages(content.data, content.segment)
             elif isinstance(content, FragmentTrain):
-                for messages in content.samples():
-                    packer.add_messages(messages, content.message_size)
+                packer.add_messages(content.data, content.message_size, content.segment)
             elif isinstance(content, BatchContent):
                 self._add_batch(packer, form, content)
             elif not isinstance(content, BatchTrainContent):

@@ -5,7 +5,7 @@ Invariant: no HEARTBEAT announces, and no repair sends, what still waits in ``Un
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ....structure import INFINITE, Guid, Locator
@@ -18,6 +18,8 @@ from ..state import WriterState
 from .broadcast import Broadcast
 from .heartbeats import Heartbeats
 
+#: What is framed before it is handed over: that is sent while the processor has it in its cache.
+HAND_OVER_BYTES: Final = 1 << 20
 #: HEARTBEATs to a group that a reader may leave unanswered.
 _UNANSWERED_MAX: Final = 2
 
@@ -54,15 +56,27 @@ class Sender:
 
     # --- what is published -----------------------------------------------------------------------
 
-    def write(self, changes: Iterable[Change], count: int, now: int) -> None:
-        """Send and keep the next ``count`` samples, as far as a reader, of now or later, or a spy takes them."""
+    def write(
+        self, changes: Iterable[Change], count: int, now: int, hand_over: Callable[[], object] | None = None
+    ) -> None:
+        """Send and keep the next ``count`` samples, as far as a reader, of now or later, or a spy takes them.
+
+        ``hand_over`` is called when there is much to send while more is to be framed.
+        """
         state = self._state
         state.counters.written_samples += count
         last_sn = state.last_sn + count
         if self._readers or self._active or self._history.is_for_late_joiners or self._unsent.spies:
+            framed = 0
             for change in changes:
                 self._unsent.publish(change)
                 self.published(change)
+                framed += change.nbytes
+                if framed >= HAND_OVER_BYTES and hand_over is not None and change.last_sn < last_sn:
+                    framed = 0
+                    self.transmit(now)
+                    state.touch()
+                    hand_over()
         state.last_sn = last_sn
         self.transmit(now)
 
