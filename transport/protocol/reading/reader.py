@@ -32,7 +32,7 @@ A transient-local reader starts at 1. Any reader starts behind the number that `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 
 from ...qos import HistoryKind, Qos
@@ -313,7 +313,7 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += run.count
             return
-        if self._takes_next(proxy, run, now):
+        if self._takes_next(proxy, (run,), now):
             return
         delivery, nbytes = self._delivery, run.data.nbytes
         if run.last_sn - proxy.expected > REACH:
@@ -328,24 +328,38 @@ class StatefulReader:
         else:
             self._arrivals.accept(proxy, run, now)
 
-    def _takes_next(self, proxy: WriterProxy, run: Run, now: int) -> bool:
-        """Hand out a run that is the next one, with nothing else to consider; False: there is more to it."""
-        delivery, nbytes = self._delivery, run.data.nbytes
+    def on_runs(self, runs: Sequence[Run], *, now: int) -> None:
+        """Runs that follow one another and are as long as each other arrived: it comes to the same as if each came by
+        itself."""
+        self.touch()
+        proxy = self.writers.get(runs[0].writer)
+        if proxy is None or not self._takes_next(proxy, runs, now):
+            for run in runs:
+                self.on_run(run, now=now)
+
+    def _takes_next(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> bool:
+        """Hand out runs that are the next ones, with nothing else to consider; False: there is more to it.
+
+        They follow one another and are as long as each other.
+        """
+        run, delivery = runs[0], self._delivery
+        nbytes = len(runs) * run.data.nbytes
         if not (
             run.first_sn == proxy.expected
             and proxy.synced
             and nbytes <= delivery.window
-            and nbytes <= delivery.sample_size_max
+            and run.data.nbytes <= delivery.sample_size_max
             and not run.coherent_set
             and not proxy.held
             and not proxy.fragments
             and not proxy.resting
         ):
             return False
-        proxy.expected += run.count
+        count = len(runs) * run.count
+        proxy.expected += count
         delivery.window -= nbytes
-        self.counters.received_samples += run.count
-        delivery.ready.append(run)
+        self.counters.received_samples += count
+        delivery.ready += runs
         stream = proxy.stream
         stream.rcv_pos += nbytes
         if stream.rcv_pos >= stream.due:
@@ -382,7 +396,7 @@ class StatefulReader:
         proxy = self.writers.get(stretch.writer)
         if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
             run = stretch.run()
-            if self._takes_next(proxy, run, now):
+            if self._takes_next(proxy, (run,), now):
                 self.counters.received_batches += stretch.batches
                 if proxy.reliable:
                     batches = proxy.batches or proxy.count_batches()
@@ -417,7 +431,7 @@ class StatefulReader:
             self.counters.unknown_writer += stretch.datagrams
         elif not stretch.is_whole:
             self._fragments.accept_stretch(proxy, stretch, now)
-        elif self._takes_next(proxy, stretch.run(), now):
+        elif self._takes_next(proxy, (stretch.run(),), now):
             self.counters.fragments += stretch.fragments
             proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
         else:
