@@ -42,6 +42,8 @@ def scan_messages(data: U8, start: int, size: int, pitch: int, count: int) -> tu
     if rest or not plain or is_builtin(first.writer_id):
         return [], 1
     count = min(count, until_wrap(first.sn) // each, max(2, ROWS_MAX // each))
+    if count < 2:
+        return [], 1
     heads = np.ndarray((count,), f"V{_HEAD}", data, start, (pitch,)).copy().view("<u4").reshape(count, -1)
     head = heads[0].tobytes()
     if head[:4] != MAGIC or head[4] != 2 or heads[0, _INFO_TS] != INFO_TS_WORDS[FLAG_E]:
