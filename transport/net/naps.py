@@ -21,7 +21,7 @@ _BYTES: Final = DRAIN_BYTES // 2
 #: as they are late, up to a bound, and no longer than it takes until ``_BYTES`` more are there.
 _LATE_NS: Final = 500_000
 _TIMES_LATE: Final = 4
-_CROWDED_NS: Final = 10_000_000
+_CROWDED_NS: Final = 7_000_000
 
 
 class Naps:
