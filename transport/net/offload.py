@@ -37,7 +37,7 @@ _ROUTES_MAX: Final = PARTICIPANTS_MAX * LOCATORS_MAX
 #: So many datagrams of one length and of our own kind, one behind another, are a train that was taken apart; those that
 #: are shorter may be HEARTBEATs.
 _TRAIN_SEEN: Final = 8
-_TRAIN_SEGMENT_MIN: Final = 128
+_TRAIN_SEGMENT_MIN: Final = 64
 CONTROL_SIZE: Final = socket.CMSG_SPACE(4)
 #: What a train received may take up in the buffer: at most 3 bytes are put behind each message.
 TRAIN_ROOM: Final = UDP_PAYLOAD_MAX + UDP_PAYLOAD_MAX // HEADER_SIZE * 3
