@@ -97,8 +97,8 @@ def by_group(domain: int) -> dict[str, dict[str, dict[str, float]]]:
             how = {"mode": "log", "size": SAMPLE, "rate": 0, "block": 0, "readers": count}
             writer = Peer("policy_writer", domain, json.dumps(how))
             time.sleep(_SECONDS + 2 + count / 4)
+            wrote = writer.stop()  # first: without its readers it would write what it sends to nobody
             said = [reader.stop() for reader in readers]
-            wrote = writer.stop()
             rows = sum(each["rows"] for each in said)
             found.setdefault(name, {})[str(count)] = {
                 "samples": min(each["rows"] / each["seconds"] for each in said),

@@ -251,10 +251,12 @@ def lone_reader(domain: int, group: str) -> None:
     while not stopped.is_set() and not rows.count:
         node.cycle(0.1)
     began, counted, used = time.monotonic(), rows.count, time.process_time()
+    until, seen = began, counted
     while not stopped.is_set():
         node.cycle(0.1)
-    seconds, used = time.monotonic() - began, time.process_time() - used
-    say(rows=rows.count - counted, seconds=seconds, used=used)
+        if rows.count > seen:
+            until, seen = time.monotonic(), rows.count
+    say(rows=seen - counted, seconds=until - began, used=time.process_time() - used)
     node.close()
 
 

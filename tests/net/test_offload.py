@@ -21,6 +21,8 @@ from spark_rtps.transport.net.offload import SEGMENT_SIZE_MAX, SEGMENTS_MAX, TRA
 from spark_rtps.transport.net.sockets import Sockets
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.structure import VENDOR_ID, Locator
+from spark_rtps.transport.wire.message import HEADER_SIZE
+from spark_rtps.transport.wire.submessages import HEARTBEAT_SIZE
 from tests.support import domains
 
 LOOPBACK = [Interface("lo", "127.0.0.1", 65_536)]
@@ -310,6 +312,13 @@ def test_trains_are_asked_for_only_where_participants_like_us_send(sockets: Sock
     send_plainly(sockets, [message(i, 1_000) for i in range(9)])
     received(sockets)
     assert sockets.user in sockets._of_trains or not offload.receive_trains(sockets.user)
+
+
+def test_heartbeats_of_equal_length_are_no_train() -> None:
+    size = HEADER_SIZE + HEARTBEAT_SIZE
+    data = np.frombuffer(b"".join(message(number, size) for number in range(20)), np.uint8)
+    spans = [(number * size, (number + 1) * size, "") for number in range(20)]
+    assert not offload.is_train(data, spans)
 
 
 def test_trains_and_single_datagrams_mix(sockets: Sockets) -> None:

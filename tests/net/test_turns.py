@@ -186,7 +186,7 @@ def test_after_which_drains_more_datagrams_are_waited_for(
 ) -> None:
     _, sockets, node = scene
     slept: list[float] = []
-    monkeypatch.setattr(node_module, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(node_module, "time", SimpleNamespace(sleep=slept.append, monotonic_ns=lambda: 0))
 
     def run_once(timeout: float) -> int:
         node._turns.received_bytes = nbytes

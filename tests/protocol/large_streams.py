@@ -1,8 +1,10 @@
-"""Streams of large samples, as DATA and in fragments, and what a bad network makes of them."""
+"""Streams of large samples, as DATA and in fragments, and of messages full of small ones, and what a bad network makes
+of them."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_rtps.transport.structure import Guid
@@ -15,6 +17,8 @@ from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS
 
 ANY = bytes(4)
 FRAGMENT = 12_000
+LARGE = ("fragments", "fragments", "fragments", "data", "gap", "odd")
+MIXED = ("small", "small", "small", "data", "fragments", "gap")
 
 
 def message(writer: Guid, stamp: int | None, *bodies: bytes) -> bytes:
@@ -29,8 +33,8 @@ def payload(writer: Guid, sn: int, size: int) -> bytes:
 class Stream:
     """What one writer sends: large samples, as DATA or in fragments, and now and then something else."""
 
-    def __init__(self, writer: Guid, chance: random.Random) -> None:
-        self.writer, self.chance, self.sn = writer, chance, 0
+    def __init__(self, writer: Guid, chance: random.Random, kinds: Sequence[str] = LARGE) -> None:
+        self.writer, self.chance, self.kinds, self.sn = writer, chance, kinds, 0
         self.count = 0
 
     def heartbeat(self) -> bytes:
@@ -41,7 +45,7 @@ class Stream:
         """The datagrams of the next samples."""
         chance = self.chance
         stamp = SECOND * (1 + self.sn) if chance.random() < 0.9 else None
-        kind = chance.choice(("fragments", "fragments", "fragments", "data", "gap", "odd"))
+        kind = chance.choice(self.kinds)
         if kind == "data":
             size, each = chance.choice((3_000, 12_000)), chance.choice((1, 4))
             found = []
@@ -57,6 +61,8 @@ class Stream:
                     )
                 )
             return found
+        if kind == "small":
+            return self.small(chance.randrange(1, 8), stamp)
         self.sn += 1
         if kind == "gap":
             nothing = SequenceNumberSet.from_numbers(self.sn + 1, [])
@@ -70,6 +76,24 @@ class Stream:
             found[-1] += b"" if len(found[-1]) % 4 else self.heartbeat()
         else:
             found.append(message(self.writer, None, self.heartbeat()))
+        return found
+
+    def small(self, messages: int, stamp: int | None) -> list[bytes]:
+        """Messages full of small samples, of which now and then one is not like the others."""
+        chance, size = self.chance, self.chance.choice((100, 1_000))
+        each, found = FRAGMENT // size, []
+        key = ParameterList(((PID_KEY_HASH, b"k" * 16),)) if chance.random() < 0.3 else None
+        for _ in range(messages):
+            strange = chance.randrange(each) if chance.random() < 0.1 else -1
+            bodies = []
+            for i in range(each):
+                self.sn += 1
+                whole = payload(self.writer, self.sn, size + 4 * (i == strange))
+                little = key is not None or chance.random() < 0.999
+                bodies.append(Data(ANY, ENTITY, self.sn, whole, inline_qos=key).encode(little))
+            if chance.random() < 0.1:
+                bodies.append(self.heartbeat())
+            found.append(message(self.writer, stamp, *bodies))
         return found
 
     def fragments(self, sn: int, size: int, stamp: int | None, *, odd: bool = False) -> list[bytes]:
@@ -149,10 +173,10 @@ def trains_arriving(seed: int, *, lossy: bool) -> list[tuple[bytes, str]]:
     return found
 
 
-def arriving(seed: int) -> list[tuple[bytes, str]]:
+def arriving(seed: int, kinds: Sequence[str] = LARGE) -> list[tuple[bytes, str]]:
     """Datagrams with their senders as a bad network brings them."""
     chance = random.Random(seed)
-    streams = [Stream(writer, chance) for writer in WRITERS[: chance.choice((1, 1, 3))]]
+    streams = [Stream(writer, chance, kinds) for writer in WRITERS[: chance.choice((1, 1, 3))]]
     lossy, datagrams = chance.random() < 0.7, []
     for _ in range(chance.randrange(3, 14)):
         stream = chance.choice(streams)

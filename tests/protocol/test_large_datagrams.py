@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from spark_rtps.transport.errors import DropReason
 from spark_rtps.transport.protocol.reading.ordering import fragments, reassembly
-from spark_rtps.transport.wire.large_datagrams import LargeFragments, LargeRun, scan_large
+from spark_rtps.transport.wire.large_datagrams import LargeFragments, LargeMessages, LargeRun, scan_large
 from spark_rtps.transport.wire.submessages import Data
 from tests.protocol.drain_scene import ENTITY, SECOND, WRITERS, End
 from tests.protocol.large_streams import (
     ANY,
     FRAGMENT,
+    MIXED,
     Stream,
     arriving,
     message,
@@ -46,6 +48,11 @@ def check(
 @pytest.mark.parametrize("seed", range(80))
 def test_as_if_each_had_come_alone(seed: int) -> None:
     check(seed, arriving(seed))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_messages_full_of_small_samples_among_them(seed: int) -> None:
+    check(seed, arriving(seed, MIXED))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -109,13 +116,25 @@ def test_streams_as_our_writers_send_them_are_looked_at_together() -> None:
         message(WRITERS[0], SECOND, Data(ANY, ENTITY, sn, payload(WRITERS[0], sn, size)).encode())
         for sn in (4, 5, 6)
     ]
+    datagrams += [
+        message(
+            WRITERS[0],
+            SECOND,
+            *(
+                Data(ANY, ENTITY, sn, payload(WRITERS[0], sn, 100)).encode()
+                for sn in range(first, first + 90)
+            ),
+        )
+        for first in (7, 97, 187)
+    ]
     buffer, spans = bytearray(), []
     for each in datagrams:
         spans.append((len(buffer), len(buffer) + len(each), ""))
         buffer += each + bytes(-len(each) % 8)
     found = scan_large(np.frombuffer(buffer, np.uint8), spans)
-    assert [type(each) for each in found] == [LargeFragments, LargeRun]
-    assert [(each.first, each.stop) for each in found] == [(0, len(spans) - 3), (len(spans) - 3, len(spans))]
+    assert [type(each) for each in found] == [LargeFragments, LargeRun, LargeMessages]
+    ends = [0, len(spans) - 6, len(spans) - 3, len(spans)]
+    assert [(each.first, each.stop) for each in found] == list(pairwise(ends))
 
 
 def test_a_stretch_that_is_not_believed_is_dropped_datagram_by_datagram() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -39,6 +40,7 @@ class LogView:
         self.directory = directory
         self._files: LogFiles = LogDirectory(directory) if files is None else files
         self._mapped: dict[int, SegmentFrames] = {}
+        self._listed: list[SegmentFile] = []
         self._settings: StreamLogMetadata | None = None
 
     @classmethod
@@ -353,12 +355,14 @@ class LogView:
 
     def _skip_segments(self, position: int, tail: int, rows_end: int, bytes_end: int) -> int:
         """The start of the last segment within the limits, or ``position``: the frames before need no walk."""
-        for file in self._files.segments():
-            if position < file.base < tail and file.base <= bytes_end:
-                first = self._first_header(Cursor(file.base), tail)
-                if first is None or first.rows_before > rows_end:
-                    break
-                position = file.base
+        files = self._list()
+        for file in files[bisect_right(files, position, key=_base) :]:
+            if file.base >= tail or file.base > bytes_end:
+                break
+            first = self._first_header(Cursor(file.base), tail)
+            if first is None or first.rows_before > rows_end:
+                break
+            position = file.base
         return position
 
     def _byte(self, cursor: Cursor) -> int:
@@ -387,7 +391,8 @@ class LogView:
             if mapped.base <= position < mapped.end:
                 return mapped
         seed = self._seed
-        file = self._locate(position)
+        # One that has another behind it stays as it is, unless it is trimmed.
+        file = _holder(self._listed[:-1], position) or self._locate(position)
         if file is None:
             return None
         try:
@@ -404,10 +409,12 @@ class LogView:
         return mapped
 
     def _locate(self, position: int) -> SegmentFile | None:
-        for file in self._files.segments():
-            if file.base <= position < file.end:
-                return file
-        return None
+        return _holder(self._list(), position)
+
+    def _list(self) -> list[SegmentFile]:
+        """The segments that are there right now."""
+        self._listed = self._files.segments()
+        return self._listed
 
     def _check_trimmed(self, position: int) -> None:
         """Raise LogLostError if ``position``, which no segment holds, was trimmed; else it is damaged."""
@@ -446,6 +453,16 @@ class _After(NamedTuple):
 
     rows: int | None
     run: Run | None
+
+
+def _base(file: SegmentFile) -> int:
+    return file.base
+
+
+def _holder(files: list[SegmentFile], position: int) -> SegmentFile | None:
+    """Which of these segments holds ``position``."""
+    at = bisect_right(files, position, key=_base) - 1
+    return files[at] if at >= 0 and position < files[at].end else None
 
 
 def _byte(header: Header, row: int) -> int:

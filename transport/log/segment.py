@@ -69,21 +69,21 @@ def list_segments(directory: Path) -> list[SegmentFile]:
     """
     found = []
     try:
-        names = os.listdir(directory)
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                stem = entry.name.removesuffix(SUFFIX)
+                if stem == entry.name or not stem.isdecimal() or int(stem) > _POSITION_MAX:
+                    continue
+                try:
+                    size = entry.stat().st_size // ALIGNMENT * ALIGNMENT
+                except FileNotFoundError:
+                    continue
+                if size:
+                    found.append(SegmentFile(int(stem), size))
     except FileNotFoundError:
         raise
     except OSError as error:
         raise refusal(error, f"look into {directory}", path=directory) from error
-    for name in names:
-        stem = name.removesuffix(SUFFIX)
-        if stem == name or not stem.isdecimal() or int(stem) > _POSITION_MAX:
-            continue
-        try:
-            size = os.stat(directory / name).st_size // ALIGNMENT * ALIGNMENT
-        except FileNotFoundError:
-            continue
-        if size:
-            found.append(SegmentFile(int(stem), size))
     kept: list[SegmentFile] = []
     for file in sorted(found):
         if kept and file.base < kept[-1].end:

@@ -38,6 +38,7 @@ from .congestion_control_plugins import load_congestion_control
 from .event_warnings import EventWarnings
 from .join import join
 from .joined_group import JoinedGroup
+from .naps import Naps
 from .node_config import NodeConfig
 from .plugins import interceptor_of, load_flow_control
 from .receive_turns import ReceiveTurns
@@ -76,6 +77,7 @@ class Node:
         self._after_cycle = after_cycle
         self._recipients = Recipients()
         self._turns = ReceiveTurns(participant, sockets, self._recipients)
+        self._naps = Naps()
         self._read_logs = self._turns.read_logs
         self._written_logs = WrittenLogs(self.guid_prefix, config.domain)
         self._wake_pipe = WakePipe()
@@ -260,12 +262,15 @@ class Node:
         return self.do_work()
 
     def cycle(self, timeout: float) -> None:
-        """:meth:`run_once` for the owner of a loop; after several datagrams it naps, so that more of them gather."""
+        """:meth:`run_once` for the owner of a loop; after datagrams it may nap, so that more of them gather."""
         received = self.run_once(timeout)
         if self._steering:
             self.wake()  # who steers may wait for what was taken in here
-        elif received > 1 and (nap := self._turns.nap(received)):
-            time.sleep(nap)
+        elif received:
+            now, room = time.monotonic_ns(), self.sockets.granted_receive_buffer
+            if nap := self._naps.after(received, self._turns.received_bytes, room=room, now=now):
+                time.sleep(nap / NANOSECONDS)
+                self._naps.woke(time.monotonic_ns() - now - nap)
 
     def do_work(self) -> int:
         """One duty cycle without waiting: receive, timers, send. Returns the number of datagrams received."""

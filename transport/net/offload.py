@@ -34,8 +34,10 @@ _PIECES_MANY: Final = 8
 _REFUSED: Final = (errno.EIO, errno.EINVAL, errno.EMSGSIZE)
 #: Routes of which it is remembered what they refuse.
 _ROUTES_MAX: Final = PARTICIPANTS_MAX * LOCATORS_MAX
-#: So many datagrams of one length and of our own kind, one behind another, are a train that was taken apart.
+#: So many datagrams of one length and of our own kind, one behind another, are a train that was taken apart; those that
+#: are shorter may be HEARTBEATs.
 _TRAIN_SEEN: Final = 8
+_TRAIN_SEGMENT_MIN: Final = 64
 CONTROL_SIZE: Final = socket.CMSG_SPACE(4)
 #: What a train received may take up in the buffer: at most 3 bytes are put behind each message.
 TRAIN_ROOM: Final = UDP_PAYLOAD_MAX + UDP_PAYLOAD_MAX // HEADER_SIZE * 3
@@ -149,7 +151,7 @@ def is_train(data: U8, spans: list[Span]) -> bool:
         return False
     start, stop, _ = spans[-2]  # the last may be shorter
     vendor = data[start + 6 : start + 8].tobytes()  # RTPS 2.5 §9.4.4: behind magic and version
-    if vendor != VENDOR_ID or stop - start > SEGMENT_SIZE_MAX:
+    if vendor != VENDOR_ID or not _TRAIN_SEGMENT_MIN <= stop - start <= SEGMENT_SIZE_MAX:
         return False
     return {stop - start for start, stop, _ in spans[-1 - _TRAIN_SEEN : -1]} == {stop - start}
 

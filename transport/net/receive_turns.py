@@ -12,15 +12,8 @@ from ..protocol.participant import Participant, Reception
 from ..wire.samples import U8
 from .on_host import ReadLogs
 from .recipients import Recipients
-from .sockets import DRAIN_BYTES, Sockets
+from .sockets import Sockets
 
-#: After a drain of several datagrams the duty cycle naps, so that the next drain finds many: so long after small ones.
-_NAP_SECONDS: Final = 0.0002
-_SMALL_BYTES: Final = 4096
-#: And this long after others, if the kernel holds so much of what comes meanwhile, and less than so much was waiting.
-_NAP_SECONDS_LARGE: Final = 0.0004
-_NAP_ROOM: Final = 8 << 20
-_NAP_BYTES: Final = DRAIN_BYTES * 3 // 4
 #: How long what one socket received may keep all else waiting in one cycle, and in parts of how much work (about
 #: microseconds) it is taken in; the drains of honest peers are one part.
 _TURN_NS: Final = 20_000_000
@@ -48,13 +41,6 @@ class ReceiveTurns:
         for source in self._sockets.receivers:
             received += self._take_from(source)
         return received
-
-    def nap(self, received: int) -> float:
-        """How long to nap after so many datagrams, in seconds."""
-        if self.received_bytes < received * _SMALL_BYTES:
-            return _NAP_SECONDS
-        gathers = self.received_bytes < _NAP_BYTES and self._sockets.granted_receive_buffer >= _NAP_ROOM
-        return _NAP_SECONDS_LARGE if gathers else 0.0
 
     def close(self) -> None:
         """Take in nothing more."""

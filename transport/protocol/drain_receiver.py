@@ -18,7 +18,7 @@ from ..wire.batch import DATA_BATCH
 from ..wire.batch_stretches import BatchStretch
 from ..wire.datagrams import DATAGRAMS_MIN, scan_datagrams
 from ..wire.fragment_stretches import FragmentStretch
-from ..wire.large_datagrams import LargeBatches, LargeRun, are_large, scan_large
+from ..wire.large_datagrams import LargeBatches, LargeMessages, LargeRun, are_large, scan_large
 from ..wire.message import HEADER_SIZE
 from ..wire.samples import U8, Run
 from ..wire.submessages import Data
@@ -108,6 +108,9 @@ class DrainReceiver:
             if isinstance(each, LargeRun):
                 if messages.is_believed(each.run.writer.prefix, source_ip, each.run.count, now):
                     messages.on_run(each.run, now)
+            elif isinstance(each, LargeMessages):
+                if not self._on_runs(each.runs, source_ip, now):
+                    handed = each.first
             elif isinstance(each, LargeBatches):
                 if not self._on_batch_stretch(each.stretch, source_ip, now):
                     handed = each.first
@@ -142,6 +145,19 @@ class DrainReceiver:
             for stretch in stretches:
                 reader.on_fragment_stretch(stretch, now=now)
             messages.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+        return True
+
+    def _on_runs(self, runs: list[Run], source_ip: str, now: int) -> bool:
+        """As :meth:`_on_fragment_stretch`, of runs that are alike and follow one another."""
+        messages = self._messages
+        writer = runs[0].writer
+        readers = messages.believing_readers(writer, runs[0].reader_id, source_ip, now)
+        if not readers:
+            return False
+        messages.work += len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
+        messages.on_alive(writer, now)
+        for reader in readers:
+            reader.on_runs(runs, now=now)
         return True
 
     def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Final
+
+#: Intervals that are no fewer than one in so many of those that are there are sooner put in all at once.
+_MANY: Final = 16
 
 
 class IntervalSet:
@@ -56,6 +60,24 @@ class IntervalSet:
             last = max(last, self._lasts[high - 1])
         self._firsts[low:high] = [first]
         self._lasts[low:high] = [last]
+
+    def update(self, firsts: list[int], lasts: list[int]) -> None:
+        """Put in intervals, ascending and apart from one another; of many, in one pass over all."""
+        if _MANY * len(firsts) < len(self):
+            for first, last in zip(firsts, lasts, strict=True):
+                self.add(first, last)
+            return
+        if not self:
+            self._firsts, self._lasts = firsts, lasts
+            return
+        merged = sorted([*self, *zip(firsts, lasts, strict=True)])
+        self._firsts, self._lasts = [], []
+        for first, last in merged:
+            if self._lasts and first <= self._lasts[-1] + 1:
+                self._lasts[-1] = max(self._lasts[-1], last)
+            else:
+                self._firsts.append(first)
+                self._lasts.append(last)
 
     def remove(self, first: int, last: int) -> None:
         """Take first..last out."""

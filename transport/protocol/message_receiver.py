@@ -44,6 +44,7 @@ from ..wire.submessages import (
     InfoSource,
     InfoTimestamp,
     NackFrag,
+    Pad,
     decode_submessage,
 )
 from ..wire.unread_samples import pass_over
@@ -75,6 +76,9 @@ _NAMING_WRITERS: Final = (_DATA, DATA_BATCH, _DATA_FRAG)
 _INFO_TS: Final = InfoTimestamp.KIND
 _INFO_DST: Final = InfoDestination.KIND
 _INFO_SRC: Final = InfoSource.KIND
+_PAD: Final = Pad.KIND
+#: Empty ones, of which announcements of ours hold more than a hundred (`discovery.spdp`).
+_PADS: Final = 16 * Pad().encode()
 _INFO: Final = (_INFO_TS, _INFO_DST, _INFO_SRC)
 _SAMPLES: Final = (*_NAMING_WRITERS, COMPRESSED)
 #: Where readers, and writers, take what is sent to them.
@@ -311,6 +315,10 @@ class MessageReceiver:
                     info = InfoSource.decode(flags, view[body:end])
                     source, vendor, timestamp = info.prefix, info.vendor, NO_TIMESTAMP
                     refusal = self._refusal(source, source_ip, now)
+                elif kind == _PAD:
+                    while view[end : end + len(_PADS)] == _PADS:
+                        end += len(_PADS)
+                        self.work += 1
                 elif not for_us:
                     pass
                 elif kind == DATA_BATCH:

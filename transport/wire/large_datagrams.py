@@ -4,7 +4,7 @@ A drain holds few large datagrams, so that a step of Python for each costs less 
 for more than a look at a header is done once for each stretch of datagrams that are alike:
 
 * header, INFO_TS and DATA of equal length and consecutive numbers: they make up a run;
-* batches (`batch_stretches`);
+* messages of DATA that is small (`message_stretches`), and batches (`batch_stretches`);
 * header, INFO_TS and DATA_FRAGs (`large_fragments`).
 
 All numbers are little-endian, and there is no inline QoS. All else is left to the message receiver.
@@ -24,6 +24,7 @@ from .batch_stretches import BatchStretch, scan_batches
 from .info import INFO_TS_SIZE
 from .large_fragments import FRAGMENTS_AT, LargeFragments, Spans, scan_fragments
 from .message import FLAG_E, HEADER_SIZE, MAGIC
+from .message_stretches import scan_messages
 from .runs import DATA, FLAG_D, INFO_TS_WORDS, LOW_MAX
 from .samples import SAMPLE_INDEX, U8, Run, source_timestamps
 from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, DataFrag
@@ -32,7 +33,7 @@ from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, DataFrag
 _SMALL_BYTES: Final = 9_216
 #: Below this many it gains nothing to look at them together.
 _LARGE_MIN: Final = 3
-#: DATA of this size and more are large: of smaller ones a datagram holds so many that it is a run worth a look.
+#: DATA of this size and more are large: of smaller ones a datagram holds so many that it is a run of its own.
 _SAMPLE_MIN: Final = 2_048
 _BODY: Final = HEADER_SIZE + INFO_TS_SIZE
 #: The header (magic, version, vendor, prefix), INFO_TS (its header and its time); of what follows kind and flags,
@@ -63,7 +64,15 @@ class LargeBatches(NamedTuple):
     stretch: BatchStretch
 
 
-Large: TypeAlias = "LargeRun | LargeFragments | LargeBatches"
+class LargeMessages(NamedTuple):
+    """The runs of the datagrams [first, stop) of the drain, one in each, which follow one another."""
+
+    first: int
+    stop: int
+    runs: list[Run]
+
+
+Large: TypeAlias = "LargeRun | LargeMessages | LargeFragments | LargeBatches"
 
 
 def are_large(spans: Spans) -> bool:
@@ -85,6 +94,8 @@ def scan_large(data: U8, spans: Spans, *, joins_heartbeats: bool = True) -> list
         kind = view[start + _BODY] if stop - start > FRAGMENTS_AT else 0
         if kind == DATA and view[start + _BODY + 2] | view[start + _BODY + 3] << 8 >= _SAMPLE_MIN:
             last = _data(data, view, spans, at, found)
+        elif kind == DATA:
+            last = _messages(data, spans, at, found)
         elif kind == DataFrag.KIND:
             last = scan_fragments(data, view, spans, at, found, joins_heartbeats=joins_heartbeats)
         elif kind == DATA_BATCH:
@@ -152,6 +163,18 @@ def _at_one_pitch(spans: Spans, at: int, stop: int) -> tuple[int, int]:
             break
         count += 1
     return pitch, count
+
+
+def _messages(data: U8, spans: Spans, at: int, found: list[Large]) -> int:
+    """Find the runs of small samples that begin with datagram ``at``; returns where what was looked at ends."""
+    start, stop, _ = spans[at]
+    pitch, count = _at_one_pitch(spans, at, len(spans))
+    if (stop - start) % 4 or pitch % 4:
+        return at
+    runs, looked_at = scan_messages(data, start, stop - start, pitch, count)
+    if runs:
+        found.append(LargeMessages(at, at + len(runs), runs))
+    return at + looked_at
 
 
 def _batches(data: U8, spans: Spans, at: int, found: list[Large]) -> int:

@@ -72,7 +72,7 @@ class SpanningRun(NamedTuple):
 
 
 @dataclass(slots=True)
-class _First:
+class First:
     """The first DATA of a stretch, decoded; offsets are in bytes from its submessage header."""
 
     flags: int  # of the submessage
@@ -102,7 +102,7 @@ def scan(
     INFO_TS of 12 bytes lies right before ``pos``; ``lookahead``: how many bytes may be examined for a run. At least
     one submessage is read. Raises DecodeError if that first DATA is malformed.
     """
-    first = _parse(data, pos, stop)
+    first = parse(data, pos, stop)
     end = pos + first.size
     found: Scan | None = None
     message_stop = stop
@@ -144,7 +144,7 @@ _SHORT: Final = 8
 _MIXED_MIN: Final = 1_024
 
 
-def _goes_on(data: U8, end: int, stop: int, run: Run, first: _First) -> bool:
+def _goes_on(data: U8, end: int, stop: int, run: Run, first: First) -> bool:
     """Whether the next DATA, perhaps behind an INFO_TS, continues a run that ends at ``end``."""
     little = first.flags & FLAG_E
     if stop - end >= INFO_TS_SIZE and data[end] == INFO_TS:
@@ -160,7 +160,7 @@ def _goes_on(data: U8, end: int, stop: int, run: Run, first: _First) -> bool:
     )
 
 
-def _parse(data: U8, pos: int, stop: int) -> _First:
+def parse(data: U8, pos: int, stop: int) -> First:
     if stop - pos < DATA_HEADER_SIZE:
         raise DecodeError(DropReason.TRUNCATED_SUBMESSAGE, "DATA header")
     flags = int(data[pos + 1])
@@ -191,10 +191,10 @@ def _parse(data: U8, pos: int, stop: int) -> _First:
     else:
         at = end
     size = end - pos
-    return _First(flags, size, reader_id, writer_id, sn, at - pos, key_hash_offset, status, coherent_set)
+    return First(flags, size, reader_id, writer_id, sn, at - pos, key_hash_offset, status, coherent_set)
 
 
-def _gap_to_next(data: U8, pos: int, end: int, stop: int, first: _First) -> int:
+def _gap_to_next(data: U8, pos: int, end: int, stop: int, first: First) -> int:
     """Bytes between this DATA and the next of its kind: 0, 12 (an INFO_TS), or -1 when none follows."""
     if first.size % 4 or not first.flags & (FLAG_D | FLAG_K):
         return -1
@@ -217,7 +217,7 @@ def _run(
     data: U8,
     prefix: bytes,
     count: int,
-    first: _First,
+    first: First,
     lead: int,
     stride: int,
     timestamp: int,
@@ -244,15 +244,15 @@ def _run(
 
 
 def _uniform(
-    data: U8, pos: int, stop: int, prefix: bytes, timestamp: int, first: _First, lead: int
+    data: U8, pos: int, stop: int, prefix: bytes, timestamp: int, first: First, lead: int
 ) -> tuple[Run, int, int] | None:
     """The uniform run at ``pos``, if at least two rows look alike; rows start ``lead`` bytes before DATA."""
     stride = first.size + lead
     base = pos - lead
-    count = min((stop - base) // stride, _until_wrap(first.sn))
+    count = min((stop - base) // stride, until_wrap(first.sn))
     if count < 2:
         return None
-    heads = _comparable(data, base, stride, count, first, lead)
+    heads = comparable(data, base, (count,), (stride,), first, lead)
     alike = heads.tobytes()
     if alike != alike[: heads[0].nbytes] * count:
         count = int((heads != heads[0]).any(axis=1).argmax())
@@ -267,7 +267,9 @@ def _uniform(
     return run, end, timestamp
 
 
-_COUNT = np.arange(4096, dtype=np.uint32)
+#: So many rows are best compared at once: their heads stay in the processor's cache.
+ROWS_MAX: Final = 1 << 14
+_COUNT = np.arange(ROWS_MAX, dtype=np.uint32)
 LOW_MAX: Final = 0xFFFF_FFFF
 
 
@@ -276,13 +278,15 @@ def _counting(count: int) -> npt.NDArray[np.uint32]:
     return _COUNT[:count] if count <= len(_COUNT) else np.arange(count, dtype=np.uint32)
 
 
-def _until_wrap(sn: int) -> int:
+def until_wrap(sn: int) -> int:
     """How many sequence numbers from ``sn`` on have the same high word."""
     return LOW_MAX + 1 - (sn & LOW_MAX)
 
 
-def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lead: int) -> Words:
-    """The heads (count, words) of rows of ``stride`` bytes, which are equal where the rows make up a run.
+def comparable(
+    data: U8, base: int, shape: tuple[int, ...], strides: tuple[int, ...], first: First, lead: int
+) -> Words:
+    """The heads (count, words) of rows that lie at ``strides`` from ``base`` on, equal where the rows make up a run.
 
     A head is what lies before a row's payload, which there must be, and the payload's encapsulation id. What may differ
     is cleared: time, key hash, and options (they may hold a padding count). The number is counted from that of the row.
@@ -290,9 +294,7 @@ def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lea
     payload = (lead + first.payload_offset) // 4
     size = payload + 1
     # as items of one size each they are copied several times as fast as word by word
-    heads = (
-        np.ndarray((count,), f"V{4 * size}", data, base, (stride,)).copy().view("<u4").reshape(count, size)
-    )
+    heads = np.ndarray(shape, f"V{4 * size}", data, base, strides).copy().view("<u4").reshape(-1, size)
     if lead:
         heads[:, 1:3] = 0
     if first.key_hash_offset >= 0:
@@ -302,11 +304,11 @@ def _comparable(data: U8, base: int, stride: int, count: int, first: _First, lea
     options &= 0xFFFF
     numbers = heads[:, lead // 4 + 5]
     numbers = numbers if first.flags & FLAG_E else numbers.view(">u4")
-    numbers -= _counting(count)
+    numbers -= _counting(len(heads))
     return heads
 
 
-def _alike(rows: Words, row: Words, first: _First) -> Any:
+def _alike(rows: Words, row: Words, first: First) -> Any:
     """Mask of the DATA submessages (..., words) that differ from the first in number, key hash and payload only."""
     # column by column: four times quicker than all four at once with all(axis=1)
     same = rows[..., 0] == row[0]
@@ -347,7 +349,7 @@ def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix:
     if pitch < size:  # they lie backwards: no stretch of memory
         return []
     try:
-        first = _parse(data, pos, pos + size)
+        first = parse(data, pos, pos + size)
     except DecodeError:
         return []
     if first.size % 4 or size % first.size or not first.flags & (FLAG_D | FLAG_K):
@@ -373,7 +375,7 @@ def scan_equal(data: U8, pos: int, size: int, pitch: int, stamps: Words, prefix:
     ]
 
 
-def _gather(rows: Words, stamps: Words, prefix: bytes, sn: int, first: _First) -> Run:
+def _gather(rows: Words, stamps: Words, prefix: bytes, sn: int, first: First) -> Run:
     """The run of ``rows`` (datagrams, DATA, words): of each sample its key hash, payload and, if times differ, time."""
     count, each, _ = rows.shape
     payload, k = first.payload_offset // 4, first.key_hash_offset // 4
@@ -405,7 +407,7 @@ def _gather(rows: Words, stamps: Words, prefix: bytes, sn: int, first: _First) -
 
 
 def _ragged(
-    data: U8, pos: int, stop: int, prefix: bytes, timestamp: int, first: _First
+    data: U8, pos: int, stop: int, prefix: bytes, timestamp: int, first: First
 ) -> tuple[Run, int, int] | None:
     """The longest chain of DATA (and INFO_TS) of one writer from ``pos``, lengths differing."""
     little = first.flags & FLAG_E
@@ -428,7 +430,7 @@ def _ragged(
         values[at + 4] == first.sn >> 32
     )
     good[1:] &= linked
-    count = min(len(at) if good.all() else int(good.argmin()), _until_wrap(first.sn))
+    count = min(len(at) if good.all() else int(good.argmin()), until_wrap(first.sn))
     if count < 2:
         return None
     if header_words > 6:  # those in the chain do not overlap: no more is compared than there is
@@ -461,7 +463,7 @@ def _ragged(
     return run, end, int(stamps[-1])
 
 
-def _alike_qos(words: Words, at: npt.NDArray[Any], header_words: int, first: _First) -> Any:
+def _alike_qos(words: Words, at: npt.NDArray[Any], header_words: int, first: First) -> Any:
     """Mask of the DATA at ``at`` whose inline QoS differs from the first's in the key hash only."""
     k = header_words if first.key_hash_offset < 0 else first.key_hash_offset // 4
     compared = np.array((*range(6, k), *range(k + 4, header_words)), np.int64)

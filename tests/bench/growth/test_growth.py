@@ -37,6 +37,7 @@ def test_every_curve_at_a_small_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_log_that_would_fill_the_disk_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 15 * MB}))
+    monkeypatch.setattr(logs, "_LEFT", 5 * MB)
     assert list(logs.by_length((0.005, 0.01), MB)) == ["0.005"]
 
 

@@ -32,7 +32,7 @@ A transient-local reader starts at 1. Any reader starts behind the number that `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 
 from ...qos import HistoryKind, Qos
@@ -313,10 +313,9 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += run.count
             return
-        delivery, nbytes = self._delivery, run.data.nbytes
-        if not run.coherent_set and delivery.takes_next(proxy, run.first_sn, nbytes):
-            self._take_next(proxy, run, now)
+        if self._takes_next(proxy, (run,), now):
             return
+        delivery, nbytes = self._delivery, run.data.nbytes
         if run.last_sn - proxy.expected > REACH:
             if not self._jumps.admits_runs(proxy, (run,), run.last_sn, now):
                 return
@@ -329,13 +328,36 @@ class StatefulReader:
         else:
             self._arrivals.accept(proxy, run, now)
 
-    def _take_next(self, proxy: WriterProxy, run: Run, now: int) -> None:
-        """Hand out a run that is the next one."""
-        delivery, nbytes = self._delivery, run.data.nbytes
-        proxy.expected += run.count
+    def on_runs(self, runs: Sequence[Run], *, now: int) -> None:
+        """Runs that follow one another and are as long as each other arrived: it comes to the same as if each came by
+        itself."""
+        self.touch()
+        proxy = self.writers.get(runs[0].writer)
+        if proxy is None or not self._takes_next(proxy, runs, now):
+            for run in runs:
+                self.on_run(run, now=now)
+
+    def _takes_next(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> bool:
+        """Hand out runs that are the next ones, with nothing else to consider; False: there is more to it.
+
+        They follow one another and are as long as each other.
+        """
+        run = runs[0]
+        is_next = not run.coherent_set and self._delivery.takes_next(
+            proxy, run.first_sn, run.data.nbytes, len(runs)
+        )
+        if is_next:
+            self._take_next(proxy, runs, now)
+        return is_next
+
+    def _take_next(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> None:
+        """Hand out runs that are the next ones, and as long as each other."""
+        run, delivery = runs[0], self._delivery
+        nbytes, samples = len(runs) * run.data.nbytes, len(runs) * run.count
+        proxy.expected += samples
         delivery.window -= nbytes
-        self.counters.received_samples += run.count
-        delivery.ready.append(run)
+        self.counters.received_samples += samples
+        delivery.ready += runs
         stream = proxy.stream
         stream.rcv_pos += nbytes
         if stream.rcv_pos >= stream.due:
@@ -371,8 +393,7 @@ class StatefulReader:
         proxy = self.writers.get(stretch.writer)
         if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
             run = stretch.run()
-            if not run.coherent_set and self._delivery.takes_next(proxy, run.first_sn, run.nbytes):
-                self._take_next(proxy, run, now)
+            if self._takes_next(proxy, (run,), now):
                 self.counters.received_batches += stretch.batches
                 if proxy.reliable:
                     batches = proxy.batches or proxy.count_batches()
@@ -417,7 +438,7 @@ class StatefulReader:
         elif not stretch.is_whole:
             self._fragments.accept_stretch(proxy, stretch, now)
         elif self.takes(stretch):
-            self._take_next(proxy, self._fragments.join(stretch), now)
+            self._take_next(proxy, (self._fragments.join(stretch),), now)
             self.counters.fragments += stretch.fragments
             proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
         else:

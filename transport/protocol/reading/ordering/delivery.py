@@ -109,12 +109,13 @@ class Delivery:
             and not run.coherent_set
         )
 
-    def takes_next(self, proxy: WriterProxy, first_sn: int, nbytes: int) -> bool:
-        """Whether a run of no coherent set is the next one, with nothing else to consider."""
+    def takes_next(self, proxy: WriterProxy, first_sn: int, nbytes: int, runs: int = 1) -> bool:
+        """Whether so many runs of ``nbytes`` each, of no coherent set, are the next ones, with nothing else to
+        consider."""
         return (
             first_sn == proxy.expected
             and proxy.synced
-            and nbytes <= self.window
+            and runs * nbytes <= self.window
             and nbytes <= self.sample_size_max
             and not proxy.held
             and not proxy.fragments

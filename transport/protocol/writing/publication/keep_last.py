@@ -79,8 +79,7 @@ class KeepLast:
         numbers = np.sort(np.array(replaced, np.int64))
         ends = np.append(numbers[1:] - numbers[:-1] != 1, True)
         begins = np.append(True, ends[:-1])
-        for first, last in zip(numbers[begins].tolist(), numbers[ends].tolist(), strict=True):
-            self._replaced.add(first, last)
+        self._replaced.update(numbers[begins].tolist(), numbers[ends].tolist())
 
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
         """The newest numbers, first_sn..last_sn, are no samples."""

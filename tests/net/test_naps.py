@@ -1,0 +1,57 @@
+"""How long a node naps after datagrams: longer where its naps end late, as others want the processor."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_rtps.transport.net.naps import Naps
+
+MS = 1_000_000
+ROOM = 32 << 20
+DATAGRAM = 64_512
+
+
+def crowded(late: int = 3 * MS) -> Naps:
+    naps = Naps()
+    for _ in range(30):
+        naps.woke(late)
+    return naps
+
+
+def nap(naps: Naps, datagrams: int, *, took: int = 20 * MS, room: int = ROOM, size: int = DATAGRAM) -> int:
+    """After a drain of so many datagrams, ``took`` after the one before."""
+    naps.after(1, DATAGRAM, room=ROOM, now=MS)
+    return naps.after(datagrams, datagrams * size, room=room, now=MS + took)
+
+
+@pytest.mark.parametrize("datagrams", [1, 16, 60])
+def test_where_naps_end_late_they_are_longer_after_any_drain(datagrams: int) -> None:
+    assert nap(Naps(), datagrams) == (400_000 if datagrams == 16 else 0)
+    assert nap(crowded(), datagrams) == 7 * MS
+
+
+def test_they_are_so_many_times_as_long_as_they_are_late() -> None:
+    assert nap(crowded(MS), 16) == pytest.approx(4 * MS, abs=10_000)
+
+
+def test_no_more_than_half_a_drain_gathers_in_a_longer_nap() -> None:
+    fast = nap(crowded(), 64, took=2 * MS)
+    assert fast * 64 * DATAGRAM // (2 * MS) <= 2 << 20
+
+
+def test_what_the_kernel_would_not_hold_is_not_waited_for() -> None:
+    assert nap(crowded(), 16, room=1 << 20) == 0
+
+
+def test_small_datagrams_which_take_much_of_the_kernels_memory_do_not_wait_longer() -> None:
+    assert nap(crowded(), 16, size=100) == 200_000
+    assert nap(crowded(), 1, size=100) == 0
+
+
+def test_one_late_nap_is_soon_forgotten() -> None:
+    naps = Naps()
+    naps.woke(8 * MS)
+    assert nap(naps, 16) > 400_000
+    for _ in range(10):
+        naps.woke(80_000)
+    assert nap(naps, 16) == 400_000
