@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..columns.said import Said
 from ..columns.several_types import one_for_all
 from ..columns.topic_plan import TopicPlan
 from ..columns.type_files import listed
@@ -16,6 +15,7 @@ from ..columns.type_sources import TopicType, given_type
 from ..options import Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UsageError
 from ..transport.protocol.topic_selection import TopicSelection
+from ..transport.said import Said
 from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name
 from .files import open_recording, recording_files
