@@ -49,7 +49,8 @@ def topic_files(
     """
     found, others = list[TopicFile](), dict[str, str]()
     for path in paths:
-        file = open_recording(path, is_lenient=not settings.fail_on_data_loss, domain=settings.domain)
+        lenient, ros = not settings.fail_on_data_loss, settings.ros is not None
+        file = open_recording(path, is_lenient=lenient, domain=settings.domain, ros=ros)
         channels = topic_channels(file, path, settings, typed=typed, type_name=type_name)
         if channels:
             found.append(TopicFile(file, path, channels, settings.domain))
