@@ -100,12 +100,6 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-@pytest.fixture
-def server(scene: Scene) -> Iterator[SceneServer]:
-    with SceneServer(scene.directory) as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(malformed, "_TOLD", {})
