@@ -24,6 +24,7 @@ from ..recordings.files import open_recording, recording_files
 from ..recordings.recorded import ALL_TIMES, Channel, Piece, Section
 from ..recordings.recorded_topic import planned_type, topic_channels
 from ..transport.errors import RecordingError, UsageError
+from ..transport.said import Said
 from .offsets import VERSION, Json
 from .range_calculator import PARTITION_BYTES
 from .read_limits import default_read_limit
@@ -79,7 +80,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._known: dict[tuple[str, int, int], _File | None] = {}
         self._available_now = False
         self._target: dict[str, int] | None = None
-        self._said: set[str] = set()
+        self._said = Said(256)
 
     def __getstate__(self) -> tuple[Settings, TopicPlan]:
         return self._settings, self._plan
@@ -175,7 +176,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 raise RecordingError(f"{what}; failOnDataLoss=false goes on without it", path=path)
             self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
             return None
-        file = open_recording(path, domain=self._settings.domain)
+        file = open_recording(path, domain=self._settings.domain, ros=self._settings.ros is not None)
         typed, type_name = needs_writer_types(self._plan), planned_type(self._plan)
         channels = topic_channels(file, path, self._settings, typed=typed, type_name=type_name)
         if not channels:
@@ -183,8 +184,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _File(file.form, channels, tuple(file.sections(channels, ALL_TIMES)))
 
     def _say(self, sentence: str) -> None:
-        if sentence not in self._said and len(self._said) < 256:
-            self._said.add(sentence)
+        if self._said.is_new(sentence):
             _log.warning("%s", sentence)
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from ..options import AppliesTo, Payload, Settings, parse_options
 from ..transport.errors import OptionError, RtpsError, UsageError
+from ..transport.said import Said
 from . import shipping
 from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, older_than
 
@@ -36,7 +37,7 @@ _NO_OPTIONS: Final = (
     f"Spark has kept them back: {_VIEW} keeps them"
 )
 #: Warnings that this process has logged. Spark plans each micro-batch of a sink anew, in a process that it keeps.
-_SAID: Final[set[str]] = set()
+_SAID: Final = Said(256)
 
 
 class RtpsDataSource(DataSource):
@@ -380,6 +381,5 @@ def _routed(routing: Routing) -> Routing:
 
 
 def _say(sentence: str) -> None:
-    if sentence not in _SAID:
-        _SAID.add(sentence)
+    if _SAID.is_new(sentence):
         _log.warning("%s", sentence)

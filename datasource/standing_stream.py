@@ -21,6 +21,7 @@ from ..options.explanations import explained
 from ..serving.standing import LogTail, SubscriptionInfo
 from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
+from ..transport.said import Said
 from .log_reading import read_log
 from .offset_checks import told
 from .offsets import Json, Place, StandingOffset
@@ -50,7 +51,7 @@ class StandingStream(DataSourceStreamReader):
         self._planned: StandingOffset | None = None
         #: The end of the first range that Spark asked for: after a restart, that of the last micro-batch.
         self._seen: StandingOffset | None = None
-        self._said: set[str] = set()
+        self._said = Said(256)
         #: The subscriptions whose slices were looked at last.
         self._sliced: dict[str, SubscriptionInfo] = {}
 
@@ -269,6 +270,5 @@ class StandingStream(DataSourceStreamReader):
         return place
 
     def _say(self, sentence: str) -> None:
-        if sentence not in self._said and len(self._said) < 256:
-            self._said.add(sentence)
+        if self._said.is_new(sentence):
             _log.warning("%s", sentence)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from ..columns.said import Said
 from ..columns.topic_plan import TopicPlan
 from ..options import Payload, Settings
 from ..options.explanations import READER_REMEDIES, remedy_of
@@ -21,6 +20,7 @@ from ..transport.net.topic_types import first_writer
 from ..transport.protocol.events import Event, IncompatibleQos, LivelinessLost, Unmatched
 from ..transport.protocol.statuses import ReaderStatuses
 from ..transport.receiver.remedies import reasons_with_remedies
+from ..transport.said import Said
 from ..transport.structure import is_keyed
 from .arguments import CAPACITY
 from .instances import Instance

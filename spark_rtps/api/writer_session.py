@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..columns.said import Said
 from ..monitoring.publisher_counters import PublisherCounters
 from ..options import OnNoReader, Settings
 from ..options.explanations import mismatch, no_reader, unacknowledged, unserved
@@ -18,6 +17,7 @@ from ..options.quantities import seconds
 from ..transport.limits import MISMATCHES_SAID_MAX
 from ..transport.net.blocking_writer import BlockingWriter
 from ..transport.protocol.writing.readers import ReaderProxy
+from ..transport.said import Said
 from ..transport.structure import NANOSECONDS, Guid
 from ..transport.wire.samples import U8, Samples
 

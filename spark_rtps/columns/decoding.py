@@ -30,6 +30,7 @@ from ..transport.log.frame import Cursor, Frame
 from ..transport.log.log_view import LogView
 from ..transport.qos import TypeConsistency
 from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes
+from ..transport.said import Said
 from ..transport.structure import Guid
 from ..transport.types.arrow import arrow_schema, projected
 from ..transport.types.cdr.codec import Codec, Decoded
@@ -43,7 +44,6 @@ from .ipc_batches import read_batches
 from .malformed import DROPPED, FAILED, NULLS, Malformed, Tally
 from .not_null import columns_without_nulls, forbidden_nulls
 from .plan_columns import plan_batch
-from .said import Said
 from .sample_columns import (
     encapsulations,
     key_hashes,

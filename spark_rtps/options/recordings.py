@@ -9,6 +9,7 @@ from .receivers import timestamp
 from .spec import AppliesTo
 from .table import BY_KEY
 from .table_recordings import RECORDING_OPTIONS
+from .table_ros import ROS_OPTIONS
 from .table_type import TYPE_OPTIONS
 from .values import Values
 
@@ -26,7 +27,7 @@ _OF_RECORDINGS: Final = frozenset(
             "minPartitions",
         ),
         "maxBytesPerTrigger",
-        *(spec.name for spec in (*TYPE_OPTIONS, *RECORDING_OPTIONS)),
+        *(spec.name for spec in (*TYPE_OPTIONS, *RECORDING_OPTIONS, *ROS_OPTIONS)),
     }
 )
 

@@ -36,8 +36,8 @@ def translated(given: Mapping[str, str], environment: Mapping[str, str]) -> dict
     """
     if not _is_on(given):
         return dict(given)
-    # a query of standing receivers joins no domain, unless it asks them to do so for it
-    joins = "receivers" not in given or _is_on(given, "receiver.subscribe")
+    # a query of recordings joins no domain, nor does one of standing receivers, unless it asks them to do so for it
+    joins = "recording" not in given and ("receivers" not in given or _is_on(given, "receiver.subscribe"))
     found = {**(_of_environment(given, environment) if joins else {}), **given}
     names = RosNames.of(given)
     if "topic" in found:

@@ -85,7 +85,8 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         Kind.COUNT,
         "unlimited",
         "RESOURCE_LIMITS max_instances, for keyed topics. A reader rejects samples of further instances "
-        "and counts them.",
+        "and counts them. Whatever this is, a reader with a policy that looks at instances, such as "
+        "`deadline` or `ownership=exclusive`, tells at most 262,144 of them apart.",
         minimum=1,
     ),
     OptionSpec(

@@ -14,6 +14,7 @@ from .bag_file import BagFile
 from .capture_file import CaptureFile
 from .mcap_file import McapFile
 from .recorded import Piece, RecordingFile
+from .wire_names import WireNames
 
 _Form: TypeAlias = type[McapFile] | type[BagFile] | type[CaptureFile]
 _FORMS: Final[dict[str, _Form]] = {
@@ -45,15 +46,18 @@ def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[st
     return list(found)
 
 
-def open_recording(path: str, *, is_lenient: bool = False, domain: int = 0) -> RecordingFile:
-    """A file of a recording; in a capture, what belongs to ``domain``.
+def open_recording(
+    path: str, *, is_lenient: bool = False, domain: int = 0, ros: bool = False
+) -> RecordingFile:
+    """A file of a recording; in a capture, what belongs to ``domain``. ``ros``: topics have their names on the wire.
 
     Raises RecordingError if it cannot be read, or is not what its name says.
     """
     form = _FORMS.get(Path(path).suffix.lower())
     if form is None:
         raise RecordingError(f"files of this kind are not read; read are {_READ}", path=path)
-    return _opened(form, path, is_lenient, domain)
+    file = _opened(form, path, is_lenient, domain)
+    return WireNames(file) if ros else file
 
 
 def open_piece(piece: Piece, *, is_lenient: bool = False) -> RecordingFile:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..columns.said import Said
 from ..columns.several_types import one_for_all
 from ..columns.topic_plan import TopicPlan
 from ..columns.type_files import listed
@@ -16,6 +15,7 @@ from ..columns.type_sources import TopicType, given_type
 from ..options import Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UsageError
 from ..transport.protocol.topic_selection import TopicSelection
+from ..transport.said import Said
 from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name
 from .files import open_recording, recording_files
@@ -49,7 +49,8 @@ def topic_files(
     """
     found, others = list[TopicFile](), dict[str, str]()
     for path in paths:
-        file = open_recording(path, is_lenient=not settings.fail_on_data_loss, domain=settings.domain)
+        lenient, ros = not settings.fail_on_data_loss, settings.ros is not None
+        file = open_recording(path, is_lenient=lenient, domain=settings.domain, ros=ros)
         channels = topic_channels(file, path, settings, typed=typed, type_name=type_name)
         if channels:
             found.append(TopicFile(file, path, channels, settings.domain))

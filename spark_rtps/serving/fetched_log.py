@@ -14,6 +14,7 @@ from ..transport.log.checkpoint import WRITERS, Tail
 from ..transport.log.frame import ALIGNMENT, HEADER_BYTES, align
 from ..transport.log.segment import SegmentFile, StreamLogMetadata, lost
 from ..transport.receiver.writer_types import ToldTypes, parse_writer_types
+from ..transport.said import Said
 from .arriving import Arriving, FetchedFrames, Wanted
 from .client import PATIENCE_SECONDS, RangeClient
 from .served import Served
@@ -29,8 +30,7 @@ _REPORT_BYTES_MAX: Final = 1 << 20
 #: A report is not worth more of a task's time.
 _REPORT_SECONDS: Final = 5.0
 #: Logs whose reports this process could not deliver.
-_SAID: Final[set[Path]] = set()
-_SAID_MAX: Final = 64
+_SAID: Final = Said(64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +195,12 @@ class FetchedLog:
 
 
 def _unreported(directory: Path, why: str) -> None:
-    if directory in _SAID:
-        return
-    if len(_SAID) >= _SAID_MAX:
-        _SAID.pop()
-    _SAID.add(directory)
-    _log.warning(
-        "%s; `spark-rtps errors` and `loss` will not show what became no rows of the log %s", why, directory
-    )
+    if _SAID.is_new(directory):
+        _log.warning(
+            "%s; `spark-rtps errors` and `loss` will not show what became no rows of the log %s",
+            why,
+            directory,
+        )
 
 
 def _number(value: object, most: int = _POSITION_MAX) -> int:

@@ -11,6 +11,7 @@ from typing import Final
 
 from ..transport.log.frame import HEADER_BYTES, RUN, WALK
 from ..transport.wire.samples import SAMPLE_INDEX, Run
+from ..transport.wire.submessages import DATA_HEADER_SIZE
 
 _STRIDE: Final = struct.Struct("<28xI")
 #: first_sn; payload_offset, payload_length, timestamp_offset, key_hash_offset: where they lie in a header.
@@ -40,7 +41,9 @@ def is_possible(data: memoryview, at: int) -> bool:
         reach = max(reach, timestamp + _TIMESTAMP_BYTES)
     if key_hash >= 0:
         reach = max(reach, key_hash + _KEY_HASH_BYTES)
-    return bool((count == 1 or payload + size <= stride) and (count - 1) * stride + reach <= body)
+    # samples without a payload are whole submessages: fewer bytes for each would make rows of nothing
+    least = payload + size if size else DATA_HEADER_SIZE
+    return bool((count == 1 or least <= stride) and (count - 1) * stride + reach <= body)
 
 
 def is_indexed(data: memoryview, at: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 import spark_rtps as rtps
 from spark_rtps.api import writer_session
-from spark_rtps.columns.said import Said
+from spark_rtps.transport.said import Said
 from tests.interop.cyclone_peer import CyclonePeer
 from tests.support import domains
 

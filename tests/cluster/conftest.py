@@ -18,16 +18,19 @@ def hosts_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 @pytest.fixture
-def standalone(hosts_of_all: Hosts) -> Cluster:
-    """A cluster of namespaces."""
+def standalone(hosts_of_all: Hosts) -> Iterator[Cluster]:
+    """A cluster of namespaces. What a test starts there ends with the test."""
     if not isinstance(hosts_of_all, Cluster):
         pytest.skip("network namespaces are not permitted here")
-    return hosts_of_all
+    with hosts_of_all.ending():
+        yield hosts_of_all
 
 
 @pytest.fixture
 def plant(hosts_of_all: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
-    """Standing receivers at the edges of a plant; on loopback where there are no namespaces."""
-    made = Plant(hosts_of_all, tmp_path_factory.mktemp("plant"))
-    yield made
-    made.close()
+    """Standing receivers at the edges of a plant; on loopback where there are no namespaces.
+
+    They end with the test, and so does what it starts beside them.
+    """
+    with hosts_of_all.ending():
+        yield Plant(hosts_of_all, tmp_path_factory.mktemp("plant"))

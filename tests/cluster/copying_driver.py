@@ -27,6 +27,8 @@ def batches_in(checkpoint: Path, output: Path) -> list[int]:
 def main(text: str) -> None:
     given = json.loads(text)
     spark = session_on(given)
+    # The rows of each batch are counted by its entry in the sink's log, so no entries may be put together.
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "1000")
     rows = numbered(spark, given)
     query = (
         rows.writeStream.format("parquet")

@@ -133,12 +133,6 @@ class Plant:
             for which in range(writers)
         ]
 
-    def close(self) -> None:
-        """End the supervisors, and with them all that they started."""
-        for edge in self.edges:
-            edge.supervisor.kill()
-            edge.supervisor.wait()
-
 
 def connect(cluster: Hosts) -> None:
     """The hosts of a plant, its edges, and the DDS network of these."""

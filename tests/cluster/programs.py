@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,11 +45,23 @@ class Programs:
 
     def close(self) -> None:
         """End everything, by PID."""
-        for process in reversed(self._processes):
+        self._end_all_but(0)
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """What is started in the block ends with it."""
+        first = len(self._processes)
+        try:
+            yield
+        finally:
+            self._end_all_but(first)
+
+    def _end_all_but(self, first: int) -> None:
+        while len(self._processes) > first:
+            process = self._processes.pop()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        self._processes.clear()
 
     def spawn(self, what: str, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
         """Start a program in a session of its own; its output is called ``what``."""
@@ -70,7 +82,7 @@ class Programs:
     @property
     def count(self) -> int:
         """Programs that were started."""
-        return len(self._processes)
+        return len(self._logs)
 
     def environment(self) -> Mapping[str, str]:
         return {

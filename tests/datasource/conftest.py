@@ -7,9 +7,9 @@ import pytest
 
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
-from spark_rtps.columns.said import Said
 from spark_rtps.datasource import stream_reader
 from spark_rtps.serving import connections
+from spark_rtps.transport.said import Said
 from tests.datasource.stream_reader_scene import Source
 
 

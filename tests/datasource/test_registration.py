@@ -22,6 +22,7 @@ from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
 from spark_rtps.datasource.status_reader import StatusBatchReader
 from spark_rtps.options import AppliesTo, parse_options
 from spark_rtps.transport.errors import OptionError, UsageError
+from spark_rtps.transport.said import Said
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,7 +169,7 @@ def test_nothing_is_shipped_where_no_spark_runs(monkeypatch):
 
 
 def test_each_role_says_once_what_its_options_probably_do_not_intend(monkeypatch, caplog):
-    monkeypatch.setattr("spark_rtps.datasource.source._SAID", set())
+    monkeypatch.setattr("spark_rtps.datasource.source._SAID", Said(256))
     columns = StructType().add("id", IntegerType())
     doubtful = {"batch.enable": "true", "turbo_mode": "true"}
     for topic, make in (

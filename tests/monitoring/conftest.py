@@ -4,7 +4,7 @@ import pytest
 
 from spark_rtps.api import writer_session
 from spark_rtps.columns import malformed
-from spark_rtps.columns.said import Said
+from spark_rtps.transport.said import Said
 
 
 @pytest.fixture(autouse=True)

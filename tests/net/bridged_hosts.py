@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.net.shaped_link import NoNamespaces, enter, run
+from tests.net.shaped_link import NoNamespaces, inside, run
 
 INTERFACE = "v0"
 _ETHERTYPE_ALL = 3
@@ -56,25 +56,14 @@ class BridgedHosts:
     def address(self, host: int) -> str:
         return f"10.98.0.{host + 1}"
 
-    @contextlib.contextmanager
-    def inside(self, host: int) -> Iterator[None]:
+    def inside(self, host: int) -> contextlib.AbstractContextManager[None]:
         """Sockets that this thread opens, and processes that it starts, are on that host."""
-        with self._inside(self._names[host]):
-            yield
-
-    @contextlib.contextmanager
-    def _inside(self, name: str) -> Iterator[None]:
-        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{name}") as namespace:
-            enter(namespace.fileno())
-            try:
-                yield
-            finally:
-                enter(home.fileno())
+        return inside(self._names[host])
 
     @contextlib.contextmanager
     def captured(self, host: int, file: Path) -> Iterator[None]:
         """All that a host sends meanwhile, written down for Wireshark."""
-        with self._inside(self._bridge):
+        with inside(self._bridge):
             wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETHERTYPE_ALL))
         wire.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
         wire.bind((f"p{host}", 0))

@@ -119,21 +119,11 @@ class Veth:
         """Make the device v0 of each side."""
         run(f"ip -n {writers} link add v0 type veth peer name v0 netns {readers}")
 
-    @contextlib.contextmanager
-    def _inside(self, name: str) -> Iterator[None]:
-        """Sockets that this thread opens, and processes that it starts, are in that namespace."""
-        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{name}") as namespace:
-            enter(namespace.fileno())
-            try:
-                yield
-            finally:
-                enter(home.fileno())
-
     def writers(self) -> contextlib.AbstractContextManager[None]:
-        return self._inside(self._names[0])
+        return inside(self._names[0])
 
     def readers(self) -> contextlib.AbstractContextManager[None]:
-        return self._inside(self._names[1])
+        return inside(self._names[1])
 
     def reader_arguments(self) -> list[str]:
         return []
@@ -169,7 +159,7 @@ class LongVeth(Veth):
 
     def _connect(self, writers: str, readers: str) -> None:
         for name in (writers, readers):
-            with self._inside(name):
+            with inside(name):
                 end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
                 self._ends.append(end)
                 fcntl.ioctl(end, _TUNSETIFF, struct.pack("16sH22x", b"v0", _IFF_TAP | _IFF_NO_PI))
@@ -210,7 +200,18 @@ def run(command: str, *more: str) -> str:
     return done.stdout
 
 
-def enter(namespace: int) -> None:
+@contextlib.contextmanager
+def inside(name: str) -> Iterator[None]:
+    """Sockets that this thread opens, and processes that it starts, are in that namespace."""
+    with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{name}") as namespace:
+        _enter(namespace.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(namespace: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, _CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns")

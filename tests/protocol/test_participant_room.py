@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_rtps.transport.errors import DecodeError
@@ -155,7 +155,18 @@ STEPS = st.lists(
 )
 
 
+#: One that is overheard is matched, although it never addresses us.
+UNPROVEN_AND_MATCHED = [
+    ("come", 1, "a", False),
+    ("come", 3, "a", True),
+    ("come", 0, "a", True),
+    ("match", 1, True),
+    ("come", 2, "a", True),
+]
+
+
 @settings(max_examples=200, deadline=None)
+@example(UNPROVEN_AND_MATCHED)
 @given(STEPS)
 def test_strangers_only_lose_their_places(steps: list[tuple[Any, ...]]) -> None:
     with pytest.MonkeyPatch.context() as patch:

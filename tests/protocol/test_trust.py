@@ -21,6 +21,7 @@ from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.protocol.trust import Trust
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import (
+    ENTITYID_SEDP_PUBLICATIONS_WRITER,
     ENTITYID_SEDP_SUBSCRIPTIONS_WRITER,
     ENTITYID_SPDP_WRITER,
     ENTITYID_UNKNOWN,
@@ -415,6 +416,45 @@ def test_a_participant_behind_a_translator_of_addresses_is_found(trust: Trust, l
             forged = Heartbeat(ENTITYID_UNKNOWN, writer.guid.entity, 10**9, 10**9, 1 << 20).encode()
             network.deliver(one, addressed(one, forged, prefix=two.prefix), EVIL_IP)
             assert one.drops[DropReason.FOREIGN_ADDRESS]
+
+
+@pytest.mark.parametrize("trust", Trust)
+@pytest.mark.parametrize("other_trust", Trust)
+def test_two_behind_translators_do_not_answer_each_other_for_ever(trust: Trust, other_trust: Trust) -> None:
+    network = VirtualNetwork()
+    one, two = network.add(trust=trust), network.add(trust=other_trust, lease_duration=60 * SECOND)
+    network.sources |= {one.prefix: "10.0.3.1", two.prefix: "10.0.3.2"}
+    reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    writer = two.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+    assert network.run(SECOND, until=lambda: bool(reader.writers and writer.readers))
+    assert not network.run(60 * SECOND, until=lambda: network.sent > 500)
+    assert reader.writers and writer.readers
+    lost = [
+        e for each in (one, two) for e in network.events[each.prefix] if isinstance(e, events.ParticipantLost)
+    ]
+    assert not {e.participant.guid_prefix for e in lost} & {one.prefix, two.prefix}, (
+        "those that are made up are lost"
+    )
+
+
+def test_one_that_is_overheard_keeps_the_lease_that_it_announces_while_it_is_matched() -> None:
+    """As in a capture: whatever it sends, nothing is addressed to us."""
+    network = VirtualNetwork()
+    one, two = network.add(trust=Trust.ANY), network.add(lease_duration=60 * SECOND)
+    network.blocked.add(("10.0.0.1", "10.0.0.2"))  # so it never learns of us
+    reader = one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    network.run(SECOND)
+    at = (Locator("10.0.0.2", 7410),)
+    told = EndpointData(Guid(two.prefix, b"\0\0\1\3"), "t", "T", RELIABLE, at)
+    data = Data(ENTITYID_UNKNOWN, ENTITYID_SEDP_PUBLICATIONS_WRITER, 1, encode_endpoint(told))
+    beat = Heartbeat(ENTITYID_UNKNOWN, ENTITYID_SEDP_PUBLICATIONS_WRITER, 1, 1, 1)
+    network.deliver(one, message(data.encode(), beat.encode(), prefix=two.prefix), "10.0.0.2")
+    assert told.guid in reader.writers and not one._spdp.remotes[two.prefix].proven
+    network.unplug(two)
+    network.run(3 * UNPROVEN_LEASE)
+    assert told.guid in reader.writers
+    network.run(60 * SECOND)
+    assert not one.remote_participants
 
 
 def test_one_that_names_another_participants_address_does_not_answer_for_it() -> None:

@@ -5,10 +5,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from spark_rtps.serving import connections
+from spark_rtps.serving import arriving, client, connections
+from tests.serving.range_server_scene import SceneServer
 from tests.serving.standing_scene import Scene
 
 
@@ -19,6 +21,21 @@ def nothing_left() -> Iterator[None]:
     connections.close_all()
     gc.collect()
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("spark-rtps")] == []
+
+
+@pytest.fixture
+def server(scene: Any) -> Iterator[SceneServer]:
+    """Serves the log in the ``directory`` of the module's scene."""
+    with SceneServer(scene.directory) as server:
+        yield server
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is fetched comes in small parts, and is asked for again at once."""
+    monkeypatch.setattr(arriving, "_AT_ONCE_BYTES", 1024)
+    monkeypatch.setattr(client, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(client, "_READ_BYTES_MAX", 2000)
 
 
 @pytest.fixture(scope="module")

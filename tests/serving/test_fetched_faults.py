@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,12 @@ from tests.log.make_runs import uniform
 from tests.serving.fetched_scene import W1, Raw, Scene
 from tests.serving.range_server_scene import LOG, TOKEN, SceneServer
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return Scene(tmp_path_factory.mktemp("faults") / "log")
-
-
-@pytest.fixture
-def server(scene: Scene) -> Iterator[SceneServer]:
-    with SceneServer(scene.directory) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arriving, "_AT_ONCE_BYTES", 1024)
-    monkeypatch.setattr(client, "_FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(client, "_READ_BYTES_MAX", 2000)
 
 
 # --- connections that break -----------------------------------------------------------------------

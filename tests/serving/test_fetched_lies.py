@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,29 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_rtps.serving import answers, arriving, client
+from spark_rtps.serving import answers
 from spark_rtps.serving.fetched_log import About
 from spark_rtps.transport.errors import LogError, RangeServerError, RtpsError
 from tests.serving.fetched_scene import Raw, Scene
 from tests.serving.range_server_scene import SceneServer
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return Scene(tmp_path_factory.mktemp("faults") / "log")
-
-
-@pytest.fixture
-def server(scene: Scene) -> Iterator[SceneServer]:
-    with SceneServer(scene.directory) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arriving, "_AT_ONCE_BYTES", 1024)
-    monkeypatch.setattr(client, "_FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(client, "_READ_BYTES_MAX", 2000)
 
 
 # --- lies -----------------------------------------------------------------------------------------

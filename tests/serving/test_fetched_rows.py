@@ -46,6 +46,7 @@ from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor
 from spark_rtps.transport.log.segment import read_metadata, segment_path
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.receiver.writer_types import HAS_WRITER_TYPES, WriterTypes
+from spark_rtps.transport.said import Said
 from spark_rtps.transport.types.arrow import arrow_schema
 from spark_rtps.transport.wire.samples import Run
 from tests.serving.range_server_scene import LOG, TOKEN, SceneServer
@@ -99,16 +100,10 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-@pytest.fixture
-def server(scene: Scene) -> Iterator[SceneServer]:
-    with SceneServer(scene.directory) as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(malformed, "_TOLD", {})
-    monkeypatch.setattr(fetched_log, "_SAID", set())
+    monkeypatch.setattr(fetched_log, "_SAID", Said(64))
 
 
 def elsewhere(part: LogPartition) -> LogPartition:

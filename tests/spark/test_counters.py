@@ -58,13 +58,13 @@ def test_losses_are_in_the_progress_and_offsets_stay_what_they_are(spark, node, 
         assert (json.loads(end) if isinstance(end, str) else end) == {
             k: latest[k] for k in ("v", "receivers")
         }
-        (stream,) = [s for s in stat("--log-dir", str(log_dir)) if s["topic"] == topic]
-        assert (stream["kind"], stream["state"], stream["samples"], stream["lost"]) == (
-            "source",
-            "alive",
-            600,
-            7,
-        )
+
+        def shown() -> tuple[object, ...]:
+            (stream,) = [s for s in stat("--log-dir", str(log_dir)) if s["topic"] == topic]
+            return stream["kind"], stream["state"], stream["samples"], stream["lost"]
+
+        # The receiver writes its counters some times a second, and the rows may be here before.
+        wait_until(lambda: shown() == ("source", "alive", 600, 7), lambda: f"the counts; they are {shown()}")
     # the checkpoint holds nothing but positions
     again = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
     try:

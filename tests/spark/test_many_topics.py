@@ -105,6 +105,9 @@ def test_topics_of_one_type(spark: SparkSession, topic: str, log_dir: Path, tmp_
         assert df.schema.names == ["topic", "id", "note", "speed", "_rtps"]
         with running(df, tmp_path / "c") as query:
             rows = wait_for_rows(spark, query, 20).collect()
+            wait_until(
+                lambda: query.lastProgress is not None, "the first progress, which comes after its rows"
+            )
             assert '"embedded"' in str(query.lastProgress["sources"][0]["latestOffset"])
         given = {"startingOffsets": "earliest", "read.max_rows": 20, "read.timeout": "60s", "columns": "id"}
         options = {**network(type=None, key=None), "subscribe": f"{one},{two}", "filter": "id >= 5", **given}

@@ -34,6 +34,10 @@ def test_batch(spark: SparkSession, tmp_path: Path) -> None:
     stamps = drives.select("header.stamp.sec", "log_time")
     assert [row.sec for row in stamps.orderBy("log_time").collect()] == seconds(imu)
     assert reader.option("recording", str(bag)).load("/imu").count() == 200
+    by_ros = spark.read.format("ros2").option("recording", str(bag)).option("ros.remap", "tilt:=imu")
+    assert sorted(row.sec for row in by_ros.load("tilt").select("header.stamp.sec").collect()) == sorted(
+        seconds(imu)
+    )
 
     since, until = BEGIN + timedelta(microseconds=20 * STEP // 1000), BEGIN + timedelta(seconds=0.5)
 

@@ -49,26 +49,13 @@ class ErrorLog:
         self.path = path
         self._size = size
         self._file: Observations | None = None
-        self._known: dict[bytes, int] = {}
 
     def record(self, level: str, logger: str, text: str, *, now: int) -> None:
         """Count one more error; LogError if there is no file and none can be made."""
-        file = self._file or self._open()
+        if self._file is None:
+            self._file = Observations.open(self.path, magic=_MAGIC, size=self._size, key=_without_numbers)
         content = f"{level}\n{logger}\n{text}".encode("utf-8", "replace")[:_CONTENT_MAX]
-        key = _key(content)
-        at = self._known.get(key)
-        if at is None:
-            at = file.add(content, now=now)
-            if at is None:
-                file.overflowed()
-                return
-            self._known[key] = at
-        file.observe(at, now=now)
-
-    def _open(self) -> Observations:
-        self._file = file = Observations.open(self.path, magic=_MAGIC, size=self._size)
-        self._known = {_key(content): at for content, at in file.found.items()}
-        return file
+        self._file.observe(content, now=now)
 
 
 def read_error_log(path: Path) -> tuple[list[DistinctError], int]:
@@ -129,5 +116,5 @@ def _is_alone(record: logging.LogRecord) -> bool:
     return True
 
 
-def _key(content: bytes) -> bytes:
+def _without_numbers(content: bytes) -> bytes:
     return _NUMBER.sub(b"#", content)

@@ -54,7 +54,6 @@ class LossReport:
         self.path = path
         self._size = size
         self._file: Observations | None = None
-        self._known: dict[bytes, int] = {}
         self._given_up = False
 
     def observe(
@@ -71,27 +70,16 @@ class LossReport:
         if samples <= 0 or self._given_up:
             return
         try:
-            file = self._file or self._open()
+            if self._file is None:
+                self._file = Observations.open(self.path, magic=_MAGIC, size=self._size)
         except (RtpsError, OSError) as error:
             self._given_up = True
             _log.warning("%s; there will be no report of what topic %r loses", error, topic)
             return
-        key = writer.to_bytes() + topic.encode("utf-8", "replace")[:_TOPIC_MAX]
+        content = writer.to_bytes() + topic.encode("utf-8", "replace")[:_TOPIC_MAX]
         if cause is not LossCause.NOT_RECEIVED:
-            key += b"\0" + cause.encode()
-        at = self._known.get(key)
-        if at is None:
-            at = file.add(key, now=now)
-            if at is None:
-                file.overflowed()
-                return
-            self._known[key] = at
-        file.observe(at, now=now, amounts=(samples, samples * sample_bytes))
-
-    def _open(self) -> Observations:
-        self._file = file = Observations.open(self.path, magic=_MAGIC, size=self._size)
-        self._known = dict(file.found)
-        return file
+            content += b"\0" + cause.encode()
+        self._file.observe(content, now=now, amounts=(samples, samples * sample_bytes))
 
 
 def read_loss_report(path: Path) -> tuple[list[Loss], int]:

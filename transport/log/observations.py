@@ -22,7 +22,7 @@ from __future__ import annotations
 import errno
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,28 +54,32 @@ class Observed:
 class Observations:
     """The file of the one process that writes it. Not thread-safe."""
 
-    def __init__(self, path: Path, mapping: mmap.mmap) -> None:
+    def __init__(self, path: Path, mapping: mmap.mmap, key: Callable[[bytes], bytes]) -> None:
         """Use :meth:`open`."""
         self.path = path
+        self._key = key
         self._mapping = mapping
         self._size = len(mapping)
         words = memoryview(mapping)
         self._lengths, self._numbers = words.cast("I"), words.cast("q")
         self._end = _HEADER_BYTES
-        #: Where each entry lies that the file held when it was opened.
-        self.found: dict[bytes, int] = {}
+        #: Where each entry lies, by the key of its content.
+        self._known: dict[bytes, int] = {}
         for at, content in _entries(mapping):
-            self.found.setdefault(content, at)
+            self._known.setdefault(key(content), at)
             self._end = at + _align(_ENTRY.size + len(content))
         # An entry whose writer was killed has no length, but may have content, which must not follow the next entry.
         mapping[self._end :] = bytes(self._size - self._end)
 
     @classmethod
-    def open(cls, path: Path, *, magic: bytes, size: int) -> Observations:
+    def open(
+        cls, path: Path, *, magic: bytes, size: int, key: Callable[[bytes], bytes] = bytes
+    ) -> Observations:
         """Go on with the file, or make one of ``size`` bytes; a file of another kind is replaced.
 
-        Raises LogError where there is no file and none can be made, and where one cannot be opened for want of
-        descriptors or of memory: what it holds is to stay.
+        ``key``: contents whose key is the same are one observation, with the content of its first one. Raises LogError
+        where there is no file and none can be made, and where one cannot be opened for want of descriptors or of
+        memory: what it holds is to stay.
         """
         try:
             mapping = _map(path, magic, writable=True)
@@ -83,9 +87,25 @@ class Observations:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in _SCARCE:
                 raise
             mapping = _create(path, magic, size)
-        return cls(path, mapping)
+        return cls(path, mapping, key)
 
-    def add(self, content: bytes, *, now: int) -> int | None:
+    def observe(self, content: bytes, *, now: int, amounts: tuple[int, int] = (0, 0)) -> None:
+        """Make an observation once more, or for the first time; what finds no room is counted."""
+        key = self._key(content)
+        at = self._known.get(key)
+        if at is None:
+            at = self._new(content, now)
+            if at is None:
+                self._add(_OVERFLOW, 1)
+                return
+            self._known[key] = at
+        first = at >> 3
+        for i, amount in enumerate(amounts, first + _AMOUNTS):
+            self._add(i, amount)
+        self._numbers[first + _LAST] = now
+        self._add(first + _OBSERVATIONS, 1)
+
+    def _new(self, content: bytes, now: int) -> int | None:
         """Add an entry without observations, and return where it lies; None: there is no room."""
         at, length = self._end, _ENTRY.size + len(content)
         if at + _align(length) > self._size:
@@ -95,18 +115,6 @@ class Observations:
         self._mapping[at + _ENTRY.size : at + length] = content
         self._lengths[at >> 2] = length
         return at
-
-    def observe(self, at: int, *, now: int, amounts: tuple[int, int] = (0, 0)) -> None:
-        """Count one more observation of the entry at ``at``."""
-        first = at >> 3
-        for i, amount in enumerate(amounts, first + _AMOUNTS):
-            self._add(i, amount)
-        self._numbers[first + _LAST] = now
-        self._add(first + _OBSERVATIONS, 1)
-
-    def overflowed(self) -> None:
-        """Count one more observation that found no room."""
-        self._add(_OVERFLOW, 1)
 
     def _add(self, i: int, amount: int) -> None:
         self._numbers[i] = min(self._numbers[i] + amount, INFINITE)

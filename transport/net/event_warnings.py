@@ -7,6 +7,7 @@ from typing import Final
 
 from ..limits import MISMATCHES_SAID_MAX
 from ..protocol.events import Event, MessageTooLarge, TypeNotKnown
+from ..said import Said
 from .node_config import NodeConfig
 
 _log = logging.getLogger(__name__)
@@ -20,8 +21,8 @@ class EventWarnings:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self._too_large_from: set[str] = set()
-        self._type_not_known: set[str] = set()
+        self._too_large_from = Said(_SENDERS_NAMED_MAX)
+        self._type_not_known = Said(MISMATCHES_SAID_MAX)
 
     def on_event(self, event: Event) -> None:
         """Warn of what the event says, if it is worth a warning and none was given of it."""
@@ -31,9 +32,8 @@ class EventWarnings:
             self._warn_of_type(event)
 
     def _warn_of_size(self, event: MessageTooLarge) -> None:
-        if event.sender in self._too_large_from or len(self._too_large_from) >= _SENDERS_NAMED_MAX:
+        if not self._too_large_from.is_new(event.sender):
             return
-        self._too_large_from.add(event.sender)
         _log.warning(
             "a message of %d bytes from %s is larger than message_size_max, %d: such are dropped",
             event.size,
@@ -42,9 +42,8 @@ class EventWarnings:
         )
 
     def _warn_of_type(self, event: TypeNotKnown) -> None:
-        if event.topic in self._type_not_known or len(self._type_not_known) >= MISMATCHES_SAID_MAX:
+        if not self._type_not_known.is_new(event.topic):
             return
-        self._type_not_known.add(event.topic)
         remedy = self._config.type_remedy
         _log.warning(
             "topic %r: the type that is announced has int8 or uint8 members; Cyclone DDS%s of %s does not know them "

@@ -48,7 +48,7 @@ class Resident(Protocol):
 @dataclass(slots=True)
 class _Address:
     """The participants that speak from one address, and when each came. Those in ``unproven`` may have been proven
-    since."""
+    or matched since."""
 
     came_at: dict[bytes, int] = field(default_factory=dict)
     unproven: dict[bytes, None] = field(default_factory=dict)
@@ -113,7 +113,8 @@ class ParticipantRoom:
         unproven = address.unproven
         while unproven:
             first = next(iter(unproven))
-            if not self._remotes[first].proven:
+            # With Trust.ANY, one that is matched may never address us, as one that is overheard.
+            if not self._remotes[first].proven and not self._is_matched(first):
                 return first
             del unproven[first]
         if stay and now < address.crowded_until:

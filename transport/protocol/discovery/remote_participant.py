@@ -51,7 +51,7 @@ class RemoteParticipant:
     translated: frozenset[str] = frozenset()
     #: Something addressed to us came from these, or it answered what was sent there.
     heard_from: frozenset[str] = frozenset()
-    #: Those of them that it named.
+    #: Those of them that it named; with Trust.ANY, all.
     proven_from: frozenset[str] = frozenset()
     #: Where its discovery traffic goes; empty: nowhere, until an address is proven.
     unicast: tuple[Locator, ...] = ()
@@ -90,7 +90,7 @@ class RemoteParticipant:
 
     @property
     def proven(self) -> bool:
-        """Whether it has spoken to us from an address that it named."""
+        """Whether it has spoken to us from an address that it named; with Trust.ANY, from any."""
         return bool(self.proven_from)
 
     @property
@@ -113,7 +113,9 @@ class RemoteParticipant:
 
     def settle(self) -> None:
         """Decide where it is reached. One that moves is reached where it was until its new address is proven."""
-        self.proven_from = self.heard_from & self.data.addresses or self.proven_from
+        # Where addresses are not looked at, it names none of those that relays and translators speak from.
+        proven = self.heard_from if self.trust is Trust.ANY else self.heard_from & self.data.addresses
+        self.proven_from = proven or self.proven_from
         self.unicast = self.reachable(self.data.metatraffic_unicast) or self.unicast
 
     def reachable(self, locators: Iterable[Locator]) -> tuple[Locator, ...]:

@@ -15,7 +15,8 @@ Invariants
   answers one datagram's announcements is together no longer than that was: nothing is amplified. An answer holds our
   announcement, for one that does not know us, and a HEARTBEAT, which one that does has to acknowledge. Unproven
   participants are forgotten after UNPROVEN_LEASE.
-* With :attr:`~..trust.Trust.ANY`, all addresses that a participant names are taken for proven; answers are as bounded.
+* With :attr:`~..trust.Trust.ANY`, all addresses that a participant names may be sent to, and whatever it sends to us
+  proves it, from wherever that comes. Until then answers are as bounded.
 """
 
 from __future__ import annotations
@@ -275,12 +276,9 @@ class Spdp:
 
     def _expiry(self, remote: RemoteParticipant) -> int:
         lease = remote.data.lease_duration
-        if not remote.proven:
-            lease = min(max(lease, STRANGER_LEASE_MIN), UNPROVEN_LEASE)
-        elif not self._matches(remote.prefix):
-            lease = min(
-                max(lease, STRANGER_LEASE_MIN), CONTESTED_LEASE if remote.contested else STRANGER_LEASE_MAX
-            )
+        if not self._matches(remote.prefix):
+            most = CONTESTED_LEASE if remote.contested else STRANGER_LEASE_MAX
+            lease = min(max(lease, STRANGER_LEASE_MIN), most if remote.proven else UNPROVEN_LEASE)
         return remote.last_heard + lease
 
     # --- what we announce -------------------------------------------------------------------------
