@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -39,7 +40,6 @@ class LogView:
         self.directory = directory
         self._files: LogFiles = LogDirectory(directory) if files is None else files
         self._mapped: dict[int, SegmentFrames] = {}
-        self._settings: StreamLogMetadata | None = None
 
     @classmethod
     def over(cls, files: LogFiles) -> LogView:
@@ -49,7 +49,7 @@ class LogView:
     @property
     def metadata(self) -> dict[str, JSON]:
         """The metadata that the log's creator gave; LogError if there is no log."""
-        return self._files.metadata().given
+        return self._settings.given
 
     @property
     def segments(self) -> list[SegmentFile]:
@@ -219,8 +219,9 @@ class LogView:
         last = end.position if end.row else end.position - 1
         if tail is not None and last >= tail.most:
             raise self._lost(last, "not (yet)")
+        held = self._files.segments()
         for position in (start.position, last):
-            if self._locate(position) is None:
+            if _segment_at(position, held) is None:
                 self._check_trimmed(position)
         self._files.expect(start.position, end.position + (end.row > 0))
         return self._walk_items(start, end, tail, bodies=bodies, exact=exact)
@@ -375,10 +376,12 @@ class LogView:
 
     # --- inside: segments --------------------------------------------------------------------------
 
+    @cached_property
+    def _settings(self) -> StreamLogMetadata:
+        return self._files.metadata()  # which never changes
+
     @property
     def _seed(self) -> int:
-        if self._settings is None:
-            self._settings = self._files.metadata()
         return self._settings.seed
 
     def _map(self, position: int) -> SegmentFrames | None:
@@ -387,7 +390,7 @@ class LogView:
             if mapped.base <= position < mapped.end:
                 return mapped
         seed = self._seed
-        file = self._locate(position)
+        file = _segment_at(position, self._files.segments())
         if file is None:
             return None
         try:
@@ -403,18 +406,12 @@ class LogView:
         self._mapped[file.base] = mapped
         return mapped
 
-    def _locate(self, position: int) -> SegmentFile | None:
-        for file in self._files.segments():
-            if file.base <= position < file.end:
-                return file
-        return None
-
     def _check_trimmed(self, position: int) -> None:
         """Raise LogLostError if ``position``, which no segment holds, was trimmed; else it is damaged."""
-        self._files.metadata()  # raises an error of its own where there is no log at all
         try:
             base = self.base
         except LogLostError:
+            self._files.metadata()  # raises an error of its own where there is no log at all
             return
         if position < base:
             raise self._lost(position, "no longer")
@@ -446,6 +443,11 @@ class _After(NamedTuple):
 
     rows: int | None
     run: Run | None
+
+
+def _segment_at(position: int, held: Iterable[SegmentFile]) -> SegmentFile | None:
+    """The segment that holds a position; None: none does."""
+    return next((file for file in held if file.base <= position < file.end), None)
 
 
 def _byte(header: Header, row: int) -> int:

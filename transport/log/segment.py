@@ -79,7 +79,7 @@ def list_segments(directory: Path) -> list[SegmentFile]:
         if stem == name or not stem.isdecimal() or int(stem) > _POSITION_MAX:
             continue
         try:
-            size = os.stat(directory / name).st_size // ALIGNMENT * ALIGNMENT
+            size = os.stat(os.path.join(directory, name)).st_size // ALIGNMENT * ALIGNMENT
         except FileNotFoundError:
             continue
         if size:
