@@ -14,8 +14,9 @@ from pyspark.sql.types import StructType
 
 from ..options import AppliesTo, Payload, Settings, parse_options
 from ..transport.errors import OptionError, RtpsError, UsageError
+from ..transport.receiver.child import prepare
 from . import shipping
-from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, older_than
+from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, is_own_of_stream, older_than
 
 if TYPE_CHECKING:
     from ..columns.routing import Routing
@@ -228,10 +229,13 @@ class RtpsDataSource(DataSource):
         return RtpsBatchReader(settings, plan_source(settings, schema, self._topic_type))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from .schema import plan_source
-
         try:
             settings = self._settings(AppliesTo.READ)
+            if HAS_ADMISSION_CONTROL and is_own_of_stream() and _has_receiver(settings):
+                shipping.find_shipped_modules()
+                prepare()  # it starts while this process imports, and plans
+            from .schema import plan_source
+
             if settings.statuses:
                 from .status_reader import StatusStreamReader, check_schema
 
@@ -366,6 +370,11 @@ def _type_of(settings: Settings) -> TopicType | None:
     if found is None and settings.topics is not None and settings.payload is Payload.CDR:
         return common_type_of_topics(settings)
     return found
+
+
+def _has_receiver(settings: Settings) -> bool:
+    """Whether a stream starts a receiver of its own."""
+    return not (settings.statuses or settings.recording or settings.receivers)
 
 
 class _RefusingReader(DataSourceStreamReader):

@@ -1,6 +1,8 @@
 """What tasks get of a streaming source, and how often a worker makes something of it."""
 
 import pickle
+import sys
+from importlib.machinery import ModuleSpec
 
 import pytest
 from pyspark import cloudpickle
@@ -49,3 +51,19 @@ def test_what_is_known_of_the_options_comes_along(monkeypatch):
     assert isinstance(again._found, bytes)  # until it is looked at
     assert again._settings(AppliesTo.READ) == source._settings(AppliesTo.READ)
     assert cloudpickle.loads(cloudpickle.dumps(again))._known == source._known
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "count"),
+    [
+        ("pyspark.sql.streaming.python_streaming_source_runner", {}, 1),
+        ("pyspark.sql.streaming.python_streaming_source_runner", {"receivers": "a=h:1"}, 0),
+        ("pyspark.daemon", {}, 0),
+    ],
+)
+def test_the_process_of_a_stream_begins_with_its_receiver(monkeypatch, program, options, count):
+    begun = []
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec(program, None))
+    monkeypatch.setattr(source_module, "prepare", lambda: begun.append(1))
+    RtpsDataSource({"topic": "T", **options}).streamReader(COLUMNS)
+    assert len(begun) == count
