@@ -1,6 +1,6 @@
 """The receiver's process before it is told what to receive.
 
-It needs a third of a second to import its modules. Who knows early that a receiver will be wanted has it begin with them.
+It needs a third of a second to import its modules. Who knows early that a receiver will be wanted has it begin then.
 """
 
 from __future__ import annotations
