@@ -31,9 +31,13 @@ def reduce(source: DataSource) -> tuple[Any, ...]:
     """How to pickle a data source so that a process without the package on its path can load it."""
     path = shipped_path()
     if path is None:
-        return (copyreg.__newobj__, (type(source),), source.__dict__)  # type: ignore[attr-defined]
+        return (copyreg.__newobj__, (type(source),), source.__getstate__())  # type: ignore[attr-defined]
     # pickle loads the state, which has classes of ours, after the object is there
-    return (_by_value(_load), (path, type(source).__module__, type(source).__qualname__), source.__dict__)
+    return (
+        _by_value(_load),
+        (path, type(source).__module__, type(source).__qualname__),
+        source.__getstate__(),
+    )
 
 
 def shipped_path() -> str | None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 from collections.abc import MutableMapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ..options import AppliesTo, Payload, Settings, parse_options
 from ..transport.errors import OptionError, RtpsError, UsageError
+from ..transport.receiver.child import prepare
 from ..transport.said import Said
 from . import shipping
-from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, older_than
+from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, is_own_of_stream, older_than
 
 if TYPE_CHECKING:
     from ..columns.routing import Routing
@@ -38,6 +40,14 @@ _NO_OPTIONS: Final = (
 )
 #: Warnings that this process has logged. Spark plans each micro-batch of a sink anew, in a process that it keeps.
 _SAID: Final = Said(256)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of the options: their settings for each role, and the type of the topic."""
+
+    parsed: dict[AppliesTo, Settings] = field(default_factory=dict)
+    topic_type: TopicType | None = None
 
 
 class RtpsDataSource(DataSource):
@@ -156,9 +166,9 @@ class RtpsDataSource(DataSource):
         if {key.lower() for key in options} >= _OF_A_TABLE:
             raise OptionError("provider", "rtps", _NO_TABLES)
         parse_options(options, AppliesTo.BOTH)  # a typo should fail here, not when the query runs
-        self._parsed: dict[AppliesTo, Settings] = {}
         self._made_in = os.getpid()
-        self._topic_type: TopicType | None = None
+        #: As bytes in a copy, until they are looked at: tasks, which are sent the source with each range, do not.
+        self._found: _Found | bytes = _Found()
 
     @classmethod
     def name(cls) -> str:
@@ -172,10 +182,10 @@ class RtpsDataSource(DataSource):
             from .status_reader import status_schema
 
             return status_schema()
-        self._topic_type = _type_of(settings)  # kept: Spark pickles the source after this
-        if settings.topics is not None and self._topic_type is None and settings.payload is Payload.CDR:
+        found = self._known.topic_type = _type_of(settings)  # kept: Spark pickles the source after this
+        if settings.topics is not None and found is None and settings.payload is Payload.CDR:
             settings = self._of_several_types(settings)
-        return source_schema(settings, self._topic_type)
+        return source_schema(settings, found)
 
     def _of_several_types(self, settings: Settings) -> Settings:
         """The settings for topics whose types differ: their payloads are read, unless that is excluded.
@@ -191,7 +201,8 @@ class RtpsDataSource(DataSource):
             settings.topic,
         )
         settings = replace(settings, payload=Payload.BINARY)
-        self._parsed[AppliesTo.READ] = replace(self._parsed[AppliesTo.READ], payload=Payload.BINARY)
+        parsed = self._known.parsed
+        parsed[AppliesTo.READ] = replace(parsed[AppliesTo.READ], payload=Payload.BINARY)
         parse_options(
             {**self.options, "payload": "binary"}, AppliesTo.READ
         )  # raises for what looks at members
@@ -219,10 +230,13 @@ class RtpsDataSource(DataSource):
         return RtpsBatchReader(settings, plan_source(settings, schema, self._topic_type))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from .schema import plan_source
-
         try:
             settings = self._settings(AppliesTo.READ)
+            if HAS_ADMISSION_CONTROL and is_own_of_stream() and _has_receiver(settings):
+                shipping.find_shipped_modules()
+                prepare()  # it starts while this process imports, and plans
+            from .schema import plan_source
+
             if settings.statuses:
                 from .status_reader import StatusStreamReader, check_schema
 
@@ -290,15 +304,29 @@ class RtpsDataSource(DataSource):
 
     def _settings(self, role: AppliesTo) -> Settings:
         """The options as settings for one role: parsed at the first use, and pickled with the source from then on."""
-        settings = self._parsed.get(role)
+        parsed = self._known.parsed
+        settings = parsed.get(role)
         if settings is None and not self.options and role is AppliesTo.READ:
             raise OptionError("topic", None, f"name the topic: {_NO_OPTIONS}")
         if settings is None:
-            settings = self._parsed[role] = parse_options(self.options, role)
+            settings = parsed[role] = parse_options(self.options, role)
         if settings.type_file is None:
             return settings
         # where --files puts it differs from process to process
         return replace(settings, type_file=shipping.shipped_file(settings.type_file))
+
+    @property
+    def _known(self) -> _Found:
+        if isinstance(self._found, bytes):
+            self._found = cast("_Found", pickle.loads(self._found))
+        return self._found
+
+    @property
+    def _topic_type(self) -> TopicType | None:
+        return self._known.topic_type
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_found": pickle.dumps(self._known)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return shipping.reduce(self)
@@ -343,6 +371,11 @@ def _type_of(settings: Settings) -> TopicType | None:
     if found is None and settings.topics is not None and settings.payload is Payload.CDR:
         return common_type_of_topics(settings)
     return found
+
+
+def _has_receiver(settings: Settings) -> bool:
+    """Whether a stream starts a receiver of its own."""
+    return not (settings.statuses or settings.recording or settings.receivers)
 
 
 class _RefusingReader(DataSourceStreamReader):

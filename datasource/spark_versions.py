@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from ..transport.errors import UsageError
 
+_STREAMING_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 HAS_ADMISSION_CONTROL: Final = find_spec("pyspark.sql.streaming.datasource") is not None
 HAS_ARROW_STREAM_SINKS: Final = hasattr(datasource, "DataSourceStreamArrowWriter")
 #: Arguments of ``to_arrow_schema`` and ``to_arrow_type``; without the one of newer versions, UTC goes without saying.
@@ -29,3 +31,9 @@ def older_than(needed: str, what: str, fix: str) -> UsageError:
     return UsageError(
         f"{what} needs PySpark {needed} or newer, and this is {pyspark.__version__}; upgrade it, or {fix}"
     )
+
+
+def is_own_of_stream() -> bool:
+    """Whether this process is the one that Spark keeps for a stream's source; in doubt it is none."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name == _STREAMING_RUNNER

@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,18 +23,18 @@ from ..serving.standing import LogTail, SubscriptionInfo
 from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
 from ..transport.said import Said
-from .log_reading import read_log
 from .offset_checks import told
 from .offsets import Json, Place, StandingOffset
 from .range_calculator import Limits, LogPartition, half_of_log
 from .standing_receivers import Connect, StandingReceiver, at_once, connect, standing_receivers
 from .standing_slices import check_slices
+from .task_reader import TaskReader, reduce
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 
 class StandingStream(DataSourceStreamReader):
-    """Spark calls all methods but ``read`` in one process on the driver; a copy goes to the tasks."""
+    """Spark calls all methods but ``read`` in one process on the driver; tasks are sent its :class:`TaskReader`."""
 
     def __init__(self, settings: Settings, plan: TopicPlan, *, make: Connect = connect) -> None:
         self._settings = settings
@@ -55,11 +56,8 @@ class StandingStream(DataSourceStreamReader):
         #: The subscriptions whose slices were looked at last.
         self._sliced: dict[str, SubscriptionInfo] = {}
 
-    def __getstate__(self) -> tuple[Settings, TopicPlan]:
-        return self._settings, self._plan
-
-    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce(self._settings, self._plan, notes_query=False)
 
     # --- offsets -----------------------------------------------------------------------------------
 
@@ -144,9 +142,8 @@ class StandingStream(DataSourceStreamReader):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode one range; this runs in a task, perhaps several times."""
-        assert isinstance(partition, LogPartition)
-        return read_log(partition, self._plan, fail_on_data_loss=self._settings.fail_on_data_loss)
+        """As :meth:`TaskReader.read`, which Spark calls in tasks."""
+        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=False).read(partition)
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:

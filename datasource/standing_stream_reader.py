@@ -19,7 +19,7 @@ from .standing_stream import StandingStream
 
 
 class StandingStreamReader(StandingStream, SupportsTriggerAvailableNow):
-    """Spark calls all methods but ``read`` in one process on the driver; a copy goes to the tasks."""
+    """Spark calls all methods but ``read`` in one process on the driver, and that one in tasks."""
 
     _available_now = False
 

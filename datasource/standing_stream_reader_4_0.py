@@ -14,7 +14,7 @@ from .standing_stream import StandingStream
 
 
 class StandingStreamReader40(StandingStream):
-    """Spark calls all methods but ``read`` in one process on the driver; a copy goes to the tasks."""
+    """Spark calls all methods but ``read`` in one process on the driver, and that one in tasks."""
 
     @explained()
     def latestOffset(self) -> dict[str, Json]:  # type: ignore[override]  # noqa: N802

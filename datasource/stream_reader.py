@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
@@ -26,7 +25,6 @@ from ..monitoring.decoding_report import (
     read_decoding_report,
     update_decoding_report,
 )
-from ..monitoring.query_names import note_query, query_of
 from ..monitoring.reports import record_errors
 from ..monitoring.stream_counters import lost, malformed, raised, rejected
 from ..options import Settings, default_log_dir
@@ -43,6 +41,7 @@ from .range_calculator import LogPartition, plan_end, plan_partitions
 from .range_serving import RangeServing
 from .read_limits import default_read_limit, limits_of
 from .receiver_session import START, ReceiverSession, StartReceiver
+from .task_reader import TaskReader, reduce
 
 _log = logging.getLogger("spark_rtps.datasource")
 
@@ -58,7 +57,7 @@ _DYING_SECONDS: Final = 0.5
 class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark calls all methods but ``read`` in one process on the driver, which lives as long as the query.
 
-    A copy of this object is pickled for the tasks, without the receiver.
+    Tasks are sent its :class:`TaskReader`.
     """
 
     def __init__(
@@ -80,11 +79,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = START
         self._stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
 
-    def __getstate__(self) -> tuple[Settings, TopicPlan]:
-        return self._settings, self._plan
-
-    def __setstate__(self, state: tuple[Settings, TopicPlan]) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce(self._settings, self._plan, notes_query=True)
 
     # --- offsets -----------------------------------------------------------------------------------
 
@@ -181,16 +177,8 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return left_over + self._left_over(last.log, begin, last.cursor)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode one range; this runs in a task, perhaps several times."""
-        # here: the process on the driver decodes nothing, and starts sooner without it
-        from .log_reading import read_log
-
-        assert isinstance(partition, LogPartition)
-        context = TaskContext.get()
-        query = None if context is None else query_of(context.getLocalProperty("spark.job.description"))
-        if query is not None:
-            note_query(Path(partition.directory), query)
-        return read_log(partition, self._plan, fail_on_data_loss=self._settings.fail_on_data_loss)
+        """As :meth:`TaskReader.read`, which Spark calls in tasks."""
+        return TaskReader(self._plan, self._settings.fail_on_data_loss, notes_query=True).read(partition)
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -25,6 +27,9 @@ from .commands import (
     type,
 )
 from .transport.errors import RtpsError
+
+#: Objects after which Python looks for garbage; 700 by default.
+_COLLECTED_AFTER: Final = 50_000
 
 app = typer.Typer(
     name="spark-rtps",
@@ -67,6 +72,9 @@ def root(
 
 def main() -> None:
     """The entry point of the console script: errors of ours are one line, not a traceback."""
+    # Most of a short command is imports: they leave nothing to collect, and nothing here calls numpy's linear algebra.
+    gc.set_threshold(_COLLECTED_AFTER)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app()
     except RtpsError as error:

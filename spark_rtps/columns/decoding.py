@@ -181,6 +181,7 @@ def needs_writer_types(plan: TopicPlan) -> bool:
     return plan.payload is Payload.CDR and (plan.told or not plan.announced)
 
 
+@lru_cache(maxsize=16)
 def rows_at_once(plan: TopicPlan) -> int:
     """How many rows are decoded at once: so few that they take little memory, even if all columns are wide."""
     return max(1, DECODE_LEAVES_MAX // max(1, sum(map(_leaf_columns, plan.columns.types))))
@@ -201,9 +202,13 @@ def _by_type(
     if not told:
         yield frames, (plan, "")
         return
-    plans = {writer: as_told(plan, struct) for writer, struct in told.items() if struct is not None}
-    for written, group in groupby(frames, key=lambda frame: plans.get(frame.run.writer, (plan, ""))):
-        yield group, written
+
+    def written(frame: Frame) -> tuple[TopicPlan, str]:
+        struct = told.get(frame.run.writer)
+        return (plan, "") if struct is None else as_told(plan, struct)
+
+    for each, group in groupby(frames, key=written):
+        yield group, each
 
 
 @lru_cache(maxsize=64)
@@ -235,6 +240,13 @@ def codec_for(struct: Struct, data: pa.Schema | None) -> Codec:
 
 
 @lru_cache(maxsize=16)
+def _codec_of(plan: TopicPlan) -> Codec:
+    """The codec of its columns. A plan is compared faster than a type and a schema."""
+    assert plan.struct is not None
+    return codec_for(plan.struct, plan.data)
+
+
+@lru_cache(maxsize=16)
 def _filter_for(struct: Struct, given: ContentFilter) -> tuple[Filter, Codec]:
     """The filter, and the codec of the members it reads: the plan may lack them, or have them in other types."""
     from ..transport.types.filter import parse_filter
@@ -249,8 +261,7 @@ def _decode_cdr(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) ->
 
 def _rows_of(chunk: Chunk, plan: TopicPlan, tally: Tally, told: ToldTypes) -> pa.RecordBatch:
     """The rows of a chunk. Raises TooManySamplesError, before anything is counted, if they are too many at once."""
-    assert plan.struct is not None
-    codec = codec_for(plan.struct, plan.data)
+    codec = _codec_of(plan)
     with_data = chunk.has_data()
     rows = None if with_data is None else np.flatnonzero(with_data)
     corrupt: list[Malformed] = []

@@ -104,6 +104,10 @@ class TopicPlan:
     #: What is written.
     representation: DataRepresentation = DataRepresentation.XCDR1
 
+    def __hash__(self) -> int:
+        # plans are keys of caches that are asked for each range of samples
+        return hash((self.topic, self.type_name))
+
     @property
     def has_metadata(self) -> bool:
         return self.payload is not Payload.BINARY and METADATA_COLUMN in self.columns.names

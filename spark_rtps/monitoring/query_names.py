@@ -32,6 +32,9 @@ class QueryName:
 
 
 NO_QUERY: Final = QueryName()
+#: What this process has noted or found last, by the file: the inode, and the query. Tasks note theirs again and again.
+_NOTED: Final[dict[str, tuple[int, QueryName]]] = {}
+_NOTED_MAX: Final = 64
 
 
 def query_of(description: str | None) -> QueryName | None:
@@ -43,10 +46,31 @@ def query_of(description: str | None) -> QueryName | None:
 def note_query(directory: Path, query: QueryName) -> None:
     """Note that the log in ``directory`` is this query's, if the log lies here. What cannot be written is left out."""
     try:
-        if os.path.isdir(directory) and read_query(directory) != query:
-            replace_text(directory / QUERY_FILE, json.dumps({"id": query.id, "name": query.name}))
+        _note(directory, query)
     except OSError:
         pass  # only `spark-rtps errors` would show it
+
+
+def _note(directory: Path, query: QueryName) -> None:
+    path = os.path.join(directory, QUERY_FILE)
+    noted = _NOTED.get(path)
+    if noted is not None and noted[1] == query and noted[0] == _inode(path):
+        return
+    if not os.path.isdir(directory):
+        return
+    if read_query(directory) != query:
+        replace_text(directory / QUERY_FILE, json.dumps({"id": query.id, "name": query.name}))
+    if len(_NOTED) >= _NOTED_MAX:
+        _NOTED.clear()
+    _NOTED[path] = _inode(path), query
+
+
+def _inode(path: str) -> int:
+    """Which file it is: one that is replaced has another number. 0: there is none."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
 
 
 def read_query(directory: Path) -> QueryName:

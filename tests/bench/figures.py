@@ -167,10 +167,18 @@ def source(spark: Any, domain: int, directory: Path) -> Any:
     )
 
 
+def checkpoint_in(directory: Path) -> str:
+    """Where a query's checkpoint is: named as conf/spark-defaults.conf suggests, if that is in use."""
+    from pyspark.sql import SparkSession
+
+    shipped = SparkSession.active().conf.get("spark.hadoop.fs.FILE.impl", None) is not None
+    return f"{'FILE:' if shipped else ''}{directory / 'checkpoint'}"
+
+
 @contextlib.contextmanager
 def _running(builder: Any, directory: Path) -> Iterator[Any]:
     """A query, started, and stopped at the end."""
-    query = builder.option("checkpointLocation", str(directory / "checkpoint")).start()
+    query = builder.option("checkpointLocation", checkpoint_in(directory)).start()
     try:
         yield query
     finally:

@@ -112,7 +112,8 @@ class _Instant(InputPartition):
 
 
 class InstantReader(DataSourceStreamReader):
-    """Each trigger finds one row ready: (id, seq), the halves of when it was asked for, in ns since 1970."""
+    """Each trigger finds one row ready, of the columns of the bench's topic: id and seq are the halves of when it was
+    asked for, in ns since 1970."""
 
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}
@@ -125,8 +126,8 @@ class InstantReader(DataSourceStreamReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         settle()  # as our source does, so that the difference is what ours does with rows
-        halves = (partition.at >> 32, partition.at & 0xFFFFFFFF)
-        yield pa.record_batch({name: pa.array([h]) for name, h in zip(("id", "seq"), halves, strict=True)})
+        values = ([partition.at >> 32], [partition.at & 0xFFFFFFFF], [[0.0] * 7])
+        yield pa.record_batch([pa.array(each) for each in values], names=["id", "seq", "v"])
 
 
 class Instant(DataSource):
@@ -137,7 +138,7 @@ class Instant(DataSource):
         return "instant"
 
     def schema(self) -> str:
-        return "id BIGINT, seq BIGINT"
+        return SCHEMA
 
     def streamReader(self, schema: StructType) -> InstantReader:
         return InstantReader()

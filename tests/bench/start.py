@@ -83,7 +83,7 @@ def _first_row(make: Callable[[Any], Any]) -> float:
         with figures.scratch() as directory:
             writer = make(directory).writeStream.foreachBatch(collect)
             began = time.monotonic()
-            query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+            query = writer.option("checkpointLocation", figures.checkpoint_in(directory)).start()
             try:
                 if not came.wait(_PATIENCE):
                     raise RuntimeError(f"no row in {_PATIENCE:g} s")

@@ -14,12 +14,13 @@ from typer.testing import CliRunner, Result
 
 from spark_rtps.cli import app
 from spark_rtps.commands.tables import moment
-from spark_rtps.monitoring import reports
+from spark_rtps.monitoring import query_names, reports
 from spark_rtps.monitoring.processes import process_start
-from spark_rtps.monitoring.query_names import QueryName, note_query, query_of
+from spark_rtps.monitoring.query_names import QueryName, note_query, query_of, read_query
 from spark_rtps.monitoring.reports import record_errors, remove_old_errors
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.error_log import ERROR_LOG, ErrorLog
+from spark_rtps.transport.log.small_file import replace_text
 from spark_rtps.transport.log.stream_log import StreamLog
 
 pytestmark = pytest.mark.usefixtures("root")
@@ -89,6 +90,23 @@ def test_errors_of_one_query(root: Path) -> None:
         assert (found["topic"], found["query"], found["query_id"]) == ("Square", "alerts", QUERY.id)
     assert as_json("--query", "alert") == as_json("--query", "") == []
     assert not (root / "elsewhere").exists()
+
+
+def test_tasks_that_note_their_query_again_and_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, another = source(root).path.parent, QueryName("0" * 8 + QUERY.id[8:], "another")
+    note_query(log, QUERY)
+    monkeypatch.setattr(query_names, "replace_text", None)  # nothing is written
+    monkeypatch.setattr(query_names, "read_query", None)  # nor read
+    note_query(log, QUERY)
+    monkeypatch.undo()
+    for query in (another, QUERY):
+        text = json.dumps({"id": query.id, "name": query.name})
+        replace_text(log / query_names.QUERY_FILE, text)  # as a task in another process does
+        note_query(log, QUERY)
+        assert read_query(log) == QUERY
+    (log / query_names.QUERY_FILE).unlink()
+    note_query(log, QUERY)
+    assert read_query(log) == QUERY
 
 
 class TestCommand:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -41,7 +42,6 @@ class LogView:
         self._files: LogFiles = LogDirectory(directory) if files is None else files
         self._mapped: dict[int, SegmentFrames] = {}
         self._listed: list[SegmentFile] = []
-        self._settings: StreamLogMetadata | None = None
 
     @classmethod
     def over(cls, files: LogFiles) -> LogView:
@@ -51,7 +51,7 @@ class LogView:
     @property
     def metadata(self) -> dict[str, JSON]:
         """The metadata that the log's creator gave; LogError if there is no log."""
-        return self._files.metadata().given
+        return self._settings.given
 
     @property
     def segments(self) -> list[SegmentFile]:
@@ -221,8 +221,9 @@ class LogView:
         last = end.position if end.row else end.position - 1
         if tail is not None and last >= tail.most:
             raise self._lost(last, "not (yet)")
+        held = self._list()
         for position in (start.position, last):
-            if self._locate(position) is None:
+            if _holder(held, position) is None:
                 self._check_trimmed(position)
         self._files.expect(start.position, end.position + (end.row > 0))
         return self._walk_items(start, end, tail, bodies=bodies, exact=exact)
@@ -379,10 +380,12 @@ class LogView:
 
     # --- inside: segments --------------------------------------------------------------------------
 
+    @cached_property
+    def _settings(self) -> StreamLogMetadata:
+        return self._files.metadata()  # which never changes
+
     @property
     def _seed(self) -> int:
-        if self._settings is None:
-            self._settings = self._files.metadata()
         return self._settings.seed
 
     def _map(self, position: int) -> SegmentFrames | None:
@@ -392,7 +395,7 @@ class LogView:
                 return mapped
         seed = self._seed
         # One that has another behind it stays as it is, unless it is trimmed.
-        file = _holder(self._listed[:-1], position) or self._locate(position)
+        file = _holder(self._listed[:-1], position) or _holder(self._list(), position)
         if file is None:
             return None
         try:
@@ -408,9 +411,6 @@ class LogView:
         self._mapped[file.base] = mapped
         return mapped
 
-    def _locate(self, position: int) -> SegmentFile | None:
-        return _holder(self._list(), position)
-
     def _list(self) -> list[SegmentFile]:
         """The segments that are there right now."""
         self._listed = self._files.segments()
@@ -418,10 +418,10 @@ class LogView:
 
     def _check_trimmed(self, position: int) -> None:
         """Raise LogLostError if ``position``, which no segment holds, was trimmed; else it is damaged."""
-        self._files.metadata()  # raises an error of its own where there is no log at all
         try:
             base = self.base
         except LogLostError:
+            self._files.metadata()  # raises an error of its own where there is no log at all
             return
         if position < base:
             raise self._lost(position, "no longer")

@@ -30,7 +30,10 @@ _log = logging.getLogger("spark_rtps.receiver")
 def main() -> int:
     """Run one receiver until it is told to stop; returns the exit status."""
     log_lines_to(logging.StreamHandler())
-    config = ReceiverConfig.from_json(sys.stdin.readline())
+    given = sys.stdin.readline()
+    if not given:
+        return 0  # it was prepared, and never wanted
+    config = ReceiverConfig.from_json(given)
     directory = Path(config.log_directory)
     log_errors(lambda: directory / ERROR_LOG)
     stop = StopRequest()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final, cast
 
@@ -14,6 +12,7 @@ from .. import errors
 from ..errors import LogFullError, RtpsError, TransportError
 from ..log.counters import Counters
 from ..log.log_view import Cursor
+from .child import discard, take
 from .config import ReceiverConfig
 from .files import COUNTERS_FILE, ERROR_FILE, UNMATCHED_FILE
 
@@ -38,25 +37,18 @@ class ReceiverProcess:
 
         Raises the child's own TransportError or LogError if it cannot open its sockets or its log.
         """
-        child = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-            # Ctrl-C at a terminal goes to the whole group: the driver ends us, not the terminal.
-            start_new_session=True,
-        )
+        child = take()
         assert child.stdin is not None and child.stdout is not None
         try:
             child.stdin.write(config.to_json().encode() + b"\n")
             child.stdin.flush()
             answer = _first_line(child)
         except BaseException:
-            _discard(child)
+            discard(child)
             raise
         child.stdout.close()
         if "ready" not in answer:
-            _discard(child)
+            discard(child)
             kind = getattr(errors, str(answer.get("kind", "")), TransportError)
             error = (kind if issubclass(kind, RtpsError) else TransportError)(
                 f"the receiver could not start: {answer.get('error', 'it ended without saying why')}"
@@ -120,19 +112,7 @@ class ReceiverProcess:
                 self._child.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 pass
-        _discard(self._child)
-
-
-def _discard(child: subprocess.Popen[bytes]) -> None:
-    """Make sure that the child has ended, and close our ends of its pipes."""
-    child.kill()
-    child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except OSError:
-                pass  # what was not flushed has nobody to read it
+        discard(self._child)
 
 
 def _first_line(child: subprocess.Popen[bytes]) -> dict[str, object]:

@@ -223,6 +223,10 @@ class Struct:
     nested: bool = False
     autoid_hash: bool = False
 
+    def __hash__(self) -> int:
+        # types are keys of caches that are asked for each range of samples, and are large
+        return hash((self.name, len(self.members)))
+
     @property
     def is_keyed(self) -> bool:
         return any(member.key for member in self.members)
