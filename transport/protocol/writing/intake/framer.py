@@ -123,8 +123,9 @@ class Framer:
     def _group_bytes(self) -> int:
         """Bytes of samples whose last fragments may share a datagram: a small part of what every reader takes.
 
-        Only readers of ours are known to put several samples together at a time: others have limits of their own, down
-        to one sample (best-effort readers of Fast DDS). A best-effort reader that misses the datagram loses all.
+        Only readers of ours are known to put so many samples together at a time: Cyclone DDS does 16, or 4 of a
+        best-effort writer, and a best-effort reader of Fast DDS one. Who misses the datagram without asking again loses
+        all.
         """
         return self._pacing.least_window(len(self._readers.proxies)) // _GROUPS_IN_WINDOW
 
