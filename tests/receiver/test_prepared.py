@@ -14,6 +14,7 @@ from spark_rtps.transport.receiver import child as children
 from spark_rtps.transport.receiver.child import discard, prepare, take
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from spark_rtps.transport.receiver.process import ReceiverProcess
+from tests.support import domains
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def test_the_next_receiver_takes_it(tmp_path: Path) -> None:
     pid = prepared()
     prepare()
     assert prepared() == pid  # one is enough
-    node = NodeConfig(domain=231, interface="lo")
+    node = NodeConfig(domain=domains.RECEIVER_PROCESS, interface="lo")
     config = ReceiverConfig(
         log_directory=str(tmp_path / "log"), topic="T", type_name="T", keyed=False, qos=Qos(), node=node
     )

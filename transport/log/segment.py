@@ -69,21 +69,22 @@ def list_segments(directory: Path) -> list[SegmentFile]:
     """
     found = []
     try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                stem = entry.name.removesuffix(SUFFIX)
-                if stem == entry.name or not stem.isdecimal() or int(stem) > _POSITION_MAX:
-                    continue
-                try:
-                    size = entry.stat().st_size // ALIGNMENT * ALIGNMENT
-                except FileNotFoundError:
-                    continue
-                if size:
-                    found.append(SegmentFile(int(stem), size))
+        with os.scandir(directory) as listed:
+            entries = [entry for entry in listed if entry.name.endswith(SUFFIX)]
     except FileNotFoundError:
         raise
     except OSError as error:
         raise refusal(error, f"look into {directory}", path=directory) from error
+    for entry in entries:
+        stem = entry.name.removesuffix(SUFFIX)
+        if not stem.isdecimal() or int(stem) > _POSITION_MAX:
+            continue
+        try:
+            size = entry.stat().st_size // ALIGNMENT * ALIGNMENT
+        except FileNotFoundError:
+            continue
+        if size:
+            found.append(SegmentFile(int(stem), size))
     kept: list[SegmentFile] = []
     for file in sorted(found):
         if kept and file.base < kept[-1].end:
