@@ -54,6 +54,8 @@ DRAIN_BYTES: Final = 1 << 21
 #: samples that are whole cost least.
 _DRAIN_MOST: Final = DRAIN_BYTES + DRAIN_BYTES // 2
 _LARGE: Final = 9_216
+#: Trains of small datagrams, of which each is a step, pay off longer.
+_TRAINS_BYTES: Final = 2 * DRAIN_BYTES
 #: Bytes of a socket that wait for the network at most.
 SEND_BUFFER: Final = 4 << 20
 #: What an empty datagram takes up: a drain of nothing else must end, too.
@@ -228,7 +230,7 @@ class Sockets:
     def _drain_trains(self, source: socket.socket, spans: list[Span]) -> None:
         view, at = self._view, 0
         receive = source.recvmsg_into
-        while at + TRAIN_ROOM <= DRAIN_BYTES:
+        while at + TRAIN_ROOM <= _TRAINS_BYTES:
             size, control, _, address = receive((view[at:],), CONTROL_SIZE)
             stop = take_apart(self.buffer, at, size, control, address[0], spans)
             at = (stop + 7) & ~7 if size else at + _EMPTY_TAKES
