@@ -326,7 +326,8 @@ class RtpsDataSource(DataSource):
         return self._known.topic_type
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_found": pickle.dumps(self._known)}
+        found = self._found
+        return {**self.__dict__, "_found": found if isinstance(found, bytes) else pickle.dumps(found)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return shipping.reduce(self)

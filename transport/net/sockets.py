@@ -25,6 +25,7 @@ from ..structure import (
     Locator,
     spdp_multicast_port,
 )
+from ..wire.large_datagrams import SMALL_BYTES
 from ..wire.samples import U8
 from .binding import BoundSockets, bind, join_group
 from .group_filter import listen_to
@@ -53,7 +54,6 @@ DRAIN_BYTES: Final = 1 << 21
 #: Large datagrams it gathers up to this, or until one is shorter than the one before, as the last of a sample is:
 #: samples that are whole cost least.
 _DRAIN_MOST: Final = DRAIN_BYTES + DRAIN_BYTES // 2
-_LARGE: Final = 9_216
 #: Trains of small datagrams, of which each is a step, pay off longer.
 _TRAINS_BYTES: Final = 2 * DRAIN_BYTES
 #: Bytes of a socket that wait for the network at most.
@@ -223,7 +223,7 @@ class Sockets:
             size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
             at += (size + 7) & ~7 or _EMPTY_TAKES
-            if at >= DRAIN_BYTES and (size < before or size < _LARGE):
+            if at >= DRAIN_BYTES and (size < before or size < SMALL_BYTES):
                 break
             before = size
 

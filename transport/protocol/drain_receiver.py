@@ -25,6 +25,7 @@ from ..wire.submessages import Data
 from .discovery.remote_participant import RemoteParticipant
 from .message_receiver import MessageReceiver, Span
 from .message_work import BYTES_PER_WORK, BYTES_PER_WORK_CLEARED, RUNS_WORK, WORK, WORK_FRAGMENTS
+from .reading.reader import StatefulReader
 
 
 class DrainReceiver:
@@ -133,46 +134,43 @@ class DrainReceiver:
 
     def _on_fragment_stretches(self, stretches: list[FragmentStretch], source_ip: str, now: int) -> bool:
         """Hand stretches to the readers of their writer; False: they are for none, or not to be believed."""
-        messages, first = self._messages, stretches[0]
-        writer = first.writer
-        readers = messages.believing_readers(writer, first.reader_id, source_ip, now)
-        if not readers:
-            return False
-        messages.work += WORK_FRAGMENTS * sum(each.submessages for each in stretches)
-        messages.on_alive(writer, now)
+        work = WORK_FRAGMENTS * sum(each.submessages for each in stretches)
+        readers = self._believing(stretches[0], source_ip, work, now)
         for reader in readers:
             before = reader.fragment_bytes
             for stretch in stretches:
                 reader.on_fragment_stretch(stretch, now=now)
-            messages.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
-        return True
+            self._messages.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+        return bool(readers)
 
     def _on_runs(self, runs: list[Run], source_ip: str, now: int) -> bool:
-        """As :meth:`_on_fragment_stretch`, of runs that are alike and follow one another."""
-        messages = self._messages
-        writer = runs[0].writer
-        readers = messages.believing_readers(writer, runs[0].reader_id, source_ip, now)
-        if not readers:
-            return False
-        messages.work += len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
-        messages.on_alive(writer, now)
+        """As :meth:`_on_fragment_stretches`, of runs that are alike and follow one another."""
+        work = len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
+        readers = self._believing(runs[0], source_ip, work, now)
         for reader in readers:
             reader.on_runs(runs, now=now)
-        return True
+        return bool(readers)
 
     def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
         """As :meth:`_on_fragment_stretches`, of one of batches."""
-        messages = self._messages
-        writer = stretch.writer
-        readers = messages.believing_readers(writer, stretch.reader_id, source_ip, now)
-        if not readers:
-            return False
-        messages.work += WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
-        messages.on_alive(writer, now)
+        work = WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
+        readers = self._believing(stretch, source_ip, work, now)
         for reader in readers:
             if not reader.on_batch_stretch(stretch, now=now):
-                messages.work += WORK[DATA_BATCH] * stretch.batches
-        return True
+                self._messages.work += WORK[DATA_BATCH] * stretch.batches
+        return bool(readers)
+
+    def _believing(
+        self, of: FragmentStretch | BatchStretch | Run, source_ip: str, work: int, now: int
+    ) -> list[StatefulReader]:
+        """The readers for which a writer's samples are, if they are believed: then these cost ``work``, and the writer
+        is alive."""
+        messages = self._messages
+        readers = messages.believing_readers(of.writer, of.reader_id, source_ip, now)
+        if readers:
+            messages.work += work
+            messages.on_alive(of.writer, now)
+        return readers
 
     def _admits(self, data: U8, span: Span) -> bool:
         start, stop, source_ip = span

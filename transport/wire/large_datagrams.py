@@ -16,7 +16,6 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..structure import Guid, is_builtin
 from .batch import DATA_BATCH
@@ -25,12 +24,12 @@ from .info import INFO_TS_SIZE
 from .large_fragments import FRAGMENTS_AT, LargeFragments, Spans, scan_fragments
 from .message import FLAG_E, HEADER_SIZE, MAGIC
 from .message_stretches import scan_messages
-from .runs import DATA, FLAG_D, INFO_TS_WORDS, LOW_MAX
+from .runs import DATA, FLAG_D, INFO_TS_WORDS, LOW_MAX, equal_rows
 from .samples import SAMPLE_INDEX, U8, Run, source_timestamps
 from .submessages import DATA_HEADER_SIZE, DATA_OCTETS_TO_INLINE_QOS, DataFrag
 
-#: Datagrams up to this size on average, that of jumbo frames, are small.
-_SMALL_BYTES: Final = 9_216
+#: Datagrams up to this size, that of jumbo frames, are small.
+SMALL_BYTES: Final = 9_216
 #: Below this many it gains nothing to look at them together.
 _LARGE_MIN: Final = 3
 #: DATA of this size and more are large: of smaller ones a datagram holds so many that it is a run of its own.
@@ -77,7 +76,7 @@ Large: TypeAlias = "LargeRun | LargeMessages | LargeFragments | LargeBatches"
 
 def are_large(spans: Spans) -> bool:
     """Whether it may gain anything to look at these datagrams together as large ones."""
-    return len(spans) >= _LARGE_MIN and spans[-1][1] - spans[0][0] > len(spans) * _SMALL_BYTES
+    return len(spans) >= _LARGE_MIN and spans[-1][1] - spans[0][0] > len(spans) * SMALL_BYTES
 
 
 def scan_large(data: U8, spans: Spans, *, joins_heartbeats: bool = True) -> list[Large]:
@@ -129,7 +128,7 @@ def _data(data: U8, view: memoryview, spans: Spans, at: int, found: list[Large])
     rows = np.ndarray(shape, f"V{DATA_HEADER_SIZE}", data, start + _BODY, strides).copy().view("<u4")
     rows = rows.reshape(count, each, -1)
     rows[..., 5] -= np.arange(count * each, dtype=np.uint32).reshape(count, each)
-    count = min(_alike(heads), _alike(rows.reshape(count, -1)))
+    count = min(equal_rows(heads), equal_rows(rows.reshape(count, -1)))
     first_row = rows[0].tobytes()
     if count < 2 or first_row != first_row[:DATA_HEADER_SIZE] * each:
         return at
@@ -186,11 +185,3 @@ def _batches(data: U8, spans: Spans, at: int, found: list[Large]) -> int:
     for first, end, stretch in scan_batches(data, start, stop - start, pitch, count):
         found.append(LargeBatches(at + first, at + end, stretch))
     return at + count
-
-
-def _alike(rows: npt.NDArray[np.uint32]) -> int:
-    """How many of the first rows are equal."""
-    raw, one = rows.tobytes(), rows[0].tobytes()
-    if raw == one * len(rows):
-        return len(rows)
-    return int((rows != rows[0]).any(axis=1).argmax())

@@ -94,18 +94,13 @@ def scan_fragments(
         )
         if this != head or these != ids or kind != _KIND or octets != _OCTETS or address != source:
             break
-        offset, nbytes = (first - 1) * size, fragments * size
-        if nbytes > total - offset:
-            nbytes = total - offset
         after = start + (_BODY + SUBMESSAGE_HEADER_SIZE) + length
-        # as in DataFrag.decode
-        if not (first and 0 < size <= total and nbytes > (fragments - 1) * size >= 0 and high >= 0):
-            break
-        if start + FRAGMENTS_AT + nbytes > after or not (high or low):
+        sn = high << 32 | low
+        nbytes = _payload_bytes(sn, first, fragments, size, total)
+        if not nbytes or start + FRAGMENTS_AT + nbytes > after:
             break
         if stamp != stamp_before:
             timestamp, stamp_before = _time(stamp), stamp
-        sn = high << 32 | low
         piece = (sn, first, fragments, size, total, start + FRAGMENTS_AT, nbytes, timestamp)
         if after != stop:
             more = _further(view, after, stop, ids, timestamp)
@@ -148,6 +143,14 @@ def scan_fragments(
     return stop_at
 
 
+def _payload_bytes(sn: int, first: int, fragments: int, size: int, total: int) -> int:
+    """Bytes of so many fragments from number ``first`` on, of a sample of ``total``; 0: there can be no such DATA_FRAG,
+    as in `DataFrag.decode`."""
+    nbytes = min(fragments * size, total - (first - 1) * size)
+    is_possible = sn > 0 and first and 0 < size <= total and nbytes > (fragments - 1) * size >= 0
+    return nbytes if is_possible else 0
+
+
 def _time(stamp: bytes) -> int:
     given = InfoTimestamp.decode(FLAG_E, memoryview(stamp)).timestamp
     return NO_TIMESTAMP if given is None else given
@@ -168,13 +171,11 @@ def _further(
             return None
         if kind == _KIND and stop - at >= DATA_FRAG_HEADER_SIZE:
             _, _, octets, these, high, low, first, fragments, size, total = _FRAG.unpack_from(view, at)
-            nbytes = min(fragments * size, total - (first - 1) * size)
-            if not (first and 0 < size <= total and nbytes > (fragments - 1) * size >= 0 and high >= 0):
-                return None
-            if octets != _OCTETS or these != ids or at + DATA_FRAG_HEADER_SIZE + nbytes > after:
-                return None
             sn = high << 32 | low
-            if not sn:
+            nbytes = _payload_bytes(sn, first, fragments, size, total)
+            if not nbytes or at + DATA_FRAG_HEADER_SIZE + nbytes > after:
+                return None
+            if octets != _OCTETS or these != ids:
                 return None
             found.append((sn, first, fragments, size, total, at + DATA_FRAG_HEADER_SIZE, nbytes, timestamp))
         elif kind | length << 16 == _INFO_TS:

@@ -15,7 +15,7 @@ from ..errors import DecodeError
 from ..structure import Guid, is_builtin
 from .info import INFO_TS_SIZE
 from .message import FLAG_E, HEADER_SIZE, MAGIC
-from .runs import FLAG_D, FLAG_K, INFO_TS_WORDS, ROWS_MAX, Words, comparable, parse, until_wrap
+from .runs import FLAG_D, FLAG_K, INFO_TS_WORDS, ROWS_MAX, comparable, equal_rows, parse, until_wrap
 from .samples import U8, Run, source_timestamps
 from .submessages import DATA_HEADER_SIZE
 
@@ -51,10 +51,10 @@ def scan_messages(data: U8, start: int, size: int, pitch: int, count: int) -> tu
     stamps = heads[:, _STAMP : _STAMP + 2].copy()
     heads[:, _STAMP : _STAMP + 2] = 0
     heads[:, _LOW] -= np.arange(0, count * each, each, dtype=np.uint32)
-    count = looked_at = _equal(heads)
+    count = looked_at = equal_rows(heads)
     if count > 1:
         rows = comparable(data, start + _BODY, (count, each), (pitch, first.size), first, 0)
-        count = _equal(rows) // each
+        count = equal_rows(rows) // each
     if count < 2:
         return [], looked_at
     writer, stride, low = Guid(head[8:HEADER_SIZE], first.writer_id), first.size, start + _BODY
@@ -80,11 +80,3 @@ def scan_messages(data: U8, start: int, size: int, pitch: int, count: int) -> tu
         for i in range(count)
     ]
     return runs, looked_at
-
-
-def _equal(rows: Words) -> int:
-    """How many of the first rows (n, words) are equal."""
-    words = rows.shape[1]
-    flat = rows.reshape(-1)
-    differ = flat[words:] != flat[:-words]
-    return 1 + int(differ.argmax()) // words if differ.any() else len(rows)

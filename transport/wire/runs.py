@@ -308,6 +308,14 @@ def comparable(
     return heads
 
 
+def equal_rows(rows: Words) -> int:
+    """How many of the first rows (n, words) are equal."""
+    words = rows.shape[1]
+    flat = rows.reshape(-1)
+    differ = flat[words:] != flat[:-words]
+    return 1 + int(differ.argmax()) // words if differ.any() else len(rows)
+
+
 def _alike(rows: Words, row: Words, first: First) -> Any:
     """Mask of the DATA submessages (..., words) that differ from the first in number, key hash and payload only."""
     # column by column: four times quicker than all four at once with all(axis=1)

@@ -1,4 +1,4 @@
-"""Samples that are not simply the next ones: early, late, too large, or with numbers left out between them.
+"""Samples as they arrive: simply the next ones, or early, late, too large, or with numbers left out between them.
 
 They are delivered or held (:mod:`.ordering.delivery`), and may lead to answers (:mod:`.response.responder`). The
 invariants are those of :mod:`.reader`.
@@ -6,6 +6,7 @@ invariants are those of :mod:`.reader`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +37,32 @@ class Arrivals:
         self._delivery = delivery
         self._responder = responder
         self._takes_history = takes_history
+
+    def take_next(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> bool:
+        """Hand out runs that are the next ones, with nothing else to consider; False: there is more to it.
+
+        They follow one another and are as long as each other.
+        """
+        run = runs[0]
+        if run.coherent_set:
+            return False
+        if not self._delivery.takes_next(proxy, run.first_sn, run.data.nbytes, len(runs)):
+            return False
+        self.hand_out(proxy, runs, now)
+        return True
+
+    def hand_out(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> None:
+        """Hand out runs that `Delivery.takes_next` takes."""
+        run, delivery = runs[0], self._delivery
+        nbytes, samples = len(runs) * run.data.nbytes, len(runs) * run.count
+        proxy.expected += samples
+        delivery.window -= nbytes
+        self._counters.received_samples += samples
+        delivery.ready += runs
+        stream = proxy.stream
+        stream.rcv_pos += nbytes
+        if stream.rcv_pos >= stream.due:
+            self._responder.on_progress(proxy, run, now)
 
     def accept(self, proxy: WriterProxy, run: Run, now: int, *, owned: bool = False) -> None:
         """Accept a run that is not simply the next one; ``owned``: its memory is its own."""

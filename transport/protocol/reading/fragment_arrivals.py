@@ -49,14 +49,6 @@ class FragmentArrivals:
 
         self._reassembly.places = place
 
-    def join(self, stretch: FragmentStretch) -> Run:
-        """The whole samples of a stretch, which is handed out next."""
-        place = self._reassembly.place(stretch.nbytes, stretch.count)
-        run = stretch.run(place)
-        if place is not None:
-            self.placed = run
-        return run
-
     def accept(self, proxy: WriterProxy, frag: DataFrag, timestamp: int, now: int) -> None:
         """Accept fragments of one sample."""
         delivery = self._delivery
@@ -89,17 +81,30 @@ class FragmentArrivals:
         elif proxy.reliable and proxy.synced and frag.sn in proxy.fragments:
             self._responder.on_fragment(proxy, frag.sn, now)
 
+    def takes_whole(self, proxy: WriterProxy, stretch: FragmentStretch) -> bool:
+        """Whether a stretch is whole samples that are the next ones, with nothing else to consider."""
+        return stretch.is_whole and self._delivery.takes_next(proxy, stretch.first_sn, stretch.nbytes)
+
     def accept_stretch(self, proxy: WriterProxy, stretch: FragmentStretch, now: int) -> None:
-        """Accept fragments of one sample that came in several datagrams, together where that is all the same."""
-        if proxy.synced:
+        """Accept fragments that follow one another, together where that is all the same."""
+        if self.takes_whole(proxy, stretch):
+            self._arrivals.hand_out(proxy, (self._join(stretch),), now)
+            self._counters.fragments += stretch.fragments
+            proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
+            return
+        if proxy.synced and not stretch.is_whole:
             frags = stretch.together()
             if frags.sn - proxy.expected <= REACH and self._reassembly.takes_together(proxy, frags):
                 if frags.sample_size <= min(self._delivery.sample_size_max, FRAGMENTED_SAMPLE_MAX):
                     self.accept(proxy, frags, stretch.timestamp, now)
                     return
-        self.accept_apart(proxy, stretch, now)
-
-    def accept_apart(self, proxy: WriterProxy, stretch: FragmentStretch, now: int) -> None:
-        """Accept each DATA_FRAG by itself."""
         for frag, timestamp in stretch.apart():
             self.accept(proxy, frag, timestamp, now)
+
+    def _join(self, stretch: FragmentStretch) -> Run:
+        """The whole samples of a stretch, which is handed out next."""
+        place = self._reassembly.place(stretch.nbytes, stretch.count)
+        run = stretch.run(place)
+        if place is not None:
+            self.placed = run
+        return run

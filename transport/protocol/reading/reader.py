@@ -313,7 +313,7 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += run.count
             return
-        if self._takes_next(proxy, (run,), now):
+        if self._arrivals.take_next(proxy, (run,), now):
             return
         delivery, nbytes = self._delivery, run.data.nbytes
         if run.last_sn - proxy.expected > REACH:
@@ -333,35 +333,9 @@ class StatefulReader:
         itself."""
         self.touch()
         proxy = self.writers.get(runs[0].writer)
-        if proxy is None or not self._takes_next(proxy, runs, now):
+        if proxy is None or not self._arrivals.take_next(proxy, runs, now):
             for run in runs:
                 self.on_run(run, now=now)
-
-    def _takes_next(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> bool:
-        """Hand out runs that are the next ones, with nothing else to consider; False: there is more to it.
-
-        They follow one another and are as long as each other.
-        """
-        run = runs[0]
-        is_next = not run.coherent_set and self._delivery.takes_next(
-            proxy, run.first_sn, run.data.nbytes, len(runs)
-        )
-        if is_next:
-            self._take_next(proxy, runs, now)
-        return is_next
-
-    def _take_next(self, proxy: WriterProxy, runs: Sequence[Run], now: int) -> None:
-        """Hand out runs that are the next ones, and as long as each other."""
-        run, delivery = runs[0], self._delivery
-        nbytes, samples = len(runs) * run.data.nbytes, len(runs) * run.count
-        proxy.expected += samples
-        delivery.window -= nbytes
-        self.counters.received_samples += samples
-        delivery.ready += runs
-        stream = proxy.stream
-        stream.rcv_pos += nbytes
-        if stream.rcv_pos >= stream.due:
-            self._responder.on_progress(proxy, run, now)
 
     def on_batch(self, batch: Batch, *, now: int) -> None:
         """A DATA_BATCH arrived; its runs have memory of their own."""
@@ -393,7 +367,7 @@ class StatefulReader:
         proxy = self.writers.get(stretch.writer)
         if proxy is not None and proxy.sets is None and stretch.per_batch <= self._batch_samples_max:
             run = stretch.run()
-            if self._takes_next(proxy, (run,), now):
+            if self._arrivals.take_next(proxy, (run,), now):
                 self.counters.received_batches += stretch.batches
                 if proxy.reliable:
                     batches = proxy.batches or proxy.count_batches()
@@ -423,11 +397,7 @@ class StatefulReader:
     def takes(self, stretch: FragmentStretch) -> bool:
         """Whether fragments make up whole samples that are the next ones, with nothing else to consider."""
         proxy = self.writers.get(stretch.writer)
-        return (
-            proxy is not None
-            and stretch.is_whole
-            and self._delivery.takes_next(proxy, stretch.first_sn, stretch.nbytes)
-        )
+        return proxy is not None and self._fragments.takes_whole(proxy, stretch)
 
     def on_fragment_stretch(self, stretch: FragmentStretch, *, now: int) -> None:
         """Fragments that follow one another arrived: it comes to the same as if each DATA_FRAG came by itself."""
@@ -435,14 +405,8 @@ class StatefulReader:
         proxy = self.writers.get(stretch.writer)
         if proxy is None:
             self.counters.unknown_writer += stretch.submessages
-        elif not stretch.is_whole:
-            self._fragments.accept_stretch(proxy, stretch, now)
-        elif self.takes(stretch):
-            self._take_next(proxy, (self._fragments.join(stretch),), now)
-            self.counters.fragments += stretch.fragments
-            proxy.stream.datagram = max(proxy.stream.datagram, stretch.longest)
         else:
-            self._fragments.accept_apart(proxy, stretch, now)
+            self._fragments.accept_stretch(proxy, stretch, now)
 
     # --- what the writer announces ---------------------------------------------------------------
 
