@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from spark_rtps.transport.errors import DropReason
-from spark_rtps.transport.protocol.discovery.endpoint_data import (
-    EndpointData,
-    encode_endpoint,
-)
+from spark_rtps.transport.protocol.discovery.endpoint_data import EndpointData, encode_endpoint
 from spark_rtps.transport.protocol.discovery.participant_data import (
     ParticipantData,
     encode_participant,
 )
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
+from spark_rtps.transport.protocol.participant import Participant
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
@@ -29,12 +29,8 @@ from spark_rtps.transport.structure import (
 from spark_rtps.transport.wire import parameters as p
 from spark_rtps.transport.wire.message import Header
 from spark_rtps.transport.wire.samples import Samples
-from spark_rtps.transport.wire.submessages import (
-    Data,
-    Heartbeat,
-    InfoDestination,
-)
-from tests.support.virtual_network import SECOND, VirtualNetwork
+from spark_rtps.transport.wire.submessages import Data, Heartbeat, InfoDestination
+from tests.support.virtual_network import MILLISECOND, SECOND, VirtualNetwork
 
 RELIABLE = Qos(
     reliability=ReliabilityKind.RELIABLE,
@@ -117,3 +113,26 @@ class Scene:
             return b"\0\1\0\0good" in received
 
         assert self.network.run(5 * SECOND, until=arrived)
+
+
+def addressed(one: Participant, *submessages: bytes, prefix: bytes = EVIL) -> bytes:
+    return message(InfoDestination(one.prefix).encode(), *submessages, prefix=prefix)
+
+
+def reader_of_evil(*unicast: Locator, sn: int = 1, topic: str = "t") -> bytes:
+    """SEDP tells of a best-effort reader that receives at these addresses."""
+    data = EndpointData(Guid(EVIL, EVIL_READER), topic, "T", Qos(), unicast)
+    sample = Data(ENTITYID_UNKNOWN, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, sn, encode_endpoint(data))
+    beat = Heartbeat(ENTITYID_UNKNOWN, ENTITYID_SEDP_SUBSCRIPTIONS_WRITER, 1, sn, sn)
+    return sample.encode() + beat.encode()
+
+
+def written(network: VirtualNetwork, one: Participant) -> Callable[[], None]:
+    """A writer of a best-effort topic; call it to write."""
+    writer = one.create_writer(WriterSpec("t", "T", RELIABLE), now=network.now)
+
+    def write() -> None:
+        writer.write(Samples.uniform(np.zeros(1_000, np.uint8), 1, 1_000), timestamp=0, now=network.now)
+        network.run(MILLISECOND)
+
+    return write
