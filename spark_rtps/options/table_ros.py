@@ -16,8 +16,8 @@ ROS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "`qos.profile` and `qos.file`, QoS is `qos.profile=best_available`. A source without columns and without a "
         "type looks up the definition of the name that the topic's writers give their type. The participant is a node "
         "of the ROS graph. The environment variables ROS_DOMAIN_ID, ROS_LOCALHOST_ONLY, ROS_AUTOMATIC_DISCOVERY_RANGE, "
-        "ROS_STATIC_PEERS and ROS_DISTRO of the driver are honoured where no option decides. Of a recording only names "
-        "are looked at: `/imu` is what its files call `/imu` or `rt/imu`. "
+        "ROS_STATIC_PEERS and ROS_DISTRO of the driver are honoured where no option decides. For a recording "
+        "only names matter: `/imu` is what its files call `/imu` or `rt/imu`. "
         '`format("ros2")` is `format("rtps")` with `ros=true`.',
     ),
     OptionSpec(
