@@ -28,3 +28,13 @@ def test_few_put_in_where_many_are(number: int, length: int) -> None:
     found = set_of(numbers)
     found.update([number], [number + length])
     assert list(found) == list(set_of(numbers | set(range(number, number + length + 1))))
+
+
+@given(st.sets(st.integers(1, 200), max_size=100), st.integers(0, 201))
+def test_what_is_taken_out_is_what_lies_up_to_there(there: set[int], last: int) -> None:
+    found = set_of(there)
+    firsts, lasts = found.take(last)
+    assert list(zip(firsts, lasts, strict=True)) == list(
+        set_of({number for number in there if number <= last})
+    )
+    assert list(found) == list(set_of({number for number in there if number > last}))

@@ -15,6 +15,7 @@ from spark_rtps.transport.protocol.policies import BatchPolicy, WriterPolicy
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
 from spark_rtps.transport.protocol.writing.changes import Change, LargeSample
 from spark_rtps.transport.protocol.writing.publication import WriterHistory, kept_samples
+from spark_rtps.transport.protocol.writing.publication.keep_last import KeepLast
 from spark_rtps.transport.protocol.writing.state import WriterState
 from spark_rtps.transport.protocol.writing.writer import StatefulWriter
 from spark_rtps.transport.qos import DurabilityKind, HistoryKind, Qos, ReliabilityKind
@@ -138,6 +139,33 @@ def test_many_instances_against_a_model(seed: int, monkeypatch: pytest.MonkeyPat
     live = {sn for numbers in model.values() for sn in numbers}
     assert held(history) == sorted(live)
     assert owned(history) <= 4 * history.nbytes
+
+
+def hashes_of(*keys: int) -> U8:
+    return np.array([[key] * 16 for key in keys], np.uint8)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_claim_that_is_committed_late_replaces_nothing_newer(depth: int) -> None:
+    keep_last = KeepLast(history_of(KEEP_LAST).state, depth)
+    keep_last.note_instances(11, hashes_of(1, 2, 2, 2), 0)
+    keep_last.note_instances(1, hashes_of(1, 1, 2, 3), 0)  # claimed before, committed behind them
+    ranges = [range(first, last + 1) for first, last in zip(*keep_last.take_replaced(20), strict=True)]
+    replaced = {1: {1, 2, 3, 12, 13}, 2: {1, 3, 12}}[depth]
+    assert {int(sn) for each in ranges for sn in each} == replaced
+    keep_last.note_instances(21, hashes_of(1), 0)
+    assert keep_last.take_replaced(30)[0].tolist() == [{1: 11, 2: 2}[depth]]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_nothing_is_left_of_forgotten_instances(depth: int) -> None:
+    keep_last = KeepLast(history_of(KEEP_LAST).state, depth)
+    keep_last.note_instances(1, hashes_of(1, 2), 0)
+    keep_last.note_instances(3, hashes_of(1, 2), UNREGISTERED)
+    firsts, lasts = keep_last.take_replaced(4)
+    assert (lasts - firsts + 1).sum() == 4
+    keep_last.note_instances(5, hashes_of(*[1] * depth), 0)
+    assert not len(keep_last.take_replaced(6)[0])
 
 
 def test_the_oldest_instances_give_way_at_max_samples() -> None:

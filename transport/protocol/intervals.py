@@ -93,6 +93,17 @@ class IntervalSet:
         self._firsts[low:high] = [f for f, _ in kept]
         self._lasts[low:high] = [x for _, x in kept]
 
+    def take(self, last: int) -> tuple[list[int], list[int]]:
+        """Take out all up to ``last``; returns where its intervals begin, and where they end."""
+        high = bisect_right(self._firsts, last)
+        firsts, lasts = self._firsts[:high], self._lasts[:high]
+        del self._firsts[:high], self._lasts[:high]
+        if lasts and lasts[-1] > last:
+            self._firsts.insert(0, last + 1)
+            self._lasts.insert(0, lasts[-1])
+            lasts[-1] = last
+        return firsts, lasts
+
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The parts of first..last that are not in the set, ascending."""
         i = bisect_left(self._lasts, first)

@@ -225,12 +225,13 @@ class WriterHistory:
         elif not keep_last.is_keyed:
             self._drop(1, min(acknowledged, keep_last.newest_replaced()))
         else:
-            replaced = keep_last.take_replaced(acknowledged)
-            if len(replaced) > _REPLACED_MAX or len(self._changes) > _CHANGES_MAX:
+            firsts, lasts = keep_last.take_replaced(acknowledged)
+            if len(firsts) > _REPLACED_MAX or len(self._changes) > _CHANGES_MAX:
                 self._set_apart(acknowledged)
-            self._discount(self._kept.drop(replaced))
-            for first, last in replaced:
-                if self._changes and last >= self._changes[0].first_sn:
+            self._discount(self._kept.drop(firsts, lasts))
+            if self._changes:
+                low = int(np.searchsorted(lasts, self._changes[0].first_sn))
+                for first, last in zip(firsts[low:].tolist(), lasts[low:].tolist(), strict=True):
                     self._drop(first, last)
             excess = self.samples - self._max_samples
             if excess > 0:

@@ -8,10 +8,12 @@ Invariant: while a coherent set is open nothing of it replaces anything; what is
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 import numpy.typing as npt
 
-from ....wire.samples import U8, UNREGISTERED, stretches
+from ....wire.samples import I64, U8, UNREGISTERED, stretches
 from ...instances import Groups
 from ...intervals import IntervalSet
 from ..state import WriterState
@@ -27,8 +29,10 @@ class KeepLast:
         self._depth = depth
         #: Whether samples were written with key hashes.
         self.is_keyed = False
-        #: The newest numbers of each key hash.
+        #: The newest numbers of each key hash; with a depth of 1 only _newest has them: a million lists of one number
+        #: would be looked through by each garbage collection.
         self._instances: dict[bytes, list[int]] = {}
+        self._newest: dict[bytes, int] = {}
         #: Numbers replaced and not taken yet.
         self._replaced = IntervalSet()
         #: Where the open coherent set begins, and what is noted of it; 0: none is open.
@@ -51,12 +55,30 @@ class KeepLast:
             return
         self.is_keyed = True
         groups = Groups.of(np.arange(len(key_hashes)), key_hashes)  # by instance, oldest first
-        names = np.ascontiguousarray(groups.keys).view("V16").ravel().tolist()
+        note = self._note_newest if self._depth == 1 else self._note_newest_few
+        self._replace(note(groups, first_sn, is_kept=not flags & UNREGISTERED))
+
+    def _note_newest(self, groups: Groups, first_sn: int, *, is_kept: bool) -> I64:
+        """With a depth of 1; returns what is replaced."""
+        names, written = _names(groups), first_sn + groups.positions
+        known = np.fromiter(map(self._newest.get, names, repeat(0)), np.int64, len(names))
+        if not is_kept:  # the instance is forgotten: late joiners need not hear of it
+            for name in names:
+                self._newest.pop(name, None)
+            return np.concatenate((written, known[known > 0]))
+        newest = groups.stops() - 1
+        # a claim is committed after what was written behind it
+        replaced = np.minimum(known, written[newest])[known > 0]
+        self._newest.update(zip(names, np.maximum(known, written[newest]).tolist(), strict=True))
+        return np.concatenate((np.delete(written, newest), replaced))
+
+    def _note_newest_few(self, groups: Groups, first_sn: int, *, is_kept: bool) -> I64:
+        """With any depth; returns what is replaced."""
         written = (first_sn + groups.positions).tolist()
-        instances, keep = self._instances, 0 if flags & UNREGISTERED else self._depth
+        instances, keep = self._instances, self._depth if is_kept else 0
         replaced: list[int] = []
         start = 0
-        for name, stop in zip(names, groups.stops().tolist(), strict=True):
+        for name, stop in zip(_names(groups), groups.stops().tolist(), strict=True):
             numbers = written[start:stop]
             start = stop
             if known := instances.get(name):
@@ -70,13 +92,13 @@ class KeepLast:
                 instances[name] = numbers
             elif known:  # the instance is forgotten: late joiners need not hear of it
                 del instances[name]
-        self._replace(replaced)
+        return np.array(replaced, np.int64)
 
-    def _replace(self, replaced: list[int]) -> None:
+    def _replace(self, replaced: I64) -> None:
         """Note replaced numbers, one interval per stretch."""
-        if not replaced:
+        if not len(replaced):
             return
-        numbers = np.sort(np.array(replaced, np.int64))
+        numbers = np.sort(replaced)
         ends = np.append(numbers[1:] - numbers[:-1] != 1, True)
         begins = np.append(True, ends[:-1])
         self._replaced.update(numbers[begins].tolist(), numbers[ends].tolist())
@@ -111,11 +133,10 @@ class KeepLast:
 
     # --- what is replaced ------------------------------------------------------------------------
 
-    def take_replaced(self, last_sn: int) -> list[tuple[int, int]]:
+    def take_replaced(self, last_sn: int) -> tuple[I64, I64]:
         """The ranges up to ``last_sn`` that are replaced, each once; of a keyed topic."""
-        taken = list(self._replaced.within(1, last_sn))
-        self._replaced.remove(1, last_sn)
-        return taken
+        firsts, lasts = self._replaced.take(last_sn)
+        return np.array(firsts, np.int64), np.array(lasts, np.int64)
 
     def newest_replaced(self) -> int:
         """The number above which ``depth`` samples lie, of a topic without key."""
@@ -129,3 +150,9 @@ class KeepLast:
                 break
             below = newest - hollow
         return below
+
+
+def _names(groups: Groups) -> list[bytes]:
+    """The key hash of each group."""
+    names: list[bytes] = np.ascontiguousarray(groups.keys).view("V16").ravel().tolist()
+    return names

@@ -176,12 +176,10 @@ class KeptSamples:
         _push(self._parts, part)
         return part.samples, part.nbytes
 
-    def drop(self, ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    def drop(self, firsts: I64, lasts: I64) -> tuple[int, int]:
         """Let go of ascending ranges; returns how many samples and bytes that were."""
-        if not self._parts or not ranges:
+        if not self._parts or not len(firsts):
             return 0, 0
-        found = np.array(ranges, np.int64)
-        firsts, lasts = found[:, 0], found[:, 1]
         low = bisect_left(self._parts, int(firsts[0]), key=_last_sn)
         high = bisect_left(self._parts, int(lasts[-1]) + 1, low, key=_first_sn)
         touched, behind = self._parts[low:high], self._parts[high:]
@@ -204,7 +202,7 @@ class KeptSamples:
         part = self._parts[0]
         numbers = part.numbers[part.kept][:count]
         numbers = numbers[numbers <= last_sn]
-        return self.drop([(int(numbers[0]), int(numbers[-1]))]) if len(numbers) else (0, 0)
+        return self.drop(numbers[:1], numbers[-1:])
 
     def find(self, sn: int) -> Change | None:
         """The samples from ``sn`` on, or from the next higher one, as a change; None if there is none."""
