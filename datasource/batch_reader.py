@@ -19,6 +19,7 @@ from ..options.explanations import explained
 from ..transport.errors import LogLostError, NoWriterError
 from ..transport.log.damage import Damage
 from ..transport.log.log_view import LogView
+from ..transport.slotted import slotted
 from .log_reading import read_range
 from .range_calculator import Limits, plan_end
 from .receiver_session import START, ReceiverSession
@@ -97,7 +98,7 @@ class RtpsBatchReader(DataSourceReader):
             raise NoWriterError(why)
 
 
-@dataclass(slots=True)
+@slotted
 class _Listening:
     """How long a batch read listens (ns), from when its receiver runs, and for how many samples; None: any number."""
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeGuard
 
 from ..transport.errors import UsageError
 from ..transport.log.frame import Cursor
+from ..transport.slotted import frozen
 
 Json: TypeAlias = "dict[str, Json] | str | int"
 
@@ -21,7 +21,7 @@ EMBEDDED: Final = "embedded"
 _GROUP_MAX: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offset:
     """Everything before ``cursor`` in the stream log called ``log`` (a UUID) has been planned."""
 
@@ -54,7 +54,7 @@ class Offset:
         raise UsageError(f"the checkpoint holds no offset of the rtps source: {raw!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Everything before ``cursor`` in the stream log called ``log`` (a UUID) of one receiver has been planned."""
 
@@ -62,7 +62,7 @@ class Place:
     cursor: Cursor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StandingOffset:
     """A place at each standing receiver by its name, and the consumer group that commits them.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from ..recordings.recorded import ALL_TIMES, Channel, Piece, Section
 from ..recordings.recorded_topic import planned_type, topic_channels
 from ..transport.errors import RecordingError, UsageError
 from ..transport.said import Said
+from ..transport.slotted import frozen
 from .offsets import VERSION, Json
 from .range_calculator import PARTITION_BYTES
 from .read_limits import default_read_limit
@@ -38,7 +39,7 @@ POSITION_MAX: Final = (1 << 63) - 1
 _FILES_SAID: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordingOffset:
     """How far each file is read, by its path."""
 
@@ -61,7 +62,7 @@ class RecordingOffset:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     """What a file has of the topic."""
 

@@ -6,7 +6,7 @@ import logging
 import os
 import pickle
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -16,6 +16,7 @@ from ..options import AppliesTo, Payload, Settings, parse_options
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.receiver.child import prepare
 from ..transport.said import Said
+from ..transport.slotted import slotted
 from . import shipping
 from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, is_own_of_stream, older_than
 
@@ -42,7 +43,7 @@ _NO_OPTIONS: Final = (
 _SAID: Final = Said(256)
 
 
-@dataclass(slots=True)
+@slotted
 class _Found:
     """What is known of the options: their settings for each role, and the type of the topic."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..columns.several_types import one_for_all
@@ -12,6 +12,7 @@ from ..columns.type_sources import TopicType
 from ..options import Settings
 from ..transport.errors import OptionError, UsageError
 from ..transport.receiver.writer_types import ToldTypes, WriterTopic
+from ..transport.slotted import slotted
 from ..transport.structure import NANOSECONDS, Guid
 from ..transport.types.model import Struct
 from .standing_receivers import Connect, StandingReceiver, connect, standing_receivers
@@ -22,7 +23,7 @@ _FIX: Final = "set type or type.file, or give the columns with .schema(...)"
 _THE_TOPIC: Final = WriterTopic()
 
 
-@dataclass(slots=True)
+@slotted
 class _Told:
     """What writers told all receivers."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ from pyspark.sql.datasource import InputPartition
 from ..columns.topic_plan import TopicPlan
 from ..monitoring.query_names import note_query, query_of
 from ..options import Settings
+from ..transport.slotted import frozen
 from .range_calculator import LogPartition
 from .workers import unpickled
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskReader:
     """Decodes ranges of logs; ``notes_query``: the query is noted beside the log, which is its own."""
 

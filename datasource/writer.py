@@ -16,6 +16,7 @@ from ..columns.encoding import Encoder, encoder_for
 from ..columns.routing import Route, Routing
 from ..options.explanations import explained
 from ..transport.errors import RtpsError, UsageError
+from ..transport.slotted import slotted
 from .workers import settle
 from .writer_pool import WRITERS, WRITERS_MAX
 
@@ -72,7 +73,7 @@ class TaskWriter:
         return _Writing(WRITERS.session(settings, plan), encoder_for(plan))
 
 
-@dataclass(slots=True)
+@slotted
 class _Writing:
     """What a task writes to one topic."""
 

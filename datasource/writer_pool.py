@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ..api.flushing import FLUSHERS, flush_each
@@ -25,6 +25,7 @@ from ..transport.net.blocking_writer import BlockingWriter
 from ..transport.net.node import Node
 from ..transport.net.node_config import NodeConfig
 from ..transport.protocol.endpoint_specs import WriterSpec
+from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
 from .shipping import find_shipped_modules
 
@@ -34,7 +35,7 @@ _LOOK_AROUND_NS: Final = NANOSECONDS
 WRITERS_MAX: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _WriterKey:
     node: NodeConfig
     spec: WriterSpec

@@ -10,8 +10,9 @@ from __future__ import annotations
 import enum
 import fnmatch
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .slotted import frozen
 from .structure import INFINITE
 
 
@@ -57,7 +58,7 @@ class TypeConsistencyKind(enum.IntEnum):
     ALLOW_TYPE_COERCION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeConsistency:
     """TYPE_CONSISTENCY_ENFORCEMENT of a reader; the defaults are XTypes 1.3's."""
 
@@ -83,7 +84,7 @@ class DataRepresentation(enum.IntEnum):
     XCDR2 = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Qos:
     """The policies of one reader or writer."""
 

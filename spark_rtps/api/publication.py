@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from ..transport.protocol.events import Event, IncompatibleQos
 from ..transport.protocol.policies import Compression
 from ..transport.protocol.statuses import WriterStatuses
 from ..transport.protocol.writing.publication import PublicationResult
+from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
 from ..transport.wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from .claim import Claim
@@ -48,7 +49,7 @@ FlushFailed = Callable[[TransportError], object]
 _LOOK_AROUND_NS: Final = NANOSECONDS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Positions:
     """How far a publication has come, in bytes of its publication log (Aeron's positions).
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..transport.log.frame import Frame
+from ..transport.slotted import slotted
 from ..transport.structure import INFINITE
 from ..transport.types.cdr.lanes import gather_bytes
 from ..transport.wire.samples import DISPOSED, I64, NO_TIMESTAMP, SAMPLE_INDEX, UNREGISTERED, Run
@@ -37,7 +38,7 @@ _OBJECTS: Final = 512
 _UNBOUNDED_MAX: Final = 4096
 
 
-@dataclass(slots=True)
+@slotted
 class _Entry:
     """A run in the cache, and what is known of all its samples."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from ..monitoring.decoding_report import update_decoding_report
 from ..monitoring.range_tally import RangeTally
 from ..transport.receiver.writer_types import ToldTypes, read_writer_types
+from ..transport.slotted import frozen
 
 
 class Beside(Protocol):
@@ -21,7 +21,7 @@ class Beside(Protocol):
         """Count what was found in a range; what cannot be counted fails no task."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BesideDirectory:
     """The files beside the log in ``directory``."""
 

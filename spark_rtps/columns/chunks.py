@@ -7,13 +7,14 @@ buffer, big ones are taken as they lie in the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..transport.log.frame import Frame
+from ..transport.slotted import slotted
 from ..transport.wire.samples import HAS_KEY_HASH, I64, KEY_ONLY, SAMPLE_INDEX, U8, Run, Samples
 
 #: A chunk is closed when it has so many samples or bytes: Spark pays 12 µs a batch, and large ones miss the caches.
@@ -27,7 +28,7 @@ _ENCAPSULATION_BYTES: Final = 4
 _ZEROS: Final = np.zeros(3, np.uint8)
 
 
-@dataclass(slots=True)
+@slotted
 class Chunk:
     """Samples of some consecutive frames, in order."""
 

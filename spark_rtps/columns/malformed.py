@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..monitoring.range_tally import MalformedNumbers, RangeTally, distinct
 from ..transport.errors import MalformedSampleError
 from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
+from ..transport.slotted import frozen, slotted
 from ..transport.structure import Guid
 from ..transport.wire.samples import I64
 from .chunks import Chunk
@@ -32,7 +33,7 @@ _TOLD: Final[dict[tuple[Path | None, Guid, str, str], tuple[int, int]]] = {}
 _TOLD_MAX: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Malformed:
     """Malformed samples of a chunk: their rows, ascending, and why, ``words[code]`` each."""
 
@@ -48,7 +49,7 @@ class Malformed:
         return [self.words[code] for code in self.codes.tolist()]
 
 
-@dataclass(slots=True)
+@slotted
 class _Alike:
     """Malformed samples of one writer, for one reason: their numbers in the log, and when they came."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..options import Payload, Settings
 from ..transport.errors import EncodeError, OptionError
 from ..transport.limits import STRING_MAX
+from ..transport.slotted import frozen
 from .topic_plan import TOPIC_COLUMN, TopicPlan, plan_writing
 from .type_sources import given_type
 
@@ -19,7 +20,7 @@ from .type_sources import given_type
 TYPE_COLUMN: Final = "type_name"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """A topic, and what its writer calls the type where rows say so."""
 
@@ -27,7 +28,7 @@ class Route:
     type_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Routing:
     """Where the rows of a sink go, and how they are written; planned on the driver, used in tasks.
 

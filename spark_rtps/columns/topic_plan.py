@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from ..columns.type_sources import TopicType, discovered_type, given_type, type_
 from ..options import Mode, Payload, Settings
 from ..transport.errors import FilterError, OptionError, UsageError
 from ..transport.qos import DataRepresentation
+from ..transport.slotted import frozen
 from ..transport.types.arrow import TIME, arrow_schema, legal_schema, projected, struct_from_arrow
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.cdr.encoding.encoder import least_representation
@@ -62,7 +62,7 @@ ARROW_BATCH: Final = Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContentFilter:
     """DDS SQL over the members of the type, and the values of its parameters %0, %1, ..."""
 
@@ -70,7 +70,7 @@ class ContentFilter:
     parameters: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicPlan:
     """How samples and columns of one topic become each other; planned on the driver, used in tasks.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..options import Payload, Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UnknownTypeError
+from ..transport.slotted import frozen
 from ..transport.structure import is_keyed
 from ..transport.types.model import Extensibility, Primitive, PrimitiveKind, Struct, walk
 from ..transport.types.ros_names import dds_type_name
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _ROS_NAME: Final = re.compile(r"\w+/((msg|srv|action)/)?\w+|\w+::(msg|srv|action)::dds_::\w+_")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicType:
     """A topic's type and what peers call it. ``struct`` is None where payloads are not looked into.
 

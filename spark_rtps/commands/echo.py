@@ -7,13 +7,14 @@ import json
 import math
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ..transport.errors import OptionError, TransportError, TypeDefinitionError, UnknownTypeError, UsageError
+from ..transport.slotted import frozen
 from .key_hashes import key_hashes
 from .network import AnyDomain, Interface, Peers, Ros, joined, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
@@ -124,7 +125,7 @@ def echo(
         _print((line for run in runs for line in _lines(run, codec)), count)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wanted:
     """How samples are to be read, as the options say."""
 

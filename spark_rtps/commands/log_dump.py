@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ..transport.slotted import frozen
 from .key_hashes import key_hashes
 from .log_reading import AsJsonLines, From, Log, To, items, opened
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
@@ -22,7 +23,7 @@ _LINE: Final = "{:>18}  {:<35}  {:>10}  {:<29}  {:<12}  {}"
 _TITLES: Final = ("position/row", "writer", "number", "source timestamp", "flags", "payload")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sample:
     """What a line tells, under the names that it has in JSON."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ..transport.slotted import frozen
 from .log_reading import AsJsonLines, From, Log, To, Verify, items, opened
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile
 
@@ -28,7 +29,7 @@ _TITLES: Final = (
 _DAMAGED: Final = "damaged"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Line:
     """What a line tells, under the names that it has in JSON; None: it cannot be told, or there is none."""
 

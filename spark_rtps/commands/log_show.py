@@ -6,11 +6,12 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..transport.slotted import frozen
 from .log_reading import Log, Verify, opened
 from .log_verify import damage_tables, verified_as_json
 from .receivers import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from ..transport.log.verification import Verified
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Log:
     given: dict[str, JSON]
     verified: Verified

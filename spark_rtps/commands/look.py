@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ..transport.slotted import frozen
 
 if TYPE_CHECKING:
     from ..monitoring.stream_counters import Stream
     from .receivers import Told
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """The streams at one time, and how many samples and bytes a second each had since the look before.
 

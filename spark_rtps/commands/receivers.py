@@ -6,13 +6,14 @@ import ipaddress
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
 from ..transport.errors import LogAccessError, LogLostError, RangeServerError, RtpsError, reason
+from ..transport.slotted import frozen
 from . import logs
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class ReceiverError(RtpsError):
     """A standing receiver does not answer as it should."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Told(Generic[_T]):
     """What was found in directories of this host, or at several receivers.
 
@@ -108,7 +109,7 @@ class Told(Generic[_T]):
             raise typer.Exit(1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """What the options of a command say about why receivers may be believed, and may believe who asks."""
 
@@ -118,7 +119,7 @@ class Access:
     key: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Where:
     """What the options of a command say about where to look."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 import typer
+
+from ..transport.slotted import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +24,7 @@ HIDDEN_NODE: Final = "_spark_rtps_cli"
 _INBOX_BYTES: Final = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RosEndpoint:
     """A publisher or a subscription (``kind``) of a node, in ROS 2's words."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ..transport.errors import UnknownTypeError
+from ..transport.slotted import frozen
 from .network import Domain, Interface, Peers, joined, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, recorded, served_at
 from .tables import visible
@@ -84,7 +84,7 @@ def show_type(
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Found:
     """The type of a topic, and who announces it."""
 

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..transport.slotted import frozen
 from .told import told_json, told_number, told_text
 
 GROUPS: Final = "groups.json"
@@ -17,7 +17,7 @@ _GROUPS_MAX: Final = 4_096
 _BYTES_MAX: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerGroup:
     """A group: all before ``row`` of the frame at ``position`` is committed, since ``at_ns``, in ns since 1970."""
 

@@ -18,7 +18,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from ..transport.limits import LOST_PARTS_MAX, MALFORMED_REASONS_MAX
 from ..transport.log.permissions import LOCK_SUFFIX, create_file
 from ..transport.log.small_file import replace_text
 from ..transport.protocol.intervals import IntervalSet
+from ..transport.slotted import frozen, slotted
 from ..transport.wire.samples import I64
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -47,7 +48,7 @@ MISPLACED: Final = "offset inside a frame of the log"
 LOG_LOST: Final = "log lost"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MalformedSamples:
     """Samples of one writer that are malformed for one reason; first and last reception in ns since 1970."""
 
@@ -58,7 +59,7 @@ class MalformedSamples:
     last_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LostPart:
     """What a log no longer holds, or not as it was written; ``at_ns`` is when that was found, in ns since 1970.
 
@@ -74,7 +75,7 @@ class LostPart:
     writer: str = ""
 
 
-@dataclass(slots=True)
+@slotted
 class DecodingReport:
     """The report of one log."""
 

@@ -15,12 +15,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..transport.errors import OptionError
 from ..transport.log.error_log import ERROR_LOG
+from ..transport.slotted import frozen, slotted
 from ..transport.structure import NANOSECONDS
 from .consumer_groups import ConsumerGroup, read_groups
 from .decoding_report import DECODING_REPORT
@@ -45,7 +46,7 @@ _NO_ADDRESS: Final = (errno.EADDRNOTAVAIL, -2, -3, -5)
 _Sample = tuple[tuple[str, ...], float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Family:
     """One metric; ``samples`` gives its values for one stream."""
 
@@ -116,7 +117,7 @@ class StreamCollector:
         yield _metric("distinct_errors", "How many different ones", names, distinct.items(), counts=False)
 
 
-@dataclass(slots=True)
+@slotted
 class _Exporters:
     """The exporters of this process, by address and port; after a fork those of the parent do not count."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from ..transport.limits import MALFORMED_REASON_MAX, MALFORMED_REASONS_MAX
+from ..transport.slotted import frozen
 from ..transport.wire.samples import I64
 from .decoding_report import DecodingReport, LostPart, MalformedSamples
 
@@ -30,7 +31,7 @@ _LOST_MAX: Final = 4096
 NONE: Final[I64] = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MalformedNumbers:
     """Samples of one writer that are malformed for one reason: their numbers; times as in :class:`MalformedSamples`."""
 
@@ -41,7 +42,7 @@ class MalformedNumbers:
     last_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeTally:
     """Numbers ascend and are distinct; the number of a sample is how many lie before it in the log."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +23,7 @@ from ..transport.log.log_view import LogView
 from ..transport.log.loss_report import LOSS_REPORT, Loss, read_loss_report
 from ..transport.log.permissions import make_folder
 from ..transport.receiver.files import COUNTERS_FILE
+from ..transport.slotted import frozen
 from ..transport.structure import Guid
 from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report
 from .processes import process_start
@@ -39,7 +39,7 @@ _KEPT: Final = 32
 _GUID_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ErrorReport:
     """One error log; or the malformed samples of a stream log as one error for each writer and reason."""
 
@@ -54,7 +54,7 @@ class ErrorReport:
     query: QueryName = NO_QUERY
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LossesOfLog:
     """What one source lost: the loss report of its receiver, and what its log lost."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from ..transport.slotted import frozen
 from ..transport.structure import Guid
 from ..transport.types.cdr.codec import Codec
 from ..transport.types.ros import parse_msg
@@ -31,7 +31,7 @@ Gid[] writer_gid_seq
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RosNodeSeen:
     """A node, and its readers and writers."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
 from .told import told_json, told_list, told_number, told_text
 
@@ -30,7 +31,7 @@ _ENTRIES_MAX: Final = 1 << 16
 _WORDS_MAX: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenParticipant:
     """A participant as it announces itself; ``addresses`` are those of its data."""
 
@@ -42,7 +43,7 @@ class SeenParticipant:
     addresses: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenEndpoint:
     """A reader or a writer (``kind``); ``qos`` in DDS's words, its participant by name or GUID prefix."""
 
@@ -54,7 +55,7 @@ class SeenEndpoint:
     participant: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenTopics:
     """What was seen on a domain."""
 

@@ -17,17 +17,17 @@ A process that was started again counts from zero: all that it has counted is a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard
 
 from ..transport.errors import UsageError
 from ..transport.limits import STATUS_ENDPOINTS_MAX
+from ..transport.slotted import frozen
 from .stream_counters import State, Stream, raised
 
 Json: TypeAlias = "dict[str, Json] | str | int"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObservedChange:
     """A status of one source or sink that changed."""
 

@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from ..transport.log.counters import Counters
 from ..transport.log.ended_logs import disk_bytes
 from ..transport.log.log_view import LogView
 from ..transport.receiver.files import COUNTERS_FILE
+from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS, Guid
 from .consumer_groups import count_groups
 from .decoding_report import LOST, MALFORMED, read_decoding_report
@@ -72,7 +72,7 @@ class State(enum.Enum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MatchedReader:
     """A reader as its sink sees it; ``acked_sn`` is None for a reader that does not acknowledge."""
 
@@ -81,7 +81,7 @@ class MatchedReader:
     active: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SenderPositions:
     """The positions of a sink's publication log, in bytes, under Aeron's names."""
 
@@ -106,7 +106,7 @@ class SenderPositions:
         return max(0, self.pub_pos - self.snd_pos)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReceivedPositions:
     """The positions of a source for one of its writers, in bytes since they matched, under Aeron's names."""
 
@@ -127,7 +127,7 @@ class ReceivedPositions:
         return max(0, self.rcv_hwm - self.sub_pos)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stream:
     """One source or sink at the moment it was read."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +22,7 @@ from ..transport.protocol.slices import Slice
 from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.protocol.trust import Trust
 from ..transport.qos import DataRepresentation, Qos
+from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
 from ..transport.types.mapping import Mapping as TypeMapping
 from ..transport.types.model import Extensibility
@@ -67,7 +68,7 @@ class OnNoReader(enum.Enum):
     DROP = "drop"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """All options of one reader or writer. Durations in nanoseconds, sizes in bytes."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
 
+from ..transport.slotted import frozen
 from ..transport.structure import INFINITE, NANOSECONDS
 
 
@@ -32,7 +32,7 @@ class AppliesTo(enum.Enum):
     BOTH = "read, write"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionSpec:
     """One option. ``default`` is None where there is none, or where ``doc`` says what it depends on."""
 

@@ -7,7 +7,7 @@ import logging
 import mmap
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..columns.chunks import BIG_BYTES
 from ..transport.errors import RecordingError
+from ..transport.slotted import slotted
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.cdr.lanes import anywhere
 from ..transport.wire.samples import I64, U8
@@ -47,7 +48,7 @@ _CUT: Final = (
 )
 
 
-@dataclass(slots=True)
+@slotted
 class _Contents:
     """What a file holds, as its summary says or as a walk through it finds."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from ..transport.slotted import frozen, slotted
 from ..transport.structure import GUID_UNKNOWN, Guid
 from ..transport.types.model import Struct
 from ..transport.wire.samples import I64, U8
@@ -34,7 +34,7 @@ class Times(NamedTuple):
 ALL_TIMES: Final = Times()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Channel:
     """Samples of one topic in one file, of one type and perhaps of one writer.
 
@@ -51,7 +51,7 @@ class Channel:
     type_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """A part of a file that is read at once: bytes [start, stop) of it, or rows; ``nbytes`` is what it comes to.
 
@@ -66,7 +66,7 @@ class Section:
     index: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """Sections of one file, for one task; ``form`` says by what it is read."""
 
@@ -82,7 +82,7 @@ class Piece:
         return sum(section.nbytes for section in self.sections)
 
 
-@dataclass(slots=True)
+@slotted
 class RecordedSamples:
     """Samples of one channel, in the order of the file: payload i is ``data[offsets[i] :][:lengths[i]]``.
 

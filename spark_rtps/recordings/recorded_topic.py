@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..columns.several_types import one_for_all
@@ -16,6 +15,7 @@ from ..options import Settings
 from ..transport.errors import OptionError, TypeDefinitionError, UsageError
 from ..transport.protocol.topic_selection import TopicSelection
 from ..transport.said import Said
+from ..transport.slotted import frozen
 from ..transport.types.model import Struct
 from ..transport.types.ros_names import ros_type_name
 from .files import open_recording, recording_files
@@ -29,7 +29,7 @@ _NAMED_MAX: Final = 20
 _SAID: Final = Said(64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicFile:
     """A file that has the topic, and the topic's channels in it; or those of several topics."""
 

@@ -15,7 +15,6 @@ import logging
 import os
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from ..transport.log.counters import Counters
 from ..transport.log.frame import Cursor
 from ..transport.log.small_file import replace_text
 from ..transport.receiver.files import COUNTERS_FILE
+from ..transport.slotted import frozen
 from .host_clocks import Clocks
 from .served_logs import Refusal
 from .standing import is_name
@@ -41,7 +41,7 @@ _OFF: Final = 2
 _WRITTEN: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """A group, and when it committed last, in ns since the kernel started; negative: before that."""
 

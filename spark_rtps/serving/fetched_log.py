@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from ..transport.log.frame import ALIGNMENT, HEADER_BYTES, align
 from ..transport.log.segment import SegmentFile, StreamLogMetadata, lost
 from ..transport.receiver.writer_types import ToldTypes, parse_writer_types
 from ..transport.said import Said
+from ..transport.slotted import frozen
 from .arriving import Arriving, FetchedFrames, Wanted
 from .client import PATIENCE_SECONDS, RangeClient
 from .served import Served
@@ -33,7 +33,7 @@ _REPORT_SECONDS: Final = 5.0
 _SAID: Final = Said(64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class About:
     """What the server tells of a log, as of one moment."""
 

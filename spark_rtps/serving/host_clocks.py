@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
+from ..transport.slotted import frozen
 from .log_place import boot_id
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clocks:
     """One moment. ``wall_ns`` is since 1970, ``uptime_ns`` since the kernel with the id ``boot`` started, also while
     the host slept; an empty ``boot`` is not known."""

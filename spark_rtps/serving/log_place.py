@@ -6,15 +6,16 @@ kernel's boot id, with the device and the inode of the folder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from ..transport.slotted import frozen
+
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogPlace:
     """A log's folder, as the process that planned to read it saw it."""
 

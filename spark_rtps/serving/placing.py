@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..monitoring.decoding_report import MISPLACED, NOT_HELD
 from ..transport.errors import LogLostError
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
+from ..transport.slotted import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Misfit:
     """An offset at which the log cannot be read, why, and the next place after it where it can."""
 

@@ -10,10 +10,11 @@ import sys
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Any, Final, Self
 
 from ..transport.errors import RtpsError, TransportError
+from ..transport.slotted import frozen
 from .server_config import RangeServerConfig
 
 __all__ = ["RangeServerConfig", "RangeServerProcess", "Request", "StandingServerProcess"]
@@ -151,7 +152,7 @@ class RangeServerProcess:
         self._lines.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What a client asks through the server: ``subscribe`` with ``options``, or ``unsubscribe`` with ``name``."""
 

@@ -24,7 +24,7 @@ import os
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -36,6 +36,7 @@ from ..transport.log.checkpoint import Tail, read_checkpoint, read_tail
 from ..transport.log.frame import ALIGNMENT
 from ..transport.log.segment import list_segments, read_metadata, segment_path
 from ..transport.receiver.writer_types import WRITER_TYPES
+from ..transport.slotted import frozen, slotted
 
 #: One answer holds no more of a log.
 RANGE_BYTES_MAX: Final = 64 << 20
@@ -53,7 +54,7 @@ class FileRange(NamedTuple):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """A response; ``body`` is sent as it is, or from a file."""
 
@@ -78,7 +79,7 @@ class Refusal(Exception):
         self.answer = Answer(status, body, headers=headers)
 
 
-@dataclass(slots=True)
+@slotted
 class ServedLogs:
     """The logs of ``log_dir`` that were allowed, for those who know the token."""
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..transport.slotted import frozen
 
 if TYPE_CHECKING:
     from ..transport.net.node_config import NodeConfig
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bounds:
     """What one connection, and all of them, may take. Seconds and bytes."""
 
@@ -31,7 +33,7 @@ class Bounds:
     unused_seconds: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeServerConfig:
     """Where the logs lie, and at which address they are served to whom; ``certificate`` and ``key`` are PEM files.
 

@@ -6,7 +6,6 @@ import ipaddress
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from ..transport.limits import TOPICS_MAX
 from ..transport.log.frame import Cursor
 from ..transport.protocol.slices import Slice
 from ..transport.protocol.topic_selection import TopicSelection
+from ..transport.slotted import frozen
 from .log_place import LogPlace
 
 #: What a client may, the least first; each role may what those before it may.
@@ -56,7 +56,7 @@ def too_open(address: str, *, has_tls: bool, has_access: bool) -> str | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionInfo:
     """A subscription of a receiver. ``place`` tells its log's folder from others; ``options`` have no secrets."""
 
@@ -118,7 +118,7 @@ class SubscriptionInfo:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogTail:
     """Where a log begins and ends, the samples before its end, how much it may hold, and what its receiver counts."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..monitoring.consumer_groups import read_groups
 from ..transport.errors import LogError
 from ..transport.log.counters import Counters
 from ..transport.receiver.files import COUNTERS_FILE
+from ..transport.slotted import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Behind:
     """A group, and how many bytes of the log it has not committed."""
 

@@ -11,7 +11,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
 from ..serving.standing import ROLES, is_name, too_open
 from ..transport.errors import OptionError, RtpsError, UsageError
 from ..transport.net.node_config import NodeConfig
+from ..transport.slotted import frozen
 from ..transport.structure import INFINITE
 from .subscribing import TOPICS, Wanted, is_pattern, network_of, wanted
 
@@ -51,7 +52,7 @@ class ReceiverFileError(UsageError):
         super().__init__(f"{file}: {place}: {fix}" if place else f"{file}: {fix}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StandingConfig:
     """All that the file says. Durations in nanoseconds; certificates and keys are PEM files."""
 

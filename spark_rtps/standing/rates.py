@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS
 from .backlog import Behind, groups_behind
 from .keeper import Keeper
@@ -15,7 +15,7 @@ from .keeper import Keeper
 _GROUPS_MAX: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One subscription now. ``rate``: samples a second since the look before; ``nbytes``: what its log holds."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ..serving.standing import is_log, is_name
 from ..transport.errors import LogError
 from ..transport.log.small_file import replace_text
+from ..transport.slotted import frozen
 
 _log = logging.getLogger("spark_rtps.standing")
 
@@ -19,7 +19,7 @@ FILE: Final = "subscriptions.json"
 _BYTES_MAX: Final = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """The log of one subscription, and the options it had."""
 

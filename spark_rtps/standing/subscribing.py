@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from ..transport.errors import FilterError, OptionError
 from ..transport.net.node_config import NodeConfig
 from ..transport.qos import HistoryKind
 from ..transport.receiver.config import ReceiverConfig
+from ..transport.slotted import frozen
 
 _NAME_BYTES: Final = 128
 #: What the reader of a log decides, not its receiver.
@@ -53,7 +54,7 @@ _ASKED_MAX: Final = 16 << 10
 _NOWHERE: Final = Path("/")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """A subscription as somebody asked for it. ``options`` are all that were given, as texts."""
 

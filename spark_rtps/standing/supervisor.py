@@ -11,10 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Final
 
 from ..transport.errors import LogError, OptionError, RtpsError
+from ..transport.slotted import frozen
 from .backlog import groups_behind, read_counters
 from .cleaning import Cleaning
 from .config import SUBSCRIPTIONS_MAX, ReceiverFileError, StandingConfig
@@ -36,7 +36,7 @@ _OF_SERVER: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Processes:
     """How processes are started, and where what takes time is done."""
 

@@ -18,13 +18,13 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ..limits import WRITERS_MAX
+from ..slotted import frozen
 from ..structure import Guid
 from .frame import ALIGNMENT
 from .permissions import create_file
@@ -33,7 +33,7 @@ from .segment import PAGE, allocate, lost, page_ceil, refusal
 WRITERS: Final = "writers"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint:
     """What cannot be read back from the frames once they are trimmed, as of ``position``.
 

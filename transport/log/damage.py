@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LogDamagedError
+from ..slotted import frozen
 from ..structure import Guid
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Damage:
     """Bytes [position, stop) of the log at ``path`` that are lost, and as much as is known of what they held.
 

@@ -16,11 +16,11 @@ import shutil
 import stat
 import uuid
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..errors import RtpsError
+from ..slotted import frozen
 from ..structure import NANOSECONDS
 from .appending import is_appended_to
 from .error_log import ERROR_LOG
@@ -46,7 +46,7 @@ TOO_OLD: Final = "it has not changed for longer than is kept"
 TOO_MUCH: Final = "ended logs take more than is kept, and it is among the oldest"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndedLog:
     """A log that nobody appends to. ``changed`` is in ns since 1970, ``nbytes`` what it takes on the disk."""
 

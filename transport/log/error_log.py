@@ -10,11 +10,11 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..errors import RtpsError
+from ..slotted import frozen
 from ..structure import NANOSECONDS
 from .observations import Observations, read_observations
 
@@ -30,7 +30,7 @@ _CONTENT_MAX: Final = 4096
 _NUMBER: Final = re.compile(rb"(?<![\w.:-])\d+(?:\.\d+)?(?![\w:-]|\.\d)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DistinctError:
     """One error; times in ns since 1970."""
 

@@ -34,13 +34,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..slotted import slotted
 from ..structure import Guid
 from ..wire.samples import I64, SAMPLE_INDEX, U8, Run
 from .checksum import body_checksum, header_checksum
@@ -75,7 +75,7 @@ class Cursor(NamedTuple):
     row: int = 0
 
 
-@dataclass(slots=True)
+@slotted
 class Frame:
     """A frame read back; ``run.data`` views the log, sliced where a cursor cut the frame."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 
+from ..slotted import slotted
 from ..wire.samples import U8, Run
 from .frame import ALIGNMENT, HOLE, RUN, WALK, align, is_body, is_header, read_run
 from .segment import SegmentFile, segment_path
@@ -25,7 +25,7 @@ _WORDS: Final = ALIGNMENT // 8
 _SEARCHED_BYTES: Final = 1 << 20
 
 
-@dataclass(slots=True)
+@slotted
 class Header:
     """A frame whose header is right."""
 

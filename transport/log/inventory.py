@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LogLostError
 from ..limits import WRITERS_MAX
+from ..slotted import slotted
 from ..structure import Guid
 from .checkpoint import read_checkpoint
 from .frame import Frame
@@ -15,7 +15,7 @@ from .log_view import LogView
 from .segment import read_metadata
 
 
-@dataclass(slots=True)
+@slotted
 class HeldSegment:
     """A segment, and its sound frames; reception times are in ns since 1970, of its first and its last frame."""
 
@@ -27,7 +27,7 @@ class HeldSegment:
     last_reception: int | None = None
 
 
-@dataclass(slots=True)
+@slotted
 class HeldWriter:
     """A writer, and its sound frames; ``highest_sn`` also counts samples that are trimmed."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ..slotted import frozen
 from .checkpoint import Tail, read_checkpoint, read_tail
 from .frame_walk import SegmentFrames
 from .segment import SegmentFile, StreamLogMetadata, list_segments, read_metadata
@@ -41,7 +41,7 @@ class LogFiles(Protocol):
         """The frames of a segment. FileNotFoundError if it is gone, OSError if it cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogDirectory:
     """The files of the log in ``directory``, read in place."""
 

@@ -8,12 +8,12 @@ bytes.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..errors import RtpsError
 from ..protocol.loss_causes import LossCause
+from ..slotted import frozen
 from ..structure import Guid
 from .observations import Observations, read_observations
 
@@ -28,7 +28,7 @@ _GUID_BYTES: Final = 16
 _TOPIC_MAX: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loss:
     """What one writer's stream lost; times in ns since 1970.
 

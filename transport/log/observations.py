@@ -23,11 +23,11 @@ import errno
 import mmap
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..errors import LogError
+from ..slotted import frozen
 from ..structure import INFINITE
 from .mapped_file import create_mapped, map_file
 
@@ -40,7 +40,7 @@ _ENTRY: Final = struct.Struct("=IIqqqqq")
 _OBSERVATIONS, _FIRST, _LAST, _AMOUNTS = 1, 2, 3, 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observed:
     """One entry; times in ns since 1970."""
 

@@ -20,13 +20,13 @@ import json
 import mmap
 import os
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..errors import LogError, LogFormatError, LogFullError, LogLostError, reason
+from ..slotted import frozen
 from ..wire.samples import U8
 from .frame import ALIGNMENT, write_rest
 from .permissions import LOCK, create_file
@@ -134,7 +134,7 @@ def allocate(fd: int, directory: Path, size: int) -> None:
         raise refused from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamLogMetadata:
     """The sizes a stream log was created with, and what its creator gave.
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import LogError, LogLostError
 from ..limits import DAMAGE_LISTED_MAX
+from ..slotted import slotted
 from .damage import Damage
 from .frame import Cursor, Frame
 from .log_view import Item, LogView
 from .segment import METADATA, list_segments
 
 
-@dataclass(slots=True)
+@slotted
 class Verified:
     """What is sound in a log, and what is damaged; positions [base, end) were looked at."""
 

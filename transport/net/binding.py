@@ -7,10 +7,10 @@ import errno
 import logging
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from ..errors import TransportError, reason
+from ..slotted import slotted
 from ..structure import (
     DOMAIN_MAX,
     SPDP_MULTICAST_ADDRESS,
@@ -28,7 +28,7 @@ _SO_SNDBUFFORCE: Final = 32
 _PARTICIPANT_INDEX_MAX: Final = 120  # Domain d's ports end where domain d+1's begin: (250 - 10) / 2
 
 
-@dataclass(slots=True)
+@slotted
 class BoundSockets:
     """Unicast and multicast receive sockets, and one send socket for each interface."""
 

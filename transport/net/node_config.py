@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from ..limits import UDP_PAYLOAD_MAX
 from ..protocol.trust import Trust
+from ..slotted import frozen
 from ..structure import NANOSECONDS, VENDOR_ID
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RosNode:
     """A node of a ROS graph."""
 
@@ -21,7 +21,7 @@ class RosNode:
     gid_bytes: int = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeConfig:
     """How a participant sits on the network. Durations in ns, sizes in bytes."""
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..errors import LogError
@@ -33,6 +33,7 @@ from ..protocol.events import Event, Matched, Unmatched
 from ..protocol.message_receiver import Span
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.trust import source_of_log
+from ..slotted import slotted
 from ..structure import INFINITE, NANOSECONDS, Guid
 from ..wire.samples import U8
 
@@ -47,7 +48,7 @@ _READ_BYTES: Final = 1 << 20
 Receive = Callable[[U8, Sequence[Span]], None]
 
 
-@dataclass(slots=True)
+@slotted
 class _Place:
     """One of our readers in one log."""
 
@@ -59,7 +60,7 @@ class _Place:
     consumed: int = 0
 
 
-@dataclass(slots=True)
+@slotted
 class _Reading:
     """One log, and our readers that read it."""
 

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from ..errors import DropReason, LogError, UsageError
@@ -20,6 +20,7 @@ from ..protocol.message_receiver import Span
 from ..protocol.reading.reader import StatefulReader
 from ..protocol.spying import SpyParticipant
 from ..qos import OwnershipKind, Qos, partitions_match
+from ..slotted import slotted
 from ..structure import INFINITE, NANOSECONDS, Guid, is_keyed
 from ..types.model import Struct
 from ..wire.samples import U8
@@ -38,7 +39,7 @@ _SLEEP_MIN: Final = 0.0005
 _SLEEP_MAX: Final = 0.01
 
 
-@dataclass(slots=True)
+@slotted
 class _Spy:
     """One reader: what it looks for, and the writers whose logs it reads."""
 

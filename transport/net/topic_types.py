@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..errors import TypeGap, UnknownTypeError
 from ..protocol.participant import RemoteEndpoint
 from ..protocol.topic_selection import TopicSelection
 from ..qos import Qos, TypeConsistency, incompatibilities, partitions_match, requested_by_reader
+from ..slotted import frozen
 from ..structure import is_keyed
 from ..types.model import Struct
 from ..types.ros_hash import hash_in
@@ -30,7 +30,7 @@ _TYPES_MAX: Final = 32
 _NAMES_MAX: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToldType:
     """The type that one endpoint of a topic announces. ``struct`` is None if it announces none, for which ``failure``
     has the reason, or if it has not been asked for yet."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..errors import LogError
@@ -22,6 +22,7 @@ from ..protocol.outgoing import OutgoingDatagrams
 from ..protocol.policies import FlowControlPolicy, PublicationPolicy
 from ..protocol.writing.publication import TERM_LENGTH
 from ..protocol.writing.writer import StatefulWriter
+from ..slotted import slotted
 from ..structure import INFINITE, KIND_WRITER_NO_KEY, KIND_WRITER_WITH_KEY, NANOSECONDS, Guid
 from ..types.idl.printer import print_idl
 from ..wire.message import Header
@@ -39,7 +40,7 @@ _LOOK_NS: Final = 100_000_000
 _FIRST_KEY: Final = 1 << 16
 
 
-@dataclass(slots=True)
+@slotted
 class _Writing:
     """One writer of ours with a named log, and the readers of the log."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ..limits import UDP_PAYLOAD_MAX
+from ..slotted import frozen
 from ..structure import Guid, Locator
 from .policies import ReaderPolicy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Abilities:
     """What endpoints of ours announce beyond the standard; the defaults hold for all other endpoints."""
 
@@ -36,7 +37,7 @@ class Abilities:
 NO_ABILITIES: Final = Abilities()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContentFilterProperty:
     """Which samples a reader does not want (DDS 1.4 §2.2.2.5.3, RTPS 2.5 §9.6.2.2): the content-filtered topic's name,
     the topic it filters, the filter's language, its expression and the expression's parameters."""
@@ -48,7 +49,7 @@ class ContentFilterProperty:
     parameters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamInfo:
     """What code of the user's is told of the stream that it is to pace: the samples of one writer.
 
@@ -71,7 +72,7 @@ class StreamInfo:
         return zlib.crc32(self.writer.to_bytes())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndpointInfo:
     """A remote endpoint, as discovery found it."""
 
@@ -86,7 +87,7 @@ class EndpointInfo:
         return self.unicast or self.multicast
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReaderInfo(EndpointInfo):
     """A remote reader; what only readers of ours announce has a default for all others."""
 
@@ -106,7 +107,7 @@ class ReaderInfo(EndpointInfo):
         return replace(self, message_size_max=message_size_max)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriterInfo(EndpointInfo):
     """A remote writer."""
 

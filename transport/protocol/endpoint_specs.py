@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..limits import FRAGMENTED_SAMPLE_MAX
 from ..qos import Qos
+from ..slotted import frozen
 from ..structure import Guid, Locator
 from ..types.model import Struct
 from .endpoint_info import ContentFilterProperty
@@ -14,7 +15,7 @@ from .policies import PUBLICATION_POLICY, READER_POLICY, PublicationPolicy, Read
 from .slices import Slice
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReaderSpec:
     """A reader of one topic."""
 
@@ -46,7 +47,7 @@ class ReaderSpec:
     multicast: tuple[Locator, ...] = field(default=(), kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriterSpec:
     """A writer of one topic."""
 

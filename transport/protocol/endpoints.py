@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..slotted import slotted
 from ..structure import VENDOR_RTI, Guid, Locator
 from . import events
 from .discovery.endpoint_data import EndpointData
@@ -37,7 +38,7 @@ _NO_ADDRESS = "LOCATOR: it names no IPv4 address that can be sent to"
 _UNPROVEN = "LOCATOR: its participant has not spoken from an address that it names, {}"
 
 
-@dataclass(slots=True)
+@slotted
 class _Local:
     """An endpoint of ours, what it announces, the endpoints that match it and those that cannot."""
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..qos import QosPolicyId, policies_of
+from ..slotted import frozen
 from ..structure import Guid, Locator
 from .discovery.endpoint_data import EndpointData
 from .discovery.participant_data import ParticipantData
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParticipantDiscovered:
     participant: ParticipantData
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParticipantLost:
     """It disposed itself, or (``expired``) was silent for longer than its lease."""
 
@@ -23,19 +22,19 @@ class ParticipantLost:
     expired: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndpointDiscovered:
     """A remote reader or writer is new, or changed its QoS."""
 
     endpoint: EndpointData
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndpointLost:
     endpoint: EndpointData
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matched:
     """A local endpoint talks to a remote one from now on, at these locators."""
 
@@ -46,14 +45,14 @@ class Matched:
     multicast: tuple[Locator, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unmatched:
     local: Guid
     remote: Guid
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IncompatibleQos:
     """Same topic, but no match; one readable sentence per reason. Reported once per remote endpoint."""
 
@@ -70,7 +69,7 @@ class IncompatibleQos:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LivelinessLost:
     """A matched writer, or a MANUAL one of ours, did not show a sign of life within its LIVELINESS lease."""
 
@@ -78,7 +77,7 @@ class LivelinessLost:
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LivelinessGained:
     """A writer whose liveliness was lost is back."""
 
@@ -86,7 +85,7 @@ class LivelinessGained:
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageTooLarge:
     """A message of ``size`` bytes was dropped; ``sender``: addresses and GUID prefix, as text."""
 
@@ -94,7 +93,7 @@ class MessageTooLarge:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeNotKnown:
     """The type that an endpoint of ours announces has int8 or uint8 members, on which the participant of a remote
     endpoint crashes when it asks for the type. Reported once for each endpoint of ours; ``product_version`` is "" where

@@ -7,12 +7,12 @@ whatever the number of instances. Only looking up the table row of a key is a st
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ..slotted import slotted
 from ..wire.samples import I64, U8
 
 Bools = npt.NDArray[np.bool_]
@@ -20,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 _FIRST_ROWS: Final = 16
 
 
-@dataclass(slots=True)
+@slotted
 class Groups:
     """Positions in a run, sorted by instance; those of one instance stay in their order."""
 

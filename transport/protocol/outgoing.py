@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..limits import MESSAGE_SIZE_LEAST
+from ..slotted import slotted
 from ..structure import Locator
 from ..wire.info import INFO_DST_SIZE, INFO_TS_SIZE
 from ..wire.message import HEADER_SIZE
@@ -25,7 +26,7 @@ DATAGRAM_ROOM: Final = HEADER_ROOM + HEARTBEAT_ROOM
 SHARED_SIZE_MAX: Final = MESSAGE_SIZE_LEAST
 
 
-@dataclass(slots=True)
+@slotted
 class Outgoing:
     """What one endpoint sends in one datagram; header, INFO_DST and the first INFO_TS are not in it.
 
@@ -44,7 +45,7 @@ class Outgoing:
     group: int = 0
 
 
-@dataclass(slots=True)
+@slotted
 class OutgoingDatagrams:
     """Bytes to send to each destination: as one UDP datagram, or with ``segment`` and ``group`` as several, see
     :class:`Outgoing`."""
@@ -79,7 +80,7 @@ class OutgoingDatagrams:
         return [b"".join(map(bytes, each.buffers)) for each in self.apart()]
 
 
-@dataclass(slots=True)
+@slotted
 class Packer:
     """Packs submessages for the same readers into as few datagrams as hold them."""
 

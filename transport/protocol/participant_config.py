@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..limits import MESSAGE_SIZE_MAX, UDP_PAYLOAD_MAX
 from ..qos import Qos
+from ..slotted import frozen
 from ..structure import NANOSECONDS, Guid, Locator
 from ..types.xtypes.information import TypeInformation
 from .discovery.endpoint_data import EndpointData
@@ -13,7 +12,7 @@ from .discovery.participant_data import ParticipantData
 from .trust import Trust
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParticipantConfig:
     """The identity of a participant and its addresses. Durations are nanoseconds.
 
@@ -58,7 +57,7 @@ class ParticipantConfig:
         return frozenset(locator.address for locator in named)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemoteEndpoint:
     """A remote reader or writer, for listing."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
+from ..slotted import frozen, slotted
 from ..structure import INFINITE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CongestionControlPolicy:
     """How a reader sizes the window it offers; bytes and nanoseconds (Aeron's CongestionControl)."""
 
@@ -25,7 +26,7 @@ class CongestionControlPolicy:
     tcp_mode: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReaderPolicy:
     """When a reader answers, and what it accepts; nanoseconds. RTI: DATA_READER_PROTOCOL rtps_reliable_reader."""
 
@@ -69,7 +70,7 @@ class ReaderPolicy:
 SEND_WINDOW_BYTES: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriterPolicy:
     """How much a writer has in flight and when it speaks; samples, bytes and nanoseconds.
 
@@ -132,7 +133,7 @@ class WriterPolicy:
         return max(self.max_nack_response_delay, self.nack_suppression_duration)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlowControlPolicy:
     """Whose feedback paces a writer, and its publication log; bytes and nanoseconds (Aeron's FlowControl)."""
 
@@ -185,7 +186,7 @@ class Compression(enum.Enum):
     ZSTD = "zstd"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchPolicy:
     """RTI's BATCH QoS, and what Ice's batches add. Bytes, samples, nanoseconds."""
 
@@ -224,7 +225,7 @@ class Scheduling(enum.Enum):
     HIGHEST_PRIORITY_FIRST = "highest_priority_first"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlowControllerPolicy:
     """A token bucket that asynchronous writers of one name share."""
 
@@ -237,7 +238,7 @@ class FlowControllerPolicy:
     bytes_per_token: int = INFINITE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PublicationPolicy:
     """All that decides how one writer sends, but for its QoS."""
 
@@ -257,7 +258,7 @@ class PublicationPolicy:
     multicast: bool = True
 
 
-@dataclass(slots=True)
+@slotted
 class ReaderCounters:
     """What happened so far; samples unless the name says otherwise."""
 
@@ -315,7 +316,7 @@ class ReaderCounters:
         return {name: min(count, INFINITE) for name, count in asdict(self).items()}
 
 
-@dataclass(slots=True)
+@slotted
 class WriterCounters:
     """What happened so far."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
 from ..errors import UsageError
+from ..slotted import frozen
 from ..structure import Guid
 
 #: The text of a slice: its index, a slash, and how many there are.
@@ -24,7 +24,7 @@ def slice_of(writer: Guid, count: int) -> int:
     return int.from_bytes(sha256(writer.to_bytes()).digest()[:8], "big") % count
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """The writers of slice ``index``, counted from 0, of ``count`` slices."""
 

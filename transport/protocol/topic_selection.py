@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from ..slotted import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class TopicSelection:
     """Either ``names``, or ``pattern``, a regular expression that a whole name has to match."""
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from ..errors import reason
 from ..limits import WRITERS_MAX
 from ..log.small_file import replace_text
+from ..slotted import slotted
 from ..structure import INFINITE, Guid, Locator
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -30,7 +31,7 @@ _FILE: Final = "addresses.json"
 _GUID_BYTES: Final = 16
 
 
-@dataclass(slots=True)
+@slotted
 class Addresses:
     """What was announced, and the writers which knew it under another GUID."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..log.permissions import PRIVATE
@@ -26,6 +26,7 @@ from ..qos import (
     TypeConsistency,
     TypeConsistencyKind,
 )
+from ..slotted import frozen
 
 _ENUMS = {
     "reliability": ReliabilityKind,
@@ -40,7 +41,7 @@ _BYTES = ("user_data", "topic_data", "group_data")
 _TUPLES = ("partition", "data_representation")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReceiverConfig:
     """What one log takes in. Sizes in bytes; ``node`` as for any participant."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from ..errors import LogError
@@ -17,6 +17,7 @@ from ..limits import TOPICS_MAX
 from ..log.stream_log import StreamLog
 from ..net.receiving_node import NamedType, ReceivingNode
 from ..protocol.topic_selection import TopicSelection
+from ..slotted import frozen
 from .config import ReceiverConfig
 from .left_to_writers import REQUESTED, LeftToWriters, requesting
 from .subscription import READER_ENTITY_KEY
@@ -29,7 +30,7 @@ READERS: Final = "readers"
 _OTHERS_NAMED_MAX: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Followed:
     """A topic to subscribe to; ``config`` is the receiver's, as if it had no other topic."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from ..protocol.endpoint_info import ContentFilterProperty
 from ..protocol.endpoint_specs import ReaderSpec
 from ..protocol.reading.cache.reader_cache import ReaderCache
 from ..protocol.reading.reader import StatefulReader
+from ..slotted import frozen
 from ..structure import Guid
 from ..types.model import Struct
 from .addresses import Addresses
@@ -39,7 +39,7 @@ READER_ENTITY_KEY: Final = 1
 _SAMPLE_PART: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shared:
     """What the subscriptions to several topics have in common that fill one log."""
 

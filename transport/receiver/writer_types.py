@@ -15,7 +15,7 @@ import logging
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -24,6 +24,7 @@ from ..errors import TypeDefinitionError
 from ..limits import TYPED_WRITERS_MAX, WRITER_TYPES_MAX
 from ..log.permissions import create_file
 from ..log.segment import lost
+from ..slotted import frozen
 from ..structure import Guid
 from ..types.idl.printer import print_idl
 from ..types.model import Struct
@@ -141,7 +142,7 @@ def _parse(idl: str, name: str) -> Struct:
     return parse_struct(idl, name, "type of a writer")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriterTopic:
     """The topic of a writer from the position ``since`` of the log on, what the writer calls its type, and the hash of
     the type that it announced; None: that is not known."""
@@ -155,7 +156,7 @@ class WriterTopic:
 _UNKNOWN_TOPIC: Final = WriterTopic()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToldTypes:
     """The types of a log's writers; None: a writer told none. ``damage`` names a damaged line; empty: there is none.
 

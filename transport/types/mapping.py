@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ..slotted import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Mapping:
     """Which of two Arrow types a DDS type becomes. The first value of each field is the default.
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Final, TypeAlias
+
+from ..slotted import frozen
 
 
 class PrimitiveKind(enum.Enum):
@@ -82,26 +84,26 @@ class Extensibility(enum.Enum):
     MUTABLE = "mutable"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Primitive:
     kind: PrimitiveKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class String:
     """``string`` or ``string<bound>``; the bound counts UTF-8 bytes, 0 is unbounded."""
 
     bound: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WString:
     """``wstring`` or ``wstring<bound>``; the bound counts UTF-16 code units, 0 is unbounded."""
 
     bound: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Enum:
     """An enum; ``default`` is the literal that @default_literal marks. Without an annotation an enum is final, as in
     Cyclone DDS."""
@@ -122,7 +124,7 @@ def _unsigned_code(bits: int) -> str:
     return "u1" if bits <= 8 else "u2" if bits <= 16 else "u4" if bits <= 32 else "u8"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bitmask:
     """Named bits of an unsigned integer, each as (name, position)."""
 
@@ -136,7 +138,7 @@ class Bitmask:
         return _unsigned_code(self.bit_bound)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BitField:
     """``bits`` bits from ``position`` on, as an integer (or boolean) of ``kind``; the unnamed ones are not listed."""
 
@@ -146,7 +148,7 @@ class BitField:
     kind: PrimitiveKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bitset:
     """Integers packed into one; ``size`` counts all bits, unnamed ones included. Inherited fields are included too."""
 
@@ -161,13 +163,13 @@ class Bitset:
         return _unsigned_code(self.size)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sequence:
     element: Type
     bound: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Array:
     """A fixed array; ``double m[3][4]`` has dimensions (3, 4) and 12 elements in C order."""
 
@@ -179,7 +181,7 @@ class Array:
         return prod(self.dimensions)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Map:
     """``map<key, value>`` or ``map<key, value, bound>``."""
 
@@ -196,7 +198,7 @@ class TryConstruct(enum.Enum):
     TRIM = "TRIM"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """A member of a struct. ``notes`` are the annotations that describe values, as they are written: @default, @unit,
     @min, @max, @hashid."""
@@ -212,7 +214,7 @@ class Member:
     notes: tuple[tuple[str, int | float | str | bool], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Struct:
     """A struct; ``name`` is fully qualified (``a::b::C``). ``members`` begin with those of ``base``."""
 
@@ -240,7 +242,7 @@ class Struct:
         return next((member for member in self.members if member.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A branch of a union: the discriminator's values that select it, as integers (a char's code, 0 or 1 of a boolean,
     an enum literal's value); ``default`` takes all that no branch names."""
@@ -255,7 +257,7 @@ class Case:
     notes: tuple[tuple[str, int | float | str | bool], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Union:
     """A union; ``key``: the discriminator is @key."""
 
@@ -276,7 +278,7 @@ class Union:
         return name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alias:
     """``typedef type name``."""
 

@@ -15,13 +15,13 @@ written into two of the reserved flags: the low bits of their first byte.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..slotted import slotted
 from ..structure import ENTITYID_UNKNOWN
 from .batch_scan import SAMPLE_INFO_FLAGS, Batch, scan_batch
 from .framing import gather, inline_qos_words, ntp_words, word_rows
@@ -55,7 +55,7 @@ _SUBMESSAGE_MAX: Final = 0xFFFC
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(slots=True)
+@slotted
 class BatchBlock:
     """A DATA_BATCH submessage, ready to send. Only the flags of removed samples ever change in it."""
 

@@ -6,11 +6,11 @@ as much as one batch. :func:`.batch.frame_batch` frames what is not alike, byte 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from ..slotted import frozen
 from .batch import BatchBlock, sample_infos, uniform_payloads, words_before_infos
 from .runs import Words
 from .samples import U8, Samples
@@ -20,7 +20,7 @@ _BATCH_SN: Final = 4
 _FIRST_SN: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchTrain:
     """Whole messages, end to end, of one DATA_BATCH with ``per_batch`` uniform samples each; never mutated.
 
@@ -85,7 +85,7 @@ class BatchTrain:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchTrainFramer:
     """Samples that are to leave in batches of ``per_batch`` each, and all that is the same in these.
 

@@ -16,13 +16,13 @@ network had delivered it a moment sooner; everything else keeps its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..slotted import frozen
 from ..structure import Guid
 from .batch_stretches import PLAIN_BATCH, BatchStretch, scan_batches
 from .compressed import COMPRESSED
@@ -54,7 +54,7 @@ _STRETCH_MIN: Final = 3
 _ALIKE: Final = (2, 3, 4, 8, 9, 10, 11)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unread:
     """So many samples of a writer that nobody reads."""
 

@@ -11,18 +11,19 @@ Each message but the last one of a group is equally long. A group of one sample 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from ..slotted import slotted
 from ..structure import ENTITYID_UNKNOWN
 from .samples import U8, Samples
 from .submessages import DATA_FRAG_HEADER_SIZE, DATA_FRAG_SN_AT, DataFrag
 
 
-@dataclass(slots=True)
+@slotted
 class FragmentTrain:
     """Whole messages, end to end, of ``count`` samples of ``sample_size`` bytes; never mutated.
 

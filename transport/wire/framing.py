@@ -8,13 +8,13 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..slotted import frozen, slotted
 from ..structure import NANOSECONDS
 from .inline_qos import STATUS_MASK
 from .message import FLAG_E
@@ -40,7 +40,7 @@ _NUMBER_OFFSET: Final = 16
 _KEY_HASH_OFFSET: Final = DATA_HEADER_SIZE + 4
 
 
-@dataclass(slots=True)
+@slotted
 class DataBlock:
     """DATA submessages of consecutive sequence numbers, ready to send; never mutated.
 
@@ -127,7 +127,7 @@ def frame(
     return _frame_ragged(samples, writer_id, first_sn, budget, flags, key_hashes, tail, kind, numbers)
 
 
-@dataclass(slots=True)
+@slotted
 class MessageBlock:
     """Whole messages of uniform DATA submessages, end to end, ready to send; never mutated.
 
@@ -185,7 +185,7 @@ class MessageBlock:
         return -(-self.count // self.per_message) if nbytes >= self.nbytes else nbytes // self.segment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageShape:
     """How uniform samples are put into messages: see :class:`MessageBlock`."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from ..errors import DecodeError, DropReason, UsageError
+from ..slotted import frozen
 from ..structure import PROTOCOL_VERSION, VENDOR_ID
 from .numbers import pair
 
@@ -25,7 +25,7 @@ _SUBMESSAGE_HEADER: Final = pair("BBH")
 _EMPTY_IF_ZERO: Final = (0x01, 0x09)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Header:
     """RTPS message header as it is sent: 20 bytes, free of byte order."""
 

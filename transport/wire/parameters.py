@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ..errors import DecodeError, DropReason, UsageError
 from ..limits import FILTER_PARAMETERS_MAX, PARAMETERS_MAX, PARTITIONS_MAX, STRING_MAX, USER_DATA_MAX
+from ..slotted import frozen
 from ..structure import LOCATOR_KIND_UDPV4, LOCATOR_KIND_UDPV6, Guid, Locator
 from .ntp import duration_from_ntp, duration_to_ntp
 from .numbers import pair
@@ -109,7 +109,7 @@ SEQUENCENUMBER_UNKNOWN: Final = -1 << 32
 # --- parameter lists ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParameterList:
     """Parameters in their order, without the sentinel and padding; iterates over (pid, value).
 

@@ -14,7 +14,6 @@ through (`mixed_runs`). What is left is a run of one. Layouts: RTPS 2.5 §9.4.5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from ..errors import DecodeError, DropReason
 from ..limits import UDP_PAYLOAD_MAX
+from ..slotted import slotted
 from ..structure import Guid
 from .info import INFO_TS_SIZE, InfoTimestamp
 from .inline_qos import scan_inline_qos
@@ -71,7 +71,7 @@ class SpanningRun(NamedTuple):
     run: Run
 
 
-@dataclass(slots=True)
+@slotted
 class First:
     """The first DATA of a stretch, decoded; offsets are in bytes from its submessage header."""
 

@@ -7,7 +7,7 @@ follows it. Data is touched once per run, never once per sample.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..slotted import slotted
 from ..structure import ENTITYID_UNKNOWN, Guid
 
 U8 = npt.NDArray[np.uint8]
@@ -56,7 +57,7 @@ HAS_KEY_HASH: Final = 0x200
 REMOVED: Final = 0x400  # the writer removed it from its batch: replaced, or its LIFESPAN ran out
 
 
-@dataclass(slots=True)
+@slotted
 class Samples:
     """``count`` serialized payloads inside one flat buffer, uniform or ragged.
 
@@ -127,7 +128,7 @@ class Samples:
         return Samples.ragged(self.data, self.offsets[first:last], self.lengths[first:last])
 
 
-@dataclass(slots=True)
+@slotted
 class Run:
     """Samples of one writer with consecutive sequence numbers, as they came off the wire.
 

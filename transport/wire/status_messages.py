@@ -20,10 +20,10 @@ RTT_MEASUREMENT, 0xB2; flags R 0x02: it is the reply, W 0x04: other readers wait
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from ..errors import DecodeError, DropReason
+from ..slotted import frozen
 from .message import FLAG_E, encode_submessage, short_submessage
 from .numbers import pair
 
@@ -33,7 +33,7 @@ _RTT_MEASUREMENT: Final = pair("4s4sqq")
 _WINDOW_MAX: Final = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatusMessage:
     """All samples up to ``consumption_sn`` are consumed, and ``receiver_window`` bytes beyond them find room."""
 
@@ -82,7 +82,7 @@ class StatusMessage:
         return cls(reader_id, writer_id, (high << 32) + low, window, count, tag, end_of_stream)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RttMeasurement:
     """A reader asks; the writer sends the question back as its reply, with the time for which it held it."""
 

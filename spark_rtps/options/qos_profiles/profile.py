@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...transport.errors import OptionError
+from ...transport.slotted import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """The texts of options by their names; options that the user sets win."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ...errors import DecodeError, DropReason
 from ...limits import MESSAGE_SIZE_LEAST, TERM_WINDOW_LEAST, UDP_PAYLOAD_MAX
 from ...qos import Qos
+from ...slotted import frozen
 from ...structure import (
     ENTITYID_PARTICIPANT,
     PROTOCOL_VERSION,
@@ -64,7 +65,7 @@ _UNDERSTOOD: Final = QOS_PIDS | frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeObjectV1:
     """A TypeObject as in XTypes 1.1, which RTI Connext compresses; it is read only when the type is needed."""
 
@@ -83,7 +84,7 @@ class TypeObjectV1:
         return struct_of_v1(self.uncompressed().value, self.little_endian)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndpointData:
     """A reader or a writer of a topic; its entity id shows which of the two."""
 

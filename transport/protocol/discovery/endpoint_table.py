@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...errors import DecodeError, DropReason
@@ -22,6 +22,7 @@ from ...limits import (
     ENDPOINTS_PER_ADDRESS_MAX,
     ENDPOINTS_PER_PARTICIPANT_MAX,
 )
+from ...slotted import slotted
 from ...structure import INFINITE, Guid
 from .endpoint_data import EndpointData
 
@@ -29,7 +30,7 @@ from .endpoint_data import EndpointData
 _ENDPOINT_OVERHEAD: Final = 1_024
 
 
-@dataclass(slots=True)
+@slotted
 class _Known:
     data: EndpointData
     payload: bytes
@@ -40,7 +41,7 @@ class _Known:
         return len(self.payload) + (0 if v1 is None else len(v1.value)) + _ENDPOINT_OVERHEAD
 
 
-@dataclass(slots=True)
+@slotted
 class _Account:
     """What endpoints come to, and may come to."""
 
@@ -61,7 +62,7 @@ class _Account:
         self.nbytes += nbytes
 
 
-@dataclass(slots=True)
+@slotted
 class _Participant:
     address: str
     account: _Account

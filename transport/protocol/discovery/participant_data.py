@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ...errors import DecodeError, DropReason
 from ...limits import LEASE_MAX_NS, LOCATORS_MAX
+from ...slotted import frozen
 from ...structure import (
     ENTITYID_PARTICIPANT,
     NANOSECONDS,
@@ -84,7 +84,7 @@ _UNDERSTOOD: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParticipantData:
     """What a participant announces about itself."""
 

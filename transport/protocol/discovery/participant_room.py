@@ -20,11 +20,12 @@ Invariant: ``_addresses`` holds each participant of ``remotes`` once, under the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from ...errors import DecodeError, DropReason
 from ...limits import PARTICIPANTS_MAX, PARTICIPANTS_PER_ADDRESS_MAX
+from ...slotted import slotted
 from ...structure import NANOSECONDS
 
 #: A proven stranger keeps its place for so long, if the newcomer's address has as much room as its own.
@@ -45,7 +46,7 @@ class Resident(Protocol):
     last_heard: int
 
 
-@dataclass(slots=True)
+@slotted
 class _Address:
     """The participants that speak from one address, and when each came. Those in ``unproven`` may have been proven
     or matched since."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...errors import DecodeError, DropReason
 from ...limits import TYPE_OBJECTS_BYTES_MAX
+from ...slotted import frozen, slotted
 from ...types.model import Struct
 from ...types.xtypes.information import SizedIdentifier, TypeInformation
 from ...types.xtypes.structures import normalized
@@ -20,7 +21,7 @@ from ...types.xtypes.type_objects import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownType:
     """A type; of one that is known by its minimal form alone, members are named by their ids."""
 
@@ -28,7 +29,7 @@ class KnownType:
     is_complete: bool = True
 
 
-@dataclass(slots=True)
+@slotted
 class _Own:
     """A type of endpoints of ours, and the number of endpoints that have it."""
 
@@ -38,13 +39,13 @@ class _Own:
     endpoints: int = 0
 
 
-@dataclass(slots=True)
+@slotted
 class _Object:
     data: bytes
     dependencies: frozenset[bytes]
 
 
-@dataclass(slots=True)
+@slotted
 class TypeLibrary(Mapping[bytes, bytes]):
     """All TypeObjects at hand. Those of peers are verified; the one unused for longest is dropped first."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from ...limits import JUMP_REPORTS_MAX
+from ...slotted import frozen
 from ...structure import INFINITE, Guid
 from ...wire.samples import Run
 from ...wire.submessages import Heartbeat, HeartbeatBatch
@@ -39,7 +39,7 @@ class JumpKind(enum.Enum):
     UNDONE = "undone"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JumpReport:
     """A writer's number jumped; ``expected`` is the number that was next, ``number`` the one that came instead."""
 

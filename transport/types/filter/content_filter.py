@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
@@ -14,6 +14,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from ...errors import FilterError
 from ...limits import FILTER_DEPTH_MAX, FILTER_PARAMETERS_MAX, STRING_MAX
+from ...slotted import frozen
 from ..model import Enum, Struct, resolve
 from .fields import Field, Kind, find_field, nearest
 from .predicates import Comparison, Constant, Like, Not, Operand, Predicate, all_of, any_of
@@ -39,7 +40,7 @@ _EXPECTED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """A content filter of a topic type (DDS 1.4 annex B).
 

@@ -6,7 +6,6 @@ import difflib
 import enum
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...errors import FilterError, UsageError
+from ...slotted import frozen
 from ..arrow import time_type
 from ..model import (
     LENGTH_MAX,
@@ -53,7 +53,7 @@ class Kind(enum.Enum):
     OCTETS = "octets"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """``steps``: names, and indices into sequences and arrays. ``needed``: the dotted path of the column that a batch
     must have for it, without what follows an index, and the whole of a time, which may be one column."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ...slotted import frozen
+
 Mask: TypeAlias = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Truth:
     """For each row: true, false, or neither, which is SQL's unknown."""
 
@@ -31,7 +32,7 @@ class Truth:
         return Truth(self.false, self.true)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Numbers:
     """Integers, floats or booleans, and which of them are not null; a constant has one for all rows."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from lark import Token, Tree
 
 from ...errors import TypeDefinitionError
+from ...slotted import slotted
 from ..model import Alias, Extensibility, Struct, Type, walk
 from .aggregates import autoid_hash, read_struct, read_union
 from .annotations import Annotations
@@ -68,7 +69,7 @@ def parse_struct(idl: str, name: str, file: str) -> Struct:
     return found
 
 
-@dataclass(slots=True)
+@slotted
 class _Definition:
     """A definition and all that it depends on by its place."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from lark import Token, Tree
 
+from ...slotted import frozen
 from ..model import (
     LENGTH_MAX,
     Alias,
@@ -61,7 +61,7 @@ _TYPES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The properties that a module, or the caller, gives to types inside which do not define them."""
 

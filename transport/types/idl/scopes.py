@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from lark import Token
 
+from ...slotted import slotted
 from ..model import Type
 from .expressions import Constant, EnumLiteral
 from .syntax import NOT_SUPPORTED, Node, first_token, identifier, names, spelled, token
@@ -16,17 +16,17 @@ from .tokens import IdlError, place_of
 Scope: TypeAlias = tuple[str, ...]
 
 
-@dataclass(slots=True)
+@slotted
 class Module:
     """It may be opened again."""
 
 
-@dataclass(slots=True)
+@slotted
 class Forward:
     """Declared, and not defined so far."""
 
 
-@dataclass(slots=True)
+@slotted
 class Ambiguous:
     """A literal of several enums of one scope."""
 
@@ -36,7 +36,7 @@ class Ambiguous:
 Meaning: TypeAlias = Type | Constant | Module | Forward | Ambiguous
 
 
-@dataclass(slots=True)
+@slotted
 class _Entry:
     name: str
     at: Token

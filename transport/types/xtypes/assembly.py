@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Final
 
 from ...errors import TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX, TYPE_MEMBERS_MAX, TYPE_NODES_MAX
+from ...slotted import frozen
 from ..model import (
     INTEGER_RANGES,
     LENGTH_MAX,
@@ -47,7 +48,7 @@ _RANGES: Final = INTEGER_RANGES | {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A type and its size as a tree: the number of types and the depth; ``members``: those of a struct, counted."""
 

@@ -6,12 +6,12 @@ because the hash of a TypeObject is defined by its little-endian bytes (XTypes 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Annotated, Any, Final
 
 from ...errors import DecodeError, DropReason
 from ...limits import CONTINUATION_POINT_MAX, TYPE_LOOKUP_IDS_MAX
+from ...slotted import frozen
 from ..model import hash_id
 from .information import SizedIdentifier
 from .type_identifiers import Identifier
@@ -98,7 +98,7 @@ class _GetDependenciesOut:
     continuation_point: Annotated[tuple[U8, ...] | None, MemberId(hash_id("continuation_point"))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestId:
     """The identity of a request: the GUID of the requester's writer, and the requester's number."""
 
@@ -109,14 +109,14 @@ class RequestId:
         return _SampleIdentity(self.writer, self.number >> 32, self.number & 0xFFFF_FFFF)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GetTypes:
     """Asks for the TypeObjects of these types."""
 
     ids: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GetTypeDependencies:
     """Asks for the types on which these depend, from a continuation point on that an earlier reply named."""
 
@@ -124,7 +124,7 @@ class GetTypeDependencies:
     continuation_point: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """``call`` is None for an unknown operation. ``instance`` names the service that is asked."""
 
@@ -133,14 +133,14 @@ class Request:
     call: GetTypes | GetTypeDependencies | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Types:
     """(identifier, serialized TypeObject) each."""
 
     objects: tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TypeDependencies:
     """Types and their sizes; there are more if there is a continuation point."""
 
@@ -148,7 +148,7 @@ class TypeDependencies:
     continuation_point: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """``result`` is None if the call failed, or the operation is none of ours."""
 

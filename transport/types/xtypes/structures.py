@@ -6,12 +6,12 @@ both are alike. So each is declared once, over the details that differ: T of a t
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 from ...errors import DecodeError, DropReason
 from ...limits import TYPE_OBJECT_BYTES_MAX
+from ...slotted import frozen
 from .type_identifiers import (
     EK_COMPLETE,
     EK_MINIMAL,
@@ -79,7 +79,7 @@ class ExtendedAnnotationParameterValue:
         DEFAULT: ExtendedAnnotationParameterValue,
     }
 )
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class AnnotationParameterValue:
     kind: int
     value: int | float | str | bool | bytes | ExtendedAnnotationParameterValue | None
@@ -408,7 +408,7 @@ Description: TypeAlias = (
         TK_BITMASK: BitmaskType[NoDetail, MinimalMemberDetail],
     }
 )
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class MinimalTypeObject:
     kind: int
     value: Description
@@ -427,14 +427,14 @@ class MinimalTypeObject:
         TK_BITMASK: BitmaskType[CompleteTypeDetail, CompleteMemberDetail],
     }
 )
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class CompleteTypeObject:
     kind: int
     value: Description
 
 
 @union({EK_MINIMAL: MinimalTypeObject, EK_COMPLETE: CompleteTypeObject}, delimited=True)
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class TypeObject:
     kind: int
     value: MinimalTypeObject | CompleteTypeObject

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated, Final, TypeAlias
 
+from ...slotted import frozen
 from ..model import PrimitiveKind
 from .xcdr2 import I32, U8, U16, U32, Cursor, Octets, appendable, encode, final, layout_of, union
 
@@ -140,7 +140,7 @@ class LargeMap:
 
 
 @union({EK_MINIMAL: EquivalenceHash, EK_COMPLETE: EquivalenceHash})
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class TypeObjectHashId:
     kind: int
     value: bytes
@@ -177,7 +177,7 @@ PlainCollection: TypeAlias = SmallSequence | LargeSequence | SmallArray | LargeA
         EK_COMPLETE: EquivalenceHash,
     }
 )
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class TypeIdentifier:
     kind: int
     value: SmallString | LargeString | PlainCollection | StronglyConnectedComponentId | bytes | None = None

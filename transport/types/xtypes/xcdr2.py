@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias, TypeVar, dataclas
 
 from ...errors import DecodeError, DropReason, TypeDefinitionError
 from ...limits import TYPE_DEPTH_MAX
+from ...slotted import frozen
 from ..cdr.member_headers import LENGTH_CODE, MEMBER_ID_MASK, MUST_UNDERSTAND, NEXTINT
 from ..model import Extensibility
 
@@ -341,7 +342,7 @@ def mutable(kind: type[T]) -> type[T]:
 
 
 def _structure(kind: type[T], extensibility: Extensibility) -> type[T]:
-    made = dataclasses.dataclass(frozen=True, slots=True)(kind)
+    made = frozen(kind)
     made.__extensibility__ = extensibility  # type: ignore[attr-defined]
     return made
 

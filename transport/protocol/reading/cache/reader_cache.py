@@ -28,7 +28,7 @@ DEADLINE.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 import numpy as np
@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from ....limits import INSTANCES_MAX
 from ....qos import DestinationOrderKind, HistoryKind, OwnershipKind, Qos
+from ....slotted import slotted
 from ....structure import INFINITE, Guid
 from ....wire.samples import DISPOSED, I64, NO_TIMESTAMP, REMOVED, U8, UNREGISTERED, Run
 from ...deadlines import Deadlines
@@ -57,7 +58,7 @@ _FOREVER: Final = 1 << 62
 _STATE_CHANGE: Final = DISPOSED | UNREGISTERED
 
 
-@dataclass(slots=True)
+@slotted
 class ReaderCacheCounters:
     """Samples that a rule kept from the log; where RTI's DATA_READER_CACHE_STATUS has a counter, it has its name."""
 

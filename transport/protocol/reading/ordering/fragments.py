@@ -11,7 +11,7 @@ the participant gives way whose samples take most: of several, no one keeps the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from ....limits import (
     NUMBER_SET_BITS,
     REORDER_RUNS_MAX,
 )
+from ....slotted import slotted
 from ....structure import Guid
 from ....wire.numbers import FragmentNumberSet
 from ....wire.samples import HAS_KEY_HASH, KEY_ONLY, U8, Run
@@ -38,7 +39,7 @@ _BLOCK_BITS: Final = 16
 _LARGE: Final = 4 << 20
 
 
-@dataclass(slots=True)
+@slotted
 class FragmentedSample:
     """One sample of which some fragments have arrived."""
 

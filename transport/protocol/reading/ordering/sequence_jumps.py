@@ -68,10 +68,10 @@ Invariants:
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
 
 from ....limits import RUMOUR_BYTES_MAX, RUMOUR_RUNS_MAX
+from ....slotted import frozen
 from ....wire.samples import Run
 from ....wire.submessages import Heartbeat, HeartbeatBatch
 from .reorder_buffer import ReorderBudget
@@ -97,7 +97,7 @@ class PassKind(enum.Enum):
     IRRELEVANT = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pass:
     """Numbers first..last that were passed; ``claimed``: the last one that was said to be gone with them."""
 

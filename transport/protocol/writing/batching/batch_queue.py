@@ -6,12 +6,13 @@ import enum
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ....slotted import slotted
 from ....structure import INFINITE
 from ....wire.samples import I64, U8, Samples
 
@@ -39,7 +40,7 @@ class FlushReason(enum.Enum):
     FORMAT = "format"
 
 
-@dataclass(slots=True)
+@slotted
 class PendingBatch:
     """Samples that are sent as one batch, or as several that are alike.
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from ....errors import UsageError
+from ....slotted import frozen
 from ....structure import Guid
 from ....wire.samples import DISPOSED, KEY_ONLY, U8, UNREGISTERED, Samples
 from ...policies import WriterCounters
@@ -51,7 +52,7 @@ class _Queue(Protocol):
     def flush_intercepted(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interceptor:
     """``decide`` is called with each request; ``row`` decodes one sample, where the type is known."""
 

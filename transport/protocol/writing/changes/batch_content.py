@@ -6,11 +6,12 @@ Each form is made when it is first asked for, and kept.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from ....slotted import frozen
 from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
 from ....wire.batch import BatchBlock
 from ....wire.compressed import compress
@@ -38,7 +39,7 @@ class Stretch(NamedTuple):
     timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MissingSamples:
     """The samples of missing batches."""
 

@@ -6,15 +6,16 @@ change by itself (:meth:`.change.Change.batches_of`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....slotted import slotted
 from ....wire.batch_train import BatchTrain
 from ....wire.samples import U8
 from ...policies import BatchPolicy
 from .batch_content import BatchContent
 
 
-@dataclass(slots=True)
+@slotted
 class BatchTrainContent:
     """The batches of one train; ``timestamp`` is that of all samples, ``budget`` as in :class:`.BatchContent`."""
 

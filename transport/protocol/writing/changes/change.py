@@ -6,11 +6,12 @@ A change cut down to little is copied out of its block, so at most four times th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from ....slotted import slotted
 from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import DataBlock, MessageBlock
 from ....wire.samples import U8
@@ -38,7 +39,7 @@ def addressed_to(reader_id: bytes, block: DataBlock, first: int, last: int) -> U
     return data
 
 
-@dataclass(slots=True)
+@slotted
 class Change:
     """Samples first_sn..last_sn as they go on the wire, with their common source timestamp.
 

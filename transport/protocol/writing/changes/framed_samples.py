@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ....qos import HistoryKind, Qos
+from ....slotted import frozen
 from ....structure import INFINITE
 from ....wire.batch import frame_batch
 from ....wire.framing import frame
@@ -41,7 +42,7 @@ def fitting(samples: Samples, count: int, framing: int, room: int) -> int:
     return min(count, max(1, int(np.searchsorted(ends, room, side="right"))))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Framing:
     """How a writer frames: a datagram holds ``budget`` bytes of submessages, a fragment ``fragment_size`` bytes."""
 

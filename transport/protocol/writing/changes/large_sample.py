@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from ....limits import FRAGMENT_SIZE
+from ....slotted import slotted
 from ....structure import ENTITYID_UNKNOWN, PREFIX_UNKNOWN
 from ....wire.fragment_train import FragmentTrain, plain_head
 from ....wire.framing import DataBlock
@@ -40,7 +41,7 @@ def fragment_size_for(budget: int) -> int:
     return min(FRAGMENT_SIZE, budget - _DATA_FRAG_ROOM) & ~3
 
 
-@dataclass(slots=True)
+@slotted
 class LargeSample:
     """A sample that travels as DATA_FRAGs of ``fragment_size`` bytes each."""
 

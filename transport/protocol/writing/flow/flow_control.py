@@ -10,16 +10,17 @@ Invariant: a limit never falls, for what was allowed may have been sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ....errors import UsageError
+from ....slotted import slotted
 from ....structure import Guid
 from ...endpoint_info import StreamInfo
 from ...policies import FlowControlPolicy
 
 
-@dataclass(slots=True)
+@slotted
 class Receiver:
     """What is known of one reader: consumed up to ``position``, with room for ``window`` bytes behind it."""
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from ....slotted import slotted
 from ....structure import INFINITE, Guid
 from ...outgoing import Outgoing
 from ...policies import FlowControllerPolicy, Scheduling
@@ -32,7 +33,7 @@ ON_DEMAND: Final = FlowControllerPolicy("on_demand", tokens_leaked_per_period=IN
 PREDEFINED: Final = {policy.name: policy for policy in (DEFAULT, FIXED_RATE, ON_DEMAND)}
 
 
-@dataclass(slots=True)
+@slotted
 class _Waiting:
     outgoing: Outgoing
     nbytes: int
@@ -41,7 +42,7 @@ class _Waiting:
     arrival: int
 
 
-@dataclass(slots=True)
+@slotted
 class _Writer:
     queue: deque[_Waiting] = field(default_factory=deque)
     nbytes: int = 0

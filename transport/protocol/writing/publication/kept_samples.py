@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ....limits import TRAIN_BYTES_MAX
+from ....slotted import slotted
 from ....wire.framing import DataBlock, MessageBlock, gather, spread
 from ....wire.samples import I64, U8
 from ..changes import Change
@@ -31,7 +31,7 @@ _BYTES: Final = 4 << 20
 _ALIKE: Final = 8
 
 
-@dataclass(slots=True)
+@slotted
 class _Part:
     """DATA submessages end to end: their numbers, source timestamps, and where each one ends; which are ``kept``."""
 

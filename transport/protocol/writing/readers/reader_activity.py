@@ -5,9 +5,8 @@ Invariant: ``active`` holds the readers whose :mod:`.activity` is ACTIVE, and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ....limits import EVENTS_MAX
+from ....slotted import frozen
 from ....structure import INFINITE, Guid
 from ...policies import WriterCounters, WriterPolicy
 from .activity import FALLS_SILENT, RESTS, RESUMES, ActivityEvent
@@ -15,7 +14,7 @@ from .missing import Missing
 from .reader_proxy import ReaderProxy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReaderActivityChanged:
     """A reliable reader became inactive, or active again; the counts are those of that moment."""
 

@@ -8,9 +8,9 @@ far as :mod:`..readers.repeated_repairs` lets it. A reader that still lacks some
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ....slotted import slotted
 from ....structure import PREFIX_UNKNOWN
 from ....wire.fragment_train import FragmentTrain
 from ....wire.framing import DataBlock, MessageBlock
@@ -27,7 +27,7 @@ from ..state import WriterState
 GAP_BYTES: Final = 32
 
 
-@dataclass(slots=True)
+@slotted
 class Answer(Packer):
     """The datagrams of one answer."""
 

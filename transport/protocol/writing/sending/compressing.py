@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ....slotted import frozen
 from ....wire.compressed import compress, compress_series
 from ....wire.submessages import Data, DataFrag, InfoTimestamp
 from ...outgoing import Outgoing
@@ -13,7 +13,7 @@ from ...policies import BatchPolicy, Compression
 _IN_SERIES: Final = (Data.KIND, InfoTimestamp.KIND)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compressor:
     """What a writer's samples are compressed with."""
 

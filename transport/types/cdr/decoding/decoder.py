@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ....errors import TooManySamplesError, TypeDefinitionError
 from ....limits import UNKNOWN_ENCAPSULATIONS_MAX
+from ....slotted import frozen
 from ....wire.samples import Samples
 from ...keys import key_holder, key_struct, undelimited_key
 from ...mapping import Mapping
@@ -44,7 +45,7 @@ _TOO_LARGE: Final = "it would become more than a row can hold"
 Codes: TypeAlias = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decoded:
     """``batch`` holds the well-formed samples, in order; ``malformed`` marks the others, (count,) bool.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from ....slotted import frozen
 from ...model import Struct
 from ..lanes import Lanes, Position, Stepper, align, some
 from ..layout import Block, Fixed, origin
@@ -65,7 +64,7 @@ class Single:
         return self.node.step(stepper, at)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A member by itself, for samples that end before it; ``needed``: those are malformed."""
 

@@ -6,13 +6,13 @@ Arrow arrays had, without values that are not written: nodes therefore need no r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from ....errors import EncodeError, NullPlace
+from ....slotted import frozen
 from ...arrow import DURATION, TIME, arrow_type, time_type
 from ...model import (
     SCALARS,
@@ -31,14 +31,14 @@ from ..lanes import I64, U8, Values
 from .scalars import Place, as_string, scalar_values, seconds_and_nanoseconds, utf8, utf16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Numbers:
     """One value for each row; two words for binary128."""
 
     values: Values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bytes:
     """Strings (without NUL) and octet sequences: ``counts[i]`` bytes each, one after the other."""
 
@@ -46,7 +46,7 @@ class Bytes:
     counts: I64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wide:
     """Wide strings: ``counts[i]`` UTF-16 code units each, one after the other."""
 
@@ -54,7 +54,7 @@ class Wide:
     counts: I64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lists:
     """``counts[i]`` elements each, one after the other."""
 
@@ -62,12 +62,12 @@ class Lists:
     elements: Column
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fields:
     members: tuple[Column, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Maybe:
     """``values`` belong to ``rows``, the rows that are not null."""
 
@@ -75,7 +75,7 @@ class Maybe:
     values: Column
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selected:
     """A union: its discriminators, and for each branch the rows that select it and their values."""
 

@@ -7,11 +7,11 @@ parameter's value in XCDR1. Lanes are the samples, or elements inside them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from ....slotted import frozen
 from ....wire.samples import Samples
 from ..lanes import I64, LONG_PIECE, U8, Values, align, anywhere, copy_pieces, offsets_of
 from ..table import Table
@@ -71,7 +71,7 @@ class Walk:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Numbers:
     code: str
     lanes: I64 | None
@@ -79,7 +79,7 @@ class _Numbers:
     values: Values | int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pieces:
     lanes: I64 | None
     at: I64
@@ -87,7 +87,7 @@ class _Pieces:
     data: U8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Records:
     lanes: I64 | None
     at: I64

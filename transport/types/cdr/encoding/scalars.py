@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import EncodeError, NullPlace
+from ....slotted import frozen
 from ...model import Bitmask, Bitset, Enum, Primitive, PrimitiveKind, Scalar, number_code
 from ..decoding.scalars import LATIN1
 from ..lanes import I64, U8, Mask, Values, offsets_of
@@ -20,7 +20,7 @@ from ..lanes import I64, U8, Mask, Values, offsets_of
 TICKS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where we are, for messages: the column's path, and the row of the batch an element belongs to."""
 
