@@ -2,57 +2,76 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
-from typing import Annotated, Final
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from . import __version__
-from .commands import (
-    clean,
-    demo,
-    echo,
-    errors,
-    idl,
-    log,
-    loss,
-    ls,
-    options,
-    play,
-    receive,
-    record,
-    stat,
-    type,
-)
 from .transport.errors import RtpsError
 
 #: Objects after which Python looks for garbage; 700 by default.
 _COLLECTED_AFTER: Final = 50_000
 
+#: The commands in the order of the help: each is a module, and this is what in it is the command.
+_COMMANDS: Final = {
+    "ls": "ls",
+    "echo": "echo",
+    "type": "show_type",
+    "idl": "idl",
+    "options": "options",
+    "stat": "stat",
+    "loss": "loss",
+    "errors": "errors",
+    "record": "record",
+    "play": "play",
+    "clean": "clean",
+    "receive": "receive",
+    "demo": "demo",
+    "log": "app",
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each imported and made when it is asked for: all of them take longer than most run."""
+
+    def __getitem__(self, name: str) -> Any:
+        attribute = _COMMANDS[name]
+        command = getattr(import_module(f".commands.{name}", __package__), attribute)
+        alone = typer.Typer()
+        if isinstance(command, typer.Typer):
+            alone.add_typer(command, name=name)
+        else:
+            alone.command(name)(command)
+        return typer.main.get_group(alone).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": _Commands()})
+
+
 app = typer.Typer(
     name="spark-rtps",
+    cls=_Group,
     help="Live DDS topics as Spark DataFrames, and DataFrames as live DDS topics.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ls")(ls.ls)
-app.command("echo")(echo.echo)
-app.command("type")(type.show_type)
-app.command("idl")(idl.idl)
-app.command("options")(options.options)
-app.command("stat")(stat.stat)
-app.command("loss")(loss.loss)
-app.command("errors")(errors.errors)
-app.command("record")(record.record)
-app.command("play")(play.play)
-app.command("clean")(clean.clean)
-app.command("receive")(receive.receive)
-app.add_typer(log.app, name="log")
-app.command("demo")(demo.demo)
 
 
 def _version(wanted: bool) -> None:
@@ -74,6 +93,7 @@ def main() -> None:
     """The entry point of the console script: errors of ours are one line, not a traceback."""
     # Most of a short command is imports: they leave nothing to collect, and nothing here calls numpy's linear algebra.
     gc.set_threshold(_COLLECTED_AFTER)
+    atexit.register(gc.freeze)  # at its end Python would look for garbage in all of it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app()

@@ -31,7 +31,9 @@ def frozen(kind: type[T]) -> type[T]:
 def slotted(kind: type[T]) -> type[T]:
     """As ``dataclass(slots=True)``: equal by its fields, and not hashed."""
     if kind.__doc__ is None:
-        kind.__doc__ = kind.__name__  # where there is none, dataclass looks up the signature, which takes longer
+        kind.__doc__ = (
+            kind.__name__
+        )  # where there is none, dataclass looks up the signature, which takes longer
     made = dataclasses.dataclass(kind, eq=False, repr=False, slots=True)
     if "__repr__" not in kind.__dict__:
         made.__repr__ = _repr  # type: ignore[method-assign]
