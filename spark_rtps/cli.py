@@ -16,8 +16,8 @@ from typer.core import TyperGroup
 from . import __version__
 from .transport.errors import RtpsError
 
-#: Objects after which Python looks for garbage; 700 by default.
-_COLLECTED_AFTER: Final = 50_000
+#: Objects after which Python looks for garbage; 700 by default. Joining a domain takes some 80,000.
+_COLLECTED_AFTER: Final = 100_000
 
 #: The commands in the order of the help: each is a module, and this is what in it is the command.
 _COMMANDS: Final = {
