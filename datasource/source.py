@@ -19,6 +19,7 @@ from ..transport.said import Said
 from ..transport.slotted import slotted
 from . import shipping
 from .spark_versions import HAS_ADMISSION_CONTROL, HAS_ARROW_STREAM_SINKS, is_own_of_stream, older_than
+from .workers import settle
 
 if TYPE_CHECKING:
     from ..columns.routing import Routing
@@ -278,6 +279,7 @@ class RtpsDataSource(DataSource):
         from .schema import plan_sink
         from .writer import RtpsArrowWriter
 
+        settle()  # Spark keeps the process, and plans further writes in it
         if overwrite:
             raise UsageError("what is written to a DDS topic cannot be overwritten: use mode('append')")
         settings = self._settings(AppliesTo.WRITE)
@@ -298,6 +300,7 @@ class RtpsDataSource(DataSource):
             raise older_than("4.1", "writeStream.format('rtps')", fix)
         from .stream_writer import RtpsStreamArrowWriter
 
+        settle()  # each micro-batch is planned in one process that Spark keeps, and committed in another
         settings = self._settings(AppliesTo.WRITE)
         if self._made_in == os.getpid():  # else it is a copy, in the process that commits
             _warn(settings)
