@@ -242,9 +242,7 @@ def lone_reader(domain: int, group: str) -> None:
     from spark_rtps.transport.qos import HistoryKind, Qos, ReliabilityKind
 
     qos = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_ALL)
-    node = Node.open(
-        NodeConfig(domain=domain, interface="lo", receive_buffer=8 << 20, multicast_receive=group)
-    )
+    node = Node.open(NodeConfig(domain=domain, interface="lo", multicast_receive=group))
     rows, stopped = _Rows(), stopping()
     node.create_reader(ReaderSpec(TOPIC, TYPE_NAME, qos), rows)
     say(ready=True)

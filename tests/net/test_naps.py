@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_rtps.transport.net.naps import Naps
+from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES
 
 MS = 1_000_000
 ROOM = 32 << 20
@@ -27,16 +28,19 @@ def nap(naps: Naps, datagrams: int, *, took: int = 20 * MS, room: int = ROOM, si
 @pytest.mark.parametrize("datagrams", [1, 16, 60])
 def test_where_naps_end_late_they_are_longer_after_any_drain(datagrams: int) -> None:
     assert nap(Naps(), datagrams) == (400_000 if datagrams == 16 else 0)
-    assert nap(crowded(), datagrams) == 7 * MS
+    assert nap(crowded(), datagrams) == 14 * MS
 
 
 def test_they_are_so_many_times_as_long_as_they_are_late() -> None:
-    assert nap(crowded(MS), 16) == pytest.approx(4 * MS, abs=10_000)
+    assert nap(crowded(MS), 16) == pytest.approx(8 * MS, abs=10_000)
 
 
-def test_no_more_than_half_a_drain_gathers_in_a_longer_nap() -> None:
-    fast = nap(crowded(), 64, took=2 * MS)
-    assert fast * 64 * DATAGRAM // (2 * MS) <= 2 << 20
+@pytest.mark.parametrize("room", [8 << 20, 16 << 20, 32 << 20, 1 << 30])
+def test_a_longer_nap_gathers_no_more_than_a_drain_takes_and_the_kernel_holds(room: int) -> None:
+    fast = nap(crowded(), 64, took=2 * MS, room=room)
+    gathered = fast * 64 * DATAGRAM // (2 * MS)
+    assert min(room // 4, CROWDED_DRAIN_BYTES // 2) < gathered + DATAGRAM
+    assert gathered <= min(room // 4, CROWDED_DRAIN_BYTES)
 
 
 def test_what_the_kernel_would_not_hold_is_not_waited_for() -> None:

@@ -14,7 +14,7 @@ from spark_rtps.transport.net import node as node_module
 from spark_rtps.transport.net import receive_turns
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.net.node_config import NodeConfig
-from spark_rtps.transport.net.sockets import DRAIN_BYTES, Sockets
+from spark_rtps.transport.net.sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
 from spark_rtps.transport.protocol.message_receiver import Span
 from spark_rtps.transport.protocol.outgoing import OutgoingDatagrams
 from spark_rtps.transport.protocol.participant import Participant
@@ -32,6 +32,7 @@ class FakeSockets:
         self.user, self.metatraffic = object(), object()
         self.receivers = [self.user, self.metatraffic]
         self.discovery = None
+        self.drain_bytes = DRAIN_BYTES
         self.waiting: dict[object, deque[bytes]] = {each: deque() for each in self.receivers}
         self.renewed = 0
         self.buffer: U8 = np.zeros(DRAIN_BYTES, np.uint8)
@@ -197,3 +198,30 @@ def test_after_which_drains_more_datagrams_are_waited_for(
     node.cycle(0.0)
     monkeypatch.undo()
     assert bool(slept) == naps
+
+
+def test_drains_are_longer_while_naps_end_late(
+    scene: tuple[Scene, FakeSockets, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late naps say that other processes want the processors."""
+    _, sockets, node = scene
+    clock = SimpleNamespace(now=0, late=0)
+
+    def sleep(seconds: float) -> None:
+        clock.now += round(seconds * 1e9) + clock.late
+
+    def run_once(timeout: float) -> int:
+        clock.now += 10 * MILLISECOND
+        node._turns.received_bytes = 1 << 20
+        return 16
+
+    monkeypatch.setattr(node_module, "time", SimpleNamespace(sleep=sleep, monotonic_ns=lambda: clock.now))
+    monkeypatch.setattr(node, "run_once", run_once)
+    monkeypatch.setattr(sockets, "granted_receive_buffer", 32 << 20, raising=False)
+    found = []
+    for clock.late in (0, 3 * MILLISECOND, 0):
+        for _ in range(20):
+            node.cycle(0.0)
+        found.append(sockets.drain_bytes)
+    monkeypatch.undo()
+    assert found == [DRAIN_BYTES, CROWDED_DRAIN_BYTES, DRAIN_BYTES]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .sockets import DRAIN_BYTES
+from .sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES
 
 #: After several small datagrams, of fewer bytes on average.
 _SMALL_NS: Final = 200_000
@@ -18,10 +18,11 @@ _LARGE_NS: Final = 400_000
 _ROOM: Final = 8 << 20
 _BYTES: Final = DRAIN_BYTES * 3 // 4
 #: Naps that end later than this on average do so because the processors are busy: they are then so many times as long
-#: as they are late, up to a bound, and no longer than it takes until ``_BYTES`` more are there.
+#: as they are late, up to a bound, and no longer than it takes until so many bytes more are there.
 _LATE_NS: Final = 500_000
-_TIMES_LATE: Final = 4
-_CROWDED_NS: Final = 7_000_000
+_TIMES_LATE: Final = 8
+_CROWDED_NS: Final = 14_000_000
+_CROWDED_BYTES: Final = CROWDED_DRAIN_BYTES * 3 // 4
 
 
 class Naps:
@@ -41,9 +42,15 @@ class Naps:
             return _SMALL_NS if received > 1 else 0
         if room < _ROOM:
             return 0
-        if self._late > _LATE_NS:
-            return min(_TIMES_LATE * self._late, _CROWDED_NS, took * _BYTES // nbytes)
+        if self.is_crowded:
+            expected = min(_CROWDED_BYTES, room // 4)
+            return min(_TIMES_LATE * self._late, _CROWDED_NS, took * expected // nbytes)
         return _LARGE_NS if received > 1 and nbytes < _BYTES else 0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether others want the processors."""
+        return self._late > _LATE_NS
 
     def woke(self, late: int) -> None:
         """A nap ended so much later than it should have."""

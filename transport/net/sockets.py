@@ -51,9 +51,11 @@ _log = logging.getLogger(__name__)
 #: What a drain may gather before the protocol sees it: most of what a drain costs is the same for 16 datagrams and 64,
 #: but what is longer has left the processor's caches when it is copied.
 DRAIN_BYTES: Final = 1 << 21
-#: Large datagrams it gathers up to this, or until one is shorter than the one before, as the last of a sample is:
-#: samples that are whole cost least.
-_DRAIN_MOST: Final = DRAIN_BYTES + DRAIN_BYTES // 2
+#: The same for large datagrams where other processes want the processors: the caches hold nothing of this one's then.
+CROWDED_DRAIN_BYTES: Final = 1 << 23
+#: So many bytes more it gathers of large datagrams until one is shorter than the one before, as the last of a sample
+#: is: samples that are whole cost least.
+_DRAIN_ON: Final = DRAIN_BYTES // 2
 #: Trains of small datagrams, of which each is a step, pay off longer.
 _TRAINS_BYTES: Final = 2 * DRAIN_BYTES
 #: Bytes of a socket that wait for the network at most.
@@ -96,6 +98,8 @@ class Sockets:
         #: What receives samples that are sent to groups.
         self._groups: list[socket.socket] = []
         self._filtered = False
+        #: What a drain of large datagrams may gather.
+        self.drain_bytes = DRAIN_BYTES
         self.renew_buffer()
         #: Datagrams sent.
         self.sent = 0
@@ -191,7 +195,7 @@ class Sockets:
 
     def renew_buffer(self) -> None:
         """Drain into another buffer from now on: the one before is still being read."""
-        self.buffer: U8 = np.empty(DRAIN_BYTES + MANY_ROOM, np.uint8)
+        self.buffer: U8 = np.empty(CROWDED_DRAIN_BYTES + MANY_ROOM, np.uint8)
         self._view = memoryview(self.buffer)
 
     def drain(self, source: socket.socket) -> list[Span]:
@@ -218,12 +222,14 @@ class Sockets:
 
     def _drain(self, source: socket.socket, spans: list[Span]) -> None:
         view, at, before = self._view, 0, 0
-        receive = source.recvfrom_into
-        while at + UDP_PAYLOAD_MAX <= _DRAIN_MOST:
+        receive, enough = source.recvfrom_into, self.drain_bytes
+        while at + UDP_PAYLOAD_MAX <= enough + _DRAIN_ON:
             size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
             at += (size + 7) & ~7 or _EMPTY_TAKES
-            if at >= DRAIN_BYTES and (size < before or size < SMALL_BYTES):
+            if at >= DRAIN_BYTES and (
+                max(size, before) < SMALL_BYTES or (at >= enough and size < max(before, SMALL_BYTES))
+            ):
                 break
             before = size
 
