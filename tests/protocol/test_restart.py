@@ -67,7 +67,9 @@ def test_both_sides_learn_what_is_new_after_a_restart(multicast: bool, loss: flo
     assert not lost, "nobody noticed"
 
 
-def test_restarts_in_quick_succession() -> None:
+@pytest.mark.parametrize("pause", [1_000, 100, 30])
+def test_restarts_in_quick_succession(pause: int) -> None:
+    """Each is killed so many ms after it has matched."""
     network = VirtualNetwork()
     peer, host = network.add(), network.add()
     for i in range(10):
@@ -76,7 +78,7 @@ def test_restarts_in_quick_succession() -> None:
         assert network.run(
             SECOND, until=lambda r=reader, w=writer: w.guid in r.writers and r.guid in w.readers
         )
-        network.run(SECOND)
+        network.run(pause * MILLISECOND)
         host = restart(network, host)
 
 
