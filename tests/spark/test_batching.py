@@ -110,6 +110,11 @@ class Readers:
         wait_until(lambda: self._counter("reader.received_samples") >= self.written, "all samples")
         return self._counter("reader.received_batches")
 
+    @property
+    def repeated(self) -> int:
+        """Samples that our reader had got before."""
+        return self._counter("reader.duplicate_samples")
+
     def _counter(self, label: str) -> int:
         return source_counter(TOPIC, self._log_dir, label)
 
@@ -131,7 +136,7 @@ def readers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.mark.parametrize("way", WAYS)
 def test_every_row_once(spark: SparkSession, readers: Readers, way: str) -> None:
     options, batches = WAYS[way]
-    first, before = list(WAYS).index(way) * COUNT, readers.batches
+    first, before, repeated = list(WAYS).index(way) * COUNT, readers.batches, readers.repeated
     written = vehicles(spark, first, COUNT)
     readers.peer.call("take", TOPIC)  # what a way that failed left
     # to a multicast group with a reader of Cyclone DDS, which reads no batches, a writer would send none
@@ -147,8 +152,9 @@ def test_every_row_once(spark: SparkSession, readers: Readers, way: str) -> None
     if batches is None:
         wait_until(lambda: readers.batches > before, "a batch")
     else:
+        # A batch that is sent again, as where processors are busy, is counted again; each has a sample at least.
         wait_until(
-            lambda: readers.batches == before + batches,
+            lambda: 0 <= readers.batches - before - batches <= readers.repeated - repeated,
             lambda: f"{batches} batches; there are {readers.batches - before}",
         )
 
