@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from math import ceil
 from pathlib import Path
 from typing import ClassVar
 
@@ -151,12 +152,16 @@ def test_every_row_once(spark: SparkSession, readers: Readers, way: str) -> None
     assert sorted(found.collect()) == sorted(written.collect())
     if batches is None:
         wait_until(lambda: readers.batches > before, "a batch")
-    else:
-        # A batch that is sent again, as where processors are busy, is counted again; each has a sample at least.
-        wait_until(
-            lambda: 0 <= readers.batches - before - batches <= readers.repeated - repeated,
-            lambda: f"{batches} batches; there are {readers.batches - before}",
-        )
+        return
+
+    def sent_again() -> int:
+        """Batches, by the samples that our reader had got before."""
+        return ceil((readers.repeated - repeated) * batches / COUNT)
+
+    wait_until(
+        lambda: readers.batches == before + batches + sent_again(),
+        lambda: f"{batches} batches and {sent_again()} again; there are {readers.batches - before}",
+    )
 
 
 class TestInterceptor:

@@ -42,16 +42,20 @@ class Naps:
             return _SMALL_NS if received > 1 else 0
         if room < _ROOM:
             return 0
-        if self.is_crowded:
+        if self._is_crowded:
             expected = min(_CROWDED_BYTES, room // 4)
             return min(_TIMES_LATE * self._late, _CROWDED_NS, took * expected // nbytes)
         return _LARGE_NS if received > 1 and nbytes < _BYTES else 0
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether others want the processors."""
-        return self._late > _LATE_NS
+    def drain_bytes(self) -> int:
+        """What the next drain of large datagrams may gather: more where others want the processors."""
+        return CROWDED_DRAIN_BYTES if self._is_crowded else DRAIN_BYTES
 
     def woke(self, late: int) -> None:
         """A nap ended so much later than it should have."""
         self._late += (late - self._late) // 4
+
+    @property
+    def _is_crowded(self) -> bool:
+        return self._late > _LATE_NS

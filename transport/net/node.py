@@ -45,7 +45,7 @@ from .receive_turns import ReceiveTurns
 from .receiving_node import NamedType, TypeIdentity
 from .recipients import Recipient, Recipients
 from .ros_graph import RosGraph, graph_writer_spec
-from .sockets import CROWDED_DRAIN_BYTES, DRAIN_BYTES, Sockets
+from .sockets import Sockets
 from .topic_types import first_writer, offers, type_hash
 from .wake_pipe import WakePipe
 from .written_logs import WrittenLogs, term_length, unnamed_log
@@ -271,7 +271,7 @@ class Node:
             if nap := self._naps.after(received, self._turns.received_bytes, room=room, now=now):
                 time.sleep(nap / NANOSECONDS)
                 self._naps.woke(time.monotonic_ns() - now - nap)
-                self.sockets.drain_bytes = CROWDED_DRAIN_BYTES if self._naps.is_crowded else DRAIN_BYTES
+                self.sockets.drain_bytes = self._naps.drain_bytes
 
     def do_work(self) -> int:
         """One duty cycle without waiting: receive, timers, send. Returns the number of datagrams received."""

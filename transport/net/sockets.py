@@ -227,6 +227,7 @@ class Sockets:
             size, address = receive(view[at:])
             spans.append((at, at + size, address[0]))
             at += (size + 7) & ~7 or _EMPTY_TAKES
+            # Of small datagrams, each of which is a step, a drain never gathers more than this.
             if at >= DRAIN_BYTES and (
                 max(size, before) < SMALL_BYTES or (at >= enough and size < max(before, SMALL_BYTES))
             ):
