@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias, TypeGuard
 
 from ..transport.errors import UsageError
@@ -122,6 +123,7 @@ def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
+@lru_cache(maxsize=64)
 def _is_uuid(text: str) -> bool:
     """Whether the name of a log is a UUID: it becomes part of a path."""
     try:

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,6 +28,8 @@ _NONE: Final = "none"
 #: The address that the user has chosen for Spark on this host.
 _SPARK_ADDRESS: Final = "SPARK_LOCAL_IP"
 _TOKEN_BYTES: Final = 32
+#: How long the addresses of this host are taken to stay as they are.
+_LOOK_SECONDS: Final = 5.0
 _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -59,6 +62,8 @@ class RangeServing:
         self._server: Server | None = None
         self._certificate: str | None = None
         self._address = ""
+        self._served: Served | None = None
+        self._looked_at = 0.0
 
     def served(self, log: str) -> Served | None:
         """Where tasks fetch ``log`` from; None: it is not served. Raises RtpsError if the server cannot start."""
@@ -66,14 +71,21 @@ class RangeServing:
             return None
         server = self._server or self._begin()
         server.serve(log)
+        now = time.monotonic()
+        if self._served is None or now >= self._looked_at + _LOOK_SECONDS:
+            self._served, self._looked_at = self._look(server), now
+        return self._served
+
+    def stop(self) -> None:
+        server, self._server, self._served = self._server, None, None
+        if server is not None:
+            server.stop()
+
+    def _look(self, server: Server) -> Served:
+        """Where this host is reached now."""
         hosts = reached_at(os.environ.get(_SPARK_ADDRESS)) if self._address == _ANY else [self._address]
         addresses = tuple(f"{host}:{server.port}" for host in hosts)
         return Served(addresses, self._token, self._certificate, network=loopback_network(addresses))
-
-    def stop(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop()
 
     def _begin(self) -> Server:
         settings = self._settings

@@ -49,6 +49,7 @@ class Receiver(Protocol):
 
     @property
     def pid(self) -> int: ...
+    def base(self) -> int: ...
     def cursor(self) -> Cursor: ...
     def commit(self, position: int) -> None: ...
     def counters(self) -> dict[str, int]: ...
@@ -143,6 +144,10 @@ class ReceiverSession:
                 f"there is no stream log {directory}", path=directory, position=reached.position
             )
         return cls(settings, plan, log, start=start, stopping=stopping, reached=reached)
+
+    def base(self) -> int:
+        """The lowest position that the log has not trimmed."""
+        return self._receiver.base()
 
     def tail(self) -> Cursor:
         """The end of the log. If the receiver has died, it is started again, a few times.

@@ -228,7 +228,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises LogLostError if the log ends before it, or if the offset is none of the log and failOnDataLoss is true.
         """
-        found = self._checks.place(cursor, base=session.counters().get("log.base", 0), tail=session.tail())
+        found = self._checks.place(cursor, base=session.base(), tail=session.tail())
         if isinstance(found, Cursor):
             return found
         if self._settings.fail_on_data_loss:

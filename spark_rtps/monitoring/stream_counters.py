@@ -289,11 +289,7 @@ def statuses(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 def raised(counters: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """The fields of :func:`statuses` that are not zero."""
-    fields = {
-        name: {f: n for f, n in every.items() if n and not f.endswith("_change")}
-        for name, every in statuses(counters).items()
-    }
-    return {name: some for name, some in fields.items() if some}
+    return statuses({label: n for label, n in counters.items() if n and not label.endswith("_change")})
 
 
 def system_counters(streams: Sequence[Stream]) -> dict[str, int | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..transport.errors import LogError, LogLostError
-from ..transport.log.checkpoint import WRITERS, Tail, read_checkpoint, read_tail
+from ..transport.log.checkpoint import WRITERS, Tail, read_base, read_tail
 from ..transport.log.counters import Counters
 from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
@@ -156,7 +156,7 @@ def _ends(directory: Path) -> tuple[int, Tail]:
     if tail is None:
         path = directory / WRITERS
         raise LogLostError(f"{path} is damaged", path=path)
-    return read_checkpoint(directory, seed).base, tail
+    return read_base(directory, seed), tail
 
 
 def _cursor(query: dict[str, str]) -> Cursor:

@@ -31,7 +31,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from ..transport.errors import LogError, LogLostError, RtpsError, UsageError
-from ..transport.log.checkpoint import read_checkpoint, read_tail
+from ..transport.log.checkpoint import read_base, read_tail
 from ..transport.log.segment import read_metadata
 from . import report_answers
 from .consumer_group_file import ConsumerGroupFile
@@ -269,7 +269,7 @@ class StandingAnswers:
         directory: Path = self._root / told["log"]
         place, tail = LogPlace.of(directory), read_tail(directory)
         try:
-            base = read_checkpoint(directory, read_metadata(directory).seed).base
+            base = read_base(directory, read_metadata(directory).seed)
         except (LogError, OSError):
             base = 0  # it has not begun, or is damaged, which whoever reads it is told
         options = told.get("options") or {}

@@ -52,6 +52,9 @@ class FakeReceiver:
         self.dead = why
         self.log.close()
 
+    def base(self) -> int:
+        return self.log.base
+
     def cursor(self) -> Cursor:
         return Cursor(self.log.position)
 
@@ -59,7 +62,7 @@ class FakeReceiver:
         self.committed.append(position)
 
     def counters(self) -> dict[str, int]:
-        return {"log.base": self.log.base, **self.counted}
+        return self.counted
 
     def check(self) -> None:
         if self.dead:

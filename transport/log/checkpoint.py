@@ -54,6 +54,8 @@ _SLOT_MAGIC: Final = b"wSN2"
 _CHECKED: Final = 8
 _WRITER: Final = struct.Struct("<16sq")
 _SLOT_BYTES: Final = page_ceil(_SLOT_HEADER.size + WRITERS_MAX * _WRITER.size)
+#: Read of a slot at first: the entries of most logs are among them.
+_FIRST_BYTES: Final = 1024
 _TAIL_AT: Final = 2 * _SLOT_BYTES
 _TAIL: Final = struct.Struct("=qqqq")
 _FILE_BYTES: Final = _TAIL_AT + PAGE
@@ -88,30 +90,59 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint, seed: int) -> None
 
 def read_checkpoint(directory: Path, seed: int) -> Checkpoint:
     """The newest whole checkpoint; raises LogLostError if none is."""
+    slot = _newest_slot(directory, seed)
+    entries: Iterable[tuple[bytes, int]] = _WRITER.iter_unpack(slot.entries)
+    writers = tuple((Guid.from_bytes(guid), sn) for guid, sn in entries)
+    return Checkpoint(slot.serial, slot.base, slot.position, slot.end, slot.rows, writers)
+
+
+def read_base(directory: Path, seed: int) -> int:
+    """The ``base`` of the newest whole checkpoint; raises LogLostError if none is."""
+    return _newest_slot(directory, seed).base
+
+
+class _Slot(NamedTuple):
+    """A checkpoint as it is written."""
+
+    serial: int
+    base: int
+    position: int
+    end: int
+    rows: int
+    entries: bytes
+
+
+def _newest_slot(directory: Path, seed: int) -> _Slot:
     path = directory / WRITERS
     try:
-        raw = path.read_bytes()
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            slots = [_read_slot(fd, at, seed) for at in (0, _SLOT_BYTES)]
+        finally:
+            os.close(fd)
     except FileNotFoundError as error:
         raise lost(f"{path} is missing", path=path) from error
     except OSError as error:
         raise refusal(error, f"read {path}", path=path) from error
-    slots = [_read_slot(raw[at : at + _SLOT_BYTES], seed) for at in (0, _SLOT_BYTES)]
     whole = [slot for slot in slots if slot is not None]
     if not whole:
         raise lost(f"{path} is damaged", path=path)
     return max(whole, key=lambda slot: slot.serial)
 
 
-def _read_slot(raw: bytes, seed: int) -> Checkpoint | None:
+def _read_slot(fd: int, at: int, seed: int) -> _Slot | None:
+    """The slot at ``at``, of which no more is read than is written; None: it is not whole."""
+    raw = os.pread(fd, _FIRST_BYTES, at)
     if len(raw) < _SLOT_HEADER.size:
         return None
     magic, checksum, serial, base, position, end, rows, count = _SLOT_HEADER.unpack_from(raw)
     stop = _SLOT_HEADER.size + count * _WRITER.size
-    if magic != _SLOT_MAGIC or stop > len(raw) or zlib.crc32(raw[_CHECKED:stop], seed) != checksum:
+    if magic != _SLOT_MAGIC or stop > _SLOT_BYTES:
         return None
-    entries: Iterable[tuple[bytes, int]] = _WRITER.iter_unpack(raw[_SLOT_HEADER.size : stop])
-    writers = tuple((Guid.from_bytes(guid), sn) for guid, sn in entries)
-    return Checkpoint(serial, base, position, end, rows, writers)
+    raw = raw[:stop] if stop <= len(raw) else os.pread(fd, stop, at)
+    if len(raw) < stop or zlib.crc32(raw[_CHECKED:], seed) != checksum:
+        return None
+    return _Slot(serial, base, position, end, rows, raw[_SLOT_HEADER.size :])
 
 
 def remember(writers: dict[Guid, int], writer: Guid, sn: int) -> None:

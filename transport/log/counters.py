@@ -105,7 +105,7 @@ class Counters:
     def snapshot(self) -> dict[str, int]:
         """All counters, in the order they were added."""
         self._read_labels()
-        return {label: counter.get() for label, counter in self._counters.items()}
+        return dict(zip(self._counters, self._values[: len(self._counters)].tolist(), strict=True))
 
     def _read_labels(self) -> None:
         for number in range(len(self._counters), self._capacity):

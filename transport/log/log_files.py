@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
 from ..slotted import frozen
-from .checkpoint import Tail, read_checkpoint, read_tail
+from .checkpoint import Tail, read_base, read_tail
 from .frame_walk import SegmentFrames
-from .segment import SegmentFile, StreamLogMetadata, list_segments, read_metadata
+from .segment import SegmentFile, StreamLogMetadata, list_segments, metadata_text, parse_metadata
+
+#: The text of a log's metadata seldom changes, and views of it are made for each micro-batch. Nobody changes what a view says.
+_parsed = lru_cache(maxsize=16)(parse_metadata)
 
 
 class LogFiles(Protocol):
@@ -49,10 +53,10 @@ class LogDirectory:
     in_place: bool = True
 
     def metadata(self) -> StreamLogMetadata:
-        return read_metadata(self.directory)
+        return _parsed(self.directory, metadata_text(self.directory))
 
     def base(self, seed: int) -> int:
-        return read_checkpoint(self.directory, seed).base
+        return read_base(self.directory, seed)
 
     def tail(self) -> Tail | None:
         return read_tail(self.directory)

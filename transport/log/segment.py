@@ -162,15 +162,27 @@ def write_metadata(directory: Path, metadata: StreamLogMetadata) -> None:
 
 def read_metadata(directory: Path) -> StreamLogMetadata:
     """Raises LogError if there is no log, LogLostError for a damaged file, LogFormatError for another version's."""
+    return parse_metadata(directory, metadata_text(directory))
+
+
+def metadata_text(directory: Path) -> bytes:
+    """The file of the metadata, as :func:`parse_metadata` takes it. Raises LogError if there is none."""
     path = directory / METADATA
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return path.read_bytes()
     except FileNotFoundError as error:
         if directory.is_dir() and list_segments(directory):
             raise lost(f"{path} is missing", path=path) from error
         raise LogError(f"there is no stream log in {directory}", path=directory) from error
     except OSError as error:
         raise refusal(error, f"read {path}", path=path) from error
+
+
+def parse_metadata(directory: Path, text: bytes) -> StreamLogMetadata:
+    """Raises LogLostError for a damaged file, LogFormatError for another version's."""
+    path = directory / METADATA
+    try:
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise lost(f"{path} is damaged ({error})", path=path) from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:

@@ -30,6 +30,7 @@ class ReceiverProcess:
         self._counters = Counters.open(directory / COUNTERS_FILE)
         self._position = self._counters.counter("log.position")
         self._consumer = self._counters.counter("log.consumer")
+        self._base = self._counters.counter("log.base")
 
     @classmethod
     def start(cls, config: ReceiverConfig) -> ReceiverProcess:
@@ -64,6 +65,10 @@ class ReceiverProcess:
     def cursor(self) -> Cursor:
         """The end of the log, as of now; no system call."""
         return Cursor(self._position.get())
+
+    def base(self) -> int:
+        """Where the log begins, as of now; no system call."""
+        return self._base.get()
 
     def commit(self, position: int) -> None:
         """Everything before ``position`` has been consumed for good: the receiver may trim it."""
