@@ -125,6 +125,21 @@ def test_spark_s_own_address_comes_first(there, monkeypatch: pytest.MonkeyPatch)
     assert served is not None and served.addresses == ("10.2.0.5:40001", "10.1.0.5:40001")
 
 
+def test_addresses_are_looked_at_again_after_a_while(there, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("spark_rtps.datasource.range_serving.time.monotonic", lambda: now)
+    serving = Scene().serving
+    for at, up, told in (
+        (100.0, ETH, "10.1.0.5:40001"),
+        (104.9, WLAN, "10.1.0.5:40001"),
+        (105.0, WLAN, "10.2.0.5:40001"),
+    ):
+        there(LO, up)
+        now = at
+        served = serving.served(LOGS[0])
+        assert served is not None and served.addresses == (told,)
+
+
 def test_one_server_serves_the_logs_of_a_query(there) -> None:
     there(LO)
     s = Scene()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.transport.errors import LogDamagedError, LogLostError
+from spark_rtps.transport.limits import WRITERS_MAX
 from spark_rtps.transport.log import checkpoint, segment
 from spark_rtps.transport.log.damage import Damage
 from spark_rtps.transport.log.frame import Cursor, align, frame_length
@@ -49,6 +50,22 @@ def with_tail(log: StreamLog, position: int, rows: int) -> bytes:
 
 def last_segment(directory: Path) -> Path:
     return max(directory.glob("*.segment"))
+
+
+@pytest.mark.parametrize("writers", [0, 1, 40, 41, 42, 300, WRITERS_MAX])
+def test_a_checkpoint_of_so_many_writers(tmp_path: Path, writers: int) -> None:
+    checkpoint.create_checkpoint_file(tmp_path)
+    known = tuple((guid(number), number) for number in range(writers))
+    kept = checkpoint.Checkpoint(7, 64, 128, 4096, 9, known)
+    checkpoint.write_checkpoint(tmp_path, kept, seed=3)
+    assert checkpoint.read_checkpoint(tmp_path, 3) == kept
+    assert checkpoint.read_base(tmp_path, 3) == 64
+    path = tmp_path / checkpoint.WRITERS
+    raw = bytearray(path.read_bytes())
+    raw[checkpoint._SLOT_BYTES + checkpoint._SLOT_HEADER.size + writers * 24 - 1] ^= 1  # its last one
+    path.write_bytes(raw)
+    with pytest.raises(LogLostError):
+        checkpoint.read_base(tmp_path, 3)
 
 
 def test_an_appender_that_was_not_closed(tmp_path: Path) -> None:

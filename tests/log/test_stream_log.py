@@ -74,6 +74,7 @@ def test_metadata_is_kept(tmp_path: Path) -> None:
 def test_metadata_is_amended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with create(tmp_path / "log") as log:
         log.append(uniform(W1, 1, 2), reception=0)
+        assert LogView(log.directory).metadata == {"topic": "T"}
         log.amend(type="X")
         assert log.metadata == LogView(log.directory).metadata == {"topic": "T", "type": "X"}
         end = log.position

@@ -11,7 +11,7 @@ from .checkpoint import Tail, read_base, read_tail
 from .frame_walk import SegmentFrames
 from .segment import SegmentFile, StreamLogMetadata, list_segments, metadata_text, parse_metadata
 
-#: The text of a log's metadata seldom changes, and views of it are made for each micro-batch. Nobody changes what a view says.
+#: The text of a log's metadata seldom changes, and a view is made for each micro-batch. Nobody changes what it says.
 _parsed = lru_cache(maxsize=16)(parse_metadata)
 
 
