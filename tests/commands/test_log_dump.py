@@ -176,13 +176,13 @@ def test_a_log_without_its_metadata(log: StreamLog, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "verify"])
-@pytest.mark.parametrize("name", ["exists", "read_text"])
+@pytest.mark.parametrize("name", ["exists", "read_bytes"])
 def test_a_log_of_another_user(log: StreamLog, command: str, name: str, monkeypatch: Any) -> None:
     def denied(path: Path, **_: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, name, denied)
-    if command == "verify" and name == "read_text":  # which looks at other logs all the same
+    if command == "verify" and name == "read_bytes":  # which looks at other logs all the same
         assert "Permission denied" in run(command, log.directory, exit_code=1).output.replace("\n", "")
         return
     assert refused(command, log.directory) == (

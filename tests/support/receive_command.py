@@ -126,7 +126,10 @@ class Receive:
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         tasks = path.parent.parent.iterdir()
         for pid in [int(text) for task in tasks for text in (task / "children").read_text().split()]:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+            except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                continue
             for name, pids in found.items():
                 if name in command:
                     pids.append(pid)
