@@ -62,7 +62,7 @@ class FakeReceiver:
         self.committed.append(position)
 
     def counters(self) -> dict[str, int]:
-        return self.counted
+        return dict(self.counted)
 
     def check(self) -> None:
         if self.dead:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
 from ..slotted import frozen
 from .checkpoint import Tail, read_base, read_tail
 from .frame_walk import SegmentFrames
-from .segment import SegmentFile, StreamLogMetadata, list_segments, metadata_text, parse_metadata
-
-#: The text of a log's metadata seldom changes, and a view is made for each micro-batch. Nobody changes what it says.
-_parsed = lru_cache(maxsize=16)(parse_metadata)
+from .segment import SegmentFile, StreamLogMetadata, list_segments, read_metadata
 
 
 class LogFiles(Protocol):
@@ -53,7 +49,7 @@ class LogDirectory:
     in_place: bool = True
 
     def metadata(self) -> StreamLogMetadata:
-        return _parsed(self.directory, metadata_text(self.directory))
+        return read_metadata(self.directory)
 
     def base(self, seed: int) -> int:
         return read_base(self.directory, seed)

@@ -20,6 +20,7 @@ import json
 import mmap
 import os
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -161,25 +162,25 @@ def write_metadata(directory: Path, metadata: StreamLogMetadata) -> None:
 
 
 def read_metadata(directory: Path) -> StreamLogMetadata:
-    """Raises LogError if there is no log, LogLostError for a damaged file, LogFormatError for another version's."""
-    return parse_metadata(directory, metadata_text(directory))
+    """Raises LogError if there is no log, LogLostError for a damaged file, LogFormatError for another version's.
 
-
-def metadata_text(directory: Path) -> bytes:
-    """The file of the metadata, as :func:`parse_metadata` takes it. Raises LogError if there is none."""
+    Nobody may change what it returns: it is the same for the same text.
+    """
     path = directory / METADATA
     try:
-        return path.read_bytes()
+        text = path.read_bytes()
     except FileNotFoundError as error:
         if directory.is_dir() and list_segments(directory):
             raise lost(f"{path} is missing", path=path) from error
         raise LogError(f"there is no stream log in {directory}", path=directory) from error
     except OSError as error:
         raise refusal(error, f"read {path}", path=path) from error
+    return _parse_metadata(directory, text)
 
 
-def parse_metadata(directory: Path, text: bytes) -> StreamLogMetadata:
-    """Raises LogLostError for a damaged file, LogFormatError for another version's."""
+@lru_cache(maxsize=16)
+def _parse_metadata(directory: Path, text: bytes) -> StreamLogMetadata:
+    """The text seldom changes, and is read for each micro-batch and for each request of a range."""
     path = directory / METADATA
     try:
         content = json.loads(text)

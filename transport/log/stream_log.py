@@ -243,7 +243,7 @@ class StreamLog:
         except OSError as error:
             what = f"write the metadata of the stream log in {self.directory}"
             raise refusal(error, what, path=self.directory) from error
-        self.metadata.update(given)
+        self.metadata = amended
 
     @property
     def shared_bytes_max(self) -> int:
