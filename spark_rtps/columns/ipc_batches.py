@@ -67,6 +67,7 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
         if column.type != field.type:
             try:
                 held.take(_cast_bytes(column, field.type))
+                _check_keys(column, field.type)
                 column = column.cast(field.type)
             except pa.ArrowException as error:
                 raise UsageError(
@@ -101,6 +102,26 @@ def _cast_bytes(array: pa.Array, target: pa.DataType) -> int:
             raise UsageError(f"lists of {t} share their elements")
         return taken + _cast_bytes(array.values, _inner(target, 0))
     return taken + int(array.nbytes)
+
+
+def _check_keys(array: pa.Array, target: pa.DataType) -> None:
+    """Raise UsageError if a map, at any depth, gets keys that are null: Arrow ends the process where a cast makes them.
+
+    Keys that are indices of a dictionary are not null themselves where the dictionary's value is.
+    """
+    t = array.type
+    if pa.types.is_map(t):
+        if array.keys.cast(_inner(target, 0)).null_count:
+            raise UsageError("a map has keys that are null")
+        _check_keys(array.keys, _inner(target, 0))
+        _check_keys(array.items, _inner(target, 1))
+    elif pa.types.is_struct(t):
+        for i in range(t.num_fields):
+            _check_keys(array.field(i), _inner(target, i))
+    elif pa.types.is_nested(t) and not pa.types.is_union(t):
+        _check_keys(array.values, _inner(target, 0))
+    elif pa.types.is_dictionary(t):
+        _check_keys(array.dictionary, target)
 
 
 def _width(t: pa.DataType) -> int:

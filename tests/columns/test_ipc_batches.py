@@ -166,3 +166,20 @@ def test_damaged_streams_never_raise() -> None:
             assert not why or not batches
         for size in range(0, len(whole), 7):
             read_batches(pa.py_buffer(whole[:size].copy()), TEXTS)
+
+
+def test_keys_of_maps_that_a_cast_would_make_null_are_refused() -> None:
+    """Arrow would end the process: an index is not null where the dictionary's value is."""
+    keys = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
+    maps = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), keys, pa.array([1, 2]))
+    wanted = pa.map_(pa.string(), pa.int64())
+    refused = ([], "a map has keys that are null")
+    assert read_batches(stream(maps), pa.schema([("x", wanted)])) == refused
+    structs = pa.StructArray.from_arrays([maps], ["m"])
+    assert read_batches(stream(structs), pa.schema([("x", pa.struct([("m", wanted)]))])) == refused
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), maps)
+    assert read_batches(stream(lists), pa.schema([("x", pa.list_(wanted))])) == refused
+    known = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["a"]))
+    sound = pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), known, pa.array([1]))
+    batches, why = read_batches(stream(sound), pa.schema([("x", wanted)]))
+    assert (why, [batch["x"].to_pylist() for batch in batches]) == ("", [[[("a", 1)]]])

@@ -13,6 +13,7 @@ import pytest
 
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import struct_from_arrow
+from spark_rtps.transport.types.cdr.decoding.arrays import string_array
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
@@ -225,3 +226,47 @@ def test_elements_of_an_older_writer_pass(kind: str) -> None:
     read = decoded.batch["e"].values.field("m0")
     assert read.to_pylist() == list(range(n)) * 2
     assert decoded.batch["e"].values.field("m199").null_count == 2 * n
+
+
+MAPS = [
+    ("@final struct S { map<string, long> m; };", [("k\u00e4", 7), ("", 1)]),
+    ("@final struct S { map<wstring, string> m; };", [("k\U0001d11e", "v"), ("", "")]),
+    ("@final struct S { map<char, octet> m; };", [("k", 7)]),
+    ("@final struct S { map<wchar, string> m; };", [("k", "v")]),
+    ("@final struct S { map<boolean, string> m; };", [(True, "v")]),
+    ("enum E { A, B }; @final struct S { map<E, string> m; };", [("B", "v")]),
+    ("bitmask F { A, B }; @final struct S { map<F, string> m; };", [(["A", "B"], "v")]),
+    ("@final struct S { sequence<map<string, string> > m; };", [[("k", "v")], [], [("l", "w"), ("m", "")]]),
+    ("@mutable struct S { @optional map<string, map<string, long> > m; };", [("k", [("l", 1)])]),
+    (
+        "@appendable union U switch (boolean) { case TRUE: map<string, long> m; };"
+        "@appendable struct S { map<string, U> m; };",
+        [("k", {"discriminator": True, "m": [("l", 1)]})],
+    ),
+]
+
+
+def test_strings_that_are_not_utf8_are_empty_and_not_null() -> None:
+    """Arrow ends the process where the key of a map is null."""
+    data = np.frombuffer(b"ab\xffcd", np.uint8)
+    array, bad = string_array(data, np.array([0, 1, 1, 3, 5]), pa.string())
+    assert array.null_count == 0 and array.to_pylist() == ["a", "", "", "cd"]
+    assert bad is not None and bad.tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize(("idl", "value"), MAPS, ids=[idl for idl, _ in MAPS])
+def test_maps_whatever_byte_of_them_is_damaged_are_refused_or_read(idl: str, value: object) -> None:
+    c = codec(idl)
+    row = pa.RecordBatch.from_pylist([{"m": value}], schema=c.arrow_schema)
+    for version in (DataRepresentation.XCDR1, DataRepresentation.XCDR2):
+        whole = bytes(c.encode(row, representation=version).payload(0))
+        damaged = [
+            whole[:at] + bytes([octet]) + whole[at + 1 :]
+            for at in range(4, len(whole))
+            for octet in (0, 1, 0x40, 0x80, 0xC3, 0xD8, 0xFF)
+        ]
+        found = c.decode(samples(*damaged))
+        found.batch.validate(full=True)
+        assert found.count == len(damaged) and found.malformed is not None
+        alone = [row for payload in damaged for row in c.decode(samples(payload)).batch.to_pylist()]
+        assert found.batch.to_pylist() == alone

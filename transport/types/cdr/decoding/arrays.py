@@ -118,16 +118,18 @@ def binary_array(data: U8, offsets: I64, target: pa.DataType) -> pa.Array:
 
 
 def string_array(data: U8, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """Strings, and which of them are not UTF-8 (these are null in the array)."""
+    """Strings, and which of them are not UTF-8: these are empty in the array, and not null, since a string may be the key
+    of a map. Arrow ends the process where keys have nulls."""
     array = binary_array(data, offsets, target)
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
         # Rare and slow on purpose: find the culprits one by one and leave them out.
-        raw = binary_array(data, offsets, pa.large_binary()).to_pylist()
-        bad = np.fromiter((not _is_utf8(value) for value in raw), np.bool_, len(raw))
-        known = [None if b else value for value, b in zip(raw, bad, strict=True)]
-        return pa.array(known, pa.binary()).cast(target), bad
+        raw = binary_array(data, offsets, pa.large_binary())
+        bad = np.fromiter((not _is_utf8(value.as_py()) for value in raw), np.bool_, len(raw))
+        lengths = np.diff(offsets)
+        known = data[np.repeat(~bad, lengths)]
+        return binary_array(known, offsets_of(np.where(bad, 0, lengths)), target), bad
     return array, None
 
 
