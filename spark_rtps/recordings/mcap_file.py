@@ -75,6 +75,31 @@ class _Contents:
         self.sections.append(section)
         self.of_channels.append(of_channels)
 
+    @property
+    def has_schemas(self) -> bool:
+        """Whether the schema of each channel is known, but for those that have none."""
+        return all(each.schema_id in self.schemas for each in self.channels.values() if each.schema_id)
+
+
+class _Plain:
+    """Messages outside of chunks, which become sections of about ``_PLAIN_BYTES``."""
+
+    def __init__(self, contents: _Contents) -> None:
+        self._contents = contents
+        self._start = self._stop = -1
+
+    def extend(self, start: int, stop: int) -> None:
+        """Take a message; one that does not follow the last one begins a new section."""
+        if start != self._stop or start - self._start > _PLAIN_BYTES:
+            self.finish()
+            self._start = start
+        self._stop = stop
+
+    def finish(self) -> None:
+        if self._stop >= 0:
+            self._contents.place(Section(self._start, self._stop, self._stop - self._start), None)
+        self._start = self._stop = -1
+
 
 class McapFile:
     """One MCAP file. ``is_lenient``: what is whole of a file that is cut short is read, and the rest is left."""
@@ -147,6 +172,9 @@ class McapFile:
                 _log.warning("%s; left out because failOnDataLoss=false", error)
                 continue
             if data is not self._data:
+                # what lies before it in the file comes before it
+                yield from self._messages(self._data, held, channels, times)
+                held, nbytes = [], 0
                 yield from self._messages(data, [starts], channels, times)
                 continue
             held.append(starts)
@@ -255,12 +283,21 @@ class McapFile:
         from mcap.exceptions import McapError
 
         try:
-            return self._summary() or self._walk()
+            try:
+                found = self._summary()
+            except (RecordingError, McapError, ValueError, KeyError, IndexError) as error:
+                if not (self._is_lenient and _is_damage(error)):
+                    raise
+                _log.warning(
+                    "%s: its summary is damaged: %s; it is read from its beginning", self.path, error
+                )
+                found = None
+            return found or self._walk()
         except (McapError, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
             raise RecordingError(f"it is damaged: {error}", path=self.path) from None
 
     def _summary(self) -> _Contents | None:
-        """What the summary says; None if there is none that says all."""
+        """What the summary says, and what lies outside of the chunks; None if there is none that says all."""
         from mcap.data_stream import ReadDataStream
         from mcap.records import ChunkIndex, Statistics
 
@@ -287,70 +324,120 @@ class McapFile:
             return None
         if not chunks and told.message_count:
             return None
+        behind = len(m.MAGIC)
         for each in sorted(chunks, key=lambda chunk: chunk.chunk_start_offset):
             start = each.chunk_start_offset
+            stop = start + each.chunk_length
             section = Section(
-                start,
-                start + each.chunk_length,
-                each.uncompressed_size,
-                each.message_start_time,
-                each.message_end_time,
+                start, stop, each.uncompressed_size, each.message_start_time, each.message_end_time
             )
+            self._outside(behind, start, contents)
             contents.place(section, dict(each.message_index_offsets) or None)
+            behind = stop + each.message_index_length
+        self._outside(behind, at, contents)
+        # a summary need not repeat the schemas
+        for section in contents.sections:
+            if contents.has_schemas:
+                break
+            self._define(section, contents)
         return contents
+
+    def _outside(self, start: int, stop: int, contents: _Contents) -> None:
+        """Take what lies outside of chunks, between two of them: the summary has no word for messages there."""
+        at = start
+        plain = _Plain(contents)
+        try:
+            for opcode, begin, end in m.records(self._data, start, stop, self.path):
+                if opcode == m.MESSAGE:
+                    plain.extend(at, end)
+                elif opcode == m.DATA_END:
+                    break
+                elif opcode in (m.SCHEMA, m.CHANNEL):
+                    contents.add(opcode, self._data[begin:end].tobytes())
+                at = end
+        except RecordingError as error:
+            if not self._is_lenient:
+                raise
+            _log.warning("%s; left out because failOnDataLoss=false", error)
+        plain.finish()
 
     def _walk(self) -> _Contents:
         """What a walk through the file finds: chunks, and messages outside of chunks."""
-        contents, data, plain = _Contents(), self._data, -1
+        contents, data = _Contents(), self._data
+        plain = _Plain(contents)
         at = len(m.MAGIC)
         chunk: tuple[Section, dict[int, int]] | None = None
+        is_whole = False
 
-        def finish() -> None:
-            """The last chunk, once its message indexes are known; its channels may be defined nowhere else."""
-            if chunk is not None:
-                section, index = chunk
-                if not index or not index.keys() <= contents.channels.keys():
-                    self._look_into(section, contents)
-                contents.place(section, index or None)
+        def finish(*, is_indexed: bool) -> None:
+            """Place the last chunk, once its message indexes are known; its channels may be defined nowhere else.
+
+            ``is_indexed``: no index of the chunk is missing behind the end of a file that is cut short.
+            """
+            nonlocal chunk
+            if chunk is None:
+                return
+            section, index = chunk
+            chunk = None
+            if not is_indexed:
+                index = {}
+            if not index or not index.keys() <= contents.channels.keys():
+                self._define(section, contents)
+            contents.place(section, index or None)
 
         try:
             for opcode, start, stop in m.records(data, at, data.nbytes, self.path):
                 if opcode != m.MESSAGE_INDEX:
-                    finish()
-                    chunk = None
-                if plain >= 0 and (opcode != m.MESSAGE or start - plain > _PLAIN_BYTES):
-                    contents.place(Section(plain, at, at - plain), None)
-                    plain = -1
+                    finish(is_indexed=True)
                 if opcode == m.MESSAGE:
-                    plain = at if plain < 0 else plain
-                elif opcode == m.CHUNK:
+                    plain.extend(at, stop)
+                else:
+                    plain.finish()
+                if opcode == m.CHUNK:
                     record = m.read_chunk_record(data, start, stop, self.path)
                     times = record.first_time, record.last_time
                     chunk = Section(at, stop, record.uncompressed_size, *times), {}
-                elif opcode == m.MESSAGE_INDEX and chunk is not None and stop - start >= 6:
-                    if stop - start > 6:
+                elif opcode == m.MESSAGE_INDEX:
+                    if chunk is not None and stop - start > 6:
                         chunk[1][int.from_bytes(data[start : start + 2].tobytes(), "little")] = at
                 elif opcode in (m.DATA_END, m.FOOTER):
+                    is_whole = True
                     break
-                else:
+                elif opcode != m.MESSAGE:
                     contents.add(opcode, data[start:stop].tobytes())
                 at = stop
-        except RecordingError:
+        except RecordingError as error:
             if not self._is_lenient:
                 raise RecordingError(_CUT, path=self.path) from None
-        finish()
-        if plain >= 0:
-            contents.place(Section(plain, at, at - plain), None)
+            _log.warning("%s; what lies behind byte %d is left out because failOnDataLoss=false", error, at)
+        else:
+            if not is_whole:
+                _log.warning(
+                    "%s: it has no end: its recorder was stopped, or the copy is not whole", self.path
+                )
+        finish(is_indexed=is_whole)
+        plain.finish()
         return contents
 
-    def _look_into(self, section: Section, contents: _Contents) -> None:
-        """Take the schemas and channels that are defined in a chunk."""
-        data, base, stop = self._records(section)
-        records = data[base:stop]
+    def _define(self, section: Section, contents: _Contents) -> None:
+        """Take the schemas and channels that are defined in a chunk, unless it is damaged and may be left out."""
+        try:
+            data, base, stop = self._records(section)
+            self._take_definitions(data[base:stop], contents)
+        except RecordingError as error:
+            if not (self._is_lenient and error.is_damage):
+                raise
+            # reading the chunk warns of it
+
+    def _take_definitions(self, records: U8, contents: _Contents) -> None:
         for opcode in (m.SCHEMA, m.CHANNEL):
             for at in m.record_starts(records, self.path, opcode).tolist():
                 _, start, stop = m.record_at(records, at, records.nbytes, self.path)
                 contents.add(opcode, records[start:stop].tobytes())
+
+
+def _is_damage(error: Exception) -> bool:
+    return not isinstance(error, RecordingError) or error.is_damage
 
 
 def _told_hash(channel: McapChannel) -> str | None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import struct
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from mcap.writer import CompressionType, IndexType
+from mcap.exceptions import McapError
+from mcap.records import Message as McapMessage
+from mcap.stream_reader import StreamReader
+from mcap.writer import CompressionType, IndexType, Writer
 
-from spark_rtps.recordings.mcap_file import WRITER_KEY
+from spark_rtps.recordings.mcap_file import WRITER_KEY, McapFile
+from spark_rtps.recordings.recorded import ALL_TIMES, Piece
 from spark_rtps.transport.errors import MalformedSampleError, OptionError, RecordingError
 from tests.recordings.recording_scene import (
     START,
@@ -234,3 +242,116 @@ def test_types_that_differ_among_files_are_no_one_type(tmp_path: Path) -> None:
     write_mcap(tmp_path / "2.mcap", points, schemas={POINT: "float64 x\n"})
     with pytest.raises(OptionError, match=r"2 types of the topic.*1\.mcap"):
         read(tmp_path, "/a")
+
+
+LONG = b"@final struct P { long x; };"
+
+
+def longs(writer: Writer, topics: str = "t") -> dict[str, int]:
+    """Channels of a type with one number."""
+    schema = writer.register_schema("P", "omgidl", LONG)
+    return {topic: writer.register_channel(topic, "cdr", schema) for topic in topics}
+
+
+def add(writer: Writer, channel: int, number: int) -> None:
+    writer.add_message(channel, number * 1000, b"\0\1\0\0" + struct.pack("<i", number), number * 1000, number)
+
+
+def outside(writer: Writer, channel: int, number: int) -> None:
+    """Add a message that is in no chunk, which mcap's own writer does only where there are no chunks."""
+    builder = "_Writer__chunk_builder"
+    writer.flush()
+    chunks = getattr(writer, builder)
+    setattr(writer, builder, None)
+    add(writer, channel, number)
+    setattr(writer, builder, chunks)
+
+
+def numbers(path: Path, topic: str = "t", *, is_lenient: bool = False) -> list[int]:
+    """The numbers of a topic, in the order in which they are read."""
+    file = McapFile(str(path), is_lenient=is_lenient)
+    channels = file.channels(topic, typed=True)
+    piece = Piece(str(path), "mcap", channels, tuple(file.sections(channels, ALL_TIMES)))
+    return [int(time) // 1000 for samples in file.read(piece, ALL_TIMES) for time in samples.log_times]
+
+
+def test_a_cut_file_wherever_it_is_cut_has_the_rows_of_its_whole_chunks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As mcap's own reader of streams finds them: the messages of a chunk are there without its message indexes."""
+    path = tmp_path / "a.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file, chunk_size=400)
+        writer.start()
+        channels = list(longs(writer, "abc").values())
+        for i in range(60):
+            add(writer, channels[i % 3], i)
+        writer.finish()
+    whole = path.read_bytes()
+    end = whole.rindex(b"\x0f" + struct.pack("<Q", 4))
+    for stop in range(whole.index(b"zstd") - 40, end + 13, 3):
+        path.write_bytes(whole[:stop])
+        known, records = list[int](), StreamReader(BytesIO(path.read_bytes())).records
+        with suppress(McapError, struct.error):  # of the end that is not there
+            known.extend(record.sequence for record in records if isinstance(record, McapMessage))
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            found = sorted(n for topic in "abc" for n in numbers(path, topic, is_lenient=True))
+        assert found == known, stop
+        assert "left out" in caplog.text or "it has no end" in caplog.text
+
+
+def test_chunks_of_which_some_are_compressed_are_read_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file, chunk_size=400)
+        writer.start()
+        channel = longs(writer)["t"]
+        for i in range(60):
+            kind = CompressionType.ZSTD if i // 12 % 2 else CompressionType.NONE
+            setattr(writer, "_Writer__compression", kind)  # noqa: B010  (mcap's own has one for all)
+            add(writer, channel, i)
+        writer.finish()
+    assert numbers(path) == list(range(60))
+
+
+def test_messages_outside_of_chunks_are_read_beside_those_inside(tmp_path: Path) -> None:
+    path = tmp_path / "a.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file, chunk_size=200)
+        writer.start()
+        channel = longs(writer)["t"]
+        for i in range(30):
+            # a writer may put any message where it likes
+            if i % 3 == 0:
+                outside(writer, channel, i)
+            else:
+                add(writer, channel, i)
+        writer.finish()
+    assert numbers(path) == list(range(30))
+    assert numbers(path, is_lenient=True) == list(range(30))
+
+
+def test_a_summary_that_does_not_repeat_the_schemas_has_those_of_the_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "a.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file, repeat_schemas=False)
+        writer.start()
+        add(writer, longs(writer)["t"], 7)
+        writer.finish()
+    assert McapFile(str(path)).topics() == {"t": "P"}
+    assert read(path, "t").to_pylist() == [{"x": 7}]
+
+
+def test_a_damaged_summary_of_a_file_that_may_lack_rows_is_not_needed(
+    tmp_path: Path, drive: list[Message], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_mcap(tmp_path / "a.mcap", drive)
+    whole = bytearray(path.read_bytes())
+    at = int.from_bytes(whole[-28:-20], "little")
+    whole[at + 1 : at + 9] = b"\xff" * 8
+    path.write_bytes(whole)
+    with pytest.raises(RecordingError):
+        read(path, "/imu")
+    assert compared(read(path, "/imu", failOnDataLoss="false")) == expected(of(drive, "/imu"))
+    assert "its summary is damaged" in caplog.text

@@ -13,8 +13,8 @@ import pytest
 
 from spark_rtps.transport.qos import DataRepresentation
 from spark_rtps.transport.types.arrow import struct_from_arrow
-from spark_rtps.transport.types.cdr.decoding.arrays import string_array
 from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.cdr.decoding.arrays import string_array
 from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import Struct
 from spark_rtps.transport.wire.samples import Samples

@@ -118,7 +118,7 @@ def binary_array(data: U8, offsets: I64, target: pa.DataType) -> pa.Array:
 
 
 def string_array(data: U8, offsets: I64, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """Strings, and which of them are not UTF-8: these are empty in the array, and not null, since a string may be the key
+    """Strings, and which of them are not UTF-8: these are empty, and not null, since a string may be the key
     of a map. Arrow ends the process where keys have nulls."""
     array = binary_array(data, offsets, target)
     try:
