@@ -91,7 +91,9 @@ class RtpsBatchReader(DataSourceReader):
             if listening.left is not None:
                 frames = LogView(directory).frames(at, end, None if fail_on_data_loss else _ignored)
                 listening.left -= sum(frame.run.count for frame in frames)
-            yield from read_range(directory, at, end, self._plan, fail_on_data_loss=fail_on_data_loss)
+            yield from read_range(
+                directory, at, end, self._plan, fail_on_data_loss=fail_on_data_loss, own=True
+            )
             session.commit(end)
             at = end
         if at == START and (why := session.why_unmatched()) is not None:

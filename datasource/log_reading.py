@@ -25,6 +25,7 @@ from ..serving.served import Served
 from ..transport.errors import LogAccessError, LogLostError, RangeServerError
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor
+from ..transport.log.held_frames import Trimmed
 from ..transport.log.log_view import LogView
 from ..transport.structure import Guid
 from .range_calculator import LogPartition
@@ -37,23 +38,35 @@ _TOLD_MAX: Final = 8
 
 
 def read_log(
-    partition: LogPartition, plan: TopicPlan, *, fail_on_data_loss: bool = True
+    partition: LogPartition, plan: TopicPlan, *, fail_on_data_loss: bool = True, own: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition. Reading it again gives the same rows."""
+    """The rows of one partition. Reading it again gives the same rows. ``own``: as for :func:`read_range`."""
     settle()
-    with explained(), _opened(partition) as (view, beside):
+    with explained(), _opened(partition, in_place=own and fail_on_data_loss) as (view, beside):
         yield from _rows(view, beside, partition.start, partition.end, plan, fail_on_data_loss)
 
 
 def read_range(
-    directory: Path, start: Cursor, end: Cursor, plan: TopicPlan, *, fail_on_data_loss: bool
+    directory: Path,
+    start: Cursor,
+    end: Cursor,
+    plan: TopicPlan,
+    *,
+    fail_on_data_loss: bool,
+    own: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of [start, end) of a log on this host.
 
     Damage raises LogDamagedError, or is left out, warned of and counted. So is what the log no longer holds, or of
-    which its metadata is gone since the range was planned.
+    which its metadata is gone since the range was planned. A query's ``own`` log is trimmed only once it has committed
+    the rows, so that they may view the log; of another log they never do.
     """
-    yield from _rows(LogView(directory), BesideDirectory(directory), start, end, plan, fail_on_data_loss)
+    view = _view(directory, in_place=own and fail_on_data_loss)
+    yield from _rows(view, BesideDirectory(directory), start, end, plan, fail_on_data_loss)
+
+
+def _view(directory: Path, *, in_place: bool) -> LogView:
+    return LogView(directory) if in_place else LogView.copying(directory)
 
 
 def _rows(
@@ -64,7 +77,7 @@ def _rows(
         return
     damage = _LeftOut(view.directory, plan.topic)
     try:
-        yield from decode_range(view, start, end, plan, damage.add, beside)
+        yield from decode_range(view, start, end, plan, damage.add, beside, damage.trimmed)
     except LogLostError as error:
         damage.rest(error, start, end)
     finally:
@@ -74,12 +87,12 @@ def _rows(
 
 
 @contextmanager
-def _opened(partition: LogPartition) -> Iterator[tuple[LogView, Beside]]:
+def _opened(partition: LogPartition, *, in_place: bool) -> Iterator[tuple[LogView, Beside]]:
     """The log of a partition: in its folder if that is here, else where it is served."""
     directory, served = Path(partition.directory), partition.served
     if served is None or _is_here(partition):
         _check_access(directory, partition.host)
-        yield LogView(directory), BesideDirectory(directory)
+        yield _view(directory, in_place=in_place), BesideDirectory(directory)
         return
     _check_network(served, partition.host)
     with closing(FetchedLog(served, directory.name, directory)) as fetched:
@@ -113,13 +126,25 @@ class _LeftOut:
         self._directory = directory
         self._topic = topic
         self._found: list[Damage] = []
-        self._rest: LostPart | None = None
+        self._not_held: list[LostPart] = []
+
+    def trimmed(self, part: Trimmed) -> None:
+        """The log no longer holds a part of the range."""
+        _log.warning(
+            "topic %r: positions %d to %d are no longer in the log in %s; left out because failOnDataLoss=false",
+            self._topic,
+            part.position,
+            part.stop,
+            self._directory,
+        )
+        nbytes = part.stop - part.position
+        self._not_held.append(LostPart(NOT_HELD, part.position, time.time_ns(), nbytes, part.rows))
 
     def rest(self, error: LogLostError, start: Cursor, end: Cursor) -> None:
         """The range cannot be read to its end."""
         _log.warning("topic %r: %s; left out because failOnDataLoss=false", self._topic, error)
-        nbytes = end.position - start.position
-        self._rest = LostPart(NOT_HELD, start.position, time.time_ns(), nbytes)
+        position = start.position if error.position is None else max(start.position, error.position)
+        self._not_held.append(LostPart(NOT_HELD, position, time.time_ns(), max(0, end.position - position)))
 
     def add(self, damage: Damage) -> None:
         if len(self._found) < _TOLD_MAX:
@@ -136,8 +161,7 @@ class _LeftOut:
             LostPart(DAMAGED, each.position, now, each.nbytes, each.rows, _hex(each.writer))
             for each in self._found
         ]
-        if self._rest is not None:
-            lost.append(self._rest)
+        lost += self._not_held
         return RangeTally(lost=tuple(lost)) if lost else None
 
 

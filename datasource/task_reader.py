@@ -37,7 +37,7 @@ class TaskReader:
         query = None if context is None else query_of(context.getLocalProperty("spark.job.description"))
         if query is not None:
             note_query(Path(partition.directory), query)
-        return read_log(partition, self.plan, fail_on_data_loss=self.fail_on_data_loss)
+        return read_log(partition, self.plan, fail_on_data_loss=self.fail_on_data_loss, own=self.notes_query)
 
 
 def reduce(settings: Settings, plan: TopicPlan, *, notes_query: bool) -> tuple[Any, ...]:

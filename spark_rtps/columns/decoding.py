@@ -27,6 +27,7 @@ from ..transport.errors import (
 from ..transport.limits import DECODE_LEAVES_MAX
 from ..transport.log.damage import Damage
 from ..transport.log.frame import Cursor, Frame
+from ..transport.log.held_frames import Trimmed, held_frames
 from ..transport.log.log_view import LogView
 from ..transport.qos import TypeConsistency
 from ..transport.receiver.writer_types import HAS_WRITER_TYPES, ToldTypes
@@ -78,14 +79,19 @@ def decode_range(
     plan: TopicPlan,
     on_damage: Callable[[Damage], None] | None = None,
     beside: Beside | None = None,
+    on_trimmed: Callable[[Trimmed], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of [start, end) of a log, in batches. What lies ``beside`` it is in the view's directory unless given.
 
-    Raises MalformedSampleError with ``mode=failfast``, and LogDamagedError for what is damaged, unless ``on_damage``
-    takes it.
+    Raises MalformedSampleError with ``mode=failfast``, LogDamagedError for what is damaged, unless ``on_damage`` takes
+    it, and LogLostError for what is trimmed, unless ``on_trimmed`` takes it as well, of a view that hands out copies.
     """
     beside = beside or BesideDirectory(view.directory)
-    frames, told = view.frames(start, end, on_damage), NO_TYPES
+    told = NO_TYPES
+    if on_damage is not None and on_trimmed is not None:
+        frames = held_frames(view, start, end, on_damage, on_trimmed)
+    else:
+        frames = view.frames(start, end, on_damage)
     if needs_writer_types(plan) or plan.many:
         told = beside.writer_types()
         if told.damage or (view.metadata.get(HAS_WRITER_TYPES) and not told.is_full):

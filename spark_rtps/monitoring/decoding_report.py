@@ -86,6 +86,8 @@ class DecodingReport:
     lost: dict[tuple[str, int], LostPart] = field(default_factory=dict)
     #: Lost parts beyond the number of those that are kept.
     lost_overflow: int = 0
+    #: The highest position of those. Ranges follow each other, and one that is read again counts once.
+    lost_overflow_to: int = -1
     #: Numbers of the samples that were counted.
     counted: IntervalSet = field(default_factory=IntervalSet)
 
@@ -101,12 +103,17 @@ class DecodingReport:
         return self.lost_overflow + sum(1 if p.samples is None else p.samples for p in self.lost.values())
 
     def lose(self, part: LostPart) -> None:
-        """Something of the log is lost; what was found before counts once."""
+        """Something of the log is lost; what was found before counts once, as it was when most of it was lost."""
         key = part.cause, part.position
-        if key not in self.lost and len(self.lost) >= LOST_PARTS_MAX:
+        known = self.lost.get(key)
+        if known is not None:
+            if part.nbytes > known.nbytes:  # a task was repeated, and more was trimmed by then
+                self.lost[key] = replace(part, at_ns=known.at_ns)
+        elif len(self.lost) < LOST_PARTS_MAX:
+            self.lost[key] = part
+        elif part.position > self.lost_overflow_to:
             self.lost_overflow += 1
-        else:
-            self.lost.setdefault(key, part)
+            self.lost_overflow_to = part.position
 
     def add(self, some: MalformedSamples) -> None:
         key = some.writer, some.reason
@@ -152,6 +159,7 @@ def read_decoding_report(directory: Path) -> DecodingReport:
                 samples = None if samples is None else int(samples)
                 report.lose(LostPart(str(cause), int(position), int(at), int(nbytes), samples, str(writer)))
             report.lost_overflow = int(found.get("lost_overflow", 0))
+            report.lost_overflow_to = int(found.get("lost_overflow_to", -1))
     except (OSError, ValueError, LookupError, TypeError):
         return DecodingReport()
     return report
@@ -185,5 +193,6 @@ def _as_json(report: DecodingReport) -> str:
                 [p.cause, p.position, p.at_ns, p.nbytes, p.samples, p.writer] for p in report.lost.values()
             ],
             "lost_overflow": report.lost_overflow,
+            "lost_overflow_to": report.lost_overflow_to,
         }
     )

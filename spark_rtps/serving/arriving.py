@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ..transport.errors import RangeServerError, RtpsError
+from ..transport.log.buffers import buffer
 from ..transport.log.frame import ALIGNMENT, HEADER_BYTES, align
 from ..transport.log.frame_walk import Header, SegmentFrames
 from ..transport.log.segment import SegmentFile
 from ..transport.protocol.intervals import IntervalSet
 from ..transport.wire.samples import Run
-from .buffers import buffer
 from .client import Cancelled, RangeClient
 from .connections import CONNECT_SECONDS
 from .sound_frames import is_indexed, is_possible, lies_within

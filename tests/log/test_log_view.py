@@ -245,6 +245,28 @@ def test_any_cut_of_any_batch(filled: Filled, data: st.DataObject) -> None:
     assert got == filled.samples[i:j]
 
 
+def test_a_view_that_copies_has_the_same_frames_and_shares_no_memory(filled: Filled) -> None:
+    end = Cursor(filled.tail)
+    for start in filled.cursors:
+        copied = list(LogView.copying(filled.directory).frames(start, end))
+        assert all_samples(copied) == all_samples(filled.view.frames(start, end))
+    view = LogView.copying(filled.directory)
+    mapped = [frame.run.data for frame in filled.view.frames(Cursor(0), end)]
+    for frame in view.frames(Cursor(0), end):
+        assert not any(np.shares_memory(frame.run.data, data) for data in mapped)
+
+
+def test_a_view_that_copies_follows_an_appender(tmp_path: Path) -> None:
+    with StreamLog.create(tmp_path / "log", max_bytes=32 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        view, at, found = LogView.copying(log.directory), Cursor(0), list[Sample]()
+        for sn in range(1, 60):
+            assert log.append(single(W1, sn, 300), reception=0)
+            end = Cursor(log.position)
+            found += all_samples(view.frames(at, end))
+            at = end
+        assert [sample.sn for sample in found] == list(range(1, 60))
+
+
 # --- beside an appender ---------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ from spark_rtps.datasource.range_calculator import LogPartition, plan_partitions
 from spark_rtps.monitoring.decoding_report import DecodingReport, read_decoding_report
 from spark_rtps.monitoring.range_tally import RangeTally
 from spark_rtps.options import Mode, Payload
-from spark_rtps.serving import buffers, fetched_log
+from spark_rtps.serving import fetched_log
 from spark_rtps.serving.fetched_log import FetchedLog
 from spark_rtps.serving.log_place import LogPlace
 from spark_rtps.serving.loopback import loopback_network
@@ -41,6 +41,7 @@ from spark_rtps.transport.errors import (
     RangeServerError,
     RtpsError,
 )
+from spark_rtps.transport.log import buffers
 from spark_rtps.transport.log.checksum import body_checksum, header_checksum
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor
 from spark_rtps.transport.log.segment import read_metadata, segment_path

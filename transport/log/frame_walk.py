@@ -59,6 +59,16 @@ class Gap(NamedTuple):
     is_hole: bool = False
 
 
+def mapped(directory: Path, file: SegmentFile) -> U8:
+    """A segment of the log in ``directory``, mapped. Raises OSError."""
+    fd = os.open(segment_path(directory, file.base), os.O_RDONLY)
+    try:
+        view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
+    finally:
+        os.close(fd)
+    return np.frombuffer(view, np.uint8)
+
+
 class SegmentFrames:
     """The frames in ``data``, a segment that starts at the position ``base``."""
 
@@ -74,12 +84,7 @@ class SegmentFrames:
     @classmethod
     def map(cls, directory: Path, file: SegmentFile, seed: int) -> Self:
         """Map a segment of the log in ``directory``. Raises OSError."""
-        fd = os.open(segment_path(directory, file.base), os.O_RDONLY)
-        try:
-            view = mmap.mmap(fd, file.size, access=mmap.ACCESS_READ)
-        finally:
-            os.close(fd)
-        return cls(file.base, np.frombuffer(view, np.uint8), seed)
+        return cls(file.base, mapped(directory, file), seed)
 
     def header(self, position: int) -> Header | None:
         """The frame at ``position``, which lies in the segment; None: there is none."""

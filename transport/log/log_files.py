@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..slotted import frozen
 from .checkpoint import Tail, read_base, read_tail
+from .copied_frames import CopiedFrames
 from .frame_walk import SegmentFrames
 from .segment import SegmentFile, StreamLogMetadata, list_segments, read_metadata
 
@@ -20,7 +21,8 @@ class LogFiles(Protocol):
 
     @property
     def in_place(self) -> bool:
-        """Whether what is mapped is the appender's own, who may overwrite it once it is trimmed; else it is a copy."""
+        """Whether what is mapped is the appender's own, which may be overwritten once it is trimmed; else it is a copy,
+        and what is verified stays as it is."""
 
     def metadata(self) -> StreamLogMetadata:
         """Raises LogError if there is no log, and LogLostError if it cannot be read."""
@@ -43,7 +45,8 @@ class LogFiles(Protocol):
 
 @frozen
 class LogDirectory:
-    """The files of the log in ``directory``, read in place."""
+    """The files of the log in ``directory``, read in place; or copied as they are read, which a log has to be that
+    others than its reader trim."""
 
     directory: Path
     in_place: bool = True
@@ -61,7 +64,8 @@ class LogDirectory:
         return list_segments(self.directory)
 
     def expect(self, start: int, stop: int) -> None:
-        """What is mapped is read from the disk when it is looked at."""
+        """What is mapped is read, or copied, when it is looked at."""
 
     def map(self, file: SegmentFile, seed: int) -> SegmentFrames:
-        return SegmentFrames.map(self.directory, file, seed)
+        kind = SegmentFrames if self.in_place else CopiedFrames
+        return kind.map(self.directory, file, seed)

@@ -48,6 +48,11 @@ class LogView:
         """A view of a log whose files lie elsewhere."""
         return cls(files.directory, files)
 
+    @classmethod
+    def copying(cls, directory: Path) -> LogView:
+        """A view of a log in ``directory`` that others than its reader trim: what it hands out is a copy."""
+        return cls(directory, LogDirectory(directory, in_place=False))
+
     @property
     def metadata(self) -> dict[str, JSON]:
         """The metadata that the log's creator gave; LogError if there is no log."""
@@ -98,6 +103,12 @@ class LogView:
                 return item.position
         return max(position, end)
 
+    def rows_before(self, position: int) -> int | None:
+        """How many samples lie before the frame at ``position``; None: no frame is there."""
+        segment = self._map(position)
+        header = None if segment is None else segment.header(position)
+        return None if header is None else header.rows_before
+
     def at(self, time_ns: int) -> Cursor:
         """The first sample that was received at or after ``time_ns`` (ns since 1970), the end if there is none.
 
@@ -122,12 +133,12 @@ class LogView:
     # --- reading -----------------------------------------------------------------------------------
 
     def frames(self, start: Cursor, end: Cursor, on_damage: OnDamage | None = None) -> Iterator[Frame]:
-        """The frames from ``start`` to ``end``, the first and last one sliced; their runs view the log.
+        """The frames from ``start`` to ``end``, the first and last one sliced; their runs view the log, or a copy.
 
         LogLostError is raised here for what is trimmed already, or not appended yet, and while iterating for what is
-        trimmed meanwhile, at the end at the latest: until then what a frame holds is not sure. Damage by which samples
-        are lost raises LogDamagedError while iterating. With ``on_damage`` all damage is handed over instead, and the
-        frames behind it follow.
+        trimmed meanwhile. Where the log is read in place, that is at the end at the latest: until then what a frame
+        holds is not sure. Damage by which samples are lost raises LogDamagedError while iterating. With ``on_damage``
+        all damage is handed over instead, and the frames behind it follow.
         """
         items = self._items(start, end, bodies=True, exact=on_damage is None)
         return self._frames(start, items, on_damage)

@@ -1,4 +1,4 @@
-"""Memory into which parts of segments are fetched.
+"""Memory into which parts of segments are fetched, or copied.
 
 The system gives new pages at a third of the cost of receiving into them (measured: 0.24 of 0.66 s a GB). So the memory
 of the last part is kept for the next one, once nothing refers to it any more.
@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from ..transport.wire.samples import U8
+from ..wire.samples import U8
 
 #: A segment has as much, unless one of its frames is longer.
 _KEPT_BYTES_MAX: Final = 64 << 20
