@@ -18,6 +18,7 @@ from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.net.blocking_writer import BlockingWriter
 from spark_rtps.transport.net.node import Node
 from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControllerPolicy, WriterPolicy
+from spark_rtps.transport.protocol.writing.batching.batch_queue import Queue
 from spark_rtps.transport.qos import LivelinessKind
 from tests.net.net_scene import BEST_EFFORT, RELIABLE, Scene, clock_for, cut_off, scene_of
 from tests.support import domains
@@ -128,25 +129,54 @@ def written_while_the_lock_is_taken(node: Node, writer: BlockingWriter, patience
     return came_through
 
 
-def test_thread_safe_write_false_takes_no_lock_to_queue(scene):
+@pytest.mark.parametrize("batch", [OPEN, SINGLE_THREADED], ids=["thread safe", "not"])
+def test_every_write_takes_the_lock(scene, batch):
     got = scene.reader(scene.node())
     node = scene.node()
-    writer = scene.writer(node, batch=SINGLE_THREADED)
-    assert written_while_the_lock_is_taken(node, writer, PATIENCE)
+    writer = scene.writer(node, batch=batch)
+    assert not written_while_the_lock_is_taken(node, writer, 0.1)
     writer.flush()
     scene.wait(lambda: got.numbers == [0])
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [OPEN, replace(SINGLE_THREADED, max_flush_delay=3_600 * SECOND)],
-    ids=["thread safe", "flushed by another thread"],
-)
-def test_all_others_take_the_lock(scene, batch):
-    scene.reader(scene.node())
-    node = scene.node()
-    writer = scene.writer(node, batch=batch)
-    assert not written_while_the_lock_is_taken(node, writer, 0.1)
+def test_thread_safe_write_false_is_as_safe(scene, monkeypatch):
+    got = scene.reader(scene.node())
+    writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
+    began, flushes = threading.Event(), list[threading.Thread]()
+    clear = Queue._clear
+
+    def flushed_meanwhile(queue: Queue) -> None:
+        """Another thread flushes between the taking of what is queued and its clearing."""
+        if not began.is_set():
+            began.set()
+            flushes.append(started(writer.flush))
+            flushes[0].join(0.1)
+        clear(queue)
+
+    writer.write(numbered(0, 3))
+    monkeypatch.setattr(Queue, "_clear", flushed_meanwhile)
+    writer.write(numbered(3, 6_000))  # it fills the batch
+    writer.flush()
+    assert joined(flushes)
+    assert writer.wait_for_acknowledgments(PATIENCE) == {}
+    scene.wait(lambda: len(got.samples) >= 6_003)
+    assert got.numbers == list(range(6_003))
+
+
+def test_deleting_an_endpoint_sends_its_own_batch_and_no_others(scene):
+    got, node = scene.reader(scene.node()), scene.node()
+    other = scene.reader(node, topic="Other")
+    writer = scene.writer(node, batch=SINGLE_THREADED)
+    leaving = scene.writer(node, batch=OPEN)
+    writer.write(numbered(0, 3))
+    leaving.write(numbered(7, 1))
+    node.delete_endpoint(other.reader.guid)
+    assert scene.samples_sent(leaving) == []
+    node.delete_endpoint(leaving.guid)
+    scene.wait(lambda: got.numbers == [7])
+    assert scene.samples_sent(writer) == []
+    writer.flush()
+    scene.wait(lambda: got.numbers == [7, 0, 1, 2])
 
 
 def test_thread_safe_write_false_in_one_thread(scene):
@@ -158,13 +188,13 @@ def test_thread_safe_write_false_in_one_thread(scene):
     scene.wait(lambda: got.numbers == list(range(3_000)))
 
 
-def test_a_smaller_peer_comes_while_one_thread_queues_without_lock(scene):
+def test_a_smaller_peer_comes_while_a_batch_is_in_progress(scene):
     got = scene.reader(scene.node())
     writer = scene.writer(scene.node(), batch=SINGLE_THREADED)
     writer.write(numbered(0, 4, size=1_000))
     small = scene.reader(scene.node(message_size_max=2_000))
     scene.wait(lambda: len(writer.writer.readers) == 2 and writer.has_ready_reader())
-    assert writer.writer.intake.count == 4  # the node's thread left it alone
+    assert writer.writer.intake.count == 4
     writer.flush()
     assert all(len(sent.data) <= 2_000 for sent in scene.samples_sent(writer))
     scene.wait(lambda: got.numbers == [0, 1, 2, 3] and small.numbers == [0, 1, 2, 3])

@@ -81,8 +81,6 @@ class BlockingWriter:
         self.sets_automatic_failures_apart = False
         self._automatic: deque[str] = deque(maxlen=_FAILURES_KEPT)
         self._failed: list[str] = []
-        #: Batches are queued without the node's lock where the user promises that one thread writes.
-        self._queue_lock = contextlib.nullcontext() if writer.intake.is_unshared else node.lock
 
     @property
     def guid(self) -> Guid:
@@ -174,17 +172,16 @@ class BlockingWriter:
     ) -> int:
         """Queue from the front, and send what became full, at once: nobody's samples may come between."""
         writer = self.writer
-        with self._queue_lock:
+        with self.node.lock:
             now = time.monotonic_ns()
             taken, batches = writer.queue(
                 samples, timestamp=stamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
             )
             if batches or taken < samples.count or not writer.batch.batches:
-                with self.node.lock:
-                    self._begin_sending()
-                    writer.send(batches, now=now, hand_over=self._flush_node)
-                    self._end_sending()
-                    writer.resume(now=time.monotonic_ns())
+                self._begin_sending()
+                writer.send(batches, now=now, hand_over=self._flush_node)
+                self._end_sending()
+                writer.resume(now=time.monotonic_ns())
             timer = writer.get_timer()
         if timer is not None and timer < self.node.sleeps_until:
             self.node.wake()  # it has to look at the clock sooner

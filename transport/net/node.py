@@ -233,7 +233,7 @@ class Node:
     def delete_endpoint(self, guid: Guid) -> None:
         """Remove a reader, and let go of its recipient, or a writer. Raises UsageError."""
         with self.lock:
-            self.participant.flush(time.monotonic_ns())
+            self.participant.flush(time.monotonic_ns(), only=guid)
             self.flush()
             self.participant.delete_endpoint(guid, now=time.monotonic_ns())
             self.flush()

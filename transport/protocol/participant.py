@@ -407,10 +407,11 @@ class Participant:
         """Replace the unicast addresses to announce to, for host names may resolve differently."""
         self._spdp.set_peers(peers)
 
-    def flush(self, now: int) -> None:
-        """Send the batches in progress."""
+    def flush(self, now: int, *, only: Guid | None = None) -> None:
+        """Send the batches in progress, of all writers of ours or of ``only`` one."""
         for writer in self._writers.values():
-            writer.flush(now=now)
+            if only is None or writer.guid == only:
+                writer.flush(now=now)
 
     @property
     def queued_bytes(self) -> int:

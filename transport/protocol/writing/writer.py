@@ -128,7 +128,7 @@ class StatefulWriter:
         self.feedback = Feedback(state, history, unsent, matched, acks, self._requests, sender)
         batcher = batcher_of(state, matched, interceptor)
         self.admission = Admission(state, batcher, history, unsent, matched, acks, sender)
-        self.intake = Intake(batch, batcher, matched, self.admission)
+        self.intake = Intake(batcher, matched, self.admission)
         self._framer = Framer(state, history, unsent, matched, acks.window, acks.pacing, broadcast)
         self._deadline = OfferedDeadline(qos.deadline)
         self.coherent_sets = CoherentSets(

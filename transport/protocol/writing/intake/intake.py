@@ -1,16 +1,11 @@
-"""What is written, until it is handed on to be sent: let in as far as there is room, gathered into batches.
-
-Invariant: while :attr:`Intake.is_unshared`, the thread that writes is the only one to touch the batch in progress.
-"""
+"""What is written, until it is handed on to be sent: let in as far as there is room, gathered into batches."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ....structure import INFINITE
 from ....wire.parameters import COHERENT_SET_SIZE, SENTINEL_SIZE
 from ....wire.samples import KEY_ONLY, U8, Samples
-from ...policies import BatchPolicy
 from ..batching import Batcher, FlushReason, Interceptor, PendingBatch
 from ..readers import MatchedReaders
 from ..state import WriterState
@@ -48,13 +43,10 @@ class Intake:
 
     def __init__(
         self,
-        batch: BatchPolicy,
         batcher: Batcher | None,
         readers: MatchedReaders,
         admission: Admission,
     ) -> None:
-        #: :meth:`take` and :meth:`flush` alone touch what is queued: one thread needs no lock for them.
-        self.is_unshared = batch.enable and not batch.thread_safe_write and batch.max_flush_delay >= INFINITE
         self._batcher = batcher
         self._readers = readers
         #: What the batch in progress fits.
@@ -119,7 +111,7 @@ class Intake:
 
     def get_timer(self) -> int | None:
         """When the batch in progress has waited for as long as it may."""
-        return None if self._batcher is None or self.is_unshared else self._batcher.get_timer()
+        return None if self._batcher is None else self._batcher.get_timer()
 
     def handle_timer(self, now: int) -> list[PendingBatch]:
         """The batch in progress, if it has waited for as long as it may."""
@@ -130,7 +122,7 @@ class Intake:
         return self._batcher.handle_timer(now)
 
     def _fit(self) -> None:
-        """Fit the batch in progress to the readers that are matched now; only the thread that writes touches it."""
+        """Fit the batch in progress to the readers that are matched now."""
         if self._batcher is not None and self._framing is not self._readers.framing:
             self._framing = self._readers.framing
             self._batcher.limit = self.batch_bytes_max
