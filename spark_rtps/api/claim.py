@@ -48,7 +48,7 @@ class Claim:
             key_hash: 16 bytes, for a topic with a key; default: computed from the sample.
 
         Returns:
-            False if it took too long, and was given up.
+            False if it was given up, because it took too long or the publication was closed.
 
         Raises:
             EncodeError: the sample's key does not decode. The claim is still open.

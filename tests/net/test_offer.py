@@ -125,6 +125,22 @@ def test_a_claim_whose_filling_fails_is_given_up(scene: Scene) -> None:
     scene.wait(lambda: received.numbers == [1])
 
 
+@pytest.mark.parametrize("closes", ["writer", "node"])
+def test_a_claim_is_given_up_when_its_writer_is_closed_and_what_is_behind_it_is_sent(
+    scene: Scene, closes: str
+) -> None:
+    received, node = scene.reader(scene.node()), scene.node()
+    writer = scene.writer(node, flow_control=FLOW)
+    late = claimed(writer, 0)
+    writer.write(numbered(1, 2))
+    if closes == "writer":
+        node.delete_endpoint(writer.guid)
+    else:
+        node.close()
+    assert not late.commit()
+    scene.wait(lambda: received.numbers == [1, 2])
+
+
 def test_a_keyed_writer_takes_nothing_without_key_hashes(scene: Scene) -> None:
     """KEEP_LAST would take all instances for one."""
     scene.reader(scene.node(), keyed=True)

@@ -13,8 +13,10 @@ from spark_rtps.transport.log.publication_log import PublicationLog
 from spark_rtps.transport.protocol.policies import FlowControlPolicy
 from spark_rtps.transport.protocol.writing.flow import FlowControl
 from spark_rtps.transport.protocol.writing.intake import SampleClaim
+from spark_rtps.transport.protocol.writing.writer import StatefulWriter
+from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.submessages import Data, Gap
-from tests.protocol.writer_script import LASTING, MS, Script, reader_guid, sns
+from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns
 
 TIMEOUT = 200 * MS
 
@@ -82,6 +84,20 @@ def test_a_claim_that_is_not_committed_in_time_is_padding() -> None:
     assert s.writer.get_timer() is not None  # heartbeats for sample 2
     s.acknack(3)
     assert s.writer.unacknowledged() == {}
+
+
+def test_what_is_filled_in_after_a_claim_was_given_up_does_not_reach_the_log() -> None:
+    keyed = Guid(bytes(12), b"\0\0\1\2")
+    writer = StatefulWriter(keyed, RELIABLE, log=PublicationLog.create(64 << 10))
+    made = writer.claims.make(16, timestamp=0, now=0)
+    assert made is not None
+    writer.claims.abort(made, now=0)
+    before = bytes(made.claim.data)
+    made.data[:] = 7
+    assert made.key_hash is not None
+    made.key_hash[:] = 7
+    assert not writer.claims.commit(made, now=0)
+    assert bytes(made.claim.data) == before
 
 
 def test_a_claim_needs_room_and_a_log() -> None:

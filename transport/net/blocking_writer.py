@@ -145,7 +145,9 @@ class BlockingWriter:
         with self.node.lock:
             if (refusal := self._refusal(1, size + 3)) is not None:
                 return refusal
-            claim = self.writer.claims.make(size, timestamp=stamp, now=time.monotonic_ns())
+            claim = self.writer.claims.make(
+                size, timestamp=stamp, now=time.monotonic_ns(), wall_clock=time.time_ns()
+            )
             self._flush_node()
         self.node.wake()  # it may become overdue
         if claim is None:
@@ -175,7 +177,13 @@ class BlockingWriter:
         with self.node.lock:
             now = time.monotonic_ns()
             taken, batches = writer.queue(
-                samples, timestamp=stamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
+                samples,
+                timestamp=stamp,
+                now=now,
+                flags=flags,
+                key_hashes=key_hashes,
+                whole=whole,
+                wall_clock=time.time_ns(),
             )
             if batches or taken < samples.count or not writer.batch.batches:
                 self._begin_sending()

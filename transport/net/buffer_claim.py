@@ -43,15 +43,15 @@ class BufferClaim:
         return self._claim.position
 
     def commit(self) -> bool:
-        """The sample is complete. False: it took too long, and was given up.
+        """The sample is complete. False: it was given up, because it took too long or the writer was closed.
 
         Raises UsageError for a sample of a keyed topic without a key hash; it can still be committed, or aborted.
         """
-        if self._claim.key_hash is not None:
-            if self.key_hash is None:
-                raise UsageError("a sample of a keyed topic needs its key_hash before it is committed")
-            self._claim.key_hash[0] = self.key_hash
         with self._lock:
+            if self._claim.key_hash is not None:
+                if self.key_hash is None:
+                    raise UsageError("a sample of a keyed topic needs its key_hash before it is committed")
+                self._claim.key_hash[0] = self.key_hash
             committed = self._writer.claims.commit(self._claim, now=time.monotonic_ns())
             self._flush()
         return committed

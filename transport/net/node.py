@@ -233,7 +233,7 @@ class Node:
     def delete_endpoint(self, guid: Guid) -> None:
         """Remove a reader, and let go of its recipient, or a writer. Raises UsageError."""
         with self.lock:
-            self.participant.flush(time.monotonic_ns(), only=guid)
+            self.participant.finish(time.monotonic_ns(), only=guid)
             self.flush()
             self.participant.delete_endpoint(guid, now=time.monotonic_ns())
             self.flush()
@@ -481,7 +481,7 @@ class Node:
             if self._closing:
                 return
             if goodbye:
-                self.participant.flush(time.monotonic_ns())
+                self.participant.finish(time.monotonic_ns())
                 self.flush(asynchronous=True)
                 if self.participant.queued_bytes:
                     _log.warning(

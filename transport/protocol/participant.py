@@ -407,11 +407,11 @@ class Participant:
         """Replace the unicast addresses to announce to, for host names may resolve differently."""
         self._spdp.set_peers(peers)
 
-    def flush(self, now: int, *, only: Guid | None = None) -> None:
-        """Send the batches in progress, of all writers of ours or of ``only`` one."""
+    def finish(self, now: int, *, only: Guid | None = None) -> None:
+        """All writers of ours, or ``only`` one, are about to leave: give up claims, send the batches in progress."""
         for writer in self._writers.values():
             if only is None or writer.guid == only:
-                writer.flush(now=now)
+                writer.finish(now=now)
 
     @property
     def queued_bytes(self) -> int:

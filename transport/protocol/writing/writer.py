@@ -143,6 +143,7 @@ class StatefulWriter:
             sender,
             self.admission,
             self._deadline,
+            self.feedback.expire,
             timeout=flow_control.policy.unblock_timeout,
             flush=self._flush_for_claim,
         )
@@ -209,15 +210,19 @@ class StatefulWriter:
         now: int,
         flags: int = 0,
         key_hashes: U8 | None = None,
+        wall_clock: int | None = None,
     ) -> int:
         """Write samples from the front; returns how many were taken.
 
         ``timestamp`` (ns since the epoch) is the source timestamp of all, ``flags`` the sample flags of all,
-        ``key_hashes`` (n, 16) their instances. Fewer than all: back-pressure, the rest is to be offered again
-        after acknowledgements. With batching, what is taken may wait in the batch in progress. Raises
-        UsageError for a payload whose length is not a multiple of 4, and for a coherent set that is too large.
+        ``key_hashes`` (n, 16) their instances; ``wall_clock`` is the time of day at ``now``, which LIFESPAN compares
+        source timestamps with, and by default the timestamp. Fewer than all: back-pressure, the rest is to be offered
+        again after acknowledgements. With batching, what is taken may wait in the batch in progress. Raises UsageError
+        for a payload whose length is not a multiple of 4, and for a coherent set that is too large.
         """
-        count, batches = self.queue(samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes)
+        count, batches = self.queue(
+            samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, wall_clock=wall_clock
+        )
         self.send(batches, now=now)
         return count
 
@@ -246,6 +251,7 @@ class StatefulWriter:
         flags: int = 0,
         key_hashes: U8 | None = None,
         whole: bool = False,
+        wall_clock: int | None = None,
     ) -> tuple[int, list[PendingBatch]]:
         """The first half of :meth:`write`: how many were taken, and what is to be handed to :meth:`send`.
 
@@ -255,6 +261,8 @@ class StatefulWriter:
         if samples.size % 4 or (samples.lengths is not None and (samples.lengths % 4).any()):
             raise UsageError("payloads have to be padded to a multiple of 4 bytes")
         self.state.written_stamp, self.state.written_at = timestamp, now
+        self.history.note_time(timestamp if wall_clock is None else wall_clock, now)
+        self.feedback.expire(now)  # it may make room
         return self.intake.take(
             samples, timestamp=timestamp, now=now, flags=flags, key_hashes=key_hashes, whole=whole
         )
@@ -265,7 +273,6 @@ class StatefulWriter:
         """Send what :meth:`queue` returned; ``hand_over`` may be called when :meth:`outgoing` has much."""
         self.state.touch()
         if self.history.is_mortal:
-            self.history.note_time(self.state.written_stamp, self.state.written_at)
             self.feedback.expire(now)
         wrote = False
         for pending in batches:
@@ -287,6 +294,11 @@ class StatefulWriter:
             if compress is not None:
                 batches = [replace(batch, compress=compress) for batch in batches]
             self.send(batches, now=now)
+
+    def finish(self, *, now: int) -> None:
+        """The writer is about to leave: give up what is claimed, and send the batch in progress."""
+        self.claims.abort_all(now)
+        self.flush(now=now)
 
     def _flush_for_set(self, now: int) -> None:
         self.flush(now=now, reason=FlushReason.COHERENT_SET)

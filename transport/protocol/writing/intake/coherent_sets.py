@@ -65,6 +65,7 @@ class CoherentSets:
             self._write_marker(begun, now)
         self._history.end_set()
         self._window.end_set()
+        self._acks.written(now)  # what the set has replaced may be dropped now
 
     def abort(self, *, now: int) -> None:
         """The set does not become visible: what nobody has of it is irrelevant, and readers with coherent access
@@ -94,7 +95,6 @@ class CoherentSets:
         self._sender.write((marker,), 1, now)
         state.counters.written_samples -= 1
         self._history.note_end_marker(sn)
-        self._acks.written(now)
 
     def _check_open(self, *, is_open: bool) -> None:
         if is_open != (self._state.set_begun > 0):

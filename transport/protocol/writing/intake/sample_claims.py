@@ -42,6 +42,11 @@ class SampleClaim:
         #: When it was made.
         self.at = at
 
+    def detach(self) -> None:
+        """It was given up: what is still filled in must not reach the log, whose room others will use."""
+        self.data = self.data.copy()
+        self.key_hash = None if self.key_hash is None else self.key_hash.copy()
+
     @property
     def sn(self) -> int:
         return self.change.first_sn
@@ -65,6 +70,7 @@ class SampleClaims:
         sender: Sender,
         admission: Admission,
         deadline: OfferedDeadline,
+        expire: Callable[[int], None],
         *,
         timeout: int,
         flush: Callable[[int], None],
@@ -78,18 +84,24 @@ class SampleClaims:
         self._sender = sender
         self._admission = admission
         self._deadline = deadline
+        self._expire = expire
         self._keyed = is_keyed(state.guid.entity)
         self._timeout = timeout
         self._flush = flush
 
-    def make(self, size: int, *, timestamp: int, now: int) -> SampleClaim | None:
+    def make(
+        self, size: int, *, timestamp: int, now: int, wall_clock: int | None = None
+    ) -> SampleClaim | None:
         """Room for one sample of ``size`` bytes, padded to a multiple of 4, in the publication log; None: not now.
 
         The claim is to be handed to :meth:`commit` or :meth:`abort`; until then what is written behind it waits.
+        ``wall_clock``: see `StatefulWriter.write`.
         """
         state = self._state
         state.touch()
         self._flush(now)
+        self._history.note_time(timestamp if wall_clock is None else wall_clock, now)
+        self._expire(now)
         padded = size + 3 & ~3
         framed = padded + overhead(0, with_key_hash=self._keyed)
         if framed > self._readers.framing.budget:
@@ -108,6 +120,7 @@ class SampleClaims:
         change = Change(sn, sn, timestamp, block, state.last_batch_sn, is_claimed=True)
         claim = self._unsent.claim(change)
         self._sender.published(change)
+        self._history.begin_claim(change)
         state.counters.written_samples += 1
         key_hash = framed_key_hash(block.data) if self._keyed else None
         made = SampleClaim(change, claim, block.data[block.nbytes - padded :], key_hash, now)
@@ -120,9 +133,7 @@ class SampleClaims:
         if claim not in self.open or not claim.claim.commit():
             return False
         self.open.remove(claim)
-        claim.change.is_claimed = False
-        if claim.key_hash is not None and (keep_last := self._history.keep_last) is not None:
-            keep_last.note_instances(claim.sn, claim.key_hash, 0)
+        self._history.end_claim(claim.change, claim.key_hash)
         if self._deadline.is_finite:
             self._deadline.written(claim.key_hash, 0, now)
         self._go_on(now)
@@ -135,6 +146,7 @@ class SampleClaims:
         if claim not in self.open:
             return
         claim.claim.abort()
+        claim.detach()
         self.open.remove(claim)
         self._history.withdraw(claim.change)
         self._unsent.withdraw(claim.change)
@@ -145,6 +157,11 @@ class SampleClaims:
     def _go_on(self, now: int) -> None:
         self._sender.transmit(now)
         self._acks.written(now)
+
+    def abort_all(self, now: int) -> None:
+        """The writer leaves: what is not complete will not be."""
+        while self.open:
+            self.abort(self.open[0], now=now)
 
     def get_timer(self) -> int | None:
         """When the oldest claim is overdue."""

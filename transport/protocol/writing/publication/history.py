@@ -20,7 +20,7 @@ from ....limits import REORDER_RUNS_MAX
 from ....qos import HistoryKind
 from ....structure import INFINITE
 from ....wire.numbers import SequenceNumberSet
-from ....wire.samples import NO_TIMESTAMP
+from ....wire.samples import NO_TIMESTAMP, U8
 from ...intervals import IntervalSet
 from ..changes import BatchContent, BatchTrainContent, Change, MissingSamples
 from ..state import WriterState
@@ -55,9 +55,11 @@ class WriterHistory:
         self._max_samples = qos.max_samples
         self._lifespan = qos.lifespan
         self.is_mortal = qos.lifespan < INFINITE
-        #: Source timestamps minus ``now``, as of the newest one; those up to _expired are over.
+        #: The wall clock minus ``now``, as of the newest write; source timestamps up to _expired are over.
         self._wall_offset: int | None = None
         self._expired = NO_TIMESTAMP
+        #: So many changes are looked through for what is over.
+        self._look_through_at = _CHANGES_MAX
         self._changes: list[Change] = []
         #: What of the rest lies apart, where KEEP_LAST replaces much here and there.
         self._kept = KeptSamples()
@@ -190,8 +192,21 @@ class WriterHistory:
         if i < len(self._changes) and self._changes[i] is change:
             self._changes[i : i + 1] = parts
 
+    def begin_claim(self, change: Change) -> None:
+        """The newest sample is claimed, and not complete yet."""
+        if self.keep_last is not None:
+            self.keep_last.begin_claim(change.first_sn)
+
+    def end_claim(self, change: Change, key_hash: U8 | None) -> None:
+        """The claimed sample is complete; ``key_hash`` (1, 16) is its instance."""
+        change.is_claimed = False
+        if self.keep_last is not None:
+            self.keep_last.end_claim(change.first_sn, key_hash)
+
     def withdraw(self, change: Change) -> None:
         """A claim was aborted: its number will never come."""
+        if self.keep_last is not None:
+            self.keep_last.abort_claim(change.first_sn)
         i = bisect_left(self._changes, change.first_sn, key=_first_sn)
         if i < len(self._changes) and self._changes[i] is change:
             del self._changes[i]
@@ -236,12 +251,15 @@ class WriterHistory:
             excess = self.samples - self._max_samples
             if excess > 0:
                 self._drop_oldest(excess, acknowledged)
+            keep_last.forget_before(self.first_sn)
 
     def _set_apart(self, acknowledged: int) -> None:
         """Let what every reader has lie where much can be replaced at once."""
         if self.is_mortal or self.state.set_begun:
             return
         i = bisect_left(self._changes, acknowledged + 1, key=_last_sn)
+        # A claim that is committed later must not come to lie behind higher numbers.
+        i = next((k for k in range(i) if self._changes[k].is_claimed), i)
         settled = [change for change in self._changes[:i] if self._kept.takes(change)]
         if not settled:
             return
@@ -255,15 +273,16 @@ class WriterHistory:
         self.samples -= gone[0]
         self.nbytes -= gone[1]
 
-    def note_time(self, timestamp: int, now: int) -> None:
-        """A source timestamp, ns since the epoch, was given at ``now``: this is how the wall clock is known."""
-        if timestamp != NO_TIMESTAMP:
-            self._wall_offset = timestamp - now
+    def note_time(self, wall_clock: int, now: int) -> None:
+        """The wall clock, ns since the epoch, at ``now``."""
+        if wall_clock != NO_TIMESTAMP:
+            self._wall_offset = wall_clock - now
 
     def expire(self, now: int) -> int:
         """Drop what has outlived its LIFESPAN, oldest first; returns how many samples that was.
 
-        What lies behind a sample with a later timestamp is dropped when that one is, but is no longer found.
+        What lies behind a sample with a later timestamp is no longer found, and dropped with that one, or when there is
+        much of it, or no room for more.
         """
         if not self.is_mortal or self._wall_offset is None:
             return 0
@@ -277,7 +296,19 @@ class WriterHistory:
             self._account(self._changes[0], -1)
             content.expire(self._expired)
             self._account(self._changes[0], 1)
+        if len(self._changes) >= self._look_through_at or not self.room:
+            self._drop_all_over()
         return samples - self.samples
+
+    def _drop_all_over(self) -> None:
+        """Source timestamps are the user's: one that is ahead must not keep what is written behind it for as long."""
+        live = [change for change in self._changes if not self.is_over(change)]
+        if len(live) < len(self._changes):
+            for change in self._changes:
+                if self.is_over(change):
+                    self._account(change, -1)
+            self._changes = live
+        self._look_through_at = max(_CHANGES_MAX, 2 * len(live))
 
     def get_timer(self) -> int | None:
         """When the LIFESPAN of the oldest change is over."""

@@ -3,22 +3,30 @@
 A topic without key is one instance. Numbers are only noted here; the history drops the samples once every matched
 reader has acknowledged them.
 
-Invariant: while a coherent set is open nothing of it replaces anything; what is noted of it counts at its end.
+Invariants:
+* while a coherent set is open nothing of it replaces anything; what is noted of it counts at its end;
+* neither does a claimed sample, before it is committed: it may be aborted; without key, nothing behind it does, either;
+* an instance of which the history holds nothing any more is forgotten, sooner or later.
 """
 
 from __future__ import annotations
 
 from itertools import repeat
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ....structure import INFINITE
 from ....wire.samples import I64, U8, UNREGISTERED, stretches
 from ...instances import Groups
 from ...intervals import IntervalSet
 from ..state import WriterState
 
 U32 = npt.NDArray[np.uint32]
+
+#: Fewer instances than these are not looked through for what is no longer held.
+_INSTANCES_MIN: Final = 4_096
 
 
 class KeepLast:
@@ -33,6 +41,12 @@ class KeepLast:
         #: would be looked through by each garbage collection.
         self._instances: dict[bytes, list[int]] = {}
         self._newest: dict[bytes, int] = {}
+        #: How many instances there are when those are next looked for of which nothing is held.
+        self._sweep_at = _INSTANCES_MIN
+        #: The numbers of the open claims, ascending; and, while there are any, the instances that were unregistered,
+        #: each with the number that did so.
+        self._claimed: dict[int, None] = {}
+        self._unregistered: dict[bytes, int] = {}
         #: Numbers replaced and not taken yet.
         self._replaced = IntervalSet()
         #: Where the open coherent set begins, and what is noted of it; 0: none is open.
@@ -50,7 +64,7 @@ class KeepLast:
             for start, stop in stretches(flags[1:] != flags[:-1]):
                 self.note_instances(first_sn + start, key_hashes[start:stop], int(flags[start]))
             return
-        if self._set_begun:
+        if 0 < self._set_begun <= first_sn:
             self._noted.append((first_sn, key_hashes.copy(), flags))
             return
         self.is_keyed = True
@@ -65,6 +79,7 @@ class KeepLast:
         if not is_kept:  # the instance is forgotten: late joiners need not hear of it
             for name in names:
                 self._newest.pop(name, None)
+            self._note_unregistered(names, written[groups.stops() - 1].tolist())
             return np.concatenate((written, known[known > 0]))
         newest = groups.stops() - 1
         # a claim is committed after what was written behind it
@@ -92,7 +107,13 @@ class KeepLast:
                 instances[name] = numbers
             elif known:  # the instance is forgotten: late joiners need not hear of it
                 del instances[name]
+        if not is_kept:
+            self._note_unregistered(_names(groups), [written[stop - 1] for stop in groups.stops().tolist()])
         return np.array(replaced, np.int64)
+
+    def _note_unregistered(self, names: list[bytes], numbers: list[int]) -> None:
+        if self._claimed:  # a claim with a lower number may be of that instance
+            self._unregistered.update(zip(names, numbers, strict=True))
 
     def _replace(self, replaced: I64) -> None:
         """Note replaced numbers, one interval per stretch."""
@@ -106,6 +127,38 @@ class KeepLast:
     def note_hollow(self, first_sn: int, last_sn: int) -> None:
         """The newest numbers, first_sn..last_sn, are no samples."""
         self._hollow.add(first_sn, last_sn)
+
+    def forget_before(self, first_sn: int) -> None:
+        """The history holds nothing below ``first_sn``: forget the instances that have no newer sample."""
+        if len(self._newest) + len(self._instances) < self._sweep_at:
+            return
+        self._newest = {name: newest for name, newest in self._newest.items() if newest >= first_sn}
+        self._instances = {name: all for name, all in self._instances.items() if all[-1] >= first_sn}
+        self._sweep_at = max(_INSTANCES_MIN, 2 * (len(self._newest) + len(self._instances)))
+
+    # --- claims ----------------------------------------------------------------------------------
+
+    def begin_claim(self, sn: int) -> None:
+        """The newest number is that of a sample which is not complete yet."""
+        self._claimed[sn] = None
+
+    def end_claim(self, sn: int, key_hash: U8 | None) -> None:
+        """The claimed sample is complete."""
+        if key_hash is not None:
+            if self._unregistered.get(key_hash.tobytes(), 0) > sn:
+                self._replaced.add(sn, sn)  # what unregistered the instance was written behind it
+            else:
+                self.note_instances(sn, key_hash, 0)
+        self._end_claim(sn)
+
+    def abort_claim(self, sn: int) -> None:
+        """There will be no such sample."""
+        self._end_claim(sn)
+
+    def _end_claim(self, sn: int) -> None:
+        self._claimed.pop(sn, None)
+        if not self._claimed:
+            self._unregistered.clear()
 
     # --- coherent sets ---------------------------------------------------------------------------
 
@@ -140,7 +193,10 @@ class KeepLast:
 
     def newest_replaced(self) -> int:
         """The number above which ``depth`` samples lie, of a topic without key."""
-        newest = below = (self._set_begun or self._state.last_sn + 1) - 1 - self._depth
+        behind = min(
+            self._set_begun or INFINITE, next(iter(self._claimed), INFINITE), self._state.last_sn + 1
+        )
+        newest = below = behind - 1 - self._depth
         while self._hollow:
             hollow = sum(
                 last - first + 1 for first, last in self._hollow.within(below + 1, newest + self._depth)
