@@ -398,6 +398,13 @@ class Publication(TopicEndpoint):
     def _snapshot(self) -> dict[str, int]:
         return self._statuses.snapshot(self.counters())
 
+    def write_serialized(self, samples: Samples, key_hashes: U8 | None, *, timestamp: int) -> None:
+        """For ``spark-rtps play``: write samples of the topic's type that are serialized already, without waiting for
+        acknowledgments. ``key_hashes``, (count, 16), are those of a topic with a key."""
+        self._check_open()
+        with explained():
+            self._write(samples, key_hashes, 0, timestamp)
+
     def _write(self, samples: Samples, key_hashes: U8 | None, flags: int, timestamp: int | None) -> None:
         self._session.wait_for_reader()
         self._session.write(samples, key_hashes, flags=flags, timestamp=timestamp)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,25 +15,19 @@ from .network import Domain, Interface, Peers, joined, seconds
 from .record import progress
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..api.participant import Participant
     from ..api.publication import Publication
-    from ..columns.topic_plan import TopicPlan
-    from ..recordings.recorded import Piece
+    from ..recordings.log_order import Logged
+    from ..recordings.recorded_topic import TopicFile
+    from ..transport.types.cdr.codec import Codec
+    from ..transport.types.cdr.lanes import Mask
+    from ..transport.types.model import Struct
+    from ..transport.wire.samples import U8, Samples
 
-_LOG_TIME: Final = "log_time"
-#: Samples of a topic that were logged within so many µs are written together.
-_TOGETHER_US: Final = 1_000
-_PIECE_BYTES: Final = 1 << 40
-
-
-class _Rows(NamedTuple):
-    """Rows of one topic that are due at the same time, in µs since the epoch."""
-
-    due: int
-    topic: str
-    rows: pa.RecordBatch
+#: Samples of each instance that readers get which join while a recording is played, as ROS 2's default depth has it.
+_KEPT: Final = 10
+_ENCAPSULATION_BYTES: Final = 4
+_CDR2_BE: Final = 0x06
 
 
 def play(
@@ -66,100 +59,176 @@ def play(
     Topics of ROS 2 get their names in DDS: /imu is published as rt/imu.
     """
     from ..recordings.files import open_recording, recording_files
+    from ..recordings.log_order import in_log_order
+    from ..recordings.recorded_topic import TopicFile
 
     paths = recording_files([recording])
-    there = {name: None for path in paths for name in open_recording(path, domain=domain).topics()}
+    files = [TopicFile(open_recording(path, domain=domain), path, (), domain) for path in paths]
+    there = {name: None for each in files for name in each.file.topics()}
     wanted = list(dict.fromkeys(topics or sorted(there)))
     if not wanted:
         raise OptionError("recording", recording, "has no topic whose samples are CDR")
-    plans = {topic: _plan(paths, recording, topic, type_file, domain) for topic in wanted}
+    of_topics = {topic: _files_of(files, recording, topic, type_file, domain) for topic in wanted}
     patience = seconds(wait, "--wait")
     with (
         tempfile.TemporaryDirectory() as folder,
         joined(domain, interface, peers, name="spark-rtps play") as participant,
     ):
-        publications = {
-            topic: _published(participant, topic, plan, Path(folder)) for topic, (plan, _) in plans.items()
+        published = {
+            topic: _Published(participant, topic, struct, having, Path(folder))
+            for topic, (struct, having) in of_topics.items()
         }
-        for publication in publications.values():
+        for each in published.values():
             if patience:
-                publication.wait_for_readers(patience)
-        merged = heapq.merge(
-            *(_due(topic, *each) for topic, each in plans.items()), key=lambda rows: rows.due
-        )
-        played = _play(merged, publications, rate)
-        for publication in publications.values():
-            publication.wait_for_acknowledgments()
+                each.publication.wait_for_readers(patience)
+        together = [
+            TopicFile(each.file, each.path, tuple(channels), domain)
+            for each in files
+            if (
+                channels := [
+                    c for _, had in of_topics.values() for o in had if o.path == each.path for c in o.channels
+                ]
+            )
+        ]
+        played = _play(in_log_order(together), published, rate)
+        for each in published.values():
+            each.publication.wait_for_acknowledgments()
     typer.echo(f"{played} samples of {len(wanted)} topics were played", err=True)
+    for topic, each in published.items():
+        if each.unreadable:
+            why = "they are cut short, or their keys cannot be read"
+            typer.echo(f"topic {topic!r}: {each.unreadable} samples were not played: {why}", err=True)
 
 
-def _play(merged: Iterator[_Rows], publications: dict[str, Publication], rate: float) -> int:
+class _Published:
+    """A topic that is played: a writer of the recorded type, which goes on where nobody reads."""
+
+    def __init__(
+        self, participant: Participant, topic: str, struct: Struct, files: list[TopicFile], folder: Path
+    ) -> None:
+        import pyarrow as pa
+
+        from ..transport.types.arrow import arrow_schema
+        from ..transport.types.cdr.codec import Codec
+        from ..transport.types.idl.printer import print_idl
+
+        path = folder / f"{len(list(folder.iterdir()))}.idl"
+        path.write_text(print_idl(struct), encoding="utf-8")
+        is_of_ros = topic.startswith("/") and "::dds_::" in struct.name
+        #: Readers of both kinds match it: the ROS 2 topics that late joiners get request transient_local.
+        self.publication: Publication = participant.publish(
+            f"rt{topic}" if is_of_ros else topic,
+            type=struct.name,
+            type_file=path,
+            durability="transient_local",
+            history_depth=_KEPT,
+            options={
+                "on_no_reader": "drop",
+                "type.extensibility": "final" if is_of_ros else None,
+                "data_representation": _representation(files),
+            },
+        )
+        self._codec: Codec | None = None
+        if struct.is_keyed:
+            full = arrow_schema(struct)
+            keys = pa.schema([full.field(member.name) for member in struct.members if member.key])
+            self._codec = Codec(struct, arrow_schema=keys)
+        #: Samples that are too short to be any, or whose instance is not known.
+        self.unreadable = 0
+
+    def write(self, payloads: list[bytes]) -> int:
+        """Write serialized samples as they were recorded, and count them."""
+        import pyarrow as pa
+
+        from ..columns.encoding import samples_of
+        from ..transport.wire.samples import Samples
+
+        whole = [payload for payload in payloads if len(payload) >= _ENCAPSULATION_BYTES]
+        samples, hashes = samples_of(pa.array(whole, pa.binary())), None
+        if self._codec is not None:
+            known, hashes = _key_hashes(self._codec, samples)
+            hashes = hashes[known]
+            samples = Samples.ragged(samples.data, samples.all_offsets()[known], samples.all_lengths()[known])
+        self.unreadable += len(payloads) - samples.count
+        if samples.count:
+            self.publication.write_serialized(samples, hashes, timestamp=time.time_ns())
+        return samples.count
+
+
+def _key_hashes(codec: Codec, samples: Samples) -> tuple[Mask, U8]:
+    """The samples whose key is sound, (count,), and their key hashes, (count, 16)."""
+    import numpy as np
+
+    from ..transport.qos import DataRepresentation
+    from ..transport.wire.samples import Samples
+
+    known, hashes = np.zeros(samples.count, np.bool_), np.zeros((samples.count, 16), np.uint8)
+    offsets, lengths = samples.all_offsets(), samples.all_lengths()
+    is_xcdr2 = samples.data[offsets + 1] >= _CDR2_BE
+    for representation, which in (
+        (DataRepresentation.XCDR1, ~is_xcdr2),
+        (DataRepresentation.XCDR2, is_xcdr2),
+    ):
+        rows = np.flatnonzero(which)
+        for decoded in codec.parts(Samples.ragged(samples.data, offsets[rows], lengths[rows])):
+            mine, rows = rows[: decoded.count], rows[decoded.count :]
+            if decoded.malformed is not None:
+                mine = mine[~decoded.malformed]
+            if len(mine):
+                known[mine] = True
+                hashes[mine] = codec.key_hashes(decoded.batch, representation=representation)
+    return known, hashes
+
+
+def _play(logged: Iterator[Logged], published: dict[str, _Published], rate: float) -> int:
     begin, first, played = time.monotonic(), None, 0
     with progress() as bar:
         task = bar.add_task("playing", total=None, rate="")
-        for each in merged:
-            first = each.due if first is None else first
-            at = (each.due - first) / 1e6
+        for each in logged:
+            first = each.time if first is None else first
+            at = (each.time - first) / 1e9
             late = begin + at / rate - time.monotonic()
             if late > 0:
                 time.sleep(late)
-            publications[each.topic].write(each.rows, wait=False, timestamp=time.time_ns())
-            played += each.rows.num_rows
+            played += published[each.topic].write(each.payloads)
             bar.update(task, rate=f"{played} samples, {at:.1f} s of the recording")
     return played
 
 
-def _plan(
-    paths: list[str], recording: str, topic: str, type_file: Path | None, domain: int
-) -> tuple[TopicPlan, list[Piece]]:
-    """How the topic's samples become rows, and where they are."""
-    from ..columns.topic_plan import plan_reading, schema_to_read
+def _files_of(
+    files: list[TopicFile], recording: str, topic: str, type_file: Path | None, domain: int
+) -> tuple[Struct, list[TopicFile]]:
+    """The topic's type, and the files that have it, with its channels."""
     from ..columns.type_sources import given_type
     from ..options import AppliesTo, parse_options
-    from ..recordings.recorded import ALL_TIMES
-    from ..recordings.recorded_topic import pieces, recorded_type, topic_files
+    from ..recordings.recorded_topic import TopicFile, recorded_type, topic_files
 
-    options = {"recording": recording, "topic": topic, _LOG_TIME: "true", "domain": str(domain)}
+    options = {"recording": recording, "topic": topic, "domain": str(domain)}
     if type_file is not None:
         options["type.file"] = str(type_file)
     settings = parse_options(options, AppliesTo.READ)
     found = given_type(settings)
-    files = topic_files(paths, settings, typed=found is None)
-    found = found or recorded_type(files, settings)
-    plan = plan_reading(settings, schema_to_read(settings, found), found)
-    return plan, list(pieces(files, ALL_TIMES, nbytes=_PIECE_BYTES))
+    having = [
+        TopicFile(each.file, each.path, channels, domain)
+        for each in files
+        if (channels := each.file.channels(topic, typed=found is None))
+    ]
+    if not having:
+        topic_files([each.path for each in files], settings, typed=False)  # raises what there is instead
+    found = found or recorded_type(having, settings)
+    assert found.struct is not None
+    return found.struct, having
 
 
-def _published(participant: Participant, topic: str, plan: TopicPlan, folder: Path) -> Publication:
-    """A writer of the recorded type, which goes on where nobody reads."""
-    from ..transport.types.idl.printer import print_idl
+def _representation(files: list[TopicFile]) -> str | None:
+    """The data representation of a topic's first sample; None: there is no sample."""
+    from ..recordings.recorded import ALL_TIMES, Piece
 
-    assert plan.struct is not None
-    path = folder / f"{len(list(folder.iterdir()))}.idl"
-    path.write_text(print_idl(plan.struct), encoding="utf-8")
-    is_of_ros = topic.startswith("/") and "::dds_::" in plan.struct.name
-    return participant.publish(
-        f"rt{topic}" if is_of_ros else topic,
-        type=plan.struct.name,
-        type_file=path,
-        options={"on_no_reader": "drop", "type.extensibility": "final" if is_of_ros else None},
-    )
-
-
-def _due(topic: str, plan: TopicPlan, parts: list[Piece]) -> Iterator[_Rows]:
-    """The topic's rows in the order of the recording, those together that are due together."""
-    import numpy as np
-    import pyarrow as pa
-
-    from ..recordings.rows import decode_piece
-
-    for part in parts:
-        for batch in decode_piece(part, plan):
-            times = batch.column(_LOG_TIME).cast(pa.int64()).to_numpy()
-            rows = batch.drop_columns([_LOG_TIME])
-            first = 0
-            while first < len(times):
-                beyond = np.flatnonzero(times[first:] > times[first] + _TOGETHER_US)
-                last = first + int(beyond[0]) if len(beyond) else len(times)
-                yield _Rows(int(times[first]), topic, rows.slice(first, last - first))
-                first = last
+    for each in files:
+        for section in each.file.sections(each.channels, ALL_TIMES):
+            piece = Piece(each.path, each.file.form, each.channels, (section,), each.domain)
+            for samples in each.file.read(piece, ALL_TIMES):
+                for i in range(samples.count):
+                    if samples.lengths[i] >= _ENCAPSULATION_BYTES:
+                        return "xcdr2" if samples.data[samples.offsets[i] + 1] >= _CDR2_BE else "xcdr1"
+    return None

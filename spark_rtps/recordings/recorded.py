@@ -110,7 +110,7 @@ class RecordedSamples:
         if times.is_all:
             return self
         kept = np.flatnonzero((self.log_times >= times.since) & (self.log_times < times.until))
-        return self if len(kept) == self.count else self._take(kept)
+        return self if len(kept) == self.count else self.take(kept)
 
     def parts(self, rows: int, nbytes: int) -> Iterator[RecordedSamples]:
         """The samples in order, in parts of so many rows and bytes, or of one sample; no copy of payloads."""
@@ -119,10 +119,14 @@ class RecordedSamples:
             before = int(ends[first - 1]) if first else 0
             enough = int(np.searchsorted(ends, before + nbytes, side="right"))
             last = max(first + 1, min(first + rows, enough))
-            yield self if (first, last) == (0, self.count) else self._take(slice(first, last))
+            yield self if (first, last) == (0, self.count) else self.take(slice(first, last))
             first = last
 
-    def _take(self, which: Any) -> RecordedSamples:
+    def payload(self, i: int) -> bytes:
+        return self.data[self.offsets[i] :][: self.lengths[i]].tobytes()
+
+    def take(self, which: Any) -> RecordedSamples:
+        """Some of the samples, by a slice or by numbers; no copy of payloads."""
         return RecordedSamples(
             self.channel,
             self.data,

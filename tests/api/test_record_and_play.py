@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from mcap.reader import make_reader
+from mcap.writer import Writer
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from typer.testing import CliRunner
@@ -99,6 +101,31 @@ def test_play_keeps_the_time(ours: rtps.Participant, tmp_path: Path) -> None:
     stamps = received.take(max_rows=11, timeout=30)["_rtps"].combine_chunks().field("source_timestamp")
     seconds = (stamps[-1].as_py() - stamps[0].as_py()).total_seconds()
     assert 0.24 < seconds < time.monotonic() - begin
+
+
+def test_recorded_bytes_are_played_to_readers_of_either_durability(
+    ours: rtps.Participant, tmp_path: Path
+) -> None:
+    """Also those that do not decode: a string in Latin-1 is a sample of whoever wrote it."""
+    path, values = tmp_path / "texts.mcap", []
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        schema = writer.register_schema("Text", "omgidl", b"@final struct Text { string s; };")
+        channel = writer.register_channel("Texts", "cdr", schema)
+        for i, text in enumerate((b"ok.", b"caf\xe9...", b"yes")):
+            values.append(b"\0\1\0\0" + struct.pack("<I", len(text) + 1) + text + b"\0")
+            writer.add_message(channel, 1_000_000 * i, values[-1], 0, i)
+        writer.finish()
+    received = [
+        ours.subscribe("Texts", type="Text", payload="binary", durability=durability)
+        for durability in ("transient_local", "volatile")
+    ]
+    result = CliRunner().invoke(app, ["play", str(path), "--wait", "30s", *HERE])
+    assert result.exit_code == 0, result.output
+    for each in received:
+        assert each.take(max_rows=3, timeout=30)["value"].to_pylist() == values
+    assert "3 samples of 1 topics" in result.output
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, ours: rtps.Participant) -> None:
