@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from ..columns.receiving import receiver_config
@@ -26,6 +26,7 @@ from ..transport.log.ended_logs import (
 from ..transport.log.frame import Cursor
 from ..transport.log.stream_log import StreamLog
 from ..transport.receiver.config import ReceiverConfig
+from ..transport.receiver.new_log import create_log
 from ..transport.receiver.process import ReceiverProcess
 from ..transport.structure import NANOSECONDS
 from .shipping import find_shipped_modules
@@ -59,6 +60,27 @@ class Receiver(Protocol):
 
 
 StartReceiver: TypeAlias = Callable[[ReceiverConfig], Receiver]
+
+
+def make_log(settings: Settings, plan: TopicPlan, log: str) -> Path:
+    """A new log without a receiver; logs that ended and are no longer kept are removed first. Returns its folder.
+
+    Raises OptionError or LogError.
+    """
+    _clean(settings)
+    directory = settings.log_dir / log
+    create_log(receiver_config(settings, plan, directory)).close()
+    return directory
+
+
+def _clean(settings: Settings) -> None:
+    make_log_dir(settings.log_dir, settings.log_mode)
+    remove_given_up(
+        settings.log_dir,
+        now=time.time_ns(),
+        period=settings.log_retention,
+        nbytes=settings.log_retention_bytes,
+    )
 
 
 class ReceiverSession:
@@ -112,13 +134,7 @@ class ReceiverSession:
 
         The receiver removes an ``ephemeral`` log, even if this process is killed.
         """
-        make_log_dir(settings.log_dir, settings.log_mode)
-        remove_given_up(
-            settings.log_dir,
-            now=time.time_ns(),
-            period=settings.log_retention,
-            nbytes=settings.log_retention_bytes,
-        )
+        _clean(settings)
         log = str(uuid.uuid4())
         return cls(settings, plan, log, start=start, stopping=stopping, ephemeral=ephemeral)
 
@@ -133,7 +149,7 @@ class ReceiverSession:
         stopping: Callable[[], bool] = bool,
         reached: Cursor = START,
     ) -> ReceiverSession:
-        """A receiver that goes on with the log of an earlier run of the query, which was read up to ``reached``.
+        """A receiver for a log that exists, of this run of the query or an earlier one, and was read up to ``reached``.
 
         LogLostError if that log is gone, is damaged so that it cannot be resumed, or ends before.
         """
@@ -198,11 +214,6 @@ class ReceiverSession:
         self._receiver.stop(goodbye=goodbye)
         if goodbye and self.is_temporary:
             remove_log(self.directory, CHECKPOINT_GONE)
-
-    def discard(self) -> None:
-        """End the receiver and remove its log, which nothing has been read from."""
-        self.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- inside ------------------------------------------------------------------------------------
 

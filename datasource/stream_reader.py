@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -40,16 +41,12 @@ from .offsets import Json, Offset
 from .range_calculator import LogPartition, plan_end, plan_partitions
 from .range_serving import RangeServing
 from .read_limits import default_read_limit, limits_of
-from .receiver_session import START, ReceiverSession, StartReceiver
+from .receiver_session import START, ReceiverSession, StartReceiver, make_log
 from .task_reader import TaskReader, reduce
 
 _log = logging.getLogger("spark_rtps.datasource")
 
 _LISTEN_STEP_SECONDS: Final = 0.02
-#: How long a query that begins waits for its first rows. Spark runs its first micro-batch whatever there is, and an
-#: empty one takes as long as this; writers answer a new receiver within milliseconds.
-_FIRST_ROWS_NS: Final = 150_000_000
-_FIRST_ROWS_STEP_SECONDS: Final = 0.005
 #: A killed driver closes its sockets some milliseconds before its children get another parent.
 _DYING_SECONDS: Final = 0.5
 
@@ -58,6 +55,11 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark calls all methods but ``read`` in one process on the driver, which lives as long as the query.
 
     Tasks are sent its :class:`TaskReader`.
+
+    Nothing is received into a log that the checkpoint does not name: whoever started the query again could not find it,
+    nor the GUID for which writers wait. The end of a query's first micro-batch is therefore the beginning of its log,
+    and the receiver starts when Spark has written that down and asks for the partitions. The same holds for a log in
+    place of one that is lost.
     """
 
     def __init__(
@@ -67,13 +69,14 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan
         self._start = start
         self._session: ReceiverSession | None = None
+        #: The log that an offset names for the first time in this run, and whether it is made; empty: there is none.
+        self._new_log = ""
+        self._new_log_is_made = False
         self._checks = OffsetChecks(settings.log_dir)
         self._serving = RangeServing(settings)
         #: Trigger.AvailableNow: the query listens for a while, and then goes no further than the target.
         self._available_now = False
         self._attached_at = 0
-        #: Until when the first micro-batch waits for rows, monotonic, ns; 0: it is planned.
-        self._first_rows_until = 0
         self._parent = 0
         self._target: Cursor | None = None
         self._planned = START
@@ -86,12 +89,13 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @explained()
     def initialOffset(self) -> dict[str, Json]:  # noqa: N802
-        """The beginning of a new log, whose receiver listens from now on. Spark calls this twice."""
-        if self._session is None:
-            self._show()
-            self._attach(self._on_new_log())
-            self._first_rows_until = self._attached_at + _FIRST_ROWS_NS
-        return self._offset(START)
+        """The beginning of a new log.
+
+        Spark calls this twice, and also before it repeats the first micro-batch of an earlier run, whose end names that
+        run's log: the new one is never made then.
+        """
+        self._new_log = self._new_log or str(uuid.uuid4())
+        return Offset(self._new_log, START).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return default_read_limit(self._settings)
@@ -103,17 +107,19 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._latest(start, limit)
         except LogLostError as error:
             self._go_on_anew(error)
-            return self._latest(start, limit)
+            return Offset(self._new_log, START).to_json()
 
     def _latest(self, start: dict[str, Json], limit: ReadLimit) -> dict[str, Json]:
-        session, begin = self._attach_to(Offset.from_json(start))
+        first = Offset.from_json(start)
+        if self._is_to_be_named(first.log):
+            return Offset(self._new_log, START).to_json()
+        session, begin = self._attach_to(first)
         if self._settings.consumption == "committed":
             # Spark calls this when everything before is committed, but commit() only when there is more: a closed
             # window would wait for that for ever.
             session.commit(begin)
         if self._available_now and self._target is None:
             self._target = self._listen(session)
-        self._await_first_rows(session)
         tail = session.tail() if self._target is None else self._target
         limits = limits_of(limit, self._settings)
         end = plan_end(session.directory, begin, tail, limits, log_max_bytes=self._settings.log_max_bytes)
@@ -151,16 +157,11 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Json], end: dict[str, Json]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. After a restart Spark calls this first, so it finds the log again."""
         first, last = Offset.from_json(start), Offset.from_json(end)
-        fresh: ReceiverSession | None = None
-        if self._session is not None and first.log == self._session.log != last.log:
-            # After a restart before the first commit Spark has called initialOffset all the same. That receiver has
-            # acknowledged samples already: it is not given up before the old log is there.
-            fresh, self._session = self._session, None
         left_over: list[LogPartition] = []
         begin = START
         if first.log == last.log:
             begin = first.cursor
-        elif fresh is None:  # the first log is lost, and failOnDataLoss was false
+        elif first.log != self._new_log:  # it is lost, and failOnDataLoss was false
             left_over = self._left_over(first.log, first.cursor)
         try:
             session, last_cursor = self._attach_to(last)
@@ -170,10 +171,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = self._place(session, begin)
                 return left_over + self._plan_range(session.directory, begin, last_cursor)
         except LogLostError as error:
-            self._go_on_anew(error, fresh)
-        finally:
-            if fresh is not None and fresh is not self._session:
-                fresh.discard()
+            self._go_on_anew(error)
         return left_over + self._left_over(last.log, begin, last.cursor)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -235,25 +233,41 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise LogLostError(found.what, path=session.directory, position=cursor.position)
         _log.warning("%s; going on at %s because failOnDataLoss=false", found.what, told(found.place))
         nbytes = found.place.position - cursor.position if found.cause == NOT_HELD else 0
-        self._record_loss(session, LostPart(found.cause, cursor.position, time.time_ns(), nbytes))
+        _record_loss(session.directory, LostPart(found.cause, cursor.position, time.time_ns(), nbytes))
         return found.place
 
-    def _go_on_anew(self, error: LogLostError, session: ReceiverSession | None = None) -> None:
-        """A new log, that of ``session`` if it is given, in place of one that is lost, if that is allowed."""
+    def _go_on_anew(self, error: LogLostError) -> None:
+        """Have a new log in place of one that is lost, if that is allowed: the next offset names it."""
         if self._settings.fail_on_data_loss:
             raise _unprocessed(error) from error
         lost, self._session = self._session, None
         if lost is not None:
             lost.stop()
         self._target = None  # a position of the old log
-        session = session or self._on_new_log()
-        self._attach(session)
+        self._new_log = str(uuid.uuid4())
+        directory = self._make_log()
         _log.warning(
             "%s; samples are lost, going on because failOnDataLoss=false, from the beginning of a new log: %s",
             error,
-            session.directory,
+            directory,
         )
-        self._record_loss(session, LostPart(LOG_LOST, error.position or 0, time.time_ns()))
+        _record_loss(directory, LostPart(LOG_LOST, error.position or 0, time.time_ns()))
+
+    def _make_log(self) -> Path:
+        directory = make_log(self._settings, self._plan, self._new_log)
+        self._new_log_is_made = True
+        return directory
+
+    def _is_to_be_named(self, begin: str) -> bool:
+        """Whether a micro-batch that begins in this log ends at the beginning of the new log, which is made then."""
+        if self._session is not None:
+            return False
+        if begin != self._new_log:
+            return self._new_log_is_made  # in place of one that is lost
+        if self._new_log_is_made:
+            return False  # Spark has written it down
+        self._make_log()
+        return True
 
     def _plan_range(self, directory: Path, begin: Cursor, end: Cursor) -> list[LogPartition]:
         return plan_partitions(
@@ -287,9 +301,6 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return found
 
-    def _record_loss(self, session: ReceiverSession, part: LostPart) -> None:
-        update_decoding_report(session.directory, lambda report: report.lose(part))
-
     def _show(self) -> None:
         """Record errors and start the exporter of metrics; OptionError if that is not possible."""
         record_errors()
@@ -315,11 +326,6 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(_LISTEN_STEP_SECONDS)
         return os.getppid() != self._parent
 
-    def _on_new_log(self) -> ReceiverSession:
-        return ReceiverSession.on_new_log(
-            self._settings, self._plan, start=self._start, stopping=self._is_stopping
-        )
-
     def _is_stopping(self) -> bool:
         return self._stopping
 
@@ -334,15 +340,13 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             session.tail()  # keeps it alive
         return session.tail()
 
-    def _await_first_rows(self, session: ReceiverSession) -> None:
-        """Before the first micro-batch of a new query."""
-        until, self._first_rows_until = self._first_rows_until, 0
-        while session.tail() <= START and time.monotonic_ns() < until and not self._stopping:
-            time.sleep(_FIRST_ROWS_STEP_SECONDS)
-
     def _offset(self, cursor: Cursor) -> dict[str, Json]:
         assert self._session is not None
         return Offset(self._session.log, cursor).to_json()
+
+
+def _record_loss(directory: Path, part: LostPart) -> None:
+    update_decoding_report(directory, lambda report: report.lose(part))
 
 
 def _check_log(directory: Path) -> None:

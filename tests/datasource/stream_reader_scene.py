@@ -88,6 +88,24 @@ class Source:
         self.receivers: list[FakeReceiver] = []
         self.reader = RtpsStreamReader(settings, plan_source(settings, COLUMNS), start=self._start)
 
+    def begin(self):
+        """What Spark does when a query begins: its first micro-batch is empty. Returns where it ends."""
+        zero = self.reader.initialOffset()
+        assert self.reader.latestOffset(zero, ALL) == self.reader.initialOffset() == zero
+        assert self.reader.partitions(zero, zero) == []
+        return zero
+
+    def go_on(self, end):
+        """Where the query goes on behind ``end`` with a receiver, and the rows up to there.
+
+        That is ``end``, or the beginning of a new log if its log is lost: a micro-batch of its own names that.
+        """
+        following = self.reader.latestOffset(end, ALL)
+        if log_of(following) == log_of(end):
+            return end, []
+        assert Offset.from_json(following).cursor == Cursor(0)
+        return following, self.ids(end, following)
+
     def _start(self, config) -> FakeReceiver:
         self.receivers.append(FakeReceiver(config))
         return self.receivers[-1]
@@ -120,7 +138,7 @@ def log_of(offset) -> str:
 def planned(make) -> tuple:
     """Where a batch of ten samples starts and ends that a run planned before it was stopped."""
     first = make()
-    zero = first.reader.initialOffset()
+    zero = first.begin()
     first.receiver.receive(0, 10)
     end = first.reader.latestOffset(zero, ALL)
     first.reader.stop()

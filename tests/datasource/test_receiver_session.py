@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from spark_rtps.datasource.receiver_session import ReceiverSession
 from spark_rtps.datasource.schema import plan_source
 from spark_rtps.datasource.source import RtpsDataSource
 from spark_rtps.options import AppliesTo, Settings, parse_options
+from spark_rtps.transport.errors import LogLostError
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import COLUMNS, FakeReceiver
@@ -79,8 +81,20 @@ def test_a_receiver_that_died_goes_on_where_the_log_was_read_to(
     assert started.receivers[0].stopped and "killed; starting it again on the same log" in caplog.text
     session.commit(Cursor(end.position))
     assert started.receivers[1].committed == [end.position]
-    session.discard()
-    assert started.receivers[1].said_goodbye and not session.directory.exists()
+    session.stop()
+    assert started.receivers[1].said_goodbye
+
+
+def test_a_receiver_that_died_does_not_begin_its_log_again(tmp_path: Path) -> None:
+    """Positions would be used twice."""
+    asked, started = settings(tmp_path), Started()
+    session = ReceiverSession.on_new_log(asked, plan_source(asked, COLUMNS), start=started)
+    started.receivers[0].receive(0, 10)
+    end = session.tail()
+    started.receivers[0].die("killed")
+    shutil.rmtree(session.directory)
+    with pytest.raises(LogLostError, match=f"there is no stream log .* read up to {end.position}"):
+        session.tail()
 
 
 def test_an_old_log_is_gone_on_with_from_where_it_was_read_to(tmp_path: Path) -> None:

@@ -20,29 +20,15 @@ from spark_rtps.transport.receiver.config import ReceiverConfig
 from tests.datasource.stream_reader_scene import ALL, COLUMNS, FakeReceiver
 
 
-class _Clock:
-    """What the reader knows of time: nanoseconds pass when it sleeps."""
-
-    def __init__(self, sleep=None) -> None:
-        self.now = time.monotonic_ns()
-        self.sleep = sleep or self._pass
-
-    def _pass(self, seconds: float) -> None:
-        self.now += round(seconds * 1e9)
-
-    def monotonic_ns(self) -> int:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now / 1e9
-
-
 class TestFirstStart:
     def test_batches(self, make):
         source = make()
         reader = source.reader
         zero = reader.initialOffset()
+        assert reader.latestOffset(zero, ALL) == zero
         assert reader.initialOffset() == zero  # Spark asks twice
+        assert source.receivers == [], "nothing is received before the checkpoint names the log"
+        assert reader.partitions(zero, zero) == []
         assert len(source.receivers) == 1
         assert reader.latestOffset(zero, ALL) == zero
         source.receiver.receive(0, 10)
@@ -54,46 +40,21 @@ class TestFirstStart:
         assert source.ids(zero, two) == list(range(15))
         assert source.ids(two, two) == []
 
-    def test_the_first_batch_waits_for_the_first_rows(self, make, monkeypatch):
+    def test_a_first_batch_that_nobody_reads_starts_the_receiver_with_the_next_one(self, make):
+        """foreachBatch may leave its DataFrame alone; Spark asks for no partitions then."""
         source = make()
         zero = source.reader.initialOffset()
-        steps = []
-
-        def sleep(seconds):
-            steps.append(seconds)
-            if len(steps) == 3:
-                source.receiver.receive(0, 10)
-
-        monkeypatch.setattr(stream_reader, "time", _Clock(sleep))
-        end = source.reader.latestOffset(zero, ALL)
-        assert source.ids(zero, end) == list(range(10))
-        assert len(steps) == 3
-
-    def test_the_first_batch_waits_no_longer_than_an_empty_batch_takes(self, make, monkeypatch):
-        source = make()
-        clock = _Clock()
-        monkeypatch.setattr(stream_reader, "time", clock)
-        zero = source.reader.initialOffset()
-        began = clock.now
+        source.reader.latestOffset(zero, ALL)
         assert source.reader.latestOffset(zero, ALL) == zero
-        waited = clock.now - began
-        assert 0.1e9 < waited < 0.2e9
-        assert source.reader.latestOffset(zero, ALL) == zero
-        assert clock.now - began == waited, "only the first batch waits"
-
-    def test_a_query_that_is_stopped_waits_for_no_rows(self, make, monkeypatch):
-        source = make()
-        zero = source.reader.initialOffset()
-        monkeypatch.setattr(source.reader, "_stopping", True)
-        monkeypatch.setattr(stream_reader, "time", _Clock(pytest.fail))
-        assert source.reader.latestOffset(zero, ALL) == zero
+        source.receiver.receive(0, 10)
+        assert source.ids(zero, source.reader.latestOffset(zero, ALL)) == list(range(10))
 
     def test_the_reported_offset_says_how_the_subscription_does(self, make):
         reader = make().reader
         assert reader.reportLatestOffset() is None
         source = make()
         reader = source.reader
-        zero = reader.initialOffset()
+        zero = source.begin()
         source.receiver.receive(0, 10)
         one = reader.latestOffset(zero, ALL)
         status = {"behind_bytes": 0, "lost": 0, "rejected": 0, "malformed": 0}
@@ -116,7 +77,7 @@ class TestFirstStart:
 
     def test_offsets_are_equal_as_text(self, make):
         source = make()
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         source.receiver.receive(0, 10)
         texts = {json.dumps(source.reader.latestOffset(json.loads(json.dumps(zero)), ALL)) for _ in range(3)}
         assert len(texts) == 1
@@ -125,7 +86,7 @@ class TestFirstStart:
         source = make(maxRowsPerTrigger=4)
         limit = source.reader.getDefaultReadLimit()
         assert limit == ReadMaxRows(4)
-        start = source.reader.initialOffset()
+        start = source.begin()
         source.receiver.receive(0, 10)
         found = []
         while (end := source.reader.latestOffset(start, limit)) != start:
@@ -139,13 +100,13 @@ class TestFirstStart:
         assert make(maxBytesPerTrigger=100).reader.getDefaultReadLimit() == ReadMaxBytes(100)
         both = make(maxBytesPerTrigger=1, maxRowsPerTrigger=5)
         assert both.reader.getDefaultReadLimit() == ReadMaxRows(5)
-        zero = both.reader.initialOffset()
+        zero = both.begin()
         both.receiver.receive(0, 10)
         assert both.ids(zero, both.reader.latestOffset(zero, ReadMaxRows(5))) == [0]
 
     def test_commit(self, make):
         source = make()
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         source.receiver.receive(0, 10)
         end = source.reader.latestOffset(zero, ALL)
         source.reader.commit(end)
@@ -153,7 +114,7 @@ class TestFirstStart:
 
     def test_what_is_asked_behind_is_committed_where_a_window_waits_for_it(self, make):
         source = make(**{"flow_control.consumption": "committed"})
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         source.receiver.receive(0, 10)
         end = source.reader.latestOffset(zero, ALL)
         position = source.receiver.log.position
@@ -164,7 +125,7 @@ class TestFirstStart:
 
     def test_min_partitions(self, make):
         source = make(minPartitions=3)
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         for i in range(0, 60, 10):
             source.receiver.receive(i, 10)
         end = source.reader.latestOffset(zero, ALL)
@@ -175,17 +136,17 @@ class TestFirstStart:
         monkeypatch.setattr("spark_rtps.options.log_dir.default_log_dir", lambda: tmp_path / "logs")
         monkeypatch.setattr("os.getuid", lambda: (tmp_path.stat().st_uid) + 1)
         with pytest.raises(OptionError, match=r"option 'log\.dir' = .*belongs to another user; name"):
-            make().reader.initialOffset()
+            make().begin()
 
     def test_default_log_dir_is_ours_alone(self, make, monkeypatch, tmp_path):
         monkeypatch.setattr("spark_rtps.options.log_dir.default_log_dir", lambda: tmp_path / "logs")
-        make().reader.initialOffset()
+        make().begin()
         assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
 
     def test_a_task_of_another_user(self, make, monkeypatch):
         for address in ("auto", "none"):
             source = make(**{"serve.address": address})
-            zero = source.reader.initialOffset()
+            zero = source.begin()
             source.receiver.receive(0, 10)
             end = source.reader.latestOffset(zero, ALL)
             with monkeypatch.context() as patch:
@@ -200,13 +161,13 @@ class TestFirstStart:
 
     def test_log_mode(self, make, tmp_path):
         source = make(**{"log.mode": "0750"})
-        source.reader.initialOffset()
+        source.begin()
         assert source.receiver.mode == 0o750
 
     def test_log_dir_that_cannot_be(self, make, tmp_path):
         (tmp_path / "logs").write_text("a file")
         with pytest.raises(OptionError, match=r"option 'log\.dir' = .*cannot be made \(File exists\)"):
-            make().reader.initialOffset()
+            make().begin()
 
     def test_what_serves_its_log_ends_with_it(self, make, monkeypatch):
         source = make()
@@ -217,14 +178,14 @@ class TestFirstStart:
 
     def test_stop(self, make):
         source = make()
-        source.reader.initialOffset()
+        source.begin()
         source.reader.stop()
         assert source.receiver.stopped and source.receiver.said_goodbye
         source.reader.stop()
 
     def test_a_driver_that_was_killed_says_no_goodbye(self, make, monkeypatch):
         source = make()
-        source.reader.initialOffset()
+        source.begin()
         monkeypatch.setattr(stream_reader, "_DYING_SECONDS", 30.0)
         parents = iter([os.getppid()] * 3)
         monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))  # it is gone soon
@@ -349,7 +310,7 @@ class TestAvailableNow:
     def test_later_samples_are_left(self, make):
         source = make(**{"read.timeout": "0s"}, maxRowsPerTrigger=6)
         source.reader.prepareForTriggerAvailableNow()
-        start = source.reader.initialOffset()
+        start = source.begin()
         source.receiver.receive(0, 10)
         found = []
         while (end := source.reader.latestOffset(start, ReadMaxRows(6))) != start:
@@ -361,7 +322,7 @@ class TestAvailableNow:
     def test_it_listens_first(self, make):
         source = make(**{"read.timeout": "100ms"})
         source.reader.prepareForTriggerAvailableNow()
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         began = time.monotonic()
         source.reader.latestOffset(zero, ALL)
         assert time.monotonic() - began >= 0.05

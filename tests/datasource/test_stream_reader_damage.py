@@ -35,7 +35,7 @@ def make(make: Callable[..., Source]) -> Callable[..., Source]:
 def written(make: Callable[..., Source]) -> tuple[dict, dict, Path]:
     """The offsets of three frames in a log that nobody appends to any more, and its folder."""
     source = make()
-    zero = source.reader.initialOffset()
+    zero = source.begin()
     for first in (0, 10, 20):
         source.receiver.receive(first, 10)
     end = source.reader.latestOffset(zero, ALL)
@@ -78,10 +78,11 @@ class TestOffsets:
                 make().reader.latestOffset(wanted, ALL)
         for n in range(3):
             source = make(**{LOSS: "false"})
-            assert source.reader.latestOffset(wanted, ALL) == wanted
+            fresh, left = source.go_on(wanted)
+            assert left == []
             source.receiver.receive(100 + n, 1)
-            after = source.reader.latestOffset(wanted, ALL)
-            assert source.ids(wanted, after) == [100 + n]
+            after = source.reader.latestOffset(fresh, ALL)
+            assert source.ids(fresh, after) == [100 + n]
             source.reader.commit(after)
             assert losses(tmp_path / "logs")[LOG_LOST] == n + 1
             source.reader.stop()
@@ -102,9 +103,9 @@ class TestOffsets:
             return receiver
 
         source.reader._start = busy
-        after = source.reader.latestOffset(wanted, ALL)
-        assert log_of(after) != log_of(end)
-        assert source.ids(wanted, after) == list(range(50, 60))
+        fresh, left = source.go_on(wanted)
+        assert log_of(fresh) != log_of(end) and left == []
+        assert source.ids(fresh, source.reader.latestOffset(fresh, ALL)) == list(range(50, 60))
 
     @pytest.mark.parametrize("nbytes", [-FRAME + 32, -1, -FRAME - 32])
     def test_inside_a_frame(self, make, written, tmp_path, caplog, nbytes):
@@ -155,7 +156,7 @@ class TestOffsets:
 
     def test_before_the_beginning(self, make, tmp_path):
         source = make(**{"log.segment_bytes": 4096})
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         for first in range(0, 300, 10):
             source.receiver.receive(first, 10)
         end = source.reader.latestOffset(zero, ALL)
@@ -203,9 +204,9 @@ class TestOffsets:
                     source.reader.latestOffset(after, ALL)
                 source.reader.stop()
                 continue
-            assert source.reader.latestOffset(after, ALL) == after
+            fresh, _ = source.go_on(after)
             source.receiver.receive(50, 2)
-            assert source.ids(after, source.reader.latestOffset(after, ALL)) == [50, 51]
+            assert source.ids(fresh, source.reader.latestOffset(fresh, ALL)) == [50, 51]
 
 
 class TestDamage:
@@ -245,7 +246,7 @@ class TestDamage:
 
     def test_many_damaged_parts(self, make, tmp_path, caplog):
         source = make()
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         for first in range(0, 400, 10):
             source.receiver.receive(first, 10)
         end = source.reader.latestOffset(zero, ALL)
@@ -263,7 +264,7 @@ class TestDamage:
 @pytest.mark.parametrize("word", ["true", "false"])
 def test_a_log_that_is_taken_away_under_its_receiver(make, word, gone):
     source = make(**{LOSS: word})
-    zero = source.reader.initialOffset()
+    zero = source.begin()
     source.receiver.receive(0, 10)
     end = source.reader.latestOffset(zero, ALL)
     directory = source.receiver.log.directory
@@ -276,8 +277,10 @@ def test_a_log_that_is_taken_away_under_its_receiver(make, word, gone):
             source.reader.partitions(zero, end)
         return
     assert source.ids(zero, end) == []
+    fresh, left = source.go_on(end)
+    assert left == []
     source.receiver.receive(50, 2)
-    assert source.ids(end, source.reader.latestOffset(end, ALL)) == [50, 51]
+    assert source.ids(fresh, source.reader.latestOffset(fresh, ALL)) == [50, 51]
 
 
 def test_a_log_that_is_taken_away_under_a_task(make, written, tmp_path):
@@ -356,10 +359,10 @@ def test_any_byte_of_a_log(make, written, tmp_path):
             source = make(**{LOSS: "false"})
             rows = source.ids(offset, planned)
             source.reader.commit(planned)
+            offset, left = source.go_on(planned)
             source.receiver.receive(1000 + n, 1)
-            following = source.reader.latestOffset(planned, ALL)
-            read += rows
-            offset, planned = planned, following
+            planned = source.reader.latestOffset(offset, ALL)
+            read += rows + left
             source.reader.stop()
         last = make(**{LOSS: "false"})
         read += last.ids(offset, planned)

@@ -17,24 +17,69 @@ from tests.datasource.stream_reader_scene import ALL, Source, beyond, log_of, pl
 
 
 class TestRestart:
-    def test_the_first_batch_was_not_committed(self, make, tmp_path):
-        """Then Spark asks for an initial offset again, and for the batch from there to the end it had planned."""
-        zero, end = planned(make)
+    @pytest.mark.parametrize("attempts", [1, 3])
+    def test_the_first_batch_was_not_committed(self, make, tmp_path, attempts):
+        """Then Spark asks for an initial offset again, and for the batch from there to the end it had planned.
 
-        again = make()
+        The receiver of the first run's log is the only one: another one would take its ports.
+        """
+        first = make()
+        zero = first.begin()
+        first.receiver.receive(0, 10)
+        first.reader.stop()
+        for _ in range(attempts):
+            again = make()
+            fresh = again.reader.initialOffset()
+            assert fresh != zero
+            assert again.ids(fresh, zero) == []
+            assert [each.log.directory.name for each in again.receivers] == [log_of(zero)]
+            if attempts > 1:
+                again.reader.stop()
+        assert [each.name for each in (tmp_path / "logs").iterdir()] == [log_of(zero)]
+        last = again if attempts == 1 else make()
+        end = last.reader.latestOffset(zero, ALL)
+        assert last.ids(zero, end) == list(range(10))
+        last.reader.commit(end)
+        last.receiver.receive(10, 3)
+        assert last.ids(end, last.reader.latestOffset(end, ALL)) == [10, 11, 12]
+
+    @pytest.mark.parametrize("available_now", [False, True])
+    def test_a_first_batch_with_rows_was_not_committed(self, make, tmp_path, available_now):
+        """An earlier version's first batch had rows."""
+        _, end = planned(make)
+        again = make(**{"read.timeout": "0s"})
+        if available_now:
+            again.reader.prepareForTriggerAvailableNow()
         fresh = again.reader.initialOffset()
-        assert fresh != zero
         assert again.ids(fresh, end) == list(range(10))
-        assert again.receivers[0].stopped
-        assert [each.name for each in (tmp_path / "logs").iterdir()] == [log_of(end)], (
-            "and no other log is left"
-        )
+        assert [each.log.directory.name for each in again.receivers] == [log_of(end)]
+        assert [each.name for each in (tmp_path / "logs").iterdir()] == [log_of(end)]
         again.reader.commit(end)
         again.receiver.receive(10, 3)
         assert again.ids(end, again.reader.latestOffset(end, ALL)) == [10, 11, 12]
 
-    def test_the_first_batch_was_not_committed_and_its_log_is_lost(self, make, tmp_path):
-        _, end = planned(make)
+    def test_a_query_that_ended_before_its_first_batch_was_written_down_had_no_receiver(self, make):
+        """Whoever starts it again finds nothing in the checkpoint: what would have been received would be lost."""
+        first = make()
+        zero = first.reader.initialOffset()
+        first.reader.latestOffset(zero, ALL)
+        first.reader.stop()
+        assert first.receivers == []
+
+    def test_a_first_batch_that_was_written_down_and_no_more_finds_its_log(self, make):
+        """The driver was killed before it asked for the partitions."""
+        first = make()
+        zero = first.reader.initialOffset()
+        first.reader.latestOffset(zero, ALL)
+        again = make()
+        assert again.ids(again.reader.initialOffset(), zero) == []
+        again.receiver.receive(0, 10)
+        assert again.ids(zero, again.reader.latestOffset(zero, ALL)) == list(range(10))
+
+    @pytest.mark.parametrize("empty", [False, True])
+    def test_the_first_batch_was_not_committed_and_its_log_is_lost(self, make, tmp_path, empty):
+        zero, end = planned(make)
+        end = zero if empty else end
         shutil.rmtree(tmp_path / "logs" / log_of(end))
 
         again = make()
@@ -44,36 +89,24 @@ class TestRestart:
         careless = make(failOnDataLoss=False)
         fresh = careless.reader.initialOffset()
         assert careless.ids(fresh, end) == []
+        begin, left = careless.go_on(end)
+        assert left == [] and log_of(begin) != log_of(end)
         careless.receiver.receive(10, 3)
-        assert careless.ids(end, careless.reader.latestOffset(end, ALL)) == [10, 11, 12]
+        assert careless.ids(begin, careless.reader.latestOffset(begin, ALL)) == [10, 11, 12]
 
-    def test_what_came_before_the_log_was_found_to_be_lost_is_kept(self, make, tmp_path):
-        """The receiver of the fresh log has acknowledged it."""
+    def test_a_log_in_place_of_a_lost_one_is_named_before_anything_is_received(self, make, tmp_path):
+        """A query that ends before that loses nothing of what a new receiver acknowledged."""
         _, end = planned(make)
+        shutil.rmtree(tmp_path / "logs" / log_of(end))
+        careless = make(failOnDataLoss=False)
+        begin = careless.reader.latestOffset(end, ALL)
+        assert careless.receivers == []
+        assert careless.ids(end, begin) == []
+        careless.receiver.receive(10, 3)
+        careless.reader.stop()
         again = make(failOnDataLoss=False)
-        fresh = again.reader.initialOffset()
-        again.receiver.receive(10, 3)
-        far = beyond(end, 10_000)
-        assert again.ids(fresh, far) == list(range(10)), (
-            "what the lost log holds, and nothing of the fresh one"
-        )
-        assert len(again.receivers) == 1 and not again.receiver.stopped
-        again.receiver.receive(13, 2)
-        assert again.ids(far, again.reader.latestOffset(far, ALL)) == [10, 11, 12, 13, 14]
-
-    @pytest.mark.parametrize("lost", [False, True])
-    def test_the_fresh_log_goes_where_it_is_not_needed(self, make, tmp_path, lost):
-        _, end = planned(make)
-        again = make()
-        fresh = again.reader.initialOffset()
-        again.receiver.receive(10, 3)
-        if lost:
-            with pytest.raises(LogLostError):
-                again.reader.partitions(fresh, beyond(end, 10_000))
-        else:
-            assert again.ids(fresh, end) == list(range(10))
-        assert again.receivers[0].stopped
-        assert [each.name for each in (tmp_path / "logs").iterdir()] == [log_of(end)]
+        assert again.ids(end, begin) == []
+        assert again.ids(begin, again.reader.latestOffset(begin, ALL)) == [10, 11, 12]
 
     def test_planned_range_is_read_again(self, make):
         zero, end = planned(make)
@@ -85,14 +118,14 @@ class TestRestart:
 
     def test_latest_offset_first(self, make):
         first = make()
-        zero = first.reader.initialOffset()
+        zero = first.begin()
         first.receiver.receive(0, 10)
         first.reader.stop()
         again = make()
         assert again.ids(zero, again.reader.latestOffset(zero, ALL)) == list(range(10))
 
     def test_lost_log_fails_with_the_fix(self, make, tmp_path):
-        zero = make().reader.initialOffset()
+        zero = make().begin()
         elsewhere = Source(tmp_path / "elsewhere")
         with pytest.raises(LogLostError, match=r"there is no stream log .*failOnDataLoss=false") as raised:
             elsewhere.reader.latestOffset(beyond(zero, 320), ALL)
@@ -100,17 +133,18 @@ class TestRestart:
 
     def test_lost_log_is_replaced(self, make, tmp_path, caplog):
         first = make()
-        zero = first.reader.initialOffset()
+        zero = first.begin()
         first.receiver.receive(0, 10)
         end = first.reader.latestOffset(zero, ALL)
         elsewhere = Source(tmp_path / "elsewhere", failOnDataLoss="false")
         with caplog.at_level(logging.WARNING):
             assert elsewhere.reader.partitions(zero, end) == []
         assert "going on because failOnDataLoss=false" in caplog.text
-        assert elsewhere.reader.latestOffset(end, ALL) == end
+        begin, left = elsewhere.go_on(end)
+        assert left == []
         elsewhere.receiver.receive(50, 2)
-        after = elsewhere.reader.latestOffset(end, ALL)
-        assert elsewhere.ids(end, after) == [50, 51]
+        after = elsewhere.reader.latestOffset(begin, ALL)
+        assert elsewhere.ids(begin, after) == [50, 51]
         elsewhere.reader.commit(end)  # of the old log: nothing to free here
         assert elsewhere.receiver.committed == []
         elsewhere.reader.stop()
@@ -125,8 +159,10 @@ class TestRestart:
             strict.reader.partitions(zero, wanted)
         tolerant = make(failOnDataLoss="false")
         assert tolerant.ids(zero, wanted) == list(range(10)), "what it still has is read"
+        begin, left = tolerant.go_on(wanted)
+        assert left == []
         tolerant.receiver.receive(50, 2)
-        assert tolerant.ids(wanted, tolerant.reader.latestOffset(wanted, ALL)) == [50, 51]
+        assert tolerant.ids(begin, tolerant.reader.latestOffset(begin, ALL)) == [50, 51]
 
     def test_target_of_a_lost_log_is_forgotten(self, make):
         zero, end = planned(make)
@@ -135,7 +171,8 @@ class TestRestart:
         assert again.reader.latestOffset(zero, ALL) == end  # the target is where the old log ends
         wanted = beyond(end, 3200)
         assert again.ids(zero, wanted) == list(range(10))
-        assert again.reader.latestOffset(wanted, ALL) == wanted  # nothing in the new log
+        begin, _ = again.go_on(wanted)
+        assert again.reader.latestOffset(begin, ALL) == begin  # nothing in the new log
 
     @pytest.mark.parametrize("damage", ["writers", "metadata.json"])
     def test_a_log_that_cannot_be_resumed(self, make, tmp_path, damage):
@@ -146,19 +183,22 @@ class TestRestart:
         tolerant = make(failOnDataLoss="false")
         # without the metadata nothing in the frames can be verified
         assert tolerant.ids(zero, end) == (list(range(10)) if damage == "writers" else [])
+        begin, left = tolerant.go_on(end)
+        assert left == []
         tolerant.receiver.receive(50, 2)
-        assert tolerant.ids(end, tolerant.reader.latestOffset(end, ALL)) == [50, 51]
+        assert tolerant.ids(begin, tolerant.reader.latestOffset(begin, ALL)) == [50, 51]
 
     def test_exit_hook_is_set_once(self, make, monkeypatch):
         hooks = []
         monkeypatch.setattr("atexit.register", hooks.append)
         first = make()
-        end = first.reader.initialOffset()
+        end = first.begin()
         end["receivers"]["embedded"]["position"] = 3200
         first.reader.stop()
         hooks.clear()
         tolerant = make(failOnDataLoss="false")
         tolerant.reader.partitions(end, end)
+        tolerant.go_on(end)
         assert len(tolerant.receivers) == 1
         (hook,) = hooks
         hook()
@@ -166,7 +206,7 @@ class TestRestart:
 
     def test_log_in_use(self, make, monkeypatch):
         monkeypatch.setattr("spark_rtps.datasource.receiver_session._LOCK_SECONDS", 0.1)
-        zero = make().reader.initialOffset()
+        zero = make().begin()
         with pytest.raises(RtpsError, match="is appending to the log"):
             make().reader.latestOffset(zero, ALL)
 
@@ -174,7 +214,7 @@ class TestRestart:
 class TestDeadReceiver:
     def test_it_is_started_again(self, make, caplog):
         source = make()
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         source.receiver.receive(0, 10)
         source.receiver.die("killed")
         end = source.reader.latestOffset(zero, ALL)
@@ -184,7 +224,7 @@ class TestDeadReceiver:
 
     def test_no_waiting_for_the_log_when_stopping(self, make):
         source = make()
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         source.receiver.dead = "killed"  # its log is still locked
         source.receiver.stop = lambda **_: None
         source.reader._on_sigterm(15, None)
@@ -195,7 +235,7 @@ class TestDeadReceiver:
 
     def test_not_for_ever(self, make):
         source = make()
-        zero = source.reader.initialOffset()
+        zero = source.begin()
         for _ in range(3):
             source.receiver.die("killed")
             source.reader.latestOffset(zero, ALL)
@@ -209,7 +249,7 @@ class TestEndedLogs:
         root = tmp_path / "logs"
         old, used = make(), make()
         for source in (old, used):
-            source.reader.initialOffset()
+            source.begin()
         old_log, used_log = (Path(s.receiver.log.directory) for s in (old, used))
         old.reader.stop()
         (root / "something-else").mkdir()

@@ -14,7 +14,8 @@ from spark_rtps.transport.net.receiving_node import NamedType
 from spark_rtps.transport.protocol.topic_selection import TopicSelection
 from spark_rtps.transport.receiver import followed_topics as module
 from spark_rtps.transport.receiver.config import ReceiverConfig
-from spark_rtps.transport.receiver.followed_topics import READERS, Followed, FollowedTopics, followed_topics
+from spark_rtps.transport.receiver.followed_topics import Followed, FollowedTopics, followed_topics
+from spark_rtps.transport.receiver.new_log import READERS
 from spark_rtps.transport.receiver.subscription_log import open_log
 
 PATTERN = TopicSelection(pattern="rt/.*")

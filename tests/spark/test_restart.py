@@ -12,19 +12,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
 
 from spark_rtps.transport.log.counters import Counters
-from tests.spark.spark_streams import DOMAIN
+from tests.spark.spark_streams import DOMAIN, source
 from tests.support.child_environment import child_environment
 from tests.support.killer import customization
 from tests.support.stream_logs import points
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 DRIVER = Path(__file__).with_name("driver.py")
 
 
-#: Of a query's life; at each Spark's process of the source kills itself. Of the first life some batches are committed.
+#: Of a query's life; at each Spark's process of the source kills itself: before there is a first batch, before that is
+#: committed, and after some batches were.
 STEPS = (
+    "RtpsStreamReader.latestOffset 1 1000000",
+    "RtpsStreamReader.partitions 1 1000000",
+    "RtpsStreamReader.latestOffset 1 1000000",
     "RtpsStreamReader.commit 3 1",
     "RtpsStreamReader.commit 1 1000000",
     "RtpsStreamReader.latestOffset 2 5",
@@ -121,6 +127,38 @@ def test_killed_driver_restarts_from_its_checkpoint(spark, publisher, topic, log
     found = spark.read.parquet(str(tmp_path / "output"))  # what was committed, by Spark's own account
     assert sorted(r.id for r in found.collect()) == list(range(10_500))
     assert list(log_dir.iterdir()) == [log]  # it went on with the log it had
+
+
+def test_a_query_that_fails_in_its_first_batch_goes_on_with_its_log(
+    spark, publisher, topic, log_dir, tmp_path
+):
+    """Its writer never waits for a reader that is gone, and the next run gets what came before and meanwhile."""
+    found: list[int] = []
+    fails = True
+
+    def copy(batch, _number):
+        rows = [row.id for row in batch.collect()]
+        if fails:
+            publisher.write(points(0, 100))
+            raise RuntimeError("the first batch fails")
+        found.extend(rows)
+
+    df = source(spark, topic, log_dir, leave_on_stop=False, participant__lease_duration="60s")
+    writer = df.writeStream.foreachBatch(copy).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    first = writer.start()
+    with pytest.raises(StreamingQueryException, match="the first batch fails"):
+        first.awaitTermination(PATIENCE)
+    publisher.write_unread(points(100, 50))
+    fails = False
+    second = writer.start()
+    try:
+        publisher.write(points(150, 1))
+        assert publisher.ready() == 1
+        wait_until(lambda: 150 in found, "the last row")
+        assert sorted(found) == list(range(151))
+    finally:
+        second.stop()
+    assert len(list(log_dir.iterdir())) == 1
 
 
 def test_killed_at_each_step_of_a_batch(publisher, topic, log_dir, tmp_path):

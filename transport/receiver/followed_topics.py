@@ -20,12 +20,11 @@ from ..protocol.topic_selection import TopicSelection
 from ..slotted import frozen
 from .config import ReceiverConfig
 from .left_to_writers import REQUESTED, LeftToWriters, requesting
+from .new_log import READERS
 from .subscription import READER_ENTITY_KEY
 
 _log = logging.getLogger("spark_rtps.receiver")
 
-#: In the metadata of a log of several topics: the readers that its receiver has made.
-READERS: Final = "readers"
 #: Topics of another type that are named in a warning each.
 _OTHERS_NAMED_MAX: Final = 64
 

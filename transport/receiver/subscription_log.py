@@ -8,9 +8,8 @@ from pathlib import Path
 from ..errors import LogError, LogLostError
 from ..log.segment import JSON
 from ..log.stream_log import StreamLog
-from ..net.node_config import new_guid_prefix
 from .config import ReceiverConfig
-from .followed_topics import READERS
+from .new_log import READERS, create_log
 from .writer_types import HAS_WRITER_TYPES
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -23,21 +22,13 @@ def open_log(config: ReceiverConfig) -> StreamLog:
     """
     directory = Path(config.log_directory)
     if not StreamLog.exists(directory):
-        several: dict[str, JSON] = {} if config.topics is None else {READERS: []}
-        return StreamLog.create(
-            directory,
-            max_bytes=config.log_max_bytes,
-            segment_bytes=config.log_segment_bytes,
-            mode=config.log_mode,
-            metadata={
-                "topic": config.topic,
-                "type": config.type_name,
-                "keyed": config.keyed,
-                "guid_prefix": new_guid_prefix().hex(),
-                HAS_WRITER_TYPES: config.records_writer_types,
-                **several,
-            },
-        )
+        if config.log_reached:
+            raise LogLostError(
+                f"there is no stream log {directory}, but it was read up to {config.log_reached}",
+                path=directory,
+                position=config.log_reached,
+            )
+        return create_log(config)
     log = StreamLog.open(directory, max_bytes=config.log_max_bytes, mode=config.log_mode)
     for damage in log.damage:
         _log.error("%s", damage)
