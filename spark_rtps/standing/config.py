@@ -33,6 +33,8 @@ _KEYS: Final = (
 )  # fmt: skip
 _LISTEN: Final = "127.0.0.1:7420"
 _FILE_BYTES_MAX: Final = 4 << 20
+#: No option takes larger numbers; Python writes none of more than 4300 digits in decimal.
+_INT_BITS_MAX: Final = 128
 #: RFC 6750 §2.1, and long enough that nobody guesses it.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,4096}=*")
 _TOKEN_BYTES_MAX: Final = 8192
@@ -88,7 +90,10 @@ class StandingConfig:
 def read_config(file: Path) -> StandingConfig:
     """The configuration in ``file``, with the files it names. Raises ReceiverFileError."""
     file = file.absolute()
-    return _Reader(file, _parse(file)).config()
+    try:
+        return _Reader(file, _parse(file)).config()
+    except RecursionError:  # of the TOML, or of the definition of a type
+        raise ReceiverFileError(file, "", "", "is nested too deeply, or a file that it names is") from None
 
 
 def _parse(file: Path) -> dict[str, Any]:
@@ -98,18 +103,11 @@ def _parse(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReceiverFileError(file, "", "", f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError, and what int() says of too many digits
         hint = ""
         if "overwrite" in str(error) or "namespace" in str(error):  # history = "…" and history.depth = …
             hint = '; where one option is the beginning of another, quote the longer one: "history.depth" = 5'
         raise ReceiverFileError(file, "", "", f"is not TOML: {error}{hint}") from None
-
-
-def _digest(*files: Path | None) -> str:
-    found = hashlib.sha256()
-    for file in files:
-        found.update(b"" if file is None else hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()
 
 
 class _Reader:
@@ -151,7 +149,7 @@ class _Reader:
             ended_logs_retention=self._retention("ended_logs_retention", least=0),
             ended_logs_bytes=self._ended_logs_bytes(),
             tokens=tokens,
-            pem_digest=_digest(certificate, key, client_ca),
+            pem_digest=self._digest({"certificate": certificate, "key": key, "client_ca": client_ca}),
             defaults=defaults,
             network=self._network(defaults),
             subscriptions=tuple(each for each in found if not each.is_pattern),
@@ -263,6 +261,15 @@ class _Reader:
         except OSError as error:
             raise self._error("", key, f"{path} cannot be read: {error.strerror}") from None
 
+    def _digest(self, files: Mapping[str, Path | None]) -> str:
+        found = hashlib.sha256()
+        for key, path in files.items():
+            try:
+                found.update(b"" if path is None else hashlib.sha256(path.read_bytes()).digest())
+            except OSError as error:
+                raise self._error("", key, f"{path} cannot be read: {error.strerror}") from None
+        return found.hexdigest()
+
     # --- subscriptions ----------------------------------------------------------------------------
 
     def _subscriptions(self, defaults: Mapping[str, str]) -> list[Wanted]:
@@ -314,7 +321,7 @@ class _Reader:
             if spec.name in options:
                 raise self._error(table, key, "is set twice")
             text = self._option_text(table, key, value)
-            options[spec.name] = self._resolved(text) if spec.name in _PATHS else text
+            options[spec.name] = self._resolved(table, key, text) if spec.name in _PATHS else text
         return options
 
     def _flat(self, table: str, raw: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
@@ -328,7 +335,9 @@ class _Reader:
         match value:
             case bool():
                 return "true" if value else "false"
-            case str() | int() | float():
+            case str() | float():
+                return str(value)
+            case int() if value.bit_length() <= _INT_BITS_MAX:
                 return str(value)
             case list() if all(isinstance(each, str | int) and "," not in str(each) for each in value):
                 return ",".join(self._option_text(table, key, each) for each in value)
@@ -338,9 +347,9 @@ class _Reader:
                 fix = "must be a text, a number, true or false, or a list of texts without commas"
         raise self._error(table, key, fix)
 
-    def _resolved(self, text: str) -> str:
+    def _resolved(self, table: str, key: str, text: str) -> str:
         parts = (part.strip() for part in text.split(","))
-        return ",".join(str(self._beside(part)) for part in parts if part)
+        return ",".join(str(self._path(table, key, part)) for part in parts if part)
 
     # --- keys and values --------------------------------------------------------------------------
 
@@ -360,12 +369,9 @@ class _Reader:
 
     def _path(self, table: str, key: str, text: str) -> Path:
         try:
-            return self._beside(text)
-        except RuntimeError as error:  # ~ of a user that does not exist
+            return (self._file.parent / Path(text).expanduser()).absolute()
+        except (RuntimeError, ValueError) as error:  # ~ of a user that does not exist, or cannot
             raise self._error(table, key, str(error)) from None
-
-    def _beside(self, text: str) -> Path:
-        return (self._file.parent / Path(text).expanduser()).absolute()
 
     def _check_keys(self, table: str, raw: Mapping[str, Any], known: Iterable[str]) -> None:
         for key in raw:

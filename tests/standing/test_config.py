@@ -167,6 +167,12 @@ WRONG = [
     ('[subscriptions.a]\ntopic = "t"\ndomain = 1\nDOMAIN = 2', "subscriptions.a", "DOMAIN", "set twice"),
     ('[subscriptions.a]\nhistory = "keep_last"\nhistory.depth = 5', "", "", "quote the longer one"),
     ("directory =", "", "", "is not TOML"),
+    (f"x = {'[' * 5000}{']' * 5000}", "", "", "is nested too deeply"),
+    (f"[subscriptions.a]\ntopic = 't'\n{'a.' * 1500}b = 1", "", "", "is nested too deeply"),
+    (f"[subscriptions.a]\ntopic = 't'\ndomain = {'9' * 5000}", "", "", "is not TOML"),
+    (f"[subscriptions.a]\ntopic = 't'\ndomain = 0x{'f' * 5000}", "subscriptions.a", "domain", "must be a text"),
+    ('[subscriptions.a]\ntopic = "t"\ntype.file = "~nobody-here/x.idl"', "subscriptions.a", "type.file", "home dir"),
+    ('[defaults]\nqos.file = "~nobody-here/x.xml"', "defaults", "qos.file", "home directory"),
 ]  # fmt: skip
 
 
@@ -178,6 +184,21 @@ def test_errors_name_the_place_and_the_fix(read, tmp_path, monkeypatch, text, ta
         read(text + "\n")
     assert (error.value.table, error.value.key) == (table, key)
     assert str(error.value).startswith(f"{tmp_path}/receiver.toml: ") and fix in str(error.value)
+
+
+def test_a_certificate_that_goes_while_the_file_is_read(read, tmp_path, monkeypatch):
+    """As where a renewal replaces it."""
+    text = tls(tmp_path)
+    read_bytes = Path.read_bytes
+
+    def gone(path):
+        if path.name == "tls.crt":
+            raise FileNotFoundError(2, "No such file or directory")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", gone)
+    with pytest.raises(ReceiverFileError, match=r"certificate: .*tls\.crt cannot be read: No such file"):
+        read(text)
 
 
 def test_the_directory_has_no_default(read):
