@@ -47,7 +47,8 @@ class Cleaning:
             return []
         if not self._removing.done():
             return []
-        removed, self._removing = self._removing.result(), None
+        future, self._removing = self._removing, None
+        removed = future.result()
         for directory in removed:
             _log.info("%s, a log that no subscription has any more, is removed", directory)
         return [directory.name for directory in removed]

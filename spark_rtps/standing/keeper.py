@@ -10,9 +10,10 @@ STARTING   it cannot start            WAITING, for longer each time
 RUNNING    it has ended, or hangs     WAITING, at first for no time
 RUNNING    another configuration      STOPPING, then WAITING
 any        ``end``                    STOPPING, then ENDED
+any        an unexpected exception    STOPPING if a receiver runs, then WAITING
 =========  =========================  =======================================
 
-Starting and stopping take seconds, so that they happen in a pool of threads; everything else in the supervisor's.
+Starting and stopping take seconds, so that they happen in pools of threads; everything else in the supervisor's.
 """
 
 from __future__ import annotations
@@ -75,9 +76,20 @@ class Keeper:
     """Keeps one receiver running on one log."""
 
     def __init__(
-        self, wanted: Wanted, log: str, root: Path, *, is_new: bool, start: StartReceiver, pool: Executor
+        self,
+        wanted: Wanted,
+        log: str,
+        root: Path,
+        *,
+        is_new: bool,
+        start: StartReceiver,
+        starts: Executor,
+        stops: Executor,
     ) -> None:
-        """``log`` is the folder's name below ``root``; ``is_new``: nothing has been received there."""
+        """``log`` is the folder's name below ``root``; ``is_new``: nothing has been received there.
+
+        Receivers are started in the threads of ``starts``, and stopped in those of ``stops``.
+        """
         self.wanted = wanted
         self.log = log
         self.phase = Phase.WAITING
@@ -86,7 +98,8 @@ class Keeper:
         self._root = root
         self._is_new = is_new
         self._start = start
-        self._pool = pool
+        self._starts = starts
+        self._stops = stops
         self._due = 0
         self._restarts = Restarts()
         self._receiver: Receiver | None = None
@@ -104,6 +117,11 @@ class Keeper:
         return self._root / self.log
 
     @property
+    def next_wanted(self) -> Wanted:
+        """The configuration that the receiver has, or will have once a change is carried out."""
+        return self._replacement or self.wanted
+
+    @property
     def state(self) -> str:
         """``starting``, ``running`` or ``failed``."""
         if self._restarts.has_failed and self.phase is Phase.WAITING:
@@ -117,7 +135,10 @@ class Keeper:
 
     def counters(self) -> dict[str, int]:
         """What its receiver counts; nothing while there is none."""
-        return self._receiver.counters() if self._receiver is not None else {}
+        try:
+            return self._receiver.counters() if self._receiver is not None else {}
+        except (LogError, OSError, ValueError):  # whether the receiver lives, its supervision finds out
+            return {}
 
     def told(self) -> dict[str, Any]:
         """The subscription as the server is told of it."""
@@ -139,8 +160,14 @@ class Keeper:
     # --- what others ask ---------------------------------------------------------------------------
 
     def replace(self, wanted: Wanted) -> None:
-        """Go on with another configuration; with a new log where the old one cannot hold what it receives."""
-        self._replacement = wanted
+        """Go on with another configuration; with a new log where the old one cannot hold what it receives.
+
+        The configuration that the receiver has already takes a change back that was not carried out yet.
+        """
+        if wanted.is_like(self.wanted):
+            self.wanted, self._replacement = wanted, None
+        else:
+            self._replacement = wanted
 
     def end(self, *, goodbye: bool) -> None:
         """Stop for good; without a ``goodbye`` writers wait for a successor on the log, for as long as the lease."""
@@ -156,9 +183,24 @@ class Keeper:
             case Phase.RUNNING:
                 self._watch(now)
             case Phase.STOPPING:
-                self._see_stop(now)
+                self._see_stop()
             case Phase.ENDED:
                 pass
+
+    def failed(self, now: int, error: Exception) -> None:
+        """:meth:`step` raised what nobody foresaw: the receiver is started again, as one that has died."""
+        _log.error("subscription %s: an unexpected error", self.wanted.name, exc_info=error)
+        if self._starting is not None:
+            self.phase = Phase.STARTING
+        elif self._stopping is not None:
+            self.phase = Phase.STOPPING
+        elif self._receiver is not None:
+            self.phase = Phase.RUNNING
+            with suppress(Exception):  # no thread can be started: it runs on, and the next step tries again
+                self._stop(goodbye=self._ends and self._goodbye)
+                self._count_death(now, f"unexpected error: {error!r}")
+        elif self.phase is not Phase.ENDED:
+            self._died(now, f"unexpected error: {error!r}")
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -167,7 +209,7 @@ class Keeper:
             self.phase = Phase.ENDED
             return
         if self._replacement is not None:
-            self._take_replacement(now)
+            self._take_replacement(self._replacement, now)
             return
         if now < self._due:
             return
@@ -177,7 +219,7 @@ class Keeper:
             self._begin_anew("it is gone")
             return  # the new log is written down before anything is received into it
         config = self.wanted.receiver(self.directory, reached=committed(self.directory))
-        self._starting = self._pool.submit(self._start_patiently, config)
+        self._starting = self._starts.submit(self._start_patiently, config)
         self.phase = Phase.STARTING
 
     def _start_patiently(self, config: ReceiverConfig) -> Receiver:
@@ -189,6 +231,9 @@ class Keeper:
 
     def _see_start(self, now: int) -> None:
         assert self._starting is not None
+        if self._ends and self._starting.cancel():  # no thread has begun with it
+            self._starting, self.phase = None, Phase.ENDED
+            return
         if not self._starting.done():
             return
         future, self._starting = self._starting, None
@@ -233,31 +278,38 @@ class Keeper:
 
     def _see_type(self) -> None:
         if self._type is None and not self.wanted.plan.named:
-            with suppress(LogError, OSError, KeyError):
+            with suppress(LogError, OSError, KeyError, ValueError):
                 found = LogView(self.directory).metadata["type"]
                 self._type = None if found is None else str(found)
 
     def _stop(self, *, goodbye: bool) -> None:
-        receiver, self._receiver = self._receiver, None
-        assert receiver is not None
-        self._stopping = self._pool.submit(receiver.stop, goodbye=goodbye)
-        self.phase = Phase.STOPPING
+        assert self._receiver is not None
+        self._stopping = self._stops.submit(self._receiver.stop, goodbye=goodbye)
+        self._receiver, self.phase = None, Phase.STOPPING
 
-    def _see_stop(self, now: int) -> None:
+    def _see_stop(self) -> None:
         assert self._stopping is not None
-        if self._stopping.done():
-            self._stopping = None
-            self.phase = Phase.ENDED if self._ends else Phase.WAITING
-            self._due = now
+        if not self._stopping.done():
+            return
+        future, self._stopping = self._stopping, None
+        self.phase = Phase.ENDED if self._ends else Phase.WAITING
+        if (error := future.exception()) is not None:
+            _log.error(
+                "subscription %s: stopping its receiver failed: %r", self.wanted.name, error, exc_info=error
+            )
 
-    def _take_replacement(self, now: int) -> None:
-        old, self.wanted, self._replacement = self.wanted, self._replacement or self.wanted, None
+    def _take_replacement(self, wanted: Wanted, now: int) -> None:
+        needs_new_log = wanted.needs_new_log(self.wanted)
+        self.wanted, self._replacement = wanted, None
         self._due, self.error, self._restarts = now, None, Restarts()
-        if self.wanted.needs_new_log(old):
+        if needs_new_log:
             self._begin_anew("it receives another topic or type now")
 
     def _died(self, now: int, why: str) -> None:
         self.phase = Phase.WAITING
+        self._count_death(now, why)
+
+    def _count_death(self, now: int, why: str) -> None:
         self.error = why
         self._due = self._restarts.died(now)
         name = self.wanted.name

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 from ..options.explanations import remedy_of
-from ..transport.errors import RtpsError
+from ..transport.errors import RtpsError, TransportError
 from ..transport.structure import NANOSECONDS
 from .config import StandingConfig
 from .restarts import Restarts
@@ -58,7 +59,7 @@ class ServerKeeper:
         self._config = config
         self._start = start
         self._pool = pool
-        self._port = config.port
+        self._port = self._asked_port = config.port
         self._due = 0
         self._begun: int | None = None
         self._has_run = False
@@ -84,7 +85,9 @@ class ServerKeeper:
         if self._stopping is not None:
             if not self._stopping.done():
                 return
-            self._stopping = None
+            future, self._stopping = self._stopping, None
+            if (error := future.exception()) is not None:
+                _log.error("stopping the server failed: %r", error, exc_info=error)
         if self._starting is not None:
             self._see_start(now)
         elif self.server is not None:
@@ -92,8 +95,18 @@ class ServerKeeper:
         elif now >= self._due:
             if self._begun is None:
                 self._begun = now
-            self._is_stale = False
+            self._is_stale, self._asked_port = False, self._port
             self._starting = self._pool.submit(self._start, self._config, self._port)
+
+    def failed(self, now: int, error: Exception) -> None:
+        """What was done with the server raised what nobody foresaw: the server is started again."""
+        _log.error("the server of the receiver: an unexpected error", exc_info=error)
+        if self.server is not None:
+            with suppress(Exception):  # no thread can be started: the next step tries again
+                self._stop()
+                self._died(now, f"unexpected error: {error!r}")
+        elif self._starting is None and self._stopping is None:
+            self._died(now, f"unexpected error: {error!r}")
 
     def tell(self, subscriptions: list[dict[str, Any]]) -> None:
         """Tell the server what there is, if it does not know it yet."""
@@ -125,14 +138,12 @@ class ServerKeeper:
     def stop(self) -> None:
         """End the server, also one that is starting."""
         if self._starting is not None:
-            try:
+            with suppress(Exception):  # then there is none
                 self.server = self._starting.result()
-            except (RtpsError, OSError):
-                pass
             self._starting = None
         if self.server is not None:
-            self.server.stop()
-            self.server = None
+            server, self.server = self.server, None
+            server.stop()
 
     # --- inside ------------------------------------------------------------------------------------
 
@@ -143,32 +154,45 @@ class ServerKeeper:
         future, self._starting = self._starting, None
         try:
             self.server = future.result()
-        except (RtpsError, OSError) as error:
+        except Exception as error:
             if not self._has_run and now - self._begun > _PATIENCE_NS:
-                raise
+                raise _known(error) from error
             if isinstance(error, RtpsError):
                 error.remedy = remedy_of(error)
-            self._died(now, str(error))
+            self._died(now, str(_known(error)))
             return
         self._has_run, self._told, self.error = True, None, None
-        self._port = self.server.port  # clients look for it there, also after a restart
+        if self._port == self._asked_port:  # else the file names another port meanwhile
+            self._port = self.server.port  # clients look for it there, also after a restart
         self._restarts.runs(now)
-        _log.info("serving at %s:%d", self._config.address, self._port)
+        _log.info("serving at %s:%d", self._config.address, self.server.port)
 
     def _watch(self, now: int) -> None:
         assert self.server is not None
         try:
             self.server.check()
         except RtpsError as error:
-            self.server.stop()
-            self.server = None
+            self._stop()  # it has ended: this takes no time
             self._died(now, str(error))
             return
         if self._is_stale:
-            self._stopping = self._pool.submit(self.server.stop)
-            self.server, self._due = None, now
+            self._stop()
+            self._due = now
+
+    def _stop(self) -> None:
+        assert self.server is not None
+        self._stopping = self._pool.submit(self.server.stop)
+        self.server = None
 
     def _died(self, now: int, why: str) -> None:
         self.error = why
         self._due = self._restarts.died(now)
         _log.warning("%s; starting it again%s", why, " in a minute" if self._restarts.has_failed else "")
+
+
+def _known(error: Exception) -> RtpsError:
+    """The error as one that says what it is about."""
+    if isinstance(error, RtpsError):
+        return error
+    why = str(error) if isinstance(error, OSError) else repr(error)
+    return TransportError(f"the server could not start: {why}")

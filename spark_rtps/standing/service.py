@@ -28,8 +28,10 @@ _log = logging.getLogger("spark_rtps.standing")
 
 #: How long a step waits for clients; deaths of children and signals are seen as soon.
 _STEP_SECONDS: Final = 0.1
-#: Processes that are started or stopped at once.
-_AT_ONCE: Final = 4
+#: Receivers that are started at once: each of them takes a core for a second.
+_STARTS: Final = 4
+#: Receivers that are stopped at once: those who stop them only wait.
+_STOPS: Final = 16
 #: The service manager is told to wait no longer for a subscription that does not start.
 _READY_NS: Final = 20 * 10**9
 _DRAIN_SECONDS: Final = 40.0
@@ -57,16 +59,17 @@ class Service:
         }
         _warn(self._config)
         lock = hold_directory(self._config.directory)
-        pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rtps-start")
+        pools = [ThreadPoolExecutor(count, "rtps-standing") for count in (_STARTS, _STOPS, 1, 1)]
         try:
-            processes = Processes(ReceiverProcess.start, start_server, join_domain, pool)
+            processes = Processes(ReceiverProcess.start, start_server, join_domain, *pools)
             supervisor = Supervisor(_with_token(self._config), processes)
             try:
                 self._loop(supervisor, show)
             finally:
                 left = self._drain(supervisor)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for pool in pools:
+                pool.shutdown(wait=False, cancel_futures=True)
             os.close(lock)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -122,6 +125,10 @@ class Service:
             changed = supervisor.reload(_with_token(config))
         except RtpsError as error:
             _log.error("%s; the file is not taken, everything goes on as before", error)
+        except Exception:  # noqa: BLE001  (the receivers go on)
+            _log.exception(
+                "reading %s failed; the file is not taken, everything goes on as before", self._file
+            )
         else:
             _warn(config)
             _log.info("read %s again: %s", self._file, "; ".join(changed) or "nothing has changed")

@@ -11,9 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Final
 
-from ..transport.errors import LogError, OptionError, RtpsError
+from ..transport.errors import OptionError, RtpsError
 from ..transport.slotted import frozen
 from .backlog import groups_behind, read_counters
 from .cleaning import Cleaning
@@ -38,12 +39,19 @@ _OF_SERVER: Final = (
 
 @frozen
 class Processes:
-    """How processes are started, and where what takes time is done."""
+    """How processes are started, and in which threads what takes time is done.
+
+    Receivers which take long to start or to stop hold up nothing else: neither each other, nor server and cleaning.
+    """
 
     start_receiver: StartReceiver
     start_server: StartServer
     join_domain: JoinDomain
-    pool: Executor
+    starts: Executor
+    stops: Executor
+    #: Of the server, which starts or stops.
+    server: Executor
+    cleaning: Executor
 
 
 class Supervisor:
@@ -53,15 +61,18 @@ class Supervisor:
         """Takes up what was written down in the directory. Raises LogError if that cannot be read."""
         self.config = config
         self._processes = processes
-        self._server = ServerKeeper(config, start=processes.start_server, pool=processes.pool)
+        self._server = ServerKeeper(config, start=processes.start_server, pool=processes.server)
         self._watch = TopicWatch(processes.join_domain)
-        self._cleaning = Cleaning(processes.pool)
+        self._cleaning = Cleaning(processes.cleaning)
         self._keepers: dict[str, Keeper] = {}
         #: Removed by the file or a client, until their receivers have ended.
         self._leaving: list[Keeper] = []
         self._records = read_records(config.directory)
-        self._written = dict(self._records)
+        #: What the file holds; None: a part of a change may have got there.
+        self._written: dict[str, Record] | None = dict(self._records)
         self._is_unwritten = False
+        #: The parts of a step that failed at their last turn, and how: each failure is logged when it begins.
+        self._failing: dict[str, str] = {}
         self._full: set[str] = set()
         for each in config.subscriptions:
             self._keep(each)
@@ -92,17 +103,25 @@ class Supervisor:
         return self._server.is_alive
 
     def step(self, now: int) -> None:
-        """Do what is due. Raises RtpsError if the server never could start."""
-        self._server.step(now)
-        self._find_topics(now)
+        """Do what is due. Raises RtpsError if the server never could start.
+
+        What one part raises beyond that concerns this part alone: all others go on.
+        """
+        try:
+            self._server.step(now)
+        except RtpsError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            self._server.failed(now, error)
+        with self._alone("finding topics"):
+            self._find_topics(now)
         self._write_records_or_say()  # before anything is received into a new log
         for each in (*self._keepers.values(), *self._leaving):
-            each.step(now)
+            _step(each, now)
         self._leaving = [each for each in self._leaving if each.phase is not Phase.ENDED]
-        self._tell()
-        for request in self._server.requests():
-            self._take_request(request)
-        self._clean(now)
+        self._serve(now)
+        with self._alone("removing old logs"):
+            self._clean(now)
 
     def reload(self, config: StandingConfig) -> list[str]:
         """Take another configuration; subscriptions that did not change go on. Returns what has changed, in words.
@@ -112,12 +131,13 @@ class Supervisor:
         if config.directory != self.config.directory:
             fix = f"cannot change while it runs (it is {self.config.directory}); restart the receiver"
             raise ReceiverFileError(config.file, "", "directory", fix)
+        wanted_now = self._all_wanted_now(config)  # which may raise: nothing has changed before
         old, self.config = self.config, config
         said = []
         if any(getattr(old, name) != getattr(config, name) for name in _OF_SERVER):
             self._server.replace(config)
             said.append("the server starts again")
-        said += self._reload_subscriptions(config)
+        said += self._reload_subscriptions(config, wanted_now)
         self._full.clear()
         return said
 
@@ -134,7 +154,7 @@ class Supervisor:
         ending = [*self.keepers, *self._leaving]
         while any(each.phase is not Phase.ENDED for each in ending) and time.monotonic() < deadline:
             for each in ending:
-                each.step(time.monotonic_ns())
+                _step(each, time.monotonic_ns())
             pause()
         self._write_records_or_say()
         left = [
@@ -142,7 +162,8 @@ class Supervisor:
             for each in ending
             if each.phase is not Phase.ENDED
         ]
-        self._server.stop()  # which writes what groups have committed
+        with self._alone("stopping the server"):
+            self._server.stop()  # which writes what groups have committed
         return left + [sentence for each in self.keepers for sentence in what_is_left(each)]
 
     # --- subscriptions -----------------------------------------------------------------------------
@@ -166,7 +187,8 @@ class Supervisor:
             self.config.directory,
             is_new=record is None,
             start=self._processes.start_receiver,
-            pool=self._processes.pool,
+            starts=self._processes.starts,
+            stops=self._processes.stops,
         )
         self._keepers[name] = keeper
         return keeper
@@ -174,7 +196,7 @@ class Supervisor:
     def _needs_new_log(self, subscription: Wanted, record: Record) -> bool:
         try:
             return subscription.needs_new_log(wanted(subscription.name, record.options))
-        except RtpsError:
+        except Exception:  # noqa: BLE001  (options of another version)
             return False  # it cannot be said; a log of another topic is refused when the receiver starts
 
     def _take_up_records(self) -> None:
@@ -188,7 +210,7 @@ class Supervisor:
                     self._keep(wanted(name, record.options, dynamic=True))
                 else:
                     self._take_up_topic(patterns[str(record.pattern)], name, record.options.get("topic", ""))
-            except RtpsError as error:
+            except Exception as error:  # noqa: BLE001  (it may be of another version; all others go on)
                 _log.error("subscription %s cannot be taken up again: %s", name, error)
 
     def _take_up_topic(self, pattern: Wanted, name: str, topic: str) -> None:
@@ -196,24 +218,32 @@ class Supervisor:
             options = {**pattern.options, "topic": topic}
             self._keep(wanted(name, options, pattern=pattern.name))
 
-    def _reload_subscriptions(self, config: StandingConfig) -> list[str]:
-        said = []
+    def _all_wanted_now(self, config: StandingConfig) -> dict[str, Wanted | None]:
+        """What each subscription that is kept is by this configuration; None: it ends. Raises RtpsError."""
         files = {each.name: each for each in config.subscriptions}
         patterns = {each.name: each for each in config.patterns}
-        for name, keeper in list(self._keepers.items()):
-            next_one = self._wanted_now(keeper.wanted, files, patterns)
+        return {
+            name: self._wanted_now(keeper.next_wanted, files, patterns)
+            for name, keeper in self._keepers.items()
+        }
+
+    def _reload_subscriptions(
+        self, config: StandingConfig, wanted_now: dict[str, Wanted | None]
+    ) -> list[str]:
+        said = []
+        for name, next_one in wanted_now.items():
+            keeper = self._keepers[name]
             if next_one is None:
-                self._leave(name, goodbye=True)
+                self._leave(name)
                 said.append(f"{name} ends; its log {keeper.directory} stays, for when it is wanted again")
-            elif not next_one.is_like(keeper.wanted):
-                keeper.replace(next_one)
+                continue
+            if not next_one.is_like(keeper.next_wanted):
                 said.append(f"{name} has changed and starts again")
-            elif next_one is not keeper.wanted:
-                keeper.wanted = next_one
-        for name, each in files.items():
-            if name not in self._keepers:
+            keeper.replace(next_one)
+        for each in config.subscriptions:
+            if each.name not in self._keepers:
                 self._keep(each)
-                said.append(f"{name} is new")
+                said.append(f"{each.name} is new")
         return said
 
     def _wanted_now(
@@ -228,11 +258,9 @@ class Supervisor:
             return None
         return wanted(old.name, {**pattern.options, "topic": old.settings.topic}, pattern=pattern.name)
 
-    def _leave(self, name: str, *, goodbye: bool) -> Keeper:
-        keeper = self._keepers.pop(name)
-        keeper.end(goodbye=goodbye)
-        self._leaving.append(keeper)
-        return keeper
+    def _leave(self, name: str) -> None:
+        self._keepers[name].end(goodbye=True)
+        self._leaving.append(self._keepers.pop(name))
 
     # --- patterns ----------------------------------------------------------------------------------
 
@@ -241,7 +269,8 @@ class Supervisor:
         topics = self._watch.look(networks.values(), now)
         for pattern in self.config.patterns:
             found = topics.get(networks[pattern.name], set())
-            self._add_topics(pattern, {each for each in found if matches(pattern.settings.topic, each)})
+            with self._alone(f"finding topics of the pattern {pattern.name}"):
+                self._add_topics(pattern, {each for each in found if matches(pattern.settings.topic, each)})
 
     def _add_topics(self, pattern: Wanted, found: set[str]) -> None:
         mine = {each.wanted.settings.topic for each in self.keepers if each.wanted.pattern == pattern.name}
@@ -278,15 +307,30 @@ class Supervisor:
 
     # --- clients -----------------------------------------------------------------------------------
 
+    def _serve(self, now: int) -> None:
+        """Tell the server what there is, and take what clients ask of it."""
+        try:
+            self._tell()
+            requests = self._server.requests()
+        except Exception as error:  # noqa: BLE001
+            self._server.failed(now, error)
+            return
+        for request in requests:
+            with self._alone("answering a client"):
+                self._take_request(request)
+
     def _take_request(self, request: Request) -> None:
         try:
             if request.op == "subscribe":
                 name = self._subscribe(dict(request.options))
             else:
                 name = self._unsubscribe(request.name)
-            self._write_records()  # nothing is promised that a restart forgets
         except RtpsError as error:
             self._server.answer(request, error=str(error))
+            return
+        except Exception as error:  # noqa: BLE001  (the client is told so)
+            _log.exception("the request of a client to %s failed", request.op)
+            self._server.answer(request, error=f"unexpected error: {error!r}")
             return
         self._tell()
         self._server.answer(request, name=name)
@@ -294,7 +338,7 @@ class Supervisor:
     def _subscribe(self, options: dict[str, str]) -> str:
         asked = wanted_by_client("asked", options, self.config.defaults)
         for each in self.keepers:
-            if each.wanted.receives_for(asked):
+            if each.next_wanted.receives_for(asked):
                 return each.wanted.name
         if sum(each.wanted.dynamic for each in self.keepers) >= DYNAMIC_MAX:
             fix = f"{DYNAMIC_MAX} subscriptions of clients are there already; remove some that nobody reads"
@@ -305,6 +349,13 @@ class Supervisor:
         taken = {**self._records, **self._keepers}
         name = name_for(asked.settings.topic, taken)
         self._keep(dataclasses.replace(asked, name=name))
+        try:
+            self._write_records()  # nothing is promised that a restart forgets
+        except BaseException:
+            del self._keepers[name]  # of which nothing has begun
+            self._records.pop(name, None)
+            self._written = None
+            raise
         _log.info("subscription %s: a client asked for topic %r", name, asked.settings.topic)
         return name
 
@@ -315,8 +366,14 @@ class Supervisor:
         if not keeper.wanted.dynamic:
             fix = "is a subscription of the receiver's file; remove it there, and send SIGHUP"
             raise OptionError("receiver.subscription", name, fix)
-        self._leave(name, goodbye=True)
-        del self._records[name]
+        records = self._records
+        self._records = {each: record for each, record in records.items() if each != name}
+        try:
+            self._write_records(without=name)
+        except BaseException:
+            self._records, self._written = records, None
+            raise
+        self._leave(name)
         _log.info("subscription %s: a client removed it; its log %s stays", name, keeper.directory)
         return name
 
@@ -332,10 +389,11 @@ class Supervisor:
 
     # --- what is written down and told -------------------------------------------------------------
 
-    def _write_records(self) -> None:
+    def _write_records(self, *, without: str | None = None) -> None:
         for name, keeper in self._keepers.items():
-            w = keeper.wanted
-            self._records[name] = Record(keeper.log, w.options, w.dynamic, w.pattern)
+            if name != without:
+                w = keeper.wanted
+                self._records[name] = Record(keeper.log, w.options, w.dynamic, w.pattern)
         if self._records != self._written:
             write_records(self.config.directory, self._records)
             self._written = dict(self._records)
@@ -343,7 +401,7 @@ class Supervisor:
     def _write_records_or_say(self) -> None:
         try:
             self._write_records()
-        except LogError as error:
+        except Exception as error:  # noqa: BLE001  (what is received already goes on)
             if not self._is_unwritten:
                 _log.error("%s; a restart would not find the logs that are new", error)
             self._is_unwritten = True
@@ -352,6 +410,25 @@ class Supervisor:
 
     def _tell(self) -> None:
         self._server.tell([each.told() for each in self.keepers])
+
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """What this part raises stops no other part; it is logged when it begins, and not at each step."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            if self._failing.get(what) != repr(error):
+                self._failing[what] = repr(error)
+                _log.exception("%s failed; everything else goes on", what)
+        else:
+            self._failing.pop(what, None)
+
+
+def _step(keeper: Keeper, now: int) -> None:
+    try:
+        keeper.step(now)
+    except Exception as error:  # noqa: BLE001  (it concerns this subscription alone)
+        keeper.failed(now, error)
 
 
 def what_is_left(keeper: Keeper) -> Iterator[str]:

@@ -55,26 +55,32 @@ class TopicWatch:
         self._look_at = now + _LOOK_NS
         wanted = set(wanted)
         for config in [each for each in self._domains if each not in wanted]:
-            self._domains.pop(config).close()
+            self._leave(config)
         found = {}
         for config in wanted:
-            domain = self._domain(config, now)
-            if domain is not None:
-                found[config] = domain.written_topics()
+            try:
+                domain = self._domain(config, now)
+                if domain is not None:
+                    found[config] = domain.written_topics()
+            except Exception as error:  # noqa: BLE001  (the topics of the other networks are found)
+                self._failed(config, repr(error), now)
         return found
 
     def close(self) -> None:
         """Leave all networks."""
-        for domain in self._domains.values():
-            domain.close()
-        self._domains.clear()
+        for config in list(self._domains):
+            self._leave(config)
+
+    def _leave(self, config: NodeConfig) -> None:
+        try:
+            self._domains.pop(config).close()
+        except Exception as error:  # noqa: BLE001  (the other networks are left, too)
+            _log.warning("leaving domain %d failed: %r", config.domain, error)
 
     def _domain(self, config: NodeConfig, now: int) -> Domain | None:
         domain = self._domains.get(config)
         if domain is not None and domain.is_closed:
             self._failed(config, "the participant has ended", now)
-            del self._domains[config]
-            domain.close()
             return None
         if domain is not None or now < self._due.get(config, 0):
             return domain
@@ -86,5 +92,7 @@ class TopicWatch:
         return joined
 
     def _failed(self, config: NodeConfig, why: str, now: int) -> None:
+        if config in self._domains:
+            self._leave(config)
         self._due[config] = self._restarts.setdefault(config, Restarts()).died(now)
         _log.warning("no topics of domain %d are found: %s; trying again", config.domain, why)

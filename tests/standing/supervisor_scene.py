@@ -30,7 +30,7 @@ class InlineExecutor(Executor):
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except (RtpsError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  (as ThreadPoolExecutor does)
             future.set_exception(error)
         return future
 
@@ -132,6 +132,7 @@ class Scene:
         self.refused: dict[str, Exception] = {}
         self.server_refused = False
         self.topics: set[str] = set()
+        self.starts: Executor = InlineExecutor()
         self.supervisor: Supervisor
 
     def config(self, text: str, *, top: str = "") -> StandingConfig:
@@ -141,7 +142,10 @@ class Scene:
 
     def begin(self, text: str) -> Supervisor:
         """Another supervisor; the one before it is forgotten, as one that was killed."""
-        processes = Processes(self._receiver, self._server, self._join, InlineExecutor())
+        at_once = InlineExecutor()
+        processes = Processes(
+            self._receiver, self._server, self._join, self.starts, at_once, at_once, at_once
+        )
         self.supervisor = Supervisor(self.config(text), processes)
         self.steps()
         return self.supervisor

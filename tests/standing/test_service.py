@@ -105,6 +105,22 @@ def test_a_bad_file_is_not_taken(script: Script, caplog: pytest.LogCaptureFixtur
     assert script.told.count("READY=1") == 2
 
 
+def test_an_unexpected_error_in_reading_the_file_again_ends_nothing(
+    script: Script, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Path) -> StandingConfig:
+        raise KeyError("a fault of the program")
+
+    script.steps = [
+        lambda: monkeypatch.setattr(service_module, "read_config", fail) or send(signal.SIGHUP)(),  # type: ignore[func-returns-value]
+        lambda: None,
+        lambda: None,
+    ]
+    script.run()
+    assert not script.steps and not script.reloaded and "everything goes on as before" in caplog.text
+    assert script.told.count("READY=1") == 2
+
+
 def test_doubts_about_the_file_are_said_each_time_it_is_read(
     script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import shutil
 import signal
 import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_rtps.standing import supervisor as supervisor_module
 from spark_rtps.standing.config import ReceiverFileError
-from spark_rtps.transport.errors import LogError, LogLostError, TransportError
+from spark_rtps.standing.records import Record
+from spark_rtps.transport.errors import LogError, LogLostError, OptionError, TransportError
 from spark_rtps.transport.log.stream_log import StreamLog
-from tests.standing.supervisor_scene import FakeReceiver, Scene
+from tests.standing.supervisor_scene import Asked, FakeReceiver, InlineExecutor, Scene
 
 A = '[subscriptions.a]\ntopic = "A"\n'
 B = '[subscriptions.b]\ntopic = "B"\n'
@@ -138,6 +144,35 @@ class TestDeaths:
         del scene.refused["A"]
         scene.steps(10)
         assert scene.states() == {"a": "running", "b": "running"}
+
+    @pytest.mark.parametrize("error", [ValueError("no JSON"), RuntimeError("can't start new thread")])
+    def test_an_unexpected_error_of_a_start_is_a_death_like_others(
+        self, scene: Scene, error: Exception
+    ) -> None:
+        scene.refused["A"] = error
+        supervisor = scene.begin(A + B)
+        assert supervisor.is_ready and scene.states()["b"] == "running"
+        assert str(error) in str(scene.servers[0].told[-1][0]["error"])
+        scene.steps(20)
+        assert len(scene.receivers) == 1 and scene.receivers[0].goodbye is None
+        del scene.refused["A"]
+        scene.steps(100)
+        assert scene.states() == {"a": "running", "b": "running"}
+        assert supervisor.drain(goodbye=True, patience=1, pause=lambda: None) == []
+        assert [each.goodbye for each in scene.receivers] == [True, True] and scene.servers[0].stopped
+
+    def test_one_while_it_is_watched_stops_what_runs_before_it_is_started_again(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scene.begin(A)
+
+        def half_written() -> None:
+            raise ValueError("the file of its error holds no JSON")
+
+        monkeypatch.setattr(scene.receivers[0], "check", half_written)
+        scene.steps(5)
+        assert [each.goodbye for each in scene.receivers] == [False, None]
+        assert scene.states() == {"a": "running"} and scene.keeper("a").error is None
 
     def test_back_off(self, scene: Scene) -> None:
         tries: list[float] = []
@@ -264,6 +299,51 @@ class TestReload:
         old, new = scene.receivers
         assert new.config.topic == "C" and new.config.log_directory != old.config.log_directory
 
+    def test_a_change_that_is_taken_back_before_it_is_carried_out(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        log = scene.keeper("a").log
+        other = A.replace('"A"', '"B"')
+        assert supervisor.reload(scene.config(other)) == ["a has changed and starts again"]
+        assert supervisor.reload(scene.config(A)) == ["a has changed and starts again"]
+        scene.steps(6)
+        assert [each.config.topic for each in scene.receivers] == ["A"]
+        assert scene.receivers[0].goodbye is None and scene.keeper("a").log == log
+
+    def test_a_change_that_is_taken_back_while_the_receiver_stops(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        log = scene.keeper("a").log
+        supervisor.reload(scene.config(A.replace('"A"', '"B"')))
+        scene.steps(1)
+        supervisor.reload(scene.config(A))
+        scene.steps(6)
+        assert [each.config.topic for each in scene.receivers] == ["A", "A"]
+        assert scene.keeper("a").log == log and scene.states() == {"a": "running"}
+
+    def test_clients_find_what_a_change_that_is_not_carried_out_receives(self, scene: Scene) -> None:
+        supervisor = scene.begin(A)
+        supervisor.reload(scene.config(A.replace('"A"', '"B"')))
+        scene.servers[-1].waiting.append(Asked("subscribe", 5, {"topic": "A"}))
+        scene.steps(6)
+        assert scene.servers[-1].answers == [(5, "A", None)]
+        assert {each.wanted.settings.topic for each in supervisor.keepers} == {"A", "B"}
+
+    def test_a_pattern_whose_options_a_found_topic_cannot_have_changes_nothing(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scene.topics.add("rt/imu")
+        supervisor = scene.begin(A + TestPatterns.ROBOT)
+        before, states = supervisor.config, scene.states()
+        config = scene.config(B + TestPatterns.ROBOT)
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OptionError("topic", "rt/imu", "no")
+
+        monkeypatch.setattr(supervisor_module, "wanted", refuse)
+        with pytest.raises(OptionError):
+            supervisor.reload(config)
+        scene.steps()
+        assert supervisor.config is before and scene.states() == states
+
     def test_added_and_removed(self, scene: Scene) -> None:
         supervisor = scene.begin(A)
         log = scene.keeper("a").log
@@ -316,10 +396,38 @@ class TestFullDisk:
         name, error = scene.ask("subscribe", options={"topic": "C"})
         assert name is None and error == "no space left"
         scene.steps(10)
-        assert scene.states()["a"] == "running" and caplog.text.count("no space left") == 1
+        assert scene.states() == {"a": "running"} and caplog.text.count("no space left") == 1
         monkeypatch.setattr(supervisor_module, "write_records", write)
         scene.steps()
-        assert "C" in scene.recorded()
+        assert set(scene.recorded()) == {"a"}
+
+    @pytest.mark.parametrize("is_replaced", [False, True])
+    def test_what_is_refused_has_not_been_done(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+    ) -> None:
+        """Also where the file was replaced, and only the sync of its folder failed."""
+        scene.begin(A)
+        scene.ask("subscribe", options={"topic": "X"})
+        before = scene.recorded()
+        write = supervisor_module.write_records
+
+        def full(directory: Path, records: Mapping[str, Record]) -> None:
+            if is_replaced:
+                write(directory, records)
+            raise LogError("no space left")
+
+        monkeypatch.setattr(supervisor_module, "write_records", full)
+        assert scene.ask("subscribe", options={"topic": "Y"}) == (None, "no space left")
+        assert scene.ask("unsubscribe", name="X") == (None, "no space left")
+        assert scene.states() == {"a": "running", "X": "running"}
+        assert [each.config.topic for each in scene.receivers] == ["A", "X"]
+        assert [each.goodbye for each in scene.receivers] == [None, None]
+        monkeypatch.setattr(supervisor_module, "write_records", write)
+        scene.steps(1)
+        assert scene.recorded() == before
+        assert scene.ask("unsubscribe", name="X") == ("X", None)
+        scene.begin(A)
+        assert scene.states() == {"a": "running"}
 
 
 class TestPatterns:
@@ -372,6 +480,33 @@ class TestPatterns:
         supervisor.reload(scene.config(A))
         scene.steps()
         assert scene.states() == {"a": "running"}
+
+
+class Waiting(InlineExecutor):
+    """Threads that are all busy: what they are given waits until it is allowed."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+
+class TestSlowStarts:
+    """A start may take two minutes, and a stop half a minute."""
+
+    def test_they_hold_up_neither_the_server_nor_the_end_of_others(self, scene: Scene) -> None:
+        slow = Waiting()
+        scene.starts = slow
+        supervisor = scene.begin(A + B)
+        assert supervisor.port is not None and len(slow.waiting) == 2
+        supervisor.reload(dataclasses.replace(supervisor.config, port=7421))
+        scene.steps()
+        assert [each.asked_port for each in scene.servers] == [0, 7421]
+        assert supervisor.drain(goodbye=True, patience=1, pause=lambda: None) == []
+        assert scene.receivers == [] and all(future.cancelled() for future, _ in slow.waiting)
 
 
 class TestDrain:
