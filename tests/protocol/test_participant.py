@@ -11,6 +11,7 @@ import pytest
 
 from spark_rtps.transport.errors import DropReason, UsageError
 from spark_rtps.transport.protocol import events
+from spark_rtps.transport.protocol import participant as participant_module
 from spark_rtps.transport.protocol.endpoint_specs import ReaderSpec, WriterSpec
 from spark_rtps.transport.protocol.participant import Participant, ParticipantConfig
 from spark_rtps.transport.protocol.reading.reader import StatefulReader
@@ -330,6 +331,25 @@ def test_entity_ids() -> None:
     for key in (7, 0, -1, 1 << 24):
         with pytest.raises(UsageError):
             one.create_reader(ReaderSpec(*TOPIC, RELIABLE, keyed=True, entity_key=key), now=0)
+
+
+def test_entity_keys_of_deleted_endpoints_are_used_again_when_all_others_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(participant_module, "_ENTITY_KEY_MAX", 3)
+    one = Participant(ParticipantConfig(bytes(range(12))), now=0)
+    spec = ReaderSpec(*TOPIC, RELIABLE, keyed=True)
+    lasting = one.create_reader(spec, now=0).guid
+    given = []
+    for _ in range(6):
+        guid = one.create_reader(spec, now=0).guid
+        given.append(guid.entity[2])
+        one.delete_endpoint(guid, 0)
+    assert (lasting.entity[2], given) == (1, [2, 3, 2, 3, 2, 3])
+    one.create_reader(replace(spec, entity_key=3), now=0)
+    one.create_reader(spec, now=0)
+    with pytest.raises(UsageError):
+        one.create_reader(spec, now=0)
 
 
 def test_a_wrong_configuration_is_refused() -> None:

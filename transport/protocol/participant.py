@@ -88,7 +88,9 @@ class Participant:
         self._receive_room = ReceiveRoom(config.receive_buffer)
         #: The writers whose LIVELINESS is MANUAL: writing asserts it.
         self._manual_writers: list[StatefulWriter] = []
+        #: The entity keys of endpoints of ours, and the last one that was given without being asked for.
         self._keys: set[int] = set()
+        self._last_key = 0
         self._events: deque[Event] = deque()
         self._emitted = 0
         self._farewell: Outgoing | None = None
@@ -225,6 +227,7 @@ class Participant:
         multicast: bool = True,
     ) -> None:
         """Announce an endpoint of ours, and match it."""
+        self._keys.add(_key_of(data.guid))
         self._discovery.announce(data, now=now)
         others = self._sedp.remote.on_topic(data.topic)
         self._endpoints.add(
@@ -259,15 +262,17 @@ class Participant:
             self._manual_writers = [writer for writer in self._manual_writers if writer.guid != guid]
             self._liveliness.remove_local(guid)
         self._agenda.remove(guid)
+        self._keys.discard(_key_of(guid))
 
     def _new_guid(self, kind: int, key: int | None) -> Guid:
         if self._closed:
             raise UsageError("the participant is closed")
         if key is None:
-            key = next(k for k in range(1, _ENTITY_KEY_MAX + 1) if k not in self._keys)
+            # One that was given back comes last of all: peers may still know whose it was.
+            keys = chain(range(self._last_key + 1, _ENTITY_KEY_MAX + 1), range(1, self._last_key + 1))
+            key = self._last_key = next((k for k in keys if k not in self._keys), 0)
         if not 0 < key <= _ENTITY_KEY_MAX or key in self._keys:
             raise UsageError(f"entity key {key} is taken or not in 1..{_ENTITY_KEY_MAX}")
-        self._keys.add(key)
         return Guid(self.prefix, key.to_bytes(3, "big") + bytes((kind,)))
 
     def assert_liveliness(self, now: int, writer: Guid | None = None) -> None:
@@ -493,3 +498,7 @@ class Participant:
             self._events.append(event)
         else:
             self.drops[DropReason.OVER_LIMIT] += 1
+
+
+def _key_of(guid: Guid) -> int:
+    return int.from_bytes(guid.entity[:3], "big")
