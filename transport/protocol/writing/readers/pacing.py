@@ -143,7 +143,6 @@ class Pacing:
         if self._waits_for_all and not self._reporting:  # nobody has a window: none is looked at
             self._readers = len(self._active)
             self.limit = INFINITE
-            self._allowed = INFINITE if self._active else self._allowed
             return
         receivers = self._receivers()
         if len(receivers) < self._readers:
@@ -153,7 +152,8 @@ class Pacing:
             self.limit = INFINITE
             return
         limit = self.strategy.limit(receivers)
-        if not any(receiver.presumed for receiver in receivers.values()):
+        # That nobody limits the writer is no promise of those who join later.
+        if limit < INFINITE and not any(receiver.presumed for receiver in receivers.values()):
             self._allowed = max(self._allowed, limit)
         self.limit = max(self._allowed, limit)
 
