@@ -121,6 +121,34 @@ def test_a_coherent_set_is_sent_whole() -> None:
     assert sns(s.said()) == [8]
 
 
+def test_a_coherent_set_behind_which_another_is_begun_is_sent_whole_once_it_is_begun() -> None:
+    """Readers consume nothing of it before its end: the writer and they would wait for each other."""
+    s = script().acknack(1).status(0, 2 * PLACE)
+    write(s, 3)
+    for _ in range(2):
+        s.writer.coherent_sets.begin(now=s.now)
+        write(s, 4)
+        s.writer.coherent_sets.end(now=s.now)
+    s.writer.coherent_sets.begin(now=s.now)
+    write(s, 4)
+    assert sns(s.said()) == [1, 2]
+    s.acknack(3).status(2, 3 * PLACE)
+    assert sns(s.said()) == [3, 4, 5, 6, 7, 8]
+    s.acknack(9).status(8, 2 * PLACE)
+    assert sns(s.said()) == list(range(9, 18))
+
+
+def test_after_an_aborted_coherent_set_windows_count_again() -> None:
+    s = script().acknack(1).status(0, 3 * PLACE)
+    s.writer.coherent_sets.begin(now=s.now)
+    write(s, 1)
+    s.writer.coherent_sets.abort(now=s.now)
+    write(s, 5)
+    assert sns(s.said()) == [1, 3]
+    s.acknack(4).status(3, 2 * PLACE)
+    assert sns(s.said()) == [4, 5]
+
+
 def test_what_has_outlived_its_lifespan_meanwhile_is_not_sent() -> None:
     flow_control = FlowControl(FlowControlPolicy())
     s = Script(replace(RELIABLE, lifespan=50 * MS), 0, flow_control=flow_control).match(
@@ -327,6 +355,17 @@ def test_a_reader_of_another_vendor_among_ours_is_waited_for_by_min() -> None:
     s.write(1, SIZE)
     both(s, 2, 1 << 20, i=1)
     assert s.writer.unacknowledged() == {reader_guid(2): 0}
+
+
+def test_a_reader_with_a_window_that_joins_readers_without_is_not_overrun() -> None:
+    s = Script(RELIABLE, 1, flow_control=FlowControl(FlowControlPolicy()))
+    write(s, 5)
+    s.acknack(6)
+    s.said()
+    s.match(2, status_messages=True)
+    both(s, 6, 2 * PLACE, i=2)
+    write(s, 5)
+    assert sns(s.said()) == [6, 7]
 
 
 def test_a_late_joiner_never_takes_back_what_was_allowed() -> None:

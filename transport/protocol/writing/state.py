@@ -8,7 +8,7 @@ Every stage may read all of it. Each field has one writer::
                                               set is aborted, the history
     last_batch_sn                             `Framer`
     sent_sn, sent_batch_sn                    `UnsentChanges`
-    set_begun, newest_set                     `CoherentSets`
+    set_begun, sets                           `CoherentSets`; `Sender` drops the sets that are sent
     blocked_by                                `Admission`
     written_stamp, written_at                 `StatefulWriter.queue` and `SampleClaims`
     is_asynchronous, backlog                  `AsynchronousPublishing`
@@ -22,6 +22,7 @@ at most ``last_sn + 1``.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from ...qos import Qos
@@ -44,12 +45,12 @@ class WriterState:
         "last_batch_sn",
         "last_sn",
         "message_size",
-        "newest_set",
         "policy",
         "qos",
         "sent_batch_sn",
         "sent_sn",
         "set_begun",
+        "sets",
         "touch",
         "written_at",
         "written_stamp",
@@ -78,8 +79,8 @@ class WriterState:
         self.sent_sn = self.sent_batch_sn = first_sn - 1
         #: The first number of the open coherent set; 0: none is open.
         self.set_begun = 0
-        #: First and last number of the newest coherent set: it is sent whole, for nothing of it is consumed before.
-        self.newest_set = (1, 0)
+        #: First and last number of each coherent set that is not sent yet, and of the open one, which has no last number.
+        self.sets: deque[tuple[int, int]] = deque()
         #: What the last write could not take all for, a :class:`WriterLimit`; "" if it took all.
         self.blocked_by = ""
         #: Source timestamp of the newest write, be it only to the batch in progress, and when that was.

@@ -47,7 +47,7 @@ class CoherentSets:
         self._check_open(is_open=False)
         self._flush(now)
         state.set_begun = state.last_sn + 1
-        state.newest_set = state.set_begun, INFINITE
+        state.sets.append((state.set_begun, INFINITE))
         self._history.begin_set()
         budget = self._readers.framing.budget
         self._window.begin_set(min(COHERENT_SET_BYTES_MAX, COHERENT_SET_MESSAGES_MAX * budget))
@@ -59,9 +59,8 @@ class CoherentSets:
         self._check_open(is_open=True)
         self._flush(now)
         begun, state.set_begun = state.set_begun, 0
-        if state.last_sn < begun:
-            state.newest_set = 1, 0
-        else:
+        state.sets.pop()
+        if state.last_sn >= begun:
             self._write_marker(begun, now)
         self._history.end_set()
         self._window.end_set()
@@ -75,6 +74,7 @@ class CoherentSets:
         self._check_open(is_open=True)
         self._intake.discard()
         begun, state.set_begun = state.set_begun, 0
+        state.sets.pop()
         self._window.end_set()
         if state.last_sn < begun:
             self._history.end_set()
@@ -89,7 +89,7 @@ class CoherentSets:
         """Write the last change of the set, which holds no sample of the user's."""
         state = self._state
         sn = state.last_sn + 1
-        state.newest_set = begun, sn
+        state.sets.append((begun, sn))
         end = frame_end_of_coherent_set(state.guid.entity, sn)
         marker = Change(sn, sn, state.written_stamp, end, state.last_batch_sn)
         self._sender.write((marker,), 1, now)

@@ -97,7 +97,7 @@ class Sender:
         queue = unsent.queue
         while queue and not queue[0].is_claimed:
             change = queue[0]
-            if change.position > pacing.limit and not self._is_in_newest_set(change):
+            if change.position > pacing.limit and not self._ends_a_set(change):
                 # What is larger than the whole window goes alone.
                 alone = pacing.has_consumed(self._positions.snd_pos)
                 if not unsent.divide(pacing.limit, at_least=alone) and not alone:
@@ -127,9 +127,18 @@ class Sender:
         free = self._state.policy.window_bytes - self._window.nbytes if self._active else 0
         return self._positions.pub_pos + max(0, free)
 
-    def _is_in_newest_set(self, change: Change) -> bool:
-        first, last = self._state.newest_set
-        return first <= change.first_sn <= last
+    def _ends_a_set(self, change: Change) -> bool:
+        """Whether readers consume nothing before it: it belongs to a coherent set of which some is sent, or the newest.
+
+        Such a set is sent whole, whatever readers take: they would wait for its end, and the writer for them.
+        """
+        sets = self._state.sets
+        while sets and sets[0][1] < change.first_sn:
+            sets.popleft()
+        if not sets:
+            return False
+        first, _ = sets[0]
+        return first <= change.first_sn and (len(sets) == 1 or first <= self._state.sent_sn)
 
     def _send(self, change: Change, now: int) -> None:
         """Queue a change's first and only sending to all; HEARTBEATs ride along where they are due."""
