@@ -79,7 +79,7 @@ class WriterState:
         self.sent_sn = self.sent_batch_sn = first_sn - 1
         #: The first number of the open coherent set; 0: none is open.
         self.set_begun = 0
-        #: First and last number of each coherent set that is not sent yet, and of the open one, which has no last number.
+        #: First and last number of each coherent set that is not sent yet, and of the open one, which has no last one.
         self.sets: deque[tuple[int, int]] = deque()
         #: What the last write could not take all for, a :class:`WriterLimit`; "" if it took all.
         self.blocked_by = ""
