@@ -74,11 +74,6 @@ STRANGER_LEASE_MAX: Final = 3_600 * 1_000_000_000
 #: Bytes of out-of-order samples a reader keeps while it waits for the missing ones: of one writer, of all.
 REORDER_WRITER_BYTES_MAX: Final = 32 << 20
 REORDER_BYTES_MAX: Final = 256 << 20
-#: What is kept of a writer far ahead of where it was, until it is confirmed there.
-RUMOUR_BYTES_MAX: Final = 4 << 20
-RUMOUR_RUNS_MAX: Final = 1_024
-#: Reports of a reader on jumps of sequence numbers that its owner has not fetched.
-JUMP_REPORTS_MAX: Final = 256
 #: Separate holes tracked per writer.
 REORDER_RUNS_MAX: Final = 4_096
 #: Stretches of consecutive numbers, each of one coherent set, in one batch: those who write batches leave few out.

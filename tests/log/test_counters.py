@@ -105,3 +105,11 @@ print(counters.counter("late").get(), flush=True)
         child.stdin.write("\n")
         child.stdin.flush()
         assert child.stdout.readline() == "-7\n"
+
+
+def test_a_counter_of_more_than_it_holds_stays_at_the_most(tmp_path: Path) -> None:
+    """Two writers that announce to have used all sequence numbers lose more samples than 64 bits count."""
+    lost = Counters.create(tmp_path / "counters").counter("reader.lost_samples")
+    lost.set(1 << 64)
+    assert lost.get() == (1 << 63) - 1
+    assert lost.add(5) == (1 << 63) - 1

@@ -161,15 +161,14 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     timers = {"get_timer": lambda: 5, "handle_timer": note("timer"), "counters": None}
     made._cache = cast(Any, SimpleNamespace(**timers, writer_lost=note("lost")))
     made._shown = cast(Any, SimpleNamespace(consumer=0))
-    for each in ("_losses", "_jumps"):
-        setattr(made, each, SimpleNamespace(report=note(each)))
+    made._losses = cast(Any, SimpleNamespace(report=note("losses")))
     made._clocks = cast(Any, SimpleNamespace(look=note("clocks")))
     made.keep(4)
     made.keep(5)
     assert done == ["expire", "commit", "offer room"] * 2 + ["timer"]
     done.clear()
     made.report(6)
-    assert done == ["_losses", "_jumps", "clocks"]
+    assert done == ["losses", "clocks"]
     assert made.counted == (made.reader, made._cache)
     done.clear()
     made.writer_lost(WRITER)

@@ -146,8 +146,8 @@ def _read_slot(fd: int, at: int, seed: int) -> _Slot | None:
 
 
 def remember(writers: dict[Guid, int], writer: Guid, sn: int) -> None:
-    """Note the newest sequence number of a writer, which is lower than the one before it where a forged jump was taken
-    back; the dict's order is that of last use, and it is bounded."""
+    """Note the newest sequence number of a writer, which is lower than the one before it where the writer began anew
+    under its GUID; the dict's order is that of last use, and it is bounded."""
     writers.pop(writer, None)
     writers[writer] = sn
     if len(writers) > WRITERS_MAX:

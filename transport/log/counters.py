@@ -25,6 +25,8 @@ _HEADER_BYTES: Final = 64
 _LABEL_BYTES: Final = 64
 _TEXT_MAX: Final = _LABEL_BYTES - 4
 CAPACITY: Final = 1_024
+#: What peers announce may add up to more: then the counter stays there.
+_MOST: Final = (1 << 63) - 1
 
 
 class Counter:
@@ -42,11 +44,11 @@ class Counter:
         return value
 
     def set(self, value: int) -> None:
-        self._values[self._at] = value
+        self._values[self._at] = value if value <= _MOST else _MOST
 
     def add(self, increment: int = 1) -> int:
         """Add to the counter by a load and a store: only for the one process that writes it."""
-        value: int = self._values[self._at] + increment
+        value: int = min(self._values[self._at] + increment, _MOST)
         self._values[self._at] = value
         return value
 

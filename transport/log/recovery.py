@@ -10,7 +10,7 @@ samples than before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ def recover(
     directory: Path, files: Iterable[SegmentFile], checkpoint: Checkpoint, writers: dict[Guid, int], seed: int
 ) -> Recovered:
     """Verify the end of a log; ``writers``, as of the checkpoint, take in what the frames say."""
-    known = read_tail(directory)
+    known, stored = read_tail(directory), frozenset(writers)
     least = max(checkpoint.position, checkpoint.base if known is None else known.position)
     rows = max(checkpoint.rows, 0 if known is None else known.rows)
     tail = verified = checkpoint.position
@@ -52,7 +52,7 @@ def recover(
             tail = verified = frames.base
         for item in frames.walk(frames.base, frames.end):
             if isinstance(item, Header):
-                is_damaged |= item.position != tail or not _count(item, checkpoint.position, writers)
+                is_damaged |= item.position != tail or not _count(item, checkpoint.position, stored, writers)
                 rows = max(rows, item.rows_before + item.count)
                 tail = item.stop
         if frames.is_committed(max(tail, torn)):
@@ -67,15 +67,17 @@ def recover(
     return Recovered(tail, position, rows, damaged)
 
 
-def _count(header: Header, checkpoint: int, writers: dict[Guid, int]) -> bool:
-    """Take in who wrote a frame; False: it is damaged. What a writer can send again is not taken for received."""
+def _count(header: Header, checkpoint: int, stored: Container[Guid], writers: dict[Guid, int]) -> bool:
+    """Take in who wrote a frame; False: it is damaged. What a writer can send again is not taken for received.
+
+    Of frames before the checkpoint, it has the writers ``stored``, with their newest numbers, which need not be the
+    highest.
+    """
     if not header.is_run:
         return True
     if not header.segment.is_whole(header):
         return False
     _, run = header.segment.read(header)
-    if header.position >= checkpoint or run.writer not in writers:
+    if header.position >= checkpoint or run.writer not in stored:
         remember(writers, run.writer, run.last_sn)
-    else:
-        writers[run.writer] = max(run.last_sn, writers[run.writer])
     return True

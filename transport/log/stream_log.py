@@ -215,7 +215,7 @@ class StreamLog:
     def writers(self) -> dict[Guid, int]:
         """The sequence number appended last of each writer, trimmed ones included; not to be changed.
 
-        It is the highest, but where a forged jump of a writer was taken back.
+        It is the highest, but where a writer began anew under its GUID.
         """
         return self._writers
 

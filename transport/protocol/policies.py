@@ -293,11 +293,6 @@ class ReaderCounters:
     stale_counts: int = 0
     gaps: int = 0
     gap_overflow: int = 0
-    #: Messages that spoke of numbers far ahead of their writer and were not believed, or not yet; jumps that were
-    #: confirmed; jumps, confirmed or small, that turned out to be false and were taken back.
-    jumps_held: int = 0
-    jumps_confirmed: int = 0
-    jumps_undone: int = 0
     acknacks_sent: int = 0
     nacks_sent: int = 0
     nack_frags_sent: int = 0

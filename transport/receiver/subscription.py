@@ -25,7 +25,6 @@ from .consumption import Consumption
 from .filling import Filling, OnLogFull
 from .heartbeat_warnings import HeartbeatWarnings
 from .instance_keys import InstanceKeys
-from .jump_warnings import JumpWarnings
 from .log_appender import LogAppender
 from .losses import Losses
 from .retention import Retention
@@ -83,7 +82,6 @@ class Subscription:
         self._shown = shown
         self._clocks = ClockWarnings(config)
         self._heartbeats = HeartbeatWarnings(config)
-        self._jumps = JumpWarnings(config.topic)
         report = None if shared is None else shared.losses
         self._losses = Losses(directory, config.topic, config.remedies, addresses, report)
         moved_from: Mapping[Guid, int] = {} if addresses is None else addresses.moved_from
@@ -162,7 +160,6 @@ class Subscription:
         if dropped := self._appender.take_dropped():
             self._shown.add_dropped(sum(dropped.values()))
             self._losses.report_dropped(dropped, self._log)
-        self._jumps.report(self.reader)
         self._clocks.look(self._cache.counters)
 
     def writer_matched(self, writer: Guid) -> None:

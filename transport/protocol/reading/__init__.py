@@ -6,7 +6,6 @@
 * ``flow``: how much each writer may send, by status messages and congestion control;
 * ``response``: what each writer is answered, and when: acknowledgements and requests;
 * ``arrivals``: samples that are not simply the next ones;
-* ``jumps``: numbers far from where their writers are;
 * ``earlier_matches``: where to go on with writers that were matched before;
 * ``history_messages``: HEARTBEATs and GAPs;
 * ``untethered``: the writers that a slow reader lets go.

@@ -92,7 +92,7 @@ class Arrivals:
             self.sync(proxy, sn)
         before = proxy.expected
         if self._delivery.pass_over(proxy, sn, sn):
-            self._counters.oversized_samples += proxy.jumps.counts_oversized(sn)
+            self._counters.oversized_samples += 1
             if proxy.reliable and proxy.synced:
                 self._responder.on_arrival(proxy, sn, before, now)
 

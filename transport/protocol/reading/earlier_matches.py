@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ...limits import ENDPOINTS_PER_PARTICIPANT_MAX
 from ...structure import Guid
 from ..loss_causes import LossCause
-from .ordering.sequence_jumps import Pass
 from .ordering.writer_proxy import WriterProxy
 
 
@@ -19,7 +18,6 @@ class EarlierMatch(NamedTuple):
     last_sn: int
     #: Why samples are lost that the writer sent since then.
     away: LossCause
-    passes: list[Pass]
 
 
 class EarlierMatches:
@@ -32,7 +30,7 @@ class EarlierMatches:
         self._left: dict[Guid, EarlierMatch] = {}
         for writer, last_sn in (last_sns or {}).items():
             cause = LossCause.MOVED if writer in moved_from else LossCause.STOPPED
-            self._left[writer] = EarlierMatch(last_sn, cause, [])
+            self._left[writer] = EarlierMatch(last_sn, cause)
 
     def take(self, writer: Guid) -> EarlierMatch | None:
         """The writer is matched; None: it is for the first time."""
@@ -44,6 +42,6 @@ class EarlierMatches:
             return
         was_heard = proxy.away is None or proxy.away_until < proxy.expected
         cause = LossCause.OUT_OF_REACH if was_heard or proxy.away is None else proxy.away
-        self._left[proxy.guid] = EarlierMatch(proxy.expected - 1, cause, proxy.jumps.passes)
+        self._left[proxy.guid] = EarlierMatch(proxy.expected - 1, cause)
         if len(self._left) > ENDPOINTS_PER_PARTICIPANT_MAX:
             del self._left[next(iter(self._left))]

@@ -11,9 +11,7 @@ from ...wire.samples import U8, Run
 from ...wire.submessages import DataFrag
 from ..policies import ReaderCounters
 from .arrivals import Arrivals
-from .jumps import Jumps
 from .ordering.delivery import Delivery
-from .ordering.sequence_jumps import REACH
 from .ordering.writer_proxy import WriterProxy
 from .response.responder import Responder
 
@@ -21,7 +19,7 @@ from .response.responder import Responder
 class FragmentArrivals:
     """The fragments from all writers of one reader."""
 
-    __slots__ = ("_arrivals", "_counters", "_delivery", "_jumps", "_reassembly", "_responder", "placed")
+    __slots__ = ("_arrivals", "_counters", "_delivery", "_reassembly", "_responder", "placed")
 
     def __init__(
         self,
@@ -29,7 +27,6 @@ class FragmentArrivals:
         delivery: Delivery,
         arrivals: Arrivals,
         responder: Responder,
-        jumps: Jumps,
     ) -> None:
         #: What became ready last of what lies where the owner will keep it; nothing else is ready before it.
         self.placed: Run | None = None
@@ -38,7 +35,6 @@ class FragmentArrivals:
         self._reassembly = delivery.reassembly
         self._arrivals = arrivals
         self._responder = responder
-        self._jumps = jumps
 
     def put_together_at(self, places: Places) -> None:
         """Have samples put together where the owner will keep them, as long as nothing else becomes ready before."""
@@ -53,8 +49,6 @@ class FragmentArrivals:
         """Accept fragments of one sample."""
         delivery = self._delivery
         self._counters.fragments += frag.fragments
-        if frag.sn - proxy.expected > REACH and not self._jumps.admits_runs(proxy, (), frag.sn, now):
-            return
         if proxy.resting:
             delivery.pass_by(proxy, frag.sn)
             return
@@ -94,7 +88,7 @@ class FragmentArrivals:
             return
         if proxy.synced and not stretch.is_whole:
             frags = stretch.together()
-            if frags.sn - proxy.expected <= REACH and self._reassembly.takes_together(proxy, frags):
+            if self._reassembly.takes_together(proxy, frags):
                 if frags.sample_size <= min(self._delivery.sample_size_max, FRAGMENTED_SAMPLE_MAX):
                     self.accept(proxy, frags, stretch.timestamp, now)
                     return

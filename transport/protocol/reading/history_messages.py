@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ...wire.submessages import Gap, Heartbeat, HeartbeatBatch, HeartbeatFrag
 from ..policies import ReaderCounters
-from .jumps import Jumps
 from .ordering.delivery import Delivery
 from .ordering.writer_proxy import WriterProxy
 from .response.responder import Responder
@@ -17,12 +16,9 @@ from .response.responder import Responder
 class HistoryMessages:
     """The HEARTBEATs and GAPs of all writers of one reader."""
 
-    __slots__ = ("_counters", "_delivery", "_jumps", "_responder")
+    __slots__ = ("_counters", "_delivery", "_responder")
 
-    def __init__(
-        self, counters: ReaderCounters, delivery: Delivery, responder: Responder, jumps: Jumps
-    ) -> None:
-        self._jumps = jumps
+    def __init__(self, counters: ReaderCounters, delivery: Delivery, responder: Responder) -> None:
         self._counters = counters
         self._delivery = delivery
         self._responder = responder
@@ -31,7 +27,7 @@ class HistoryMessages:
         """A reliable writer announces which samples it has, in a HEARTBEAT that is no repetition."""
         first_sn, last_sn = heartbeat.first_sn, heartbeat.last_sn
         self._counters.heartbeats += 1
-        # Not the maximum: what a forged HEARTBEAT announced is taken back by the next true one.
+        # Not the maximum: what a forged HEARTBEAT announced is requested until the next true one.
         proxy.last_sn = last_sn
         proxy.away_until = min(proxy.away_until, last_sn)
         if not proxy.synced:
@@ -47,11 +43,6 @@ class HistoryMessages:
 
     def on_heartbeat_batch(self, proxy: WriterProxy, heartbeat: HeartbeatBatch, now: int) -> None:
         """A writer of batches announces which samples it has, and which batches they are in."""
-        if not proxy.heartbeat_batches.accept(heartbeat.count, now):
-            self._counters.stale_counts += 1
-            return
-        if not self._jumps.admits_heartbeat(proxy, heartbeat, now):
-            return
         proxy.count_batches().on_heartbeat(
             heartbeat.first_batch_sn, heartbeat.last_batch_sn, heartbeat.first_sn, heartbeat.last_sn
         )
@@ -61,8 +52,6 @@ class HistoryMessages:
         """A reliable writer announces how much of a fragmented sample it has sent."""
         if not proxy.heartbeat_frags.accept(heartbeat.count, now):
             self._counters.stale_counts += 1
-            return
-        if not self._jumps.admits_number(proxy, heartbeat.sn):
             return
         if not proxy.synced or heartbeat.sn < proxy.expected or heartbeat.sn in proxy.held:
             return
@@ -82,8 +71,6 @@ class HistoryMessages:
         ranges = gap.irrelevant.ranges()
         if gap.start_sn < gap.irrelevant.base:
             ranges.insert(0, (gap.start_sn, gap.irrelevant.base - 1))
-        if not ranges or not self._jumps.admits_number(proxy, ranges[-1][1]):
-            return
         for first, last in ranges:
             self._delivery.give_up_sets(proxy, first, last)
             self._delivery.skip(proxy, first, last)

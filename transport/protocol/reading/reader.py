@@ -11,9 +11,9 @@ Invariants:
   longer than what one ACKNACK reaches; what lies before a hole in it is acknowledged when the hole is requested;
 * a run that does not fit ``window`` is refused; its writer counts as *closed* until a window is set into which
   that run fits, and a closed writer is asked for nothing;
-* numbers far ahead of what a writer is known to have used are not believed before they are confirmed, and what was
-  passed for them is taken back if its writer shows that it did not use them (:mod:`.ordering.sequence_jumps`). Then
-  alone sequence numbers fall;
+* what was delivered or passed is never delivered again, whatever a HEARTBEAT or a GAP says later. A writer that, for
+  ``ANEW_NS`` since it was matched again, is only seen below where the earlier match with it ended is in another life:
+  its participant was restarted under the same GUID, and the reader begins anew with it;
 * a sample larger than ``sample_size_max`` is passed over as if it were irrelevant;
 * a batch is handed out whole, or cut where a part of it arrived earlier as DATA;
 * with coherent access, a coherent set is handed out whole or not at all (:mod:`.ordering.coherent_access`).
@@ -55,9 +55,7 @@ from .flow.receive_room import ReceiveRoom
 from .flow.status_reporter import StatusReporter
 from .fragment_arrivals import FragmentArrivals
 from .history_messages import HistoryMessages
-from .jumps import JumpReport, Jumps
 from .ordering.delivery import Delivery
-from .ordering.sequence_jumps import REACH, PassKind
 from .ordering.writer_proxy import WriterProxy
 from .received_stream import StreamPositions
 from .response.responder import Responder
@@ -113,18 +111,8 @@ class StatefulReader:
         self._arrivals = Arrivals(
             self.counters, self._delivery, self._responder, takes_history=qos.is_transient_local
         )
-        self._jumps = Jumps(
-            self.counters,
-            self._delivery,
-            self._responder,
-            self._arrivals,
-            begins_anew=is_builtin(guid.entity),
-        )
-        self._fragments = FragmentArrivals(
-            self.counters, self._delivery, self._arrivals, self._responder, self._jumps
-        )
-        self._history = HistoryMessages(self.counters, self._delivery, self._responder, self._jumps)
-        self._jumps.history = self._history
+        self._fragments = FragmentArrivals(self.counters, self._delivery, self._arrivals, self._responder)
+        self._history = HistoryMessages(self.counters, self._delivery, self._responder)
         #: The writers for which this reader is too slow.
         self.untethered = Untethered(policy, self.writers, self._delivery, self._status, self._responder)
 
@@ -155,10 +143,6 @@ class StatefulReader:
             coherent=self.qos.coherent_access,
             away=None if earlier is None else earlier.away,
         )
-        if earlier is not None:
-            proxy.jumps.passes = earlier.passes
-            if not reliable and not earlier.passes:
-                proxy.jumps.passed(1, earlier.last_sn, PassKind.NOTHING)
         self.writers[info.guid] = proxy
         if reliable or info.status_messages:
             self._responder.introduce(proxy, now)
@@ -300,10 +284,6 @@ class StatefulReader:
         self._delivery.losses.clear()
         return losses
 
-    def take_jumps(self) -> list[JumpReport]:
-        """Jumps of sequence numbers since the last call, one of each kind for each writer."""
-        return self._jumps.take_reports()
-
     # --- data ------------------------------------------------------------------------------------
 
     def on_run(self, run: Run, *, now: int) -> None:
@@ -316,13 +296,10 @@ class StatefulReader:
         if self._arrivals.take_next(proxy, (run,), now):
             return
         delivery, nbytes = self._delivery, run.data.nbytes
-        if run.last_sn - proxy.expected > REACH:
-            if not self._jumps.admits_runs(proxy, (run,), run.last_sn, now):
-                return
+        if proxy.resumed:
+            proxy = self._now(proxy, run.last_sn, now)
         if proxy.resting:
             delivery.pass_by(proxy, run.last_sn)
-        elif run.last_sn < proxy.expected and proxy.jumps.passes and not proxy.reliable:
-            self._jumps.goes_back(proxy, run, now)
         elif nbytes > delivery.sample_size_max:
             self._arrivals.accept_small(proxy, run, now)
         else:
@@ -346,9 +323,8 @@ class StatefulReader:
             self.counters.unknown_writer += sum(run.count for run in runs)
             return
         self.counters.received_batches += 1
-        if batch.last_sn - proxy.expected > REACH:
-            if not self._jumps.admits_runs(proxy, runs, batch.last_sn, now):
-                return
+        if proxy.resumed:
+            proxy = self._now(proxy, batch.last_sn, now)
         if proxy.resting:
             self._delivery.pass_by(proxy, batch.last_sn)
             return
@@ -392,6 +368,8 @@ class StatefulReader:
         if proxy is None:
             self.counters.unknown_writer += 1
             return
+        if proxy.resumed:
+            proxy = self._now(proxy, frag.sn, now)
         self._fragments.accept(proxy, frag, timestamp, now)
 
     def takes(self, stretch: FragmentStretch) -> bool:
@@ -412,28 +390,53 @@ class StatefulReader:
 
     def on_heartbeat(self, writer: Guid, heartbeat: Heartbeat, *, now: int) -> None:
         """The writer announces which samples it has (RTPS 2.5 §8.3.8.6)."""
-        proxy = self._reliable(writer)
-        if proxy is None:
-            return
-        if not proxy.heartbeats.accept(heartbeat.count, now):
-            self.counters.stale_counts += 1
-            return
-        if heartbeat.last_sn < min(proxy.last_sn, proxy.expected - 1) and is_builtin(self.guid.entity):
-            if not proxy.heartbeats.is_latest(heartbeat.count):
-                self.counters.stale_counts += 1  # later ones overtook it
-                return
-            # A participant restarted under its old GUID counts from the beginning again, and so does this reader.
-            self.unmatch_writer(writer)
-            self.match_writer(proxy.info, now=now)
-            proxy = self.writers[writer]
-            proxy.heartbeats.accept(heartbeat.count, now)
-        if self._jumps.admits_heartbeat(proxy, heartbeat, now):
+        if (proxy := self._heartbeat(writer, heartbeat, now)) is not None:
             self._history.on_heartbeat(proxy, heartbeat, now)
 
     def on_heartbeat_batch(self, writer: Guid, heartbeat: HeartbeatBatch, *, now: int) -> None:
         """A writer of batches announces which batches and samples it has."""
-        if (proxy := self._reliable(writer)) is not None:
+        if (proxy := self._heartbeat(writer, heartbeat, now)) is not None:
             self._history.on_heartbeat_batch(proxy, heartbeat, now)
+
+    def _heartbeat(self, writer: Guid, heartbeat: Heartbeat | HeartbeatBatch, now: int) -> WriterProxy | None:
+        """The reliable writer of a HEARTBEAT that is news; None: it is no news, or not for this reader."""
+        self.touch()
+        proxy = self.writers.get(writer)
+        if proxy is None:
+            return None
+        counts = proxy.heartbeat_batches if isinstance(heartbeat, HeartbeatBatch) else proxy.heartbeats
+        if not counts.accept(heartbeat.count, now):
+            self.counters.stale_counts += proxy.reliable
+            return None
+        if is_builtin(self.guid.entity):
+            if heartbeat.last_sn < min(proxy.last_sn, proxy.expected - 1):
+                if not counts.is_latest(heartbeat.count):
+                    self.counters.stale_counts += 1  # later ones overtook it
+                    return None
+                # A participant restarted under its old GUID counts from the beginning again, and so does this reader.
+                proxy = self._begin_anew(proxy, now)
+                proxy.heartbeats.accept(heartbeat.count, now)
+        elif proxy.is_below_resumed(heartbeat.last_sn):
+            if not proxy.has_begun_anew(now):
+                return None
+            proxy = self._begin_anew(proxy, now)
+        return proxy if proxy.reliable else None
+
+    def _now(self, proxy: WriterProxy, last_sn: int, now: int) -> WriterProxy:
+        """What is known of a writer that sent ``last_sn``, and that was matched before.
+
+        A best-effort writer sends nothing twice: if it goes on below where it was, it is in another life.
+        """
+        if not proxy.info.reliable and proxy.is_below_resumed(last_sn) and proxy.has_begun_anew(now):
+            return self._begin_anew(proxy, now)
+        return proxy
+
+    def _begin_anew(self, proxy: WriterProxy, now: int) -> WriterProxy:
+        """Forget what a writer sent in another life."""
+        self.unmatch_writer(proxy.guid)
+        self._earlier.take(proxy.guid)
+        self.match_writer(proxy.info, now=now)
+        return self.writers[proxy.guid]
 
     def on_heartbeat_frag(self, writer: Guid, heartbeat: HeartbeatFrag, *, now: int) -> None:
         """The writer announces how much of a fragmented sample it has sent (RTPS 2.5 §8.3.8.7)."""

@@ -82,9 +82,3 @@ class ReceivedStream:
         # what the next outgoing() reports
         self.wanted = False
         self.wants_rtt = False
-
-    def go_back_to(self, sn: int) -> None:
-        """Of what was called received, nothing was from ``sn`` on."""
-        self.sub_sn = min(self.sub_sn, sn - 1)
-        self.reported_sn = min(self.reported_sn, sn - 1)
-        self.recovery_sn = min(self.recovery_sn, sn - 1)

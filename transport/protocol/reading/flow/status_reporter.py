@@ -293,8 +293,8 @@ class StatusReporter:
         """Up to which sequence number, and which position, all is consumed."""
         stream = proxy.stream
         if self.held and stream.sub_pos < stream.rcv_pos:
-            return min(stream.sub_sn, proxy.acks_below - 1), stream.sub_pos
-        return (min(proxy.expected, proxy.acks_below) - 1 if proxy.synced else 0), stream.rcv_pos
+            return stream.sub_sn, stream.sub_pos
+        return (proxy.expected - 1 if proxy.synced else 0), stream.rcv_pos
 
     def _offer(self, proxy: WriterProxy, position: int, room: int) -> int:
         """The window to offer beyond ``position``."""

@@ -9,7 +9,7 @@ The invariants are those of :mod:`..reader`; the state of one writer is in its :
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ....limits import FRAGMENTED_SAMPLE_MAX, WRITERS_MAX
@@ -20,7 +20,6 @@ from ...policies import ReaderCounters
 from .coherent_access import Verdict, sets_of
 from .reassembly import Reassembly
 from .reorder_buffer import ReorderBudget
-from .sequence_jumps import PASS_LEAST, REACH, PassKind
 from .writer_proxy import WriterProxy
 
 #: So many bytes of room open a closed writer, though what it sent may have come in a longer run.
@@ -60,7 +59,6 @@ class Delivery:
         if proxy.sets is not None:
             self.counters.coherent_sets_lost += sets_of(proxy.held)
         self._clear(proxy)
-        proxy.jumps.forget()
 
     # --- what arrived ----------------------------------------------------------------------------
 
@@ -85,9 +83,6 @@ class Delivery:
             self._deliver_best_effort(proxy, run)
         elif not proxy.synced or run.first_sn != proxy.expected:
             self._hold(proxy, run, owned=owned)
-        elif proxy.jumps.was_back and proxy.held:
-            self._hold(proxy, run, owned=owned)
-            self.drain(proxy)
         elif run.nbytes <= self.window:
             self._deliver(proxy, run)
             self.drain(proxy)
@@ -190,8 +185,6 @@ class Delivery:
         if not held and self._pass_missed(proxy, sn - 1):
             return
         self._lose_range(proxy, behind, sn - 1, LossCause.NOT_RECEIVED)
-        if sn - behind >= PASS_LEAST:
-            proxy.jumps.passed(behind, sn - 1, PassKind.LOST)
         proxy.move_to(sn)
 
     def _hold(self, proxy: WriterProxy, run: Run, *, owned: bool, is_sent_again: bool = True) -> bool:
@@ -250,27 +243,23 @@ class Delivery:
             self._lose(proxy, away, proxy.away)
         self._lose(proxy, last + 1 - first - away, cause)
 
-    def _pass_missed(self, proxy: WriterProxy, last: int, claimed: int = 0) -> bool:
+    def _pass_missed(self, proxy: WriterProxy, last: int) -> bool:
         """Pass what is missed up to ``last``; whether that is all."""
         count = proxy.missed_in(last)
         if count:
-            proxy.jumps.passed(proxy.expected, proxy.expected + count - 1, PassKind.MISSED, claimed)
             proxy.move_to(proxy.expected + count)
             self.counters.missed_samples += count
             self._lose(proxy, count, LossCause.MOVED)
         return proxy.expected > last
 
-    def _pass_irrelevant(self, proxy: WriterProxy, last: int, claimed: int = 0) -> None:
+    def _pass_irrelevant(self, proxy: WriterProxy, last: int) -> None:
         """Up to ``last`` nothing will come for this reader. Of what lies before a match under a new GUID, it did."""
-        if not proxy.info.filters and self._pass_missed(proxy, last, claimed):
+        if not proxy.info.filters and self._pass_missed(proxy, last):
             return
-        proxy.jumps.passed(proxy.expected, last, PassKind.IRRELEVANT, claimed)
         self.counters.irrelevant_samples += proxy.move_to(last + 1)
 
     def sync(self, proxy: WriterProxy, expected: int) -> None:
         """Begin with a writer at ``expected``."""
-        if expected > 1:
-            proxy.jumps.passed(1, expected - 1, PassKind.BEGINNING)
         proxy.begin_at(expected)
         if proxy.sets is not None:  # a set that began earlier is known only in part
             proxy.sets.lose(1, expected - 1)
@@ -288,8 +277,7 @@ class Delivery:
             if not proxy.held.add_irrelevant(first, last):
                 self.counters.gap_overflow += 1
                 if proxy.synced and first == proxy.expected:
-                    proxy.jumps.passed(first, last, PassKind.NOTHING)
-                    proxy.move_to(last + 1)
+                    self._pass_irrelevant(proxy, last)
 
     def give_up_sets(self, proxy: WriterProxy, first: int, last: int) -> None:
         """first..last will never come; if a part of it came, as part of a coherent set, the writer aborted the set."""
@@ -322,60 +310,12 @@ class Delivery:
         if proxy.synced and last_sn >= proxy.expected:
             if proxy.sets is not None:
                 proxy.sets.lose(proxy.expected, last_sn)
-            proxy.jumps.passed(proxy.expected, last_sn, PassKind.LOST)
             self._lose(proxy, proxy.move_to(last_sn + 1), LossCause.UNTETHERED)
 
     def let_go(self, proxy: WriterProxy) -> None:
         """Keep nothing of a writer that rests."""
         self.pass_by(proxy, proxy.announced)
         self._clear(proxy)
-
-    # --- what was passed wrongly -----------------------------------------------------------------
-
-    def take_back(self, proxy: WriterProxy, last_sn: int) -> bool:
-        """The writer has used no number above ``last_sn``: go back to where that was passed; False if it was not."""
-        refuted = proxy.jumps.take_refuted(last_sn)
-        if not refuted:
-            return False
-        at = refuted[0].first
-        delivered: list[tuple[int, int]] = []
-        for each in refuted:
-            if each.kind is PassKind.IRRELEVANT:
-                self.counters.irrelevant_samples -= each.count
-            elif each.kind is PassKind.LOST:
-                self._find_again(
-                    proxy, each.count, [cause for cause in LossCause if cause != LossCause.MOVED]
-                )
-            elif each.kind is PassKind.MISSED:
-                self.counters.missed_samples -= each.count
-                self._find_again(proxy, each.count, [LossCause.MOVED])
-            delivered.append((at, each.first - 1))
-            at = each.last + 1
-        delivered.append((at, proxy.expected - 1))
-        self._clear(proxy)
-        proxy.go_back_to(refuted[0].first)
-        proxy.synced = refuted[0].kind is not PassKind.BEGINNING
-        for first, last in delivered:
-            if proxy.reliable and first <= last and first <= last_sn + REACH:
-                proxy.held.add_irrelevant(first, last)
-                proxy.jumps.was_back = True
-        return True
-
-    def _find_again(self, proxy: WriterProxy, count: int, causes: Iterable[LossCause]) -> None:
-        """So many samples of a writer, which were lost for one of these causes, are not lost after all."""
-        self.counters.lost_samples -= count
-        for cause in causes:
-            each = proxy.guid, cause
-            known = self.losses.pop(each, 0)
-            if known > count:
-                self.losses[each] = known - count
-            count = max(count - known, 0)
-
-    def discard_above(self, proxy: WriterProxy, sn: int) -> None:
-        """Forget what is held above ``sn``."""
-        proxy.held.discard_above(sn)
-        for number in [number for number in proxy.fragments if number > sn]:
-            self.reassembly.give_up(proxy, number)
 
     def _clear(self, proxy: WriterProxy) -> None:
         self.closed.pop(proxy.guid, None)
@@ -398,16 +338,12 @@ class Delivery:
                 skipped_to = min(proxy.first_sn, held.lowest) if held else proxy.first_sn
                 if proxy.sets is not None:
                     proxy.sets.lose(proxy.expected, skipped_to - 1)
-                if not proxy.info.filters and self._pass_missed(proxy, skipped_to - 1, proxy.first_sn - 1):
-                    continue
-                kind = PassKind.LOST if proxy.counts_losses else PassKind.NOTHING
-                kind = PassKind.IRRELEVANT if proxy.info.filters else kind
-                proxy.jumps.passed(proxy.expected, skipped_to - 1, kind, proxy.first_sn - 1)
-                if kind is PassKind.LOST:
-                    self._lose_range(proxy, proxy.expected, skipped_to - 1, LossCause.HISTORY)
-                passed = proxy.move_to(skipped_to)
-                if kind is PassKind.IRRELEVANT:
-                    counters.irrelevant_samples += passed
+                if proxy.info.filters:
+                    counters.irrelevant_samples += proxy.move_to(skipped_to)
+                elif not self._pass_missed(proxy, skipped_to - 1):
+                    if proxy.counts_losses:
+                        self._lose_range(proxy, proxy.expected, skipped_to - 1, LossCause.HISTORY)
+                    proxy.move_to(skipped_to)
                 continue
             after, run = step
             if run is None:
@@ -473,7 +409,6 @@ class Delivery:
         proxy.stream.rcv_pos += run.nbytes
         self.counters.received_samples += run.count
         if run.first_sn > proxy.expected:
-            claimed = proxy.held.first_hole - 1 if proxy.held else 0
-            self._pass_irrelevant(proxy, run.first_sn - 1, claimed)
+            self._pass_irrelevant(proxy, run.first_sn - 1)
         proxy.expected = run.last_sn + 1
         self.ready.append(run)

@@ -4,9 +4,8 @@ Invariants:
 * every sequence number below ``expected`` was delivered, is irrelevant, or is lost for good, and was counted as
   such: only these are ever acknowledged. ``expected`` moves in :meth:`WriterProxy.begin_at`,
   :meth:`WriterProxy.move_to`, where a run is delivered (:mod:`.delivery`), and nowhere else, but for the run that is
-  simply the next one (:meth:`..reader.StatefulReader.on_run`). It falls only where a jump is taken back
-  (:mod:`.sequence_jumps`);
-* nothing is acknowledged from ``acks_below`` on, which the writer has not used;
+  simply the next one (:meth:`..reader.StatefulReader.on_run`). It never falls: what was delivered is never delivered
+  again, and what was passed is passed, whatever a later message says;
 * ``held`` and ``fragments`` hold numbers at or above ``expected`` only;
 * nothing is requested beyond ``announced``: the highest number the writer is known to have used;
 * ``expected`` is missing, or nothing is, with two exceptions: what is held there waits for the owner to have room, or
@@ -16,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from ....limits import NUMBER_SET_BITS
 from ....structure import INFINITE, Guid
@@ -28,7 +28,9 @@ from .batch_numbers import BatchNumbers
 from .coherent_access import CoherentAccess
 from .fragments import FragmentedSample
 from .reorder_buffer import ReorderBudget, ReorderBuffer
-from .sequence_jumps import SequenceJumps
+
+#: For so long a writer has to be below where an earlier match with it ended, and nowhere else: it began anew.
+ANEW_NS: Final = 1_000_000_000
 
 
 class WriterProxy:
@@ -38,7 +40,6 @@ class WriterProxy:
     """
 
     __slots__ = (
-        "acks_below",
         "away",
         "away_until",
         "batches",
@@ -51,10 +52,11 @@ class WriterProxy:
         "heartbeats",
         "held",
         "info",
-        "jumps",
         "last_sn",
         "reliable",
         "resting",
+        "resumed",
+        "resumed_since",
         "sets",
         "stream",
         "synced",
@@ -77,9 +79,11 @@ class WriterProxy:
         #: Next sequence number to deliver; not known yet while not ``synced``.
         self.expected = 1 if expected is None else expected
         self.synced = expected is not None
-        self.acks_below = INFINITE
-        self.jumps = SequenceJumps(budget, resumed=self.expected if self.expected > 1 else 0)
-        #: Jumps of the writer's first number are losses only once the reader had something to lose.
+        #: What is expected, as far as only an earlier match with the writer vouches for it; 0: none does.
+        self.resumed = self.expected if self.expected > 1 else 0
+        #: Since when the writer shows that it is below that; -1: it does not.
+        self.resumed_since = -1
+        #: What the writer no longer has is lost only once the reader had something to lose.
         self.counts_losses = expected is not None and expected > 1
         #: Why what is lost up to ``away_until`` is lost: the writer had used these numbers before it was matched again.
         #: Of a reliable writer its first HEARTBEAT tells; of a best-effort one it is what lies before its first sample.
@@ -138,16 +142,19 @@ class WriterProxy:
         before it knew the reader's new GUID."""
         return self.away_in(self.expected, last) if self.away is LossCause.MOVED else 0
 
-    def go_back_to(self, sn: int) -> None:
-        """What was passed from ``sn`` on has not been used yet; nothing is held."""
-        self.expected = sn
-        self.first_sn = min(self.first_sn, sn)
-        if self.sets is not None:
-            self.sets = CoherentAccess()
-            self.sets.lose(1, sn - 1)
-        if self.batches is not None:
-            self.batches = BatchNumbers()
-        self.stream.go_back_to(sn)
+    def is_below_resumed(self, last_sn: int) -> bool:
+        """Whether the writer, now at ``last_sn``, was only seen below where an earlier match with it ended."""
+        is_there = last_sn >= self.expected - 1 or self.held or self.fragments
+        if is_there or self.expected != self.resumed:
+            self.resumed = 0
+        return self.resumed > 0
+
+    def has_begun_anew(self, now: int) -> bool:
+        """The writer is below where an earlier match with it ended: whether it was for so long that it is in another
+        life. What an earlier life sent is no longer on its way then."""
+        if self.resumed_since < 0:
+            self.resumed_since = now
+        return now - self.resumed_since >= ANEW_NS
 
     def count_batches(self) -> BatchNumbers:
         """The numbers of the writer's batches, from now on at least."""
@@ -206,7 +213,7 @@ class WriterProxy:
         A sample of which fragments have arrived is requested by NACK_FRAG instead (RTPS 2.5 §8.4.14.1.2).
         """
         base = self.expected if first > last else self.request_base
-        base = min(base, self.acks_below, SEQUENCE_NUMBER_MAX)
+        base = min(base, SEQUENCE_NUMBER_MAX)
         last = min(last, base + NUMBER_SET_BITS - 1)
         numbers = (
             sn
@@ -218,7 +225,7 @@ class WriterProxy:
 
     def reader_batch_state(self, first: int, last: int) -> SequenceNumberSet | None:
         """The set of an ACKNACK_BATCH that requests first..last; None where batch numbers cannot express it."""
-        if self.batches is None or self.acks_below < self.expected:
+        if self.batches is None:
             return None
         self.batches.forget_below(self.expected)
         if any(first <= sn <= last for sn in self.fragments):

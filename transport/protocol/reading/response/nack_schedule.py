@@ -148,12 +148,6 @@ class NackSchedule:
         self.requested_to = 0
         self.limit, self.at = self._proxy.announced, 0  # a timer in the past: there is no clock here
 
-    def on_go_back(self) -> None:
-        """What was requested from numbers that the writer has not used yet is nothing."""
-        self.at, self.limit = INFINITE, 0
-        self.requested_to = self._head = self._base = 0
-        self.pending, self.fragments = (1, 0), {}
-
     def _suspect(self, limit: int, at: int) -> bool:
         if at >= self.at:
             return False

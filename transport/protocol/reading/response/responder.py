@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from random import Random
-from typing import Final
 
 from ....limits import MESSAGE_SIZE_LEAST, UDP_PAYLOAD_MAX
 from ....structure import INFINITE, Guid
@@ -25,16 +24,12 @@ from ...counts import next_count
 from ...outgoing import Outgoing, Packer
 from ...policies import ReaderCounters, ReaderPolicy
 from ..flow.status_reporter import StatusReporter
-from ..ordering.sequence_jumps import DELAY
 from ..ordering.writer_proxy import WriterProxy
 from .heartbeat_response import HeartbeatResponse, ResponseState
 from .nack_schedule import NackSchedule
 from .other_slices import OtherSlices
 from .preemptive_acknack import PreemptiveAckNack, PreemptiveState
 from .response_delays import ResponseDelays
-
-#: How often a writer is asked where it is, at intervals from the delay that confirms a jump up to 128 times that.
-PROBES_MAX: Final = 8
 
 
 class WriterResponse:
@@ -43,12 +38,9 @@ class WriterResponse:
     __slots__ = (
         "acknack_count",
         "acks",
-        "asks",
         "nack_frag_count",
         "nacks",
         "preemptive",
-        "probe_at",
-        "probes",
         "proxy",
     )
 
@@ -59,14 +51,10 @@ class WriterResponse:
         self.nacks = NackSchedule(proxy, delays)
         self.acknack_count = 0
         self.nack_frag_count = 0
-        #: The next ACKNACK asks for a HEARTBEAT; when one is to do so again; how often one did.
-        self.asks = False
-        self.probe_at = INFINITE
-        self.probes = 0
 
     @property
     def timer(self) -> int:
-        return min(self.nacks.at, self.preemptive.at, self.acks.at, self.proxy.stream.timer_at, self.probe_at)
+        return min(self.nacks.at, self.preemptive.at, self.acks.at, self.proxy.stream.timer_at)
 
 
 class Responder:
@@ -204,33 +192,6 @@ class Responder:
         self._status.on_open(proxy)
         self._set_timer(it)
 
-    def on_rumour(self, proxy: WriterProxy, now: int) -> None:
-        """The writer may be somewhere else: ask it for HEARTBEATs, until they say where."""
-        it = self._responses.get(proxy.guid)
-        if it is not None and proxy.reliable and it.probe_at == INFINITE:
-            it.probes = 0
-            self._probe(it, now)
-            self._set_timer(it)
-
-    def _probe(self, it: WriterResponse, now: int) -> None:
-        it.probe_at = INFINITE
-        if not it.proxy.jumps.is_waiting or it.probes >= PROBES_MAX:
-            return
-        it.probe_at = now + (DELAY << it.probes)
-        it.probes += 1
-        if it.proxy.synced and it.preemptive.state is not PreemptiveState.DUE:
-            it.asks = True
-            it.acks.owe()
-        else:
-            it.preemptive.state = PreemptiveState.DUE
-        self._respond(it, now)
-
-    def on_go_back(self, proxy: WriterProxy) -> None:
-        """What was passed was not gone: it will come, or is requested when a HEARTBEAT shows that it is missing."""
-        if (it := self._responses.get(proxy.guid)) is not None:
-            it.nacks.on_go_back()
-            self._set_timer(it)
-
     # --- status messages: what the stream's progress makes due ------------------------------------
 
     def on_progress(self, proxy: WriterProxy, run: Run, now: int) -> None:
@@ -286,8 +247,6 @@ class Responder:
             proxy = it.proxy
             if it.preemptive.at <= now:
                 self._preempt(it, now)
-            if it.probe_at <= now:
-                self._probe(it, now)
             if it.acks.at <= now:
                 it.acks.owe()
                 self._respond(it, now)
@@ -370,8 +329,7 @@ class Responder:
         if it.acks.state is not ResponseState.DUE and state.is_empty:
             return
         kind = AckNack if batches is None else AckNackBatch
-        final, it.asks = state.is_empty and not it.asks, False
-        acknack = kind(self._reader_id, proxy.guid.entity, state, it.acknack_count, final=final)
+        acknack = kind(self._reader_id, proxy.guid.entity, state, it.acknack_count, final=state.is_empty)
         packer.add(acknack.encode())
         if it.acks.on_acknack(proxy.expected):
             self._set_timer(it)
