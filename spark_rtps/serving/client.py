@@ -47,6 +47,34 @@ class Cancelled(Exception):
     """The client was closed while it asked."""
 
 
+class _Refusals:
+    """What the addresses of one server refuse, and when that is final.
+
+    A server that was away has a moment to learn its logs, and an address that is not reached has as long to answer:
+    another address may be that of another server.
+    """
+
+    def __init__(self) -> None:
+        self._learns_until = 0.0
+        self._others_until: float | None = None
+        self.are_final = False
+
+    def of(self, failed: list[Again]) -> Refused | None:
+        """The refusal to raise at the end, of what all addresses have answered now."""
+        now = time.monotonic()
+        refused = [each for each in failed if isinstance(each, Refused)]
+        if not refused:
+            self._learns_until, self._others_until = now + _UNKNOWN_SECONDS, None
+            return None
+        is_unreached = len(refused) < len(failed)
+        if is_unreached and self._others_until is None:
+            self._others_until = now + _UNKNOWN_SECONDS
+        known = [each for each in refused if each.is_known or now >= self._learns_until]
+        all_know = len(known) == len(refused)
+        self.are_final = all_know and (not is_unreached or now >= (self._others_until or 0.0))
+        return known[0] if known else None
+
+
 class RangeClient:
     """Requests to one server, one at a time; only ``close`` may be called by another thread.
 
@@ -142,7 +170,7 @@ class RangeClient:
     ) -> _T:
         """What ``read`` makes of the answer, once there is one."""
         pause, have, is_said = _FIRST_PAUSE_SECONDS, patience.have, False
-        learns_until = 0.0  # when a server that came back has to know its logs
+        refusals = _Refusals()
         waits_since: float | None = None
         while True:
             failed: dict[str, Again] = {}
@@ -151,11 +179,9 @@ class RangeClient:
                     return self._ask(address, method, target, body, patience, read)
                 except Again as error:
                     failed[address] = error
-            refused = [each for each in failed.values() if isinstance(each, Refused)]
-            if len(refused) < len(failed):
-                learns_until = time.monotonic() + _UNKNOWN_SECONDS
-            elif time.monotonic() >= learns_until or all(each.is_known for each in refused):
-                raise refused[0].error
+            refused = refusals.of(list(failed.values()))
+            if refused is not None and (refusals.are_final or patience.left <= 0):
+                raise refused.error
             if patience.have > have:  # it is there, but connections break
                 pause, have, waits_since = _FIRST_PAUSE_SECONDS, patience.have, None
             waits_since = waits_since or time.monotonic()
@@ -165,7 +191,7 @@ class RangeClient:
             self._closed.wait(min(patience.left, max(pause, *(each.pause for each in failed.values()))))
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
             if patience.left <= 0:
-                raise self._unreached(failed)
+                raise self._unreached(failed) if refused is None else refused.error
 
     def _ask(
         self,

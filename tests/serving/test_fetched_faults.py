@@ -169,6 +169,50 @@ def test_a_wrong_token_is_an_error_at_once(scene: Scene, server: SceneServer) ->
     assert TOKEN not in repr(server.served)
 
 
+@pytest.mark.parametrize("patience", [60.0, 0.1])
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, LogAccessError), (403, LogAccessError), (404, LogLostError)]
+)
+def test_what_an_address_refuses_is_the_error_although_another_one_is_not_reached(
+    server: SceneServer,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    error: type[Exception],
+    is_first: bool,
+    patience: float,
+) -> None:
+    monkeypatch.setattr(client, "_UNKNOWN_SECONDS", 0.2)
+    server.instead = lambda _: (status, {"error": "no"}, {})
+    addresses = (server.address, unused()) if is_first else (unused(), server.address)
+    asking = client.RangeClient(Served(addresses, TOKEN), server.directory, patience=patience)
+    began = time.monotonic()
+    with pytest.raises(error, match=server.address):
+        asking.get("/v1/logs/x", "the log", max_bytes=1000)
+    assert time.monotonic() - began < 30
+
+
+def test_one_that_refuses_leaves_a_moment_to_one_that_comes_back(scene: Scene, server: SceneServer) -> None:
+    """The address that refuses may be that of another server."""
+    server.token = "another"
+    with SceneServer(scene.directory) as gone:
+        port = gone.server_address[1]
+    served = Served((server.address, f"127.0.0.1:{port}"), TOKEN, None)
+    backs: list[SceneServer] = []
+
+    def come_back(_: object) -> None:
+        if not backs:
+            backs.append(SceneServer(scene.directory, port))
+            backs[0].__enter__()
+
+    server.instead = come_back
+    try:
+        assert scene.fetch(served, patience=60) == scene.frames
+    finally:
+        for each in backs:
+            each.kill()
+
+
 def test_nobody_is_there(scene: Scene) -> None:
     served = Served((unused(), unused()), TOKEN, None)
     with pytest.raises(RangeServerError, match=r"is not reached \(.*refused; .*refused\)") as raised:
