@@ -63,7 +63,12 @@ def echo(
         int | None, typer.Option("--count", "-n", min=1, help="End after this number of samples.")
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", "-t", help="End after this time: 5s, 2m.")
+        str | None,
+        typer.Option(
+            "--timeout",
+            "-t",
+            help="End after this time: 5s, 2m. With --receiver, 0s ends behind what the log holds.",
+        ),
     ] = None,
     domain: AnyDomain = None,
     interface: Interface = None,
@@ -249,6 +254,8 @@ def _runs(participant: Participant, writer: RemoteEndpoint, deadline: float | No
     while True:
         arrivals = inbox.arrivals
         for frame in inbox.take():
+            if deadline is not None and time.monotonic() >= deadline:
+                return
             yield frame.run
         inbox.hold(0)
         inbox.go_on()

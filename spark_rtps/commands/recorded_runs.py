@@ -36,12 +36,14 @@ class RecordedRun(NamedTuple):
 
 
 def recorded_runs(served: Served, name: str, start: str, deadline: float | None) -> Iterator[RecordedRun]:
-    """The runs of a subscription from ``start`` on until the deadline."""
+    """The runs of a subscription from ``start`` on until the deadline; or those that it has, if that is over."""
     from ..serving.receiver_client import ReceiverClient
     from ..transport.log.frame import Cursor
     from ..transport.log.log_view import LogView
 
-    client = ReceiverClient(served, patience=PATIENCE_SECONDS)
+    is_over = deadline is not None and time.monotonic() >= deadline
+    # a request that waits for more of the log is answered so much later
+    client = ReceiverClient(served, patience=PATIENCE_SECONDS + _POLL_SECONDS)
     with recorded(served, name) as (one, fetched):
         view, types = LogView.over(fetched), _Types(fetched)
         only_type = one.type or ""
@@ -50,6 +52,8 @@ def recorded_runs(served: Served, name: str, start: str, deadline: float | None)
             end = client.tail(one.log, after=position, wait=_left(deadline)).position
             if end > position:
                 for frame in view.frames(Cursor(position), Cursor(end)):
+                    if not (_left(deadline) or is_over):
+                        return
                     told = types.of(frame.run.writer)
                     about = told.topic_of(frame.run.writer, frame.position)
                     struct = told.by_writer.get(frame.run.writer)

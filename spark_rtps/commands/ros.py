@@ -109,7 +109,7 @@ def _listen(participant: Participant, patience: float) -> list[RosNodeSeen]:
                     said[prefix] = nodes
         inbox.hold(0)
         inbox.go_on()
-        if not inbox.wait(arrivals, deadline):
+        if time.monotonic() >= deadline or not inbox.wait(arrivals, deadline):
             break
     inbox.close()
     there = {each.guid_prefix for each in participant.participants()}

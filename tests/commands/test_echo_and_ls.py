@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from spark_rtps.cli import app, main
-from spark_rtps.commands.echo import Unannotated, _lines, _structs, _told
+from spark_rtps.commands import echo as echo_module
+from spark_rtps.commands.echo import Unannotated, _lines, _runs, _structs, _told
 from spark_rtps.commands.ls import _print_tables
 from spark_rtps.monitoring.seen_topics import SeenTopics, name_of
 from spark_rtps.transport.errors import UnknownTypeError
@@ -78,6 +79,35 @@ def test_echo_of_numbers_json_does_not_know() -> None:
     payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
     rows = echoed(Run.single(WRITER, 1, payload), codec)
     assert rows == [{"x": "NaN", "xs": [1.5, "Infinity", "-Infinity"]}]
+
+
+def test_echo_ends_in_time_while_samples_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    class Busy:
+        """Has more whenever it is asked."""
+
+        arrivals = 0
+
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def open(self, _: object) -> None: ...
+        def hold(self, _: int) -> None: ...
+        def go_on(self) -> None: ...
+        def wait(self, _arrivals: int, _deadline: float | None) -> bool:
+            return True
+
+        def take(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(run=number) for number in range(100)]
+
+    monkeypatch.setattr("spark_rtps.api.inbox.Inbox", Busy)
+    monkeypatch.setattr(echo_module, "time", SimpleNamespace(monotonic=lambda: now))
+    writer = SimpleNamespace(topic="Square", type_name="Point", guid=Guid(bytes(12), b"\0\0\1\2"), qos=Qos())
+    printed = 0
+    for _ in _runs(SimpleNamespace(node=None), writer, 3.0):  # type: ignore[arg-type]
+        printed += 1
+        now += 0.02
+        assert printed < 1000
+    assert printed == 150
 
 
 def test_echo_takes_structs_as_told(tmp_path: Path) -> None:

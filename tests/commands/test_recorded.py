@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,12 @@ from typer.testing import CliRunner, Result
 
 from spark_rtps.cli import app
 from spark_rtps.commands import receivers
+from spark_rtps.commands import recorded_runs as recorded_runs_module
+from spark_rtps.commands.recorded_runs import recorded_runs
 from spark_rtps.monitoring.report_json import streams_as_json
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream
 from spark_rtps.serving import connections, log_walks
+from spark_rtps.serving.served import Served
 from spark_rtps.serving.served_logs import Answer
 from spark_rtps.transport.log.segment import PAGE
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -298,6 +303,25 @@ class TestEcho:
     def test_nothing_comes(self, points: StreamLog) -> None:
         with FakeReceiver(recording(points.directory)) as receiver:
             assert run("echo", "squares", "-r", receiver.address, "--timeout", "50ms").stdout == ""
+
+    def test_nothing_comes_for_longer_than_a_request_waits(
+        self, points: StreamLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The receiver answers a request that waits when its wait is over, which is not too slow."""
+        monkeypatch.setattr(recorded_runs_module, "_POLL_SECONDS", 0.5)
+        with FakeReceiver(recording(points.directory)) as receiver:
+            assert run("echo", "squares", "-r", receiver.address, "--timeout", "700ms").stdout == ""
+            assert sum("/tail" in target for target in receiver.asked) == 2
+
+    def test_it_ends_in_time_with_much_still_to_come(
+        self, log: StreamLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with FakeReceiver(recording(log.directory)) as receiver:
+            deadline = time.monotonic() + 60
+            runs = recorded_runs(Served((receiver.address,), TOKEN), "squares", "earliest", deadline)
+            next(runs)
+            monkeypatch.setattr(recorded_runs_module, "time", SimpleNamespace(monotonic=lambda: deadline))
+            assert len(held(log)) > 2 and list(runs) == []
 
     def test_a_type_of_a_file(self, points: StreamLog, tmp_path: Path) -> None:
         points.append(point(1, "a"), reception=0)
