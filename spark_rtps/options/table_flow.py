@@ -255,7 +255,9 @@ FLOW_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "false",
         "Reads what sinks on this host publish directly from their publication logs, without the network. "
         "The sinks need `ipc=true` or `spies_simulate_connection=true`. Spies take no part in the sinks' "
-        "`flow_control.strategy`, but a sink waits for a spy that is slow unless it has `tether=false`.",
+        "`flow_control.strategy`, but a sink waits for a spy that is slow unless it has `tether=false`. A spy "
+        "does not receive samples larger than an eighth of the sink's `publication.term_length`, or 16MiB, and counts "
+        "them as lost: they do not fit a message of the log.",
         _READ,
     ),
     _option(
