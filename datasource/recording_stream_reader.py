@@ -177,7 +177,9 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 raise RecordingError(f"{what}; failOnDataLoss=false goes on without it", path=path)
             self._say(f"{path}: {what}; going on without it because failOnDataLoss=false")
             return None
-        file = open_recording(path, domain=self._settings.domain, ros=self._settings.ros is not None)
+        settings = self._settings
+        ros, distribution = settings.ros is not None, settings.ros_distribution
+        file = open_recording(path, domain=settings.domain, ros=ros, distribution=distribution)
         typed, type_name = needs_writer_types(self._plan), planned_type(self._plan)
         channels = topic_channels(file, path, self._settings, typed=typed, type_name=type_name)
         if not channels:

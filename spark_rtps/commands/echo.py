@@ -16,7 +16,7 @@ import typer
 from ..transport.errors import OptionError, TransportError, TypeDefinitionError, UnknownTypeError, UsageError
 from ..transport.slotted import frozen
 from .key_hashes import key_hashes
-from .network import AnyDomain, Interface, Peers, Ros, joined, seconds
+from .network import AnyDomain, Interface, Peers, Ros, joined, ros_distribution, seconds
 from .receivers import Access, Ca, Certificate, Key, Receiver, TokenFile, only_here, served_at
 from .recorded_runs import LATEST, RecordedRun, checked_start, recorded_runs
 from .tables import visible
@@ -215,7 +215,7 @@ def _known(writer: RemoteEndpoint) -> Struct | None:
     from ..columns.type_sources import known_by_name
 
     try:
-        found = known_by_name(writer, "jazzy")
+        found = known_by_name(writer, ros_distribution())
     except OptionError as error:
         typer.echo(visible(str(error)), err=True)
         return None

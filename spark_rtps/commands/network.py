@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,6 +40,16 @@ AnyDomain = Annotated[
     ),
 ]
 Ros = Annotated[bool, typer.Option("--ros", help="Names, types and environment are those of ROS 2.")]
+
+
+def ros_distribution() -> str:
+    """The ROS 2 distribution of ROS_DISTRO, whose definitions types have that are known by name alone; default: that of
+    the option type.ros_distribution."""
+    from ..options.table import BY_KEY
+
+    spec = BY_KEY["type.ros_distribution"]
+    named = os.environ.get("ROS_DISTRO", "").strip().lower()
+    return named if named in spec.choices else spec.default or ""
 
 
 def joined(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import OptionError
-from .network import Domain, Interface, Peers, joined, seconds
+from .network import Domain, Interface, Peers, joined, ros_distribution, seconds
 from .record import progress
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ def play(
     from ..recordings.recorded_topic import TopicFile
 
     paths = recording_files([recording])
-    files = [TopicFile(open_recording(path, domain=domain), path, (), domain) for path in paths]
+    files = [
+        TopicFile(open_recording(path, domain=domain, distribution=ros_distribution()), path, (), domain)
+        for path in paths
+    ]
     there = {name: None for each in files for name in each.file.topics()}
     wanted = list(dict.fromkeys(topics or sorted(there)))
     if not wanted:

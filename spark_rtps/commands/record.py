@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ..transport.errors import UnknownTypeError
-from .network import Domain, Interface, Peers, joined, seconds
+from .network import Domain, Interface, Peers, joined, ros_distribution, seconds
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -52,13 +52,16 @@ def record(
 
     Each reader requests what the topic's first writer offers. Topics of ROS 2 are recorded under ROS 2's names.
     """
-    from ..recordings.mcap_writing import McapRecorder
+    from ..recordings.mcap_writing import ROS_MSG, McapRecorder, schema_of
 
     until = None if duration is None else seconds(duration, "--duration")
     patience = seconds(wait, "--wait")
     with joined(domain, interface, peers, name="spark-rtps record") as participant:
         subscribed = [_subscribed(participant, topic, type_file, patience) for topic in topics]
-        recorder = McapRecorder(str(output), lambda writer: _hash_of(participant, writer))
+        all_of_ros = all(schema_of(each.topic, struct)[1] == ROS_MSG for each, struct in subscribed)
+        recorder = McapRecorder(
+            str(output), lambda writer: _hash_of(participant, writer), is_of_ros=all_of_ros
+        )
         try:
             with progress() as bar:
                 task = bar.add_task("recording", total=count, rate="")
@@ -101,7 +104,7 @@ def _subscribed(
     participant: Participant, topic: str, type_file: Path | None, patience: float
 ) -> tuple[Subscription, Struct]:
     """A reader of all that the topic's first writer offers, and the topic's type."""
-    from ..columns.type_sources import is_ros_name, type_of_file
+    from ..columns.type_sources import is_ros_name, known_by_name, type_of_file
     from ..transport.types.ros import ros_type
 
     try:
@@ -117,7 +120,8 @@ def _subscribed(
     if type_file is not None:
         struct = type_of_file(str(type_file), endpoint.type_name).struct
     if struct is None:
-        struct = ros_type(endpoint.type_name)
+        known = known_by_name(endpoint, ros_distribution())
+        struct = (known and known.struct) or ros_type(endpoint.type_name, ros_distribution())
     qos = endpoint.qos
     subscription = participant.subscribe(
         topic,

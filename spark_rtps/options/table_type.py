@@ -76,7 +76,9 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "type.ros_distribution",
         Kind.WORD,
         "jazzy",
-        "ROS 2 distribution whose message definitions `type` refers to.",
+        "ROS 2 distribution whose message definitions `type` refers to. With `recording`, that of types which the "
+        "files do not define; a bag that defines none is of Humble or older, so that `humble` is meant there unless an "
+        "older one is given.",
         choices=("dashing", "eloquent", "foxy", "galactic", "humble", "iron", "jazzy", "kilted", "lyrical"),
     ),
     OptionSpec(

@@ -17,15 +17,16 @@ from ..transport.types.cdr.lanes import offsets_of
 from ..transport.wire.samples import NO_TIMESTAMP
 from .containers import needed
 from .recorded import Channel, Piece, RecordedSamples, Section, Times
-from .recorded_types import hash_of_schema, struct_of_schema
+from .recorded_types import DISTRIBUTION, LAST_WITHOUT_DEFINITIONS, hash_of_schema, struct_of_schema
 
 _log = logging.getLogger("spark_rtps.recordings")
 
 _SQLITE: Final = b"SQLite format 3\x00"
 #: A section has rows of about so many bytes.
 _SECTION_BYTES: Final = 8 << 20
-#: Rows that are fetched at first, to learn how large they are; then, of as many bytes.
-_FIRST_ROWS: Final = 64
+#: Distributions of ROS 2 whose bags do not define their types.
+_WITHOUT_DEFINITIONS: Final = ("dashing", "eloquent", "foxy", "galactic", LAST_WITHOUT_DEFINITIONS)
+#: Rows are fetched until they have so many bytes, or are so many.
 _FETCHED_BYTES: Final = 4 << 20
 _ROWS_MAX: Final = 32_768
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -39,8 +40,10 @@ class BagFile:
 
     form = "db3"
 
-    def __init__(self, path: str, *, is_lenient: bool = False) -> None:
+    def __init__(self, path: str, *, is_lenient: bool = False, distribution: str = DISTRIBUTION) -> None:
+        """``distribution`` of ROS 2 has the types that the bag does not define itself."""
         self.path = path
+        self._distribution = distribution
         try:
             with open(path, "rb") as file:
                 if file.read(len(_SQLITE)) != _SQLITE:
@@ -61,8 +64,13 @@ class BagFile:
                 why = f"topic {topic!r} is encoded as {serialization!r}; only cdr is read"
                 raise RecordingError(why, path=self.path)
             definition = (type, *self._definition(type)) if typed or hashed else (type, "", "")
-            struct = struct_of_schema(*definition, self.path) if typed else None
-            type_hash = (self._told_hash(id) or hash_of_schema(*definition)) if hashed else None
+            told = self._told_hash(id) if typed or hashed else None
+            struct = None
+            if typed:
+                struct = struct_of_schema(
+                    *definition, self.path, distributions=self._distributions(), type_hash=told
+                )
+            type_hash = (told or hash_of_schema(*definition)) if hashed else None
             found.append(Channel(id, name, type, struct, type_hash=type_hash))
         return tuple(found)
 
@@ -97,9 +105,13 @@ class BagFile:
         query, values = _ROWS, [section.start, section.stop, channel.id]
         if not times.is_all:
             query, values = f"{query} AND timestamp >= ? AND timestamp < ?", [*values, *times]
-        cursor, many = connection.execute(f"{query} ORDER BY id", values), _FIRST_ROWS
-        while rows := cursor.fetchmany(many):
-            stamps, blobs = zip(*rows, strict=True)
+        rows = connection.execute(f"{query} ORDER BY id", values)
+        while fetched := _fetched(rows):
+            stamps, blobs = zip(*fetched, strict=True)
+            if {*map(type, stamps)} != {int} or {*map(type, blobs)} != {bytes}:
+                if not (fetched := self._sound(fetched)):
+                    continue
+                stamps, blobs = zip(*fetched, strict=True)
             if blobs[0][:4] == _ZSTD:
                 blobs = self._decompressed(blobs)
             lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
@@ -113,7 +125,16 @@ class BagFile:
                 np.full(len(blobs), NO_TIMESTAMP, np.int64),
                 np.zeros(len(blobs), np.int64),
             )
-            many = max(1, min(_ROWS_MAX, _FETCHED_BYTES * len(blobs) // max(1, int(lengths.sum()))))
+
+    def _sound(self, rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Those of the rows that are a time and a message. Raises RecordingError unless others may be left out."""
+        sound = [row for row in rows if isinstance(row[0], int) and isinstance(row[1], bytes)]
+        why = f"{len(rows) - len(sound)} messages have no data or no time"
+        if not self._is_lenient:
+            fix = "failOnDataLoss=false leaves them out"
+            raise RecordingError(f"it is damaged: {why}; {fix}", path=self.path, is_damage=True)
+        _log.warning("%s: %s; left out because failOnDataLoss=false", self.path, why)
+        return sound
 
     def _decompressed(self, blobs: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """The messages of a bag that compresses each of them."""
@@ -137,6 +158,12 @@ class BagFile:
                 return encoding, text
         return "", ""
 
+    def _distributions(self) -> tuple[str, ...]:
+        """Where types are looked for that the bag does not define; one that defines none is of Humble, or older."""
+        if ("message_definitions",) in self._rows(_TABLES) or self._distribution in _WITHOUT_DEFINITIONS:
+            return (self._distribution,)
+        return LAST_WITHOUT_DEFINITIONS, self._distribution
+
     def _told_hash(self, topic: int) -> str | None:
         """The hash that the topic's publishers announced, as bags from ROS 2 Iron on have it; None: it is not known."""
         if not any(column[1] == _HASH_COLUMN for column in self._rows("PRAGMA table_info(topics)")):
@@ -159,3 +186,17 @@ class BagFile:
     def _damaged(self, error: sqlite3.Error) -> RecordingError:
         fix = "`ros2 bag reindex` and sqlite3's `.recover` repair bags"
         return RecordingError(f"it is cut short, damaged or no ROS 2 bag: {error}; {fix}", path=self.path)
+
+
+def _fetched(rows: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The next rows, of about ``_FETCHED_BYTES``: their sizes are known one by one; none at the end."""
+    found, nbytes = list[tuple[Any, Any]](), 0
+    for row in rows:
+        found.append(row)
+        try:
+            nbytes += len(row[1])
+        except TypeError:
+            pass  # it is no message
+        if nbytes >= _FETCHED_BYTES or len(found) >= _ROWS_MAX:
+            break
+    return found

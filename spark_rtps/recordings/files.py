@@ -14,6 +14,7 @@ from .bag_file import BagFile
 from .capture_file import CaptureFile
 from .mcap_file import McapFile
 from .recorded import Piece, RecordingFile
+from .recorded_types import DISTRIBUTION
 from .wire_names import WireNames
 
 _Form: TypeAlias = type[McapFile] | type[BagFile] | type[CaptureFile]
@@ -47,16 +48,23 @@ def recording_files(names: Iterable[str], *, must_exist: bool = True) -> list[st
 
 
 def open_recording(
-    path: str, *, is_lenient: bool = False, domain: int = 0, ros: bool = False
+    path: str,
+    *,
+    is_lenient: bool = False,
+    domain: int = 0,
+    ros: bool = False,
+    distribution: str = DISTRIBUTION,
 ) -> RecordingFile:
     """A file of a recording; in a capture, what belongs to ``domain``. ``ros``: topics have their names on the wire.
+
+    ``distribution`` of ROS 2 has the types that a file does not define itself.
 
     Raises RecordingError if it cannot be read, or is not what its name says.
     """
     form = _FORMS.get(Path(path).suffix.lower())
     if form is None:
         raise RecordingError(f"files of this kind are not read; read are {_READ}", path=path)
-    file = _opened(form, path, is_lenient, domain)
+    file = _opened(form, path, is_lenient, domain, distribution)
     return WireNames(file) if ros else file
 
 
@@ -65,10 +73,14 @@ def open_piece(piece: Piece, *, is_lenient: bool = False) -> RecordingFile:
     return _opened(_BY_NAME[piece.form], piece.path, is_lenient, piece.domain)
 
 
-def _opened(form: _Form, path: str, is_lenient: bool, domain: int) -> RecordingFile:
+def _opened(
+    form: _Form, path: str, is_lenient: bool, domain: int, distribution: str = DISTRIBUTION
+) -> RecordingFile:
     if form is CaptureFile:
         return CaptureFile(path, is_lenient=is_lenient, domain=domain)
-    return form(path, is_lenient=is_lenient)
+    if form is BagFile:
+        return BagFile(path, is_lenient=is_lenient, distribution=distribution)
+    return McapFile(path, is_lenient=is_lenient, distribution=distribution)
 
 
 def _files_of(path: str) -> list[str]:
@@ -86,4 +98,4 @@ def _files_of(path: str) -> list[str]:
 
 def _in_numbers(path: str) -> list[tuple[int, int | str]]:
     """As it is sorted: bag_2.db3 before bag_10.db3."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path)]
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", path)]

@@ -23,7 +23,7 @@ from ..transport.wire.samples import I64, U8
 from . import mcap_records as m
 from .containers import needed
 from .recorded import Channel, Piece, RecordedSamples, Section, Times
-from .recorded_types import hash_of_schema, struct_of_schema
+from .recorded_types import DISTRIBUTION, hash_of_schema, struct_of_schema
 
 if TYPE_CHECKING:
     from mcap.records import Channel as McapChannel
@@ -106,9 +106,11 @@ class McapFile:
 
     form = "mcap"
 
-    def __init__(self, path: str, *, is_lenient: bool = False) -> None:
+    def __init__(self, path: str, *, is_lenient: bool = False, distribution: str = DISTRIBUTION) -> None:
+        """``distribution`` of ROS 2 has the types that the file does not define itself."""
         needed("mcap", path)
         self.path = path
+        self._distribution = distribution
         self._is_lenient = is_lenient
         self._data = mapped(path)
         if bytes(self._data[: len(m.MAGIC)]) != m.MAGIC:
@@ -134,8 +136,12 @@ class McapFile:
             name, struct, type_hash = "" if schema is None else schema.name, None, None
             if (typed or hashed) and schema is not None:
                 definition = name, schema.encoding, schema.data.decode("utf-8", "replace")
-                struct = struct_of_schema(*definition, self.path) if typed else None
-                type_hash = (_told_hash(each) or hash_of_schema(*definition)) if hashed else None
+                told = _told_hash(each)
+                if typed:
+                    struct = struct_of_schema(
+                        *definition, self.path, distributions=(self._distribution,), type_hash=told
+                    )
+                type_hash = (told or hash_of_schema(*definition)) if hashed else None
             why = "" if schema is not None else "its channel has no schema"
             writer = Guid.parse(each.metadata.get(WRITER_KEY, "")) or GUID_UNKNOWN
             found.append(Channel(each.id, topic, name, struct, why, writer, type_hash))

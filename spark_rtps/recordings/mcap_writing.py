@@ -24,7 +24,10 @@ from .mcap_file import HASH_KEY, ROS_HASH_KEY, WRITER_KEY
 _ROS_PREFIX: Final = "rt/"
 #: What the hashes of ROS 2's types begin with.
 _ROS_HASH: Final = "RIHS"
-_NAMES: Final = {kind: name for name, kind in reversed(PRIMITIVES.items())}
+#: ROS 2's `char` is an uint8 whose name others take for a signed number.
+_NAMES: Final = {kind: name for name, kind in reversed(PRIMITIVES.items()) if name != "char"}
+#: Encoding of the schemas of ROS 2's topics.
+ROS_MSG: Final = "ros2msg"
 _LINE: Final = "=" * 80
 
 
@@ -42,7 +45,7 @@ def schema_of(topic: str, struct: Struct) -> tuple[str, str, str]:
     """Name, encoding and text of the schema for a topic's type."""
     if is_of_ros(topic, struct):
         try:
-            return ros_type_name(struct.name), "ros2msg", _msg_text(struct)
+            return ros_type_name(struct.name), ROS_MSG, _msg_text(struct)
         except KeyError:
             pass  # it has what no .msg can say
     return struct.name, "omgidl", print_idl(struct)
@@ -84,8 +87,10 @@ def _ros_name(t: Type, add: Any) -> str:
 class McapRecorder:
     """An MCAP file that is being written; close it, or it has no end."""
 
-    def __init__(self, path: str, hash_of: Callable[[str], str | None] = lambda _: None) -> None:
-        """``hash_of`` gives the hash of its type that a writer announces.
+    def __init__(
+        self, path: str, hash_of: Callable[[str], str | None] = lambda _: None, *, is_of_ros: bool = False
+    ) -> None:
+        """``hash_of`` gives the hash of its type that a writer announces; ``is_of_ros``: so is each topic.
 
         Raises RecordingError if the file cannot be written, or mcap is not installed.
         """
@@ -99,7 +104,8 @@ class McapRecorder:
             raise RecordingError(f"it cannot be written: {error.strerror or error}", path=path) from None
         self._hash_of = hash_of
         self._writer = Writer(self._file)
-        self._writer.start(profile="", library="spark-rtps")
+        # readers of ROS 2's files, such as rosbags, refuse those without its profile
+        self._writer.start(profile="ros2" if is_of_ros else "", library="spark-rtps")
         self._schemas: dict[Struct, int] = {}
         self._channels: dict[tuple[str, str], int] = {}
         self.samples = self.nbytes = 0

@@ -50,7 +50,10 @@ def topic_files(
     found, others = list[TopicFile](), dict[str, str]()
     for path in paths:
         lenient, ros = not settings.fail_on_data_loss, settings.ros is not None
-        file = open_recording(path, is_lenient=lenient, domain=settings.domain, ros=ros)
+        distribution = settings.ros_distribution
+        file = open_recording(
+            path, is_lenient=lenient, domain=settings.domain, ros=ros, distribution=distribution
+        )
         channels = topic_channels(file, path, settings, typed=typed, type_name=type_name)
         if channels:
             found.append(TopicFile(file, path, channels, settings.domain))

@@ -90,6 +90,32 @@ def test_what_is_recorded_is_played_again(ours: rtps.Participant, tmp_path: Path
     assert "60 samples of 2 topics" in result.output
 
 
+def test_a_type_of_another_distribution_is_recorded_as_it_is_there(
+    ours: rtps.Participant, tmp_path: Path
+) -> None:
+    """Jazzy's Range has one member more than Humble's."""
+    path, kind = tmp_path / "sonar.mcap", "sensor_msgs/msg/Range"
+    options = {"type.ros_distribution": "humble", "type.announce": "false"}
+    writer = ours.publish("rt/sonar", type=kind, options=options)
+    row = dict.fromkeys(("radiation_type", "field_of_view", "min_range", "max_range", "range"), 0)
+    row |= {"header": {"stamp": {"sec": 1, "nanosec": 2}, "frame_id": "base"}, "range": 3.0}
+
+    def write() -> None:
+        assert writer.wait_for_readers(30)
+        writer.write([row])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    command = ["record", "rt/sonar", "-o", str(path), "-n", "1", "-w", "1s", *HERE]
+    result = CliRunner(env={"ROS_DISTRO": "humble"}).invoke(app, command)
+    thread.join()
+    assert result.exit_code == 0, result.output
+    assert read(path, "/sonar")["range"].to_pylist() == [3.0]
+    with path.open("rb") as file:
+        ((schema, _, _),) = make_reader(file).iter_messages()
+    assert schema is not None and b"variance" not in schema.data
+
+
 def test_play_keeps_the_time(ours: rtps.Participant, tmp_path: Path) -> None:
     drive = write_mcap(
         tmp_path / "drive.mcap", messages("/chatter", "std_msgs/msg/String", 11, step=100_000_000)

@@ -12,7 +12,10 @@ import zstandard
 from spark_rtps.datasource.recording_reader import partitions_of, times_of
 from spark_rtps.recordings import bag_file
 from spark_rtps.recordings.files import recording_files
+from spark_rtps.recordings.recorded import ALL_TIMES, Piece
 from spark_rtps.transport.errors import OptionError, RecordingError
+from spark_rtps.transport.types.ros import ros_type
+from spark_rtps.transport.types.ros_hash import type_hash
 from tests.recordings.recording_scene import (
     START,
     STEP,
@@ -25,6 +28,7 @@ from tests.recordings.recording_scene import (
     settings,
     write_bag,
 )
+from tests.support.ros_oracle import typestore
 
 IMU, CLOUD, STRING = "sensor_msgs/msg/Imu", "sensor_msgs/msg/PointCloud2", "std_msgs/msg/String"
 
@@ -124,3 +128,82 @@ def test_a_schema_of_ones_own(tmp_path: Path, drive: list[Message]) -> None:
     assert read(bag, "/imu", schema)["angular_velocity"].to_pylist() == [
         {"z": m.value["angular_velocity"]["z"]} for m in of(drive, "/imu")
     ]
+
+
+def humble_bag(path: Path) -> Path:
+    """A bag as Humble writes it, without definitions, of a type that Jazzy extended."""
+    store = typestore("humble")
+    kinds = ("sensor_msgs/msg/Range", "std_msgs/msg/Header", "builtin_interfaces/msg/Time")
+    kind, header, time = (store.types[name] for name in kinds)
+    found = []
+    for i in range(10):
+        stamp = header(stamp=time(sec=i, nanosec=0), frame_id="base")
+        value = kind(
+            header=stamp, radiation_type=0, field_of_view=0.5, min_range=0.5, max_range=4.0, range=float(i)
+        )
+        data = bytes(store.serialize_cdr(value, kinds[0]))
+        found.append(Message("/sonar", kinds[0], START + i * STEP, value, data))
+    bag = write_bag(path, found, version=8)
+    (file,) = bag.glob("*.db3")
+    with sqlite3.connect(file) as connection:
+        connection.execute("DROP TABLE IF EXISTS message_definitions")
+        connection.execute("UPDATE topics SET type_description_hash = ''")
+    return bag
+
+
+@pytest.mark.parametrize("options", [{}, {"type__ros_distribution": "humble"}])
+def test_a_bag_of_humble_has_the_types_of_humble(tmp_path: Path, options: dict[str, str]) -> None:
+    bag = humble_bag(tmp_path / "bag")
+    assert read(bag, "/sonar", **options)["range"].to_pylist() == [float(i) for i in range(10)]
+
+
+def test_a_recorded_hash_decides_which_distribution_has_the_type(tmp_path: Path) -> None:
+    bag = humble_bag(tmp_path / "bag")
+    (file,) = bag.glob("*.db3")
+    announced = type_hash(ros_type("sensor_msgs/msg/Range", "humble"))
+    with sqlite3.connect(file) as connection:
+        connection.execute(
+            "CREATE TABLE message_definitions (id, topic_type, encoding, encoded_message_definition)"
+        )
+        connection.execute("UPDATE topics SET type_description_hash = ?", (announced,))
+    assert read(bag, "/sonar").num_rows == 10
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE topics SET type_description_hash = ?", ("RIHS01_" + "0" * 64,))
+    with pytest.raises(RecordingError, match="no ROS 2 distribution defines it with the hash"):
+        read(bag, "/sonar")
+
+
+@pytest.mark.parametrize("data", [None, 7, "text"])
+def test_a_row_that_is_no_message_is_damage(tmp_path: Path, drive: list[Message], data: object) -> None:
+    imu = of(drive, "/imu")
+    bag = write_bag(tmp_path / "bag", imu)
+    (file,) = bag.glob("*.db3")
+    with sqlite3.connect(file) as connection:
+        connection.execute(
+            "CREATE TABLE m (id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data)"
+        )
+        connection.execute("INSERT INTO m SELECT id, topic_id, timestamp, data FROM messages")
+        connection.execute("DROP TABLE messages")
+        connection.execute("ALTER TABLE m RENAME TO messages")
+        connection.execute("UPDATE messages SET data = ? WHERE id = (SELECT min(id) FROM messages)", (data,))
+    with pytest.raises(RecordingError, match="1 messages have no data or no time; failOnDataLoss=false"):
+        read(bag, "/imu")
+    assert compared(read(bag, "/imu", failOnDataLoss="false")) == expected(imu[1:])
+
+
+def test_rows_are_fetched_by_their_sizes(tmp_path: Path) -> None:
+    """Large ones among small ones, too: a fetch ends with the row that fills it."""
+    sizes = [8] * 40 + [3_000_000] * 6 + [8] * 3 + [5_000_000]
+    given = [Message("/chatter", STRING, START + i, None, bytes(size)) for i, size in enumerate(sizes)]
+    (file,) = write_bag(tmp_path / "bag", given).glob("*.db3")
+    bag = bag_file.BagFile(str(file))
+    channels = bag.channels("/chatter", typed=False)
+    piece = Piece(str(file), "db3", channels, tuple(bag.sections(channels, ALL_TIMES)))
+    found = list(bag.read(piece, ALL_TIMES))
+    assert [int(n) for each in found for n in each.lengths] == sizes
+    assert max(each.data.nbytes for each in found) < (4 << 20) + 5_000_000
+
+
+def test_names_whose_digits_are_no_numbers_are_sorted(tmp_path: Path, drive: list[Message]) -> None:
+    write_bag(tmp_path / "bag\u00b2", of(drive, "/chatter"))
+    assert len(recording_files([str(tmp_path / "*")])) == 1

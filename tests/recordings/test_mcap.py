@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import struct
 from contextlib import suppress
 from io import BytesIO
@@ -11,13 +12,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from mcap.exceptions import McapError
+from mcap.reader import make_reader
 from mcap.records import Message as McapMessage
 from mcap.stream_reader import StreamReader
 from mcap.writer import CompressionType, IndexType, Writer
+from rosbags.highlevel import AnyReader
 
 from spark_rtps.recordings.mcap_file import WRITER_KEY, McapFile
+from spark_rtps.recordings.mcap_writing import McapRecorder
 from spark_rtps.recordings.recorded import ALL_TIMES, Piece
+from spark_rtps.recordings.recorded_types import hash_of_schema, struct_of_schema
 from spark_rtps.transport.errors import MalformedSampleError, OptionError, RecordingError
+from spark_rtps.transport.types.ros import ros_type
 from tests.recordings.recording_scene import (
     START,
     STEP,
@@ -29,6 +35,7 @@ from tests.recordings.recording_scene import (
     rosbags_values,
     write_mcap,
 )
+from tests.support.ros_oracle import random_value, rosbags_bytes, typestore
 
 IMU, CLOUD, STRING = "sensor_msgs/msg/Imu", "sensor_msgs/msg/PointCloud2", "std_msgs/msg/String"
 POINT = "geometry_msgs/msg/Point32"
@@ -355,3 +362,59 @@ def test_a_damaged_summary_of_a_file_that_may_lack_rows_is_not_needed(
         read(path, "/imu")
     assert compared(read(path, "/imu", failOnDataLoss="false")) == expected(of(drive, "/imu"))
     assert "its summary is damaged" in caplog.text
+
+
+def test_schemas_of_rosidl_have_typedefs_in_several_files_and_name_types_in_comments() -> None:
+    """As rosbag2 concatenates the .idl files that rosidl makes: what a file includes is defined behind it."""
+
+    def section(name: str, module: str, body: str) -> str:
+        return f"{'=' * 80}\nIDL: {name}\nmodule {module} {{ module msg {{\n{body}\n}}; }};\n"
+
+    text = section(
+        "nav_msgs/msg/Odometry",
+        "nav_msgs",
+        '@verbatim (language="comment", text="Not a Pose; typedef char Pose[2];")\n'
+        "struct Odometry { geometry_msgs::msg::PoseWithCovariance pose; "
+        "geometry_msgs::msg::TwistWithCovariance twist; };",
+    )
+    for name, inner in (("Pose", "double x;"), ("Twist", "// unlike PoseWithCovariance\ndouble y;")):
+        text += section(
+            f"geometry_msgs/msg/{name}WithCovariance",
+            "geometry_msgs",
+            f"typedef double double__36[36];\nstruct {name}WithCovariance {{ {name} value; double__36 covariance; }};",
+        )
+        text += section(f"geometry_msgs/msg/{name}", "geometry_msgs", f"struct {name} {{ {inner} }};")
+    struct_ = struct_of_schema("nav_msgs/msg/Odometry", "ros2idl", text, "")
+    msg = "geometry_msgs/PoseWithCovariance pose\ngeometry_msgs/TwistWithCovariance twist\n" + "".join(
+        f"{'=' * 80}\nMSG: geometry_msgs/{name}WithCovariance\n{name} value\nfloat64[36] covariance\n"
+        f"{'=' * 80}\nMSG: geometry_msgs/{name}\nfloat64 {member}\n"
+        for name, member in (("Pose", "x"), ("Twist", "y"))
+    )
+    assert [member.name for member in struct_.members] == ["pose", "twist"]
+    known = hash_of_schema("nav_msgs/msg/Odometry", "ros2msg", msg)
+    assert known is not None and hash_of_schema("nav_msgs/msg/Odometry", "ros2idl", text) == known
+
+
+def test_what_is_recorded_of_ros_is_for_readers_of_ros(tmp_path: Path) -> None:
+    """Others take ``char`` for a signed number, and a file of another profile for none of ROS 2."""
+    path = tmp_path / "image.mcap"
+    image = ros_type("sensor_msgs/msg/Image")
+    recorder = McapRecorder(str(path), is_of_ros=True)
+    row = {"writer": "01020304.05060708.090a0b0c:00000103", "sequence_number": 1, "instance_state": "ALIVE"}
+    value = rosbags_bytes(image, random_value(image, random.Random(1)), typestore())
+    stamp = pa.array([START // 1000], pa.timestamp("us", "UTC"))
+    columns = {name: pa.array([each]) for name, each in row.items()}
+    columns |= {"value": pa.array([value]), "reception_timestamp": stamp, "source_timestamp": stamp}
+    recorder.add("rt/image", image, pa.table(columns))
+    recorder.close()
+    with path.open("rb") as file:
+        reader = make_reader(file)
+        ((schema, _, _),) = reader.iter_messages()
+        assert reader.get_header().profile == "ros2"
+    assert schema is not None
+    assert b"uint8[] data" in schema.data and b"char" not in schema.data
+    with AnyReader([path]) as bag:
+        ((connection, _, raw),) = bag.messages()
+        assert bytes(bag.deserialize(raw, connection.msgtype).data) == bytes(
+            typestore().deserialize_cdr(value, "sensor_msgs/msg/Image").data
+        )
