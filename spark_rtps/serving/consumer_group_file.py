@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -70,9 +71,29 @@ class ConsumerGroupFile:
         with self._lock:
             return json.dumps(_told(self._living(now), now)).encode()
 
-    def commit(self, name: str, cursor: Cursor, now: Clocks, *, base: int, holds_log: bool) -> None:
-        """A group has consumed everything before ``cursor`` of a log that begins at ``base``."""
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether a group has committed what the file does not say yet."""
+        return self._is_unwritten
+
+    def commit(
+        self,
+        name: str,
+        cursor: Cursor,
+        now: Clocks,
+        *,
+        base: int,
+        holds_log: bool,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """A group has consumed everything before ``cursor`` of a log that begins at ``base``.
+
+        A group may go back, but not by a request that was before the group's newer ones and had to wait for them here:
+        once its turn has come, ``is_wanted`` is asked whether its client still waits for the answer. Refusal if not.
+        """
         with self._lock:
+            if not is_wanted():
+                raise Refusal(408, "the client of this request has left")
             groups = dict(self._living(now))
             if name not in groups and len(groups) >= GROUPS_MAX:
                 raise Refusal(409, f"the log has {GROUPS_MAX} consumer groups already; delete some")

@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -42,7 +43,9 @@ from .readiness import readiness
 from .served_logs import Answer, Refusal, ServedLogs
 from .server_config import RangeServerConfig
 from .standing import ROLES, is_name
-from .tail_watch import TailWatch
+from .tail_watch import TailWatch, has_left
+
+_log = logging.getLogger("spark_rtps.serving")
 
 #: Of a request other than a task's report.
 _BODY_BYTES_MAX: Final = 64 << 10
@@ -76,20 +79,45 @@ class StandingAnswers:
         #: None: the supervisor has not told yet.
         self._subscriptions: dict[str, dict[str, Any]] | None = None
         self._groups: dict[str, ConsumerGroupFile] = {}
+        #: The logs whose groups could not be looked after at the last turn, and why.
+        self._failing: dict[str, str] = {}
 
     def tell(self, subscriptions: list[dict[str, Any]]) -> None:
         """All subscriptions, as they are from now on."""
-        logs = {each["log"] for each in subscriptions}
         with self._lock:
-            self._groups = {log: file for log, file in self._groups.items() if log in logs}
-            self._logs.allowed = logs
+            self._logs.allowed = {each["log"] for each in subscriptions}
             self._subscriptions = {each["name"]: each for each in subscriptions}
 
     def keep_groups(self, now: Clocks) -> None:
         """Look after the consumer groups of all logs; to be called about once a second."""
-        for each in list((self._subscriptions or {}).values()):
-            with suppress(Refusal, OSError):  # such as a disk that is full: they are looked after again
-                self._groups_of(each["log"]).keep(now, holds_log=_holds_log(each))
+        with self._lock:
+            subscriptions = {each["log"]: each for each in (self._subscriptions or {}).values()}
+            left = {log: file for log, file in self._groups.items() if log not in subscriptions}
+        for log, each in subscriptions.items():
+            with self._alone(log):
+                self._groups_of(log).keep(now, holds_log=_holds_log(each))
+        for log, file in left.items():  # whose subscription has ended, maybe a moment after a commit
+            with self._alone(log):
+                has_log = (self._root / log).is_dir()
+                if file.is_unwritten and has_log:
+                    file.keep(now, holds_log=False)
+                with self._lock:
+                    if log not in self._logs.allowed and not (file.is_unwritten and has_log):
+                        self._groups.pop(log, None)
+
+    @contextmanager
+    def _alone(self, log: str) -> Iterator[None]:
+        """What fails with the groups of one log concerns this log alone, until they are looked after again."""
+        try:
+            yield
+        except (Refusal, OSError):
+            pass  # such as a disk that is full
+        except Exception as error:  # noqa: BLE001
+            if self._failing.get(log) != repr(error):  # it is logged when it begins, and not each second
+                self._failing[log] = repr(error)
+                _log.exception("the consumer groups of the log %s could not be looked after", log)
+        else:
+            self._failing.pop(log, None)
 
     def close(self) -> None:
         """Answer those who wait."""
@@ -141,7 +169,7 @@ class StandingAnswers:
                 case ["", "v1", "logs", log, "tail" | "advance" | "split" | "place" | "at" | "walk" as what]:
                     return self._answer_of_place(method, log, what, query, peer)
                 case ["", "v1", "logs", log, "groups", *name]:
-                    return self._answer_of_groups(method, log, "/".join(name), body)
+                    return self._answer_of_groups(method, log, "/".join(name), body, peer)
                 case ["", "v1", "logs", log, *_]:
                     self._with_log(log)
                     return self._logs.answer(method, target, body)
@@ -167,7 +195,7 @@ class StandingAnswers:
             raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
         return self._of_log.answer(self._root / log, [what], query, peer)
 
-    def _answer_of_groups(self, method: str, log: str, name: str, body: bytes) -> Answer:
+    def _answer_of_groups(self, method: str, log: str, name: str, body: bytes, peer: int | None) -> Answer:
         subscription, directory = self._with_log(log), self._root / log
         read_metadata(directory)  # groups are kept beside a log only
         groups, now = self._groups_of(log), Clocks.read()
@@ -178,7 +206,9 @@ class StandingAnswers:
         holds_log = _holds_log(subscription)
         if method == "PUT":
             cursor, base = self._of_log.committed(directory, _json(body))
-            groups.commit(name, cursor, now, base=base, holds_log=holds_log)
+            groups.commit(
+                name, cursor, now, base=base, holds_log=holds_log, is_wanted=lambda: not has_left(peer)
+            )
         elif method == "DELETE":
             groups.delete(name, now, holds_log=holds_log)
         else:

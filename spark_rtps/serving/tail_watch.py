@@ -96,6 +96,15 @@ class TailWatch:
             time.sleep(_LOOK_SECONDS)
 
 
+def has_left(peer: int | None) -> bool:
+    """Whether the other end of this socket has nothing more to say, so that it waits for no answer either."""
+    if peer is None:
+        return False
+    poll = select.poll()
+    poll.register(peer, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
 def _let_go_who_left(awaited: list[_Awaited]) -> None:
     poll, by_socket = select.poll(), {each.peer: each for each in awaited if each.peer is not None}
     for peer in by_socket:

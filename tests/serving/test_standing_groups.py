@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from spark_rtps.serving.consumer_group_file import GROUPS_MAX
-from spark_rtps.transport.errors import (
-    LogLostError,
-    UsageError,
-)
+from spark_rtps.monitoring.consumer_groups import read_groups
+from spark_rtps.serving.consumer_group_file import GROUPS_MAX, ConsumerGroupFile
+from spark_rtps.serving.host_clocks import Clocks
+from spark_rtps.serving.process import RangeServerConfig
+from spark_rtps.serving.served_logs import Refusal
+from spark_rtps.serving.standing_answers import StandingAnswers
+from spark_rtps.transport.errors import LogLostError, UsageError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from tests.serving.standing_scene import DAY, LOG, SEGMENT, Scene
+from spark_rtps.transport.log.stream_log import StreamLog
+from tests.serving.standing_scene import DAY, LOG, OTHER_LOG, SEGMENT, Scene
+from tests.support.stream_logs import RECEPTION, encoded, points, run_of
 
 
 @pytest.fixture
@@ -160,3 +165,97 @@ def test_a_group_that_the_log_has_overtaken(scene: Scene) -> None:
     shown = scene.get("/metrics", "read")[1].decode()
     (line,) = [each for each in shown.splitlines() if each.startswith("spark_rtps_group_missed_bytes_total{")]
     assert 'group="late"' in line and float(line.split()[-1]) == missed
+
+
+# --- without a process ------------------------------------------------------------------------------
+
+
+class Answering:
+    """The answers of a server with two logs, which ``retention=bytes`` trims."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.end = 0
+        for name in (LOG, OTHER_LOG):
+            log = StreamLog.create(
+                root / name, max_bytes=4 << 20, segment_bytes=SEGMENT, metadata={"guid_prefix": "00" * 12}
+            )
+            assert log.append(run_of(encoded(points(0, 500)), 1), reception=RECEPTION)
+            self.end = log.position
+            log.close()
+        config = RangeServerConfig(root, "127.0.0.1", 0, "", standing=True, groups_retention=DAY)
+        self.answers = StandingAnswers(config, lambda _: {})
+        self.tell(LOG, OTHER_LOG)
+
+    def tell(self, *logs: str) -> None:
+        self.answers.tell([{"name": f"s/{log}", "log": log, "retention": "bytes"} for log in logs])
+
+    def put(self, position: int, *, log: str = LOG, peer: int | None = None) -> None:
+        body = json.dumps({"v": 1, "position": position}).encode()
+        assert self.answers.answer("PUT", f"/v1/logs/{log}/groups/g", body, peer).status == 204
+
+    def kept(self, log: str = LOG) -> dict[str, int]:
+        return {group.name: group.position for group in read_groups(self.root / log)}
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Answering:
+    return Answering(tmp_path)
+
+
+def test_a_request_that_its_client_gave_up_does_not_set_a_group_back(answering: Answering) -> None:
+    """It waited here, and meanwhile the client committed more."""
+    here, client = socket.socketpair()
+    with here:
+        answering.put(0, peer=here.fileno())
+        answering.put(answering.end)
+        client.close()
+        with pytest.raises(Refusal, match="has left"):
+            answering.put(32, peer=here.fileno())
+    answering.answers.keep_groups(Clocks.read())
+    assert answering.kept() == {"g": answering.end}
+
+
+def test_a_group_may_go_back(answering: Answering) -> None:
+    """As where a query begins anew."""
+    for position in (answering.end, 0):
+        answering.put(position)
+    answering.answers.keep_groups(Clocks.read())
+    assert answering.kept() == {"g": 0}
+
+
+def test_an_unexpected_error_with_the_groups_of_one_log_keeps_no_other_unwritten(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for position in (0, answering.end):
+        for log in (LOG, OTHER_LOG):
+            answering.put(position, log=log)
+    keep = ConsumerGroupFile.keep
+
+    def failing(file: ConsumerGroupFile, now: Clocks, *, holds_log: bool) -> None:
+        if file is answering.answers._groups[LOG]:
+            raise ValueError("damaged counters")
+        keep(file, now, holds_log=holds_log)
+
+    monkeypatch.setattr(ConsumerGroupFile, "keep", failing)
+    for _ in range(3):
+        answering.answers.keep_groups(Clocks.read())
+    assert (answering.kept(), answering.kept(OTHER_LOG)) == ({"g": 0}, {"g": answering.end})
+    assert caplog.text.count("could not be looked after") == 1
+    monkeypatch.setattr(ConsumerGroupFile, "keep", keep)
+    answering.answers.keep_groups(Clocks.read())
+    assert answering.kept() == {"g": answering.end}
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_what_was_committed_just_before_a_subscription_ended_is_written(
+    answering: Answering, comes_back: bool
+) -> None:
+    for position in (0, answering.end):
+        answering.put(position)
+    answering.tell(OTHER_LOG)
+    if comes_back:
+        answering.tell(LOG, OTHER_LOG)
+    for _ in range(2):
+        answering.answers.keep_groups(Clocks.read())
+    assert answering.kept() == {"g": answering.end}
