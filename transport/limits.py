@@ -168,9 +168,10 @@ ARROW_BATCH_BYTES_PER_BYTE_MAX: Final = 16
 DECODE_STEPS_MAX: Final = 1 << 22
 #: Members unknown to us that are stepped over in one struct, before it counts as malformed.
 UNKNOWN_MEMBERS_MAX: Final = 1_024
-#: Distinct types of writers that a receiver records for tasks that are given none, and writers that it records them of.
-#: Those beyond are read by the type that the given columns make.
+#: Distinct types of writers that a receiver records for tasks that are given none. Those beyond are read by the type
+#: that the given columns make.
 WRITER_TYPES_MAX: Final = 256
+#: Writers of the samples in one log whose types and topics are recorded. Samples of others are dropped and counted.
 TYPED_WRITERS_MAX: Final = 1 << 16
 #: Members, branches, literals or flags of one type that a peer announces.
 TYPE_MEMBERS_MAX: Final = 4_096

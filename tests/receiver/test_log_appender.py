@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +17,11 @@ import pytest
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.receiver import writer_types
 from spark_rtps.transport.receiver.consumption import Consumption
+from spark_rtps.transport.receiver.filling import OnLogFull
 from spark_rtps.transport.receiver.log_appender import LogAppender
+from spark_rtps.transport.receiver.writer_types import WriterTypes, read_writer_types
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.wire.runs import scan
 from spark_rtps.transport.wire.samples import Run
@@ -118,3 +124,108 @@ def test_what_found_no_room_comes_when_there_is(tmp_path: Path) -> None:
         while log.rows < 1_000:
             appender.commit(reader, log.position)
         assert log.writers == {guid(1): 1_000}
+
+
+# --- writers that have no line -------------------------------------------------------------------------------
+
+
+class Recording:
+    """An appender that records writers, on a log of small segments."""
+
+    def __init__(self, directory: Path, topic: str | None = None) -> None:
+        self.log = StreamLog.create(directory, max_bytes=4 << 14, segment_bytes=1 << 14, metadata={})
+        self.types = WriterTypes(directory, lambda _: None)
+        self.reader = cast(Any, SimpleNamespace(hold_acknowledgments=False, consumed=lambda *_: None))
+        self.appender = self.another(topic)
+
+    def another(self, topic: str | None) -> LogAppender:
+        everything = cast(Any, SimpleNamespace(accept=lambda run, *, reception, now: run))
+        shown = cast(Any, SimpleNamespace(show_log=lambda log: None))
+        return LogAppender(self.log, everything, shown, None, self.types, remedies={}, topic=topic)
+
+    def found(self) -> list[tuple[Guid, int, str | None]]:
+        """Writer, first number and topic of each frame; a writer that has no line is not sound."""
+        told = read_writer_types(self.log.directory)
+        frames = LogView(self.log.directory).frames(Cursor(self.log.base), Cursor(self.log.position))
+        runs = [(frame.run, frame.position) for frame in frames]
+        assert not told.damage and {run.writer for run, _ in runs} <= told.by_writer.keys()
+        return [(run.writer, run.first_sn, told.topic_of(run.writer, at).topic) for run, at in runs]
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer_types, "_write", refuse)
+        yield
+
+
+def test_samples_of_a_writer_whose_line_cannot_be_written_wait(tmp_path: Path) -> None:
+    """Nobody could read them: they are not acknowledged, and come when there is room."""
+    recording = Recording(tmp_path / "log")
+    appender, reader = recording.appender, recording.reader
+    appender.deliver(reader, [uniform(guid(1), 1, 2)])
+    with full_disk():
+        appender.deliver(reader, [uniform(guid(2), 1, 2)])
+        appender.deliver(reader, [uniform(guid(1), 3, 2)])
+        assert reader.hold_acknowledgments and not appender.room()
+        appender.commit(reader, 0)
+        assert recording.log.rows == 2
+    appender.commit(reader, 0)
+    assert not reader.hold_acknowledgments
+    assert [(w, n) for w, n, _ in recording.found()] == [(guid(1), 1), (guid(2), 1), (guid(1), 3)]
+
+
+def test_samples_of_a_writer_whose_line_cannot_be_written_are_dropped_where_that_is_wanted(
+    tmp_path: Path,
+) -> None:
+    recording = Recording(tmp_path / "log")
+    appender, reader = recording.appender, recording.reader
+    appender._on_full = OnLogFull.DROP
+    with full_disk():
+        appender.deliver(reader, [uniform(guid(2), 1, 2)])
+    assert appender.take_dropped() == {guid(2): 2} and not reader.hold_acknowledgments
+    appender.deliver(reader, [uniform(guid(2), 3, 2)])
+    assert recording.found() == [(guid(2), 3, None)]
+
+
+def test_a_topic_that_is_recorded_late_begins_with_its_first_sample(tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "log", "one")
+    one, two, reader = recording.appender, recording.another("two"), recording.reader
+    one.deliver(reader, [uniform(guid(1), 1, 1)])
+    with full_disk():
+        two.deliver(reader, [uniform(guid(1), 1, 2)])
+        one.deliver(reader, [uniform(guid(1), 2, 1)])
+    two.commit(reader, 0)
+    assert recording.found() == [(guid(1), 1, "one"), (guid(1), 2, "one"), (guid(1), 1, "two")]
+
+
+def test_writers_come_and_go_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 8)
+    recording = Recording(tmp_path / "log", "t")
+    appender, reader, log = recording.appender, recording.reader, recording.log
+    seen: set[Guid] = set()
+    for n in range(100):
+        appender.deliver(reader, [uniform(guid(n), 1, 40, size=96)])
+        seen.update(writer for writer, _, topic in recording.found() if topic == "t")
+        appender.commit(reader, log.position)
+    assert seen == {guid(n) for n in range(100)} and not appender.take_dropped()
+
+
+def test_more_writers_than_one_segment_may_have_are_dropped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 8)
+    recording = Recording(tmp_path / "log", "t")
+    appender, reader, log = recording.appender, recording.reader, recording.log
+    appender.deliver(reader, [uniform(guid(n), 1, 2) for n in range(10)])
+    assert appender.take_dropped() == {guid(8): 2, guid(9): 2} and not reader.hold_acknowledgments
+    assert [writer for writer, *_ in recording.found()] == [guid(n) for n in range(8)]
+    assert caplog.text.count("are dropped until older samples are trimmed") == 1
+    while not log.base:
+        appender.deliver(reader, [uniform(guid(0), log.writers[guid(0)] + 1, 40, size=96)])
+        appender.commit(reader, log.position)
+    appender.deliver(reader, [uniform(guid(9), 3, 2)])
+    assert recording.found()[-1] == (guid(9), 3, "t") and not appender.take_dropped()

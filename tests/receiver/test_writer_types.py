@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from spark_rtps.transport import limits
-from spark_rtps.transport.errors import LogLostError
+from spark_rtps.transport.errors import LogFullError, LogLostError
 from spark_rtps.transport.net.receiving_node import TypeIdentity
 from spark_rtps.transport.receiver import writer_types
 from spark_rtps.transport.receiver.writer_types import WriterTopic, WriterTypes, read_writer_types
@@ -17,6 +20,30 @@ from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.model import Member, Primitive, PrimitiveKind, Struct
 
 LONG = Primitive(PrimitiveKind.INT32)
+
+
+class Disk:
+    """What is left of it: any number of bytes, or all."""
+
+    def __init__(self) -> None:
+        self.room: int | None = None
+
+    def write(self, fd: int, data: memoryview) -> int:
+        if self.room is None:
+            return os.write(fd, data)
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = os.write(fd, data[: self.room])
+        self.room -= written
+        return written
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    found = Disk()
+    stand_in = SimpleNamespace(**{**vars(os), "write": found.write})
+    monkeypatch.setattr(writer_types, "os", stand_in)
+    return found
 
 
 def writer(number: int) -> Guid:
@@ -115,20 +142,32 @@ def test_any_bit_that_is_damaged(tmp_path: Path) -> None:
             assert found.damage or found.by_writer == EXPECTED or at == len(whole) - 1
 
 
-def test_a_disk_that_is_full_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(*_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
-
+def test_a_disk_that_is_full_for_a_while(tmp_path: Path, disk: Disk) -> None:
     types = WriterTypes(tmp_path, TOLD.get)
-    with monkeypatch.context() as patch:
-        patch.setattr(writer_types, "create_file", full)
-        types.note(writer(1))
-        types.note(writer(1))
-    assert len(caplog.records) == 1 and "is not recorded" in caplog.text
-    types.note(writer(1))
+    disk.room = 0
+    for _ in range(2):
+        with pytest.raises(LogFullError, match=r"cannot record the type of .*No space left"):
+            types.note(writer(1))
+    disk.room = None
+    assert types.note(writer(1))
     assert by_writer(tmp_path) == {writer(1): TOLD[writer(1)]}
+
+
+@pytest.mark.parametrize("room", [1, 20, 100, 150])
+def test_half_a_line_that_found_room_on_the_disk_is_cut_off(tmp_path: Path, disk: Disk, room: int) -> None:
+    """What is written later would go on behind it."""
+    types = WriterTypes(tmp_path, TOLD.get)
+    types.note(writer(1))
+    whole = (tmp_path / "writer_types.jsonl").read_bytes()
+    disk.room = room
+    with pytest.raises(LogFullError):
+        types.note(writer(2))
+    assert (tmp_path / "writer_types.jsonl").read_bytes() == whole
+    disk.room = None
+    for guid in (writer(2), writer(3), writer(4)):
+        types.note(guid)
+    assert by_writer(tmp_path) == EXPECTED
+    WriterTypes(tmp_path, TOLD.get)  # after a restart
 
 
 def test_what_is_not_told_at_first_never_is(tmp_path: Path) -> None:
@@ -148,8 +187,7 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_types, "WRITER_TYPES_MAX", 2)
     monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)
     types = WriterTypes(tmp_path, lambda guid: struct(f"m{guid.entity[2]}"))
-    for number in range(6):
-        types.note(writer(number))
+    assert [types.note(writer(number)) for number in range(6)] == [True] * 4 + [False] * 2
     found = by_writer(tmp_path)
     assert [found[writer(n)] is not None for n in range(4)] == [True, True, False, False]
     assert len(found) == 4
@@ -179,15 +217,84 @@ def test_topics_of_writers(tmp_path: Path) -> None:
     assert found.topic_of(writer(5), 0) == WriterTopic()
 
 
-def test_a_topic_that_is_not_recorded_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
-
+def test_a_topic_that_is_not_recorded_yet(tmp_path: Path, disk: Disk) -> None:
     types = WriterTypes(tmp_path, TOLD.get)
     types.note(writer(1), "one", 0)
-    with monkeypatch.context() as patch:
-        patch.setattr(writer_types, "create_file", full)
+    disk.room = 10
+    with pytest.raises(LogFullError):
         types.note(writer(1), "two", 64)
+    disk.room = None
     assert types.topic_of(writer(1)) == "one"
     types.note(writer(1), "two", 96)
+    assert read_writer_types(tmp_path).topic_of(writer(1), 64).topic == "one"
     assert read_writer_types(tmp_path).topic_of(writer(1), 96).topic == "two"
+
+
+# --- more writers than have room -----------------------------------------------------------------------------
+
+
+def test_lines_of_writers_whose_samples_are_trimmed_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 8)
+    told = {writer(n): struct(f"m{n // 2}") for n in range(20)}
+    types = WriterTypes(tmp_path, told.get)
+    base = 0
+    for n in range(20):  # a frame of 32 bytes each, of which the log has the last three
+        at = 32 * n
+        assert types.note(writer(n), f"t{n}", at, base)
+        types.appended(writer(n), at + 32)
+        base = max(0, at - 32)
+        if n == 12:
+            types = WriterTypes(tmp_path, told.get)  # after a restart
+        found = read_writer_types(tmp_path)
+        assert not found.damage and len(found.by_writer) <= 8
+        for m in range(base // 32, n + 1):
+            assert found.by_writer[writer(m)] == told[writer(m)]
+            assert found.topic_of(writer(m), 32 * m).topic == f"t{m}"
+    text = (tmp_path / "writer_types.jsonl").read_text()
+    assert text.count("idl") <= 5, "types that nobody has any more go too"
+
+
+def test_a_writer_of_many_topics_keeps_those_that_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)
+    types = WriterTypes(tmp_path, TOLD.get)
+    for n in range(20):
+        at = 32 * n
+        assert types.note(writer(1), f"t{n}", at, max(0, at - 64))
+        types.appended(writer(1), at + 32)
+    found = read_writer_types(tmp_path)
+    assert len(found.topics[writer(1)]) <= 4
+    assert [found.topic_of(writer(1), 32 * n).topic for n in (17, 18, 19)] == ["t17", "t18", "t19"]
+
+
+def test_while_nothing_is_trimmed_there_is_no_room_for_another_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 4)
+    types = WriterTypes(tmp_path, TOLD.get)
+    for n in range(4):
+        assert types.note(writer(n), "t", 32 * n, 0)
+        types.appended(writer(n), 32 * n + 32)
+    assert not types.note(writer(4), "t", 128, 0)
+    assert types.note(writer(3), "t", 128, 0), "one that has its line"
+    assert len(by_writer(tmp_path)) == 4
+    assert types.note(writer(4), "t", 128, 32), "the first one's sample is trimmed"
+    assert by_writer(tmp_path).keys() == {writer(n) for n in range(1, 5)}
+
+
+def test_lines_that_cannot_be_rewritten_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(writer_types, "TYPED_WRITERS_MAX", 1)
+    types = WriterTypes(tmp_path, TOLD.get)
+    types.note(writer(1), "t", 0, 0)
+    types.appended(writer(1), 32)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_types, "replace_text", full)
+        assert not types.note(writer(2), "t", 32, 32)
+    assert by_writer(tmp_path).keys() == {writer(1)}
+    assert types.note(writer(2), "t", 64, 64)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..errors import LogFullError
+from ..limits import TYPED_WRITERS_MAX
 from ..log.frame import goes_on
 from ..log.stream_log import StreamLog
 from ..protocol.reading.cache.reader_cache import ReaderCache
@@ -71,7 +72,7 @@ class LogAppender:
         self._dropped: dict[Guid, int] = {}
         #: Delivered runs the log had no room for, each with what was delivered (a part of it may be all that is kept).
         self._pending: deque[tuple[Run | None, Consumed]] = deque()
-        self._reported_disk_full = False
+        self._reported_disk_full = self._reported_many_writers = False
 
     @property
     def is_full(self) -> bool:
@@ -163,8 +164,6 @@ class LogAppender:
         """Append what is kept of delivered runs, each of which goes on from the one before; False: there is no room."""
         run = group[0][0]
         more = [each for each, _ in group[1:] if each is not None]
-        if run is not None and self._writer_types is not None:
-            self._writer_types.note(run.writer, self._topic, self._log.position)
         try:
             taken = run is None or self._append_run(run, more, reception)
         except LogFullError as error:
@@ -198,20 +197,45 @@ class LogAppender:
             )
         if self._on_full is OnLogFull.HOLD:
             return False
-        for run, _ in group:
-            if run is not None:
-                self._dropped[run.writer] = self._dropped.get(run.writer, 0) + run.count
+        self._count_dropped(run for run, _ in group if run is not None)
         return True
 
     def _append_run(self, run: Run, more: list[Run], reception: int) -> bool:
-        """Append, in the place of the oldest samples if they may go; False: there is no room. Raises LogFullError."""
+        """Append, in the place of the oldest samples if they may go; False: there is no room. Raises LogError, of which
+        LogFullError."""
+        log, types = self._log, self._writer_types
         while True:
             try:
-                if self._log.append(run, reception=reception, more=more):
+                # A writer's line comes before its first sample, which nobody could read without.
+                is_noted = types is None or types.note(run.writer, self._topic, log.position, log.base)
+                if is_noted and log.append(run, reception=reception, more=more):
+                    if types is not None:
+                        types.appended(run.writer, log.position)
                     return True
             except LogFullError as error:
                 if error.limit is not None or self._retention is None or not self._retention.make_room():
                     raise
                 continue
             if self._retention is None or not self._retention.make_room():
+                if not is_noted:
+                    self._report_many_writers(run.writer)
+                    if self._on_full is OnLogFull.HOLD:
+                        # Waiting could last for ever: only further samples fill the segment that has to be trimmed.
+                        self._count_dropped([run, *more])
+                        return True
                 return False
+
+    def _report_many_writers(self, writer: Guid) -> None:
+        if not self._reported_many_writers:
+            self._reported_many_writers = True
+            _log.error(
+                "the log in %s has samples of %d writers, and keeps types and topics of no more: samples of further "
+                "writers, such as %s, are dropped until older samples are trimmed",
+                self._log.directory,
+                TYPED_WRITERS_MAX,
+                writer,
+            )
+
+    def _count_dropped(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._dropped[run.writer] = self._dropped.get(run.writer, 0) + run.count

@@ -5,7 +5,10 @@ once, with its number, and for each writer the number of its type, or that it to
 writer's line names its topic, too, and what the writer calls its type; a GUID that is another topic's writer later has
 another line, with the position of the log from which on it holds. A writer's line comes before
 its first sample, so that a range decodes alike whenever it is read, and a writer without a line is one whose line is
-lost. Only writers beyond TYPED_WRITERS_MAX never have one.
+lost. What no line can be written for is not appended.
+
+There are TYPED_WRITERS_MAX lines of writers at most. When there is no room for another one, the lines of writers go
+whose samples are all trimmed.
 """
 
 from __future__ import annotations
@@ -14,16 +17,17 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..errors import TypeDefinitionError
+from ..errors import TypeDefinitionError, reason
 from ..limits import TYPED_WRITERS_MAX, WRITER_TYPES_MAX
 from ..log.permissions import create_file
-from ..log.segment import lost
+from ..log.segment import lost, refusal
+from ..log.small_file import replace_text
 from ..slotted import frozen
 from ..structure import Guid
 from ..types.idl.printer import print_idl
@@ -44,6 +48,8 @@ _GUID_BYTES: Final = 16
 _Contents: TypeAlias = tuple[
     dict[int, Struct], dict[Guid, Struct | None], dict[Guid, list["WriterTopic"]], str
 ]
+#: Part of the lines that have to go for the file to be written anew before it must be.
+_PRUNED_PART: Final = 8
 #: In place of the topic of a writer that has no line.
 _NOBODY: Final = ""
 
@@ -68,49 +74,123 @@ class WriterTypes:
         #: The topic of each writer that has a line, where lines name topics.
         self._known: dict[Guid, str | None] = dict.fromkeys(writers)
         self._known.update((writer, found[-1].topic) for writer, found in topics.items())
-        self._refused: set[Guid] = set()
+        self._lines = sum(len(topics.get(writer, (None,))) for writer in writers)
         #: Where each type is among those in the file; None: not there.
         self._places: dict[Struct | None, int | None] = {None: None}
         self._places.update((struct, place) for place, struct in types.items())
         self._count = max(types, default=-1) + 1
+        #: Where the last frame of each writer ends, of those that were appended since.
+        self._ends: dict[Guid, int] = {}
+        #: No frame that was appended before ends behind this; None: none was appended since.
+        self._others_end: int | None = None
+        self._pruned_at = 0
+        self._reported_types = False
 
     def topic_of(self, writer: Guid) -> str | None:
         """The topic of a writer, as last noted."""
         return self._known.get(writer)
 
-    def note(self, writer: Guid, topic: str | None = None, position: int = 0) -> None:
-        """A sample of this writer of ``topic`` is about to be appended at ``position``."""
+    def note(self, writer: Guid, topic: str | None = None, position: int = 0, base: int = 0) -> bool:
+        """A sample of this writer of ``topic`` is about to be appended at ``position``, or behind it, to a log that
+        begins at ``base``.
+
+        False: there is no room for its line; the sample must not be appended. LogError, if the line cannot be written;
+        it can be tried again.
+        """
         before = self._known.get(writer, _NOBODY)
-        if before == topic or (before is _NOBODY and len(self._known) >= TYPED_WRITERS_MAX):
-            return
-        self._known[writer] = topic
+        if before == topic:
+            return True
+        if self._others_end is None:
+            self._others_end = position
+        # Half of them stay free, as long as there are no more writers between two times that the log is trimmed: after
+        # a restart nobody knows which of the lines that are there are still needed.
+        if self._lines >= TYPED_WRITERS_MAX // 2:
+            self._prune(base)
+        if self._lines >= TYPED_WRITERS_MAX:
+            return False
         struct = self._type_of(writer)
+        place = self._places.get(struct)
         lines: list[dict[str, object]] = []
-        if struct is not None and struct not in self._places and len(self._places) <= WRITER_TYPES_MAX:
+        if struct is not None and struct not in self._places and self._has_room_for_types(base):
             idl = _idl_of(struct)
-            self._places[struct] = None if idl is None else self._count
-            if idl is not None:
-                lines.append({"number": self._count, "type": struct.name, "idl": idl})
-                self._count += 1
-        line: dict[str, object] = {"writer": writer.to_bytes().hex(), "is": self._places.get(struct)}
+            if idl is None:
+                self._places[struct] = None
+            else:
+                place = self._count
+                lines.append({"number": place, "type": struct.name, "idl": idl})
+        line: dict[str, object] = {"writer": writer.to_bytes().hex(), "is": place}
         if topic is not None:
             line |= self._about(writer, topic)
             if before is not _NOBODY:
                 line["from"] = position
         lines.append(line)
+        self._append(lines, writer)
+        if len(lines) > 1:
+            self._places[struct] = place
+            self._count += 1
+        self._known[writer] = topic
+        self._lines += 1
+        return True
+
+    def appended(self, writer: Guid, end: int) -> None:
+        """A frame of this writer was appended that ends at ``end``."""
+        self._ends[writer] = end
+        if self._others_end is None:
+            self._others_end = end
+
+    def _append(self, lines: Iterable[dict[str, object]], writer: Guid) -> None:
+        """Write all of it, or nothing: what comes next must not be written behind half a line."""
         try:
-            with open(create_file(self._path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
-                file.write("".join(map(_line, lines)))
+            fd = create_file(self._path, os.O_WRONLY | os.O_APPEND)
+            try:
+                size = os.fstat(fd).st_size
+                try:
+                    _write("".join(map(_line, lines)).encode(), fd)
+                except BaseException:
+                    os.ftruncate(fd, size)
+                    raise
+            finally:
+                os.close(fd)
         except OSError as error:
-            del self._known[writer]  # tried again with the next samples
-            if before is not _NOBODY:
-                self._known[writer] = before
-            if len(lines) > 1:
-                del self._places[struct]
-                self._count -= 1
-            if writer not in self._refused:
-                self._refused.add(writer)
-                _log.warning("%s: the type of %s is not recorded: %s", self._path, writer, error)
+            what = f"record the type of {writer} in {self._path}"
+            raise refusal(error, what, path=self._path.parent) from error
+
+    def _has_room_for_types(self, base: int) -> bool:
+        if len(self._places) > WRITER_TYPES_MAX:
+            self._prune(base)
+        if len(self._places) <= WRITER_TYPES_MAX:
+            return True
+        if not self._reported_types:
+            self._reported_types = True
+            _log.warning(
+                "%s: the log has samples of %d types, and records no more: those of further types are read by the "
+                "query's own columns",
+                self._path,
+                WRITER_TYPES_MAX,
+            )
+        return False
+
+    def _prune(self, base: int) -> None:
+        """Remove the lines that only samples before ``base`` need, once for each base, and if there are many or must be
+        some."""
+        if base <= self._pruned_at or self._others_end is None:
+            return
+        self._pruned_at, others_end = base, self._others_end
+        going = {guid for guid in self._known if self._ends.get(guid, others_end) <= base}
+        is_full = self._lines >= TYPED_WRITERS_MAX or len(self._places) > WRITER_TYPES_MAX
+        if not is_full and len(going) < self._lines // _PRUNED_PART:
+            return
+        try:
+            kept, used, count = _still_needed(self._path.read_bytes(), going, base)
+            replace_text(self._path, kept.decode())
+        except OSError as error:
+            _log.warning("%s: lines that are no longer needed stay: %s", self._path, reason(error))
+            return
+        self._lines = count
+        for guid in going:
+            del self._known[guid]
+            self._ends.pop(guid, None)
+        self._places = {struct: n for struct, n in self._places.items() if struct is None or n in used}
 
     def _about(self, writer: Guid, topic: str) -> dict[str, object]:
         identity = None if self._identity_of is None else self._identity_of(writer)
@@ -121,8 +201,36 @@ class WriterTypes:
     def _cut_off(self) -> None:
         """Remove the half of a line that a killed receiver left."""
         if self._path.exists():
-            whole = self._path.read_bytes().rfind(b"\n") + 1
-            os.truncate(self._path, whole)
+            raw = self._path.read_bytes()
+            whole = raw.rfind(b"\n") + 1
+            if whole < len(raw):
+                os.truncate(self._path, whole)
+
+
+def _write(raw: bytes, fd: int) -> None:
+    rest = memoryview(raw)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _still_needed(raw: bytes, going: Collection[Guid], base: int) -> tuple[bytes, set[int], int]:
+    """The lines without those of the writers that are ``going``, and those that another one replaces from ``base`` on
+    or before; the numbers of the types that they need, and how many writers' lines there are."""
+    types: dict[int, bytes] = {}
+    writers: dict[Guid, list[tuple[int, int | None, bytes]]] = {}
+    for line in raw.splitlines(keepends=True):
+        entry = json.loads(line.partition(b" ")[2])
+        if "idl" in entry:
+            types[entry["number"]] = line
+        elif (guid := _guid(entry["writer"])) not in going:
+            writers.setdefault(guid, []).append((entry.get("from", 0), entry["is"], line))
+    needed = []
+    for lines in writers.values():
+        first = max((n for n, (since, *_) in enumerate(lines) if since <= base), default=0)
+        needed += lines[first:]
+    used = {number for _, number, _ in needed if number is not None}
+    kept = [types[number] for number in sorted(used)] + [line for _, _, line in needed]
+    return b"".join(kept), used, len(needed)
 
 
 def _idl_of(struct: Struct) -> str | None:
@@ -197,17 +305,26 @@ def _line(entry: dict[str, object]) -> str:
 
 def _contents(directory: Path) -> _Contents:
     path = directory / WRITER_TYPES
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return {}, {}, {}, ""
-    return _read(path, found.st_ino, found.st_size)
+    while True:
+        try:
+            found = path.stat()
+            return _read(path, found.st_ino, found.st_size, found.st_mtime_ns)
+        except FileNotFoundError:
+            return {}, {}, {}, ""
+        except _ReplacedError:
+            continue
+
+
+class _ReplacedError(Exception):
+    """The file is another one than before."""
 
 
 @lru_cache(maxsize=16)
-def _read(path: Path, inode: int, size: int) -> _Contents:
-    """The first ``size`` bytes: the file only grows."""
+def _read(path: Path, inode: int, size: int, _changed: int) -> _Contents:
+    """The first ``size`` bytes of the file, which grows, is cut where a line could not be written, and is replaced."""
     with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_ino != inode:
+            raise _ReplacedError
         return _parsed(file.read(size), path)
 
 
