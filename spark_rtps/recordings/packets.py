@@ -29,7 +29,7 @@ _SECTION: Final = b"\x0a\x0d\x0d\x0a"
 _ORDERS: Final = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 _INTERFACE_BLOCK, _SIMPLE_BLOCK, _ENHANCED_BLOCK = 1, 3, 6
 _SECTION_BLOCK: Final = 0x0A0D0D0A
-_RESOLUTION_OPTION: Final = 9
+_RESOLUTION_OPTION, _OFFSET_OPTION = 9, 14
 _IPV4: Final = Struct(">BBHHHBBH4s4s")
 _UDP: Final = Struct(">HHHH")
 _VLANS: Final = (0x8100, 0x88A8)
@@ -41,7 +41,11 @@ _ETHERTYPE_AT: Final = {_ETHERNET: 12, _COOKED: 14, _COOKED_2: 0}
 _IP_AT: Final = {_ETHERNET: 14, _COOKED: 16, _COOKED_2: 20, 0: 4, 108: 4, 12: 0, 101: 0, 228: 0}
 #: Datagrams of which fragments are kept, and the fragments of one.
 _PARTIAL_MAX: Final = 256
-_FRAGMENTS_MAX: Final = 64
+_FRAGMENTS_MAX: Final = 1 << 13
+#: How long a datagram may take to come, and its first fragment behind others, ns. Hosts wait for 15 to 30 s (RFC 791
+#: §3.2), in which identifications come again: a capture whose fragments come so late is rarer.
+_REASSEMBLY_NS: Final = 5_000_000_000
+_OVERTAKING_NS: Final = 1_000_000_000
 
 
 class Datagram(NamedTuple):
@@ -71,17 +75,18 @@ def datagrams(data: U8, path: str) -> Iterator[Datagram]:
         packets = _classic(memoryview(data), path, *_CLASSIC[magic])
     else:
         raise RecordingError("it is no capture, although its name says so", path=path)
-    partial: OrderedDict[tuple[bytes, bytes, int], dict[int, tuple[bytes, bool]]] = OrderedDict()
-    shortened = 0
+    fragments, shortened = _Fragments(), 0
     for packet in packets:
         if not packet.is_whole:
             shortened += 1
             continue
-        found = _udp(packet, partial)
+        found = _udp(packet, fragments)
         if found is not None:
             yield found
     if shortened:
         _log.warning("%s: %d packets were captured in part only (snaplen) and are left out", path, shortened)
+    if incomplete := fragments.finish():
+        _log.warning("%s: %d datagrams lack fragments in the capture and are left out", path, incomplete)
 
 
 def _classic(data: memoryview, path: str, order: str, unit: int) -> Iterator[_Packet]:
@@ -106,8 +111,8 @@ def _classic(data: memoryview, path: str, order: str, unit: int) -> Iterator[_Pa
 def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
     """https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html"""
     order, at = "<", 0
-    #: Link type, and units in a second, of each interface of the section.
-    interfaces: list[tuple[int, int]] = []
+    #: Link type, units in a second, and seconds to be added, of each interface of the section.
+    interfaces: list[tuple[int, int, int]] = []
     while at + 12 <= len(data):
         if bytes(data[at : at + 4]) == _SECTION:
             found = _ORDERS.get(bytes(data[at + 8 : at + 12]))
@@ -122,11 +127,11 @@ def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
             if kind == _INTERFACE_BLOCK:
                 link = Struct(order + "H").unpack_from(body)[0]
                 _check_link(link, path)
-                interfaces.append((link, _units(body[8:], order)))
+                interfaces.append((link, *_clock(body[8:], order)))
             elif kind == _ENHANCED_BLOCK:
                 number, high, low, captured, size = Struct(order + "IIIII").unpack_from(body)
-                link, units = interfaces[number]
-                time = (high << 32 | low) * 1_000_000_000 // units
+                link, units, offset = interfaces[number]
+                time = (high << 32 | low) * 1_000_000_000 // units + offset * 1_000_000_000
                 yield _Packet(time, link, bytes(body[20 : 20 + captured]), captured >= size)
             elif kind == _SIMPLE_BLOCK:
                 (size,) = Struct(order + "I").unpack_from(body)
@@ -139,18 +144,20 @@ def _pcapng(data: memoryview, path: str) -> Iterator[_Packet]:
         _log.warning("%s: it is cut short; its last block is left out", path)
 
 
-def _units(options: memoryview, order: str) -> int:
-    """Units of time in a second, as the options of an interface say."""
-    at, head = 0, Struct(order + "HH")
+def _clock(options: memoryview, order: str) -> tuple[int, int]:
+    """Units of time in a second, and seconds to be added to each time, as the options of an interface say."""
+    at, head, units, offset = 0, Struct(order + "HH"), 1_000_000, 0
     while at + 4 <= len(options):
         code, length = head.unpack_from(options, at)
         if code == 0:
             break
         if code == _RESOLUTION_OPTION and length >= 1:
             value = options[at + 4]
-            return int(2 ** (value & 0x7F) if value & 0x80 else 10 ** min(value, 18))
+            units = int(2 ** (value & 0x7F) if value & 0x80 else 10 ** min(value, 18))
+        elif code == _OFFSET_OPTION and length >= 8:
+            (offset,) = Struct(order + "q").unpack_from(options, at + 4)
         at += 4 + (length + 3 & -4)
-    return 1_000_000
+    return units, offset
 
 
 def _check_link(link: int, path: str) -> None:
@@ -161,9 +168,7 @@ def _check_link(link: int, path: str) -> None:
         )
 
 
-def _udp(
-    packet: _Packet, partial: OrderedDict[tuple[bytes, bytes, int], dict[int, tuple[bytes, bool]]]
-) -> Datagram | None:
+def _udp(packet: _Packet, fragments: _Fragments) -> Datagram | None:
     """The datagram of a packet, or the one that it completes."""
     data = packet.data
     at = _IP_AT[packet.link]
@@ -185,15 +190,11 @@ def _udp(
     body = data[at + 4 * (first & 15) : at + length if length else len(data)]
     offset, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
     if offset or more:
-        key = source, destination, identification
-        pieces = partial.setdefault(key, {})
-        if len(pieces) < _FRAGMENTS_MAX:
-            pieces[offset] = body, more
-        if (whole := _assembled(pieces)) is None:
-            if len(partial) > _PARTIAL_MAX:
-                partial.popitem(last=False)
+        whole = fragments.take(
+            (source, destination, identification), packet.time, offset, body, is_last=not more
+        )
+        if whole is None:
             return None
-        del partial[key]
         body = whole
     if len(body) < _UDP.size:
         return None
@@ -202,16 +203,74 @@ def _udp(
     return Datagram(packet.time, ".".join(map(str, source)), payload)
 
 
-def _assembled(pieces: dict[int, tuple[bytes, bool]]) -> bytes | None:
-    """The datagram, once its pieces lie end to end from offset 0 to the last fragment."""
-    parts: list[bytes] = []
-    at, more = 0, True
-    while more:
-        if at not in pieces:
-            return None
-        part, more = pieces[at]
-        if not part:
-            return None
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)
+class _Partial:
+    """A datagram of which fragments have come, by their offsets; the first one at ``since``."""
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.pieces: dict[int, tuple[bytes, bool]] = {}
+
+    def assembled(self) -> bytes | None:
+        """The datagram, once its pieces lie end to end from offset 0 to the last fragment."""
+        parts: list[bytes] = []
+        at, is_last = 0, False
+        while not is_last:
+            if at not in self.pieces:
+                return None
+            part, is_last = self.pieces[at]
+            if not part:
+                return None
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts)
+
+
+class _Fragments:
+    """Fragments of IP datagrams that are not whole yet.
+
+    The 16 bits of their identification come again soon, and a capture may lack any fragment. So fragments of two
+    datagrams must not become one: what is old is forgotten, and a fragment that contradicts what is there begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._partial: OrderedDict[tuple[bytes, bytes, int], _Partial] = OrderedDict()
+        #: Datagrams of which something is missing.
+        self.incomplete = 0
+
+    def take(
+        self, key: tuple[bytes, bytes, int], now: int, offset: int, body: bytes, *, is_last: bool
+    ) -> bytes | None:
+        """The datagram that the fragment completes, if it does."""
+        found = self._partial.get(key)
+        if found is not None and self._is_of_another(found, now, offset, body, is_last=is_last):
+            del self._partial[key]
+            self.incomplete += 1
+            found = None
+        if found is None:
+            found = self._partial[key] = _Partial(now)
+        if len(found.pieces) < _FRAGMENTS_MAX:
+            found.pieces[offset] = body, is_last
+        whole = found.assembled()
+        if whole is not None:
+            del self._partial[key]
+            if len(whole) < _UDP.size or _UDP.unpack_from(whole)[2] not in (0, len(whole)):
+                self.incomplete += 1
+                return None
+            return whole
+        if len(self._partial) > _PARTIAL_MAX:
+            self._partial.popitem(last=False)
+            self.incomplete += 1
+        return None
+
+    def finish(self) -> int:
+        """How many datagrams were not whole, now that nothing comes any more."""
+        self.incomplete += len(self._partial)
+        self._partial.clear()
+        return self.incomplete
+
+    def _is_of_another(self, found: _Partial, now: int, offset: int, body: bytes, *, is_last: bool) -> bool:
+        age = now - found.since
+        if not 0 <= age <= _REASSEMBLY_NS or found.pieces.get(offset, (body, is_last)) != (body, is_last):
+            return True
+        # the first fragment is sent before the others, which may overtake it, but not for long
+        return offset == 0 and 0 not in found.pieces and age > _OVERTAKING_NS

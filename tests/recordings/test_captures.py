@@ -7,8 +7,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from spark_rtps.recordings.packets import datagrams
 from spark_rtps.transport.errors import OptionError, RecordingError
 from tests.recordings.recording_scene import read
 from tests.support.pcap import CAPTURES
@@ -144,3 +146,66 @@ def test_captures_that_lack_something(tmp_path: Path, idl: Path, caplog: pytest.
     path.write_bytes(data[:20] + b"\x69\0\0\0" + data[24:])
     with pytest.raises(RecordingError, match="a link of type 105, which is not read"):
         read(path, "lab_Rich", **options)
+
+
+SECOND = 1_000_000_000
+
+
+def fragments(ident: int, octet: int, size: int = 2000) -> list[bytes]:
+    """A UDP datagram as IP packets with so many bytes of payload, all of them this octet."""
+    udp = struct.pack(">HHHH", 7411, 7411, 8 + size, 0) + bytes([octet]) * size
+    found = []
+    for at in range(0, len(udp), 1480):
+        more = 0x2000 if at + 1480 < len(udp) else 0
+        body = udp[at : at + 1480]
+        addresses = b"\x0a\0\0\1\x0a\0\0\2"
+        header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(body), ident, at // 8 | more, 64, 17, 0)
+        found.append(header + addresses + body)
+    return found
+
+
+def assembled(*packets: tuple[float, bytes]) -> list[tuple[int, int]]:
+    """The datagrams of raw IP packets at these seconds: which octets each of them has, and how many."""
+    data = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)
+    for time, packet in packets:
+        head = struct.pack("<IIII", int(time), round(time % 1 * 1e6), len(packet), len(packet))
+        data += head + packet
+    found = [each.payload for each in datagrams(np.frombuffer(data, np.uint8), "x")]
+    return [(octet, each.count(octet)) for each in found for octet in sorted(set(each))]
+
+
+def test_fragments_of_two_datagrams_are_never_one(caplog: pytest.LogCaptureFixture) -> None:
+    (a1, a2), (b1, b2) = fragments(7, 0xAA), fragments(7, 0xBB)
+    both = [(0xAA, 2000), (0xBB, 2000)]
+    assert assembled((1, a1), (1, a2), (1, b1), (1, b2)) == both
+    assert assembled((1, a2), (1, a1), (1, b2), (1, b1)) == both
+    assert assembled((1, a1), (1, a1), (1, a2)) == both[:1]
+    assert not caplog.text
+    # one fragment of the first datagram is missing, and the identification comes again
+    assert assembled((1, a1), (2, b1), (2, b2)) == both[1:]
+    assert assembled((1, a2), (3601, b1), (3601, b2)) == both[1:]
+    assert assembled((1, a2), (3, b1), (3, b2)) == both[1:]
+    assert assembled((1, a1), (3601, b2)) == []
+    assert assembled((1, a1), (1, fragments(7, 0xBB, 2400)[1])) == []
+    assert caplog.text.count("1 datagrams lack fragments") == 4
+    assert caplog.text.count("2 datagrams lack fragments") == 1
+
+
+def test_a_datagram_of_many_small_fragments_is_put_together() -> None:
+    udp = struct.pack(">HHHH", 1, 1, 8 + 8000, 0) + bytes(range(200)) * 40
+    packets = []
+    for at in range(0, len(udp), 48):
+        body, more = udp[at : at + 48], 0x2000 if at + 48 < len(udp) else 0
+        header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(body), 1, at // 8 | more, 64, 17, 0)
+        packets.append((1.0, header + bytes(8) + body))
+    assert assembled(*packets) == [(octet, 40) for octet in range(200)]
+
+
+def test_the_time_offset_of_an_interface_is_added() -> None:
+    packet = fragments(1, 0xAA, 8)[0]
+    option = struct.pack("<HHq", 14, 8, 1_700_000_000) + struct.pack("<HH", 0, 0)
+    data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    data += block(1, struct.pack("<HHI", 101, 0, 0) + option)
+    data += block(6, struct.pack("<IIIII", 0, 0, 5_000_000, len(packet), len(packet)) + packet)
+    (found,) = datagrams(np.frombuffer(data, np.uint8), "x")
+    assert found.time == 1_700_000_005 * SECOND
