@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias
 
 from ..options import AppliesTo, Settings, parse_options
+from ..options.lists import list_text
 from ..options.quantities import size
 from ..options.spec import Kind
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS, SPARK_KEYS
@@ -138,7 +139,7 @@ def _text(key: str, value: OptionValue, kind: Kind | None) -> str:
         case int() | float():
             return str(value)
     try:
-        return ",".join(value)  # type: ignore[arg-type]  # what is none raises TypeError
+        return list_text(value)  # type: ignore[arg-type]  # what is none raises TypeError
     except TypeError:
         fix = "must be a text, a number, a bool, a timedelta or names"
         raise OptionError(key, value, fix) from None

@@ -399,8 +399,16 @@ class Publication(TopicEndpoint):
         return self._statuses.snapshot(self.counters())
 
     def write_serialized(self, samples: Samples, key_hashes: U8 | None, *, timestamp: int) -> None:
-        """For ``spark-rtps play``: write samples of the topic's type that are serialized already, without waiting for
-        acknowledgments. ``key_hashes``, (count, 16), are those of a topic with a key."""
+        """Write samples that are serialized already, as those of recordings are; without waiting for acknowledgments.
+
+        Args:
+            samples: of the topic's type, in the representation that is offered.
+            key_hashes: (count, 16), of a topic with a key; None: it has none.
+            timestamp: source timestamp of all samples, ns since the epoch.
+
+        Raises:
+            NoReaderError: as :meth:`write`; so do AcknowledgmentError, TransportError and UsageError.
+        """
         self._check_open()
         with explained():
             self._write(samples, key_hashes, 0, timestamp)

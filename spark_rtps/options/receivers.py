@@ -47,7 +47,8 @@ def timestamp(option: str, text: str | None) -> int | None:
         return None
     fix = "must be ISO 8601, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
     try:
-        if re.fullmatch(r"[0-9]{1,15}", text):
+        # eight digits are a date of ISO 8601, if they can be
+        if re.fullmatch(r"[0-9]{1,15}", text) and not _is_date(text):
             return int(text) * 1_000_000
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -57,6 +58,13 @@ def timestamp(option: str, text: str | None) -> int | None:
     if since.days < 0:
         raise OptionError(option, text, fix)
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == 8 and datetime.fromisoformat(text).year >= 1970
+    except ValueError:
+        return False
 
 
 def _check_positions(values: Values) -> None:

@@ -9,16 +9,14 @@ from typing import Final, cast
 from ..transport.errors import OptionError, TypeDefinitionError
 from ..transport.net.node_config import RosNode
 from ..transport.types.ros_names import dds_type_name
+from .lists import list_text, names_of
+from .ros_patterns import wire_pattern
 from .rules import BEST_AVAILABLE
 from .table import BY_KEY
 from .values import Values, parse_value
 
 #: What the name of a topic begins with on the wire.
 TOPIC_PREFIX: Final = "rt/"
-#: A pattern of absolute names: its first slash may be in groups.
-_ABSOLUTE: Final = re.compile(r"(?:\((?:\?:)?(?=.*\|))*/")
-#: What the translation of a pattern with alternatives begins with.
-_ALTERNATIVES: Final = f"{TOPIC_PREFIX[:-1]}(?:"
 _LOCALHOST: Final = "127.0.0.1"
 
 _NAME: Final = re.compile(r"/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
@@ -43,8 +41,8 @@ def translated(given: Mapping[str, str], environment: Mapping[str, str]) -> dict
     if "topic" in found:
         found["topic"] = names.topic(found["topic"])
     if "subscribe" in found:
-        each = [name for name in found["subscribe"].split(",") if name.strip()]
-        found["subscribe"] = ",".join(names.topic(name, "subscribe") for name in each)
+        each = names_of(found["subscribe"].strip())
+        found["subscribe"] = list_text(names.topic(name, "subscribe") for name in each)
     if "subscribePattern" in found:
         found["subscribePattern"] = names.pattern(found["subscribePattern"])
     if _TYPE.fullmatch(found.get("type.name", "")):
@@ -94,14 +92,7 @@ class RosNames:
 
         Remappings are of names, and no pattern is one.
         """
-        if pattern.startswith((TOPIC_PREFIX, _ALTERNATIVES)):
-            return pattern
-        is_simple = "|" not in pattern
-        if _ABSOLUTE.match(pattern) is None:
-            here = "/" if self.namespace == "/" else f"{re.escape(self.namespace)}/"
-            return f"{TOPIC_PREFIX}{here[1:]}{pattern if is_simple else f'(?:{pattern})'}"
-        # each alternative has a slash of its own
-        return f"{TOPIC_PREFIX}{pattern[1:]}" if is_simple else f"{_ALTERNATIVES}{pattern})"
+        return wire_pattern(pattern, "/" if self.namespace == "/" else f"{self.namespace}/")
 
     def _absolute(self, option: str, name: str) -> str:
         here = "" if self.namespace == "/" else self.namespace

@@ -44,6 +44,9 @@ class OptionSpec:
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     maximum: int | None = None
+    #: Of a list: whether a name may be empty, and whether commas between single quotes divide nothing.
+    may_be_empty: bool = False
+    is_quoted: bool = False
 
     @property
     def takes_auto(self) -> bool:

@@ -207,8 +207,10 @@ QOS_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "partition",
         Kind.LIST,
         None,
-        "PARTITION names of the publisher or subscriber; POSIX wildcards are allowed.",
+        "PARTITION names of the publisher or subscriber; POSIX wildcards are allowed. Names that are empty "
+        'or have commas are written as JSON: `["", "a,b"]`.',
         maximum=PARTITIONS_MAX,
+        may_be_empty=True,
     ),
     OptionSpec(
         "user_data",

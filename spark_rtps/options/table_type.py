@@ -233,9 +233,10 @@ TYPE_OPTIONS: Final[tuple[OptionSpec, ...]] = (
         "filter.parameters",
         Kind.LIST,
         None,
-        "Values for the parameters `%0`, `%1`, ... of `filter`.",
+        "Values for the parameters `%0`, `%1`, ... of `filter`; commas between single quotes divide nothing.",
         _READ,
         maximum=_PARAMETERS_MAX,
+        is_quoted=True,
     ),
     OptionSpec(
         "mode",

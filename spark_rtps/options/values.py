@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, cast
 
 from ..transport.errors import OptionError
 from ..transport.structure import INFINITE
+from .lists import names_of
 from .qos_profiles import NO_PROFILE, Profile
 from .quantities import duration, size
 from .spec import AppliesTo, Kind, OptionSpec
@@ -230,7 +231,9 @@ def _text(spec: OptionSpec, text: str) -> str:
 
 
 def _list(spec: OptionSpec, text: str) -> tuple[str, ...]:
-    parts = tuple(part for part in (p.strip() for p in text.split(",")) if part)
+    parts = names_of(text, is_quoted=spec.is_quoted)
+    if "" in parts and not spec.may_be_empty:
+        raise OptionError(spec.name, text, "must not have an empty name")
     if "\0" in text:
         raise OptionError(spec.name, text, "must not contain NUL")
     if spec.maximum is not None and len(parts) > spec.maximum:

@@ -15,6 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from ..options.lists import list_text, names_of
 from ..options.quantities import duration, size
 from ..options.spec import YEAR
 from ..options.table import BY_KEY, PARTICIPANT_OPTIONS
@@ -340,7 +341,7 @@ class _Reader:
             case int() if value.bit_length() <= _INT_BITS_MAX:
                 return str(value)
             case list() if all(isinstance(each, str | int) and "," not in str(each) for each in value):
-                return ",".join(self._option_text(table, key, each) for each in value)
+                return list_text(self._option_text(table, key, each) for each in value)
             case datetime.time() | datetime.date():
                 fix = f"{value} must be in quotes"
             case _:
@@ -348,8 +349,7 @@ class _Reader:
         raise self._error(table, key, fix)
 
     def _resolved(self, table: str, key: str, text: str) -> str:
-        parts = (part.strip() for part in text.split(","))
-        return ",".join(str(self._path(table, key, part)) for part in parts if part)
+        return list_text(str(self._path(table, key, part)) for part in names_of(text.strip()))
 
     # --- keys and values --------------------------------------------------------------------------
 

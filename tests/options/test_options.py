@@ -4,8 +4,10 @@ import pickle
 
 import pytest
 
+from spark_rtps.api.arguments import topic_settings
 from spark_rtps.options import Mode, OnNoReader, Payload, Settings, parse_options
 from spark_rtps.options.page import SECTIONS, options_page
+from spark_rtps.options.receivers import timestamp
 from spark_rtps.options.spec import AppliesTo, Kind
 from spark_rtps.options.table import OPTIONS
 from spark_rtps.transport.errors import OptionError
@@ -172,6 +174,35 @@ class TestValues:
 
     def test_list(self):
         assert read(partition="a, b*,").qos.partition == ("a", "b*")
+        assert read(partition="[ab]*,[1]").qos.partition == ("[ab]*", "[1]")
+
+    def test_list_in_json(self):
+        assert read(partition='["", "a,b", " c "]').qos.partition == ("", "a,b", " c ")
+        assert "must not have an empty name" in str(refusal(peers='["", "robot"]'))
+
+    @pytest.mark.parametrize(
+        "names", [["a", "b"], ["", "a"], [""], ["a,b"], [" a"], ["[1]"], ['["a"]'], ["a'b,c", "d'"], []]
+    )
+    def test_list_of_python(self, names):
+        """What a program gives is what it gets, whatever the names are."""
+        options = {"partition": names}
+        settings = topic_settings("T", AppliesTo.READ, of_participant={}, options=options, keywords={})
+        assert settings.qos.partition == tuple(names)
+
+    def test_commas_of_filter_parameters(self):
+        """They are literals of SQL, and these have commas between quotes."""
+        given = {"filter": "s = %0 AND n = %1", "filter.parameters": "'a,b', 5"}
+        assert parse_options({"topic": "T", **given}, AppliesTo.READ).filter_parameters == ("'a,b'", "5")
+        for parameters in (["'a,b'", "5"], ["'it''s,'", "'x"]):
+            options = {"filter": "s = %0 AND n = %1", "filter.parameters": parameters}
+            settings = topic_settings("T", AppliesTo.READ, of_participant={}, options=options, keywords={})
+            assert settings.filter_parameters == tuple(parameters)
+
+    def test_dates_of_eight_digits(self):
+        """ISO 8601 has a basic form; as milliseconds they would be the first day of 1970."""
+        assert timestamp("startingTime", "20260131") == timestamp("startingTime", "2026-01-31")
+        assert timestamp("startingTime", "20261331") == 20_261_331_000_000
+        assert timestamp("startingTime", "1769817600000") == timestamp("startingTime", "20260131")
 
     def test_peers(self):
         assert read(peers="10.0.0.1, robot:7412").peers == ("10.0.0.1", "robot:7412")

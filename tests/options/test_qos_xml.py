@@ -312,3 +312,31 @@ def test_every_path_leads_to_an_option_of_its_side():
                     fits = spec.applies_to in (role, AppliesTo.BOTH)
                     assert fits or path == "qos/lifespan/duration", (path, option)
     assert set(DDS_PROPERTIES.values()) <= {spec.name for spec in BY_KEY.values()}
+
+
+@pytest.mark.parametrize(
+    ("head", "partition", "foot"),
+    [
+        (
+            '<dds><profiles><data_reader profile_name="P" is_default_profile="true"><qos>',
+            "<partition><names>{}</names></partition>",
+            "</qos></data_reader></profiles></dds>",
+        ),
+        (
+            '<dds><qos_library name="L"><qos_profile name="P" is_default_qos="true"><subscriber_qos>',
+            "<partition><name>{}</name></partition>",
+            "</subscriber_qos></qos_profile></qos_library></dds>",
+        ),
+    ],
+    ids=["Fast DDS", "OMG"],
+)
+def test_names_of_partitions_are_taken_as_they_are(
+    tmp_path: Path, head: str, partition: str, foot: str
+) -> None:
+    """Empty ones, by which peers without a partition match, such with commas, and such that look like constants."""
+    names = ("", "a,b", "DDS_X", "Y_AUTO", "DURATION_ZERO")
+    element = "name" if "names" in partition else "element"
+    inner = "".join(f"<{element}>{name}</{element}>" for name in names)
+    path = tmp_path / "qos.xml"
+    path.write_text(head + partition.format(inner) + foot)
+    assert settings(AppliesTo.READ, path).qos.partition == names

@@ -79,6 +79,26 @@ class TestNames:
             ("(imu|odom)/raw", ["/r1/imu/raw", "/r1/odom/raw"]),
             ("rt/imu|rt/odom", ["/imu", "/odom"]),
             (".*", ["/r1/imu", "/r1/odom", "/r1/imu/raw", "/r1/odom/raw"]),
+            ("^/imu", ["/imu"]),
+            ("^/imu$|^odom$", ["/imu", "/r1/odom"]),
+            ("(^/imu|^/odom)/raw", ["/imu/raw", "/odom/raw"]),
+            ("\\A/imu\\Z", ["/imu"]),
+            ("(/imu)", ["/imu"]),
+            ("((/imu))", ["/imu"]),
+            ("(?P<name>/imu)", ["/imu"]),
+            ("\\/imu", ["/imu"]),
+            ("/imu|odom", ["/imu", "/r1/odom"]),
+            ("imu|/odom", ["/r1/imu", "/odom"]),
+            ("(/imu|odom)/raw", ["/imu/raw", "/r1/odom/raw"]),
+            ("(imu|(/odom|(?:odom)))/raw", ["/r1/imu/raw", "/odom/raw", "/r1/odom/raw"]),
+            ("(?!/imu)/[^/]*", ["/odom", "/x"]),
+            ("(?!imu)[a-z]+", ["/r1/odom"]),
+            ("(?i)/IMU|ODOM", ["/imu", "/r1/odom"]),
+            ("(i|o)(mu|dom)", ["/r1/imu", "/r1/odom"]),
+            ("(raw/)?imu", ["/r1/imu"]),
+            ("/[i|o](mu|dom)", ["/imu", "/odom"]),
+            ("[^/]mu", ["/r1/imu"]),
+            ("(rt/imu|rt/odom)", ["/imu", "/odom"]),
         ],
     )
     def test_alternatives(self, pattern, names):
@@ -100,6 +120,11 @@ class TestNames:
         ]
         assert selection.among(f"rt{name}" for name in there) == sorted(f"rt{name}" for name in names)
         assert not selection.among(["imu", "odom", "/imu", "rq/imu", "art/imu"])
+
+    @pytest.mark.parametrize("pattern", ["(" * 5000, "/a)b", "/[", "(/a", "\\", "(?P<1>/a)"])
+    def test_patterns_that_are_none_are_errors(self, pattern):
+        with pytest.raises(OptionError, match="subscribePattern"):
+            parse_options({"ros": "true", "subscribePattern": pattern}, READ)
 
     def test_remappings(self):
         names = RosNames("n", "/a", ["scan:=front/scan", "/imu:=/b/imu", "scan:=never"])

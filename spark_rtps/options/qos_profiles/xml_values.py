@@ -10,6 +10,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from ...transport.structure import NANOSECONDS
+from ..lists import list_text
 from ..spec import duration_text
 
 _CONSTANTS: Final[Mapping[str, str]] = {
@@ -45,8 +46,7 @@ def value_text(element: Element) -> str | None:
     if tags <= {"sec", "nanosec", "nsec"}:
         return _duration(element)
     if tags <= {"element", "name"} and not any(len(child) for child in element):
-        names = [value_text(child) or "" for child in element]
-        return ",".join(names)
+        return list_text(value_text(child) or "" for child in element)
     return None
 
 
@@ -62,6 +62,13 @@ def _duration(element: Element) -> str | None:
     if int(seconds) >= _INFINITE_SECONDS:
         return "infinite"
     return duration_text(int(seconds) * NANOSECONDS + int(fraction))
+
+
+def names_text(element: Element) -> str | None:
+    """Names, which are no constants whatever they are; several as a list."""
+    if any(len(child) for child in element):
+        return None
+    return list_text((each.text or "").strip() for each in (element if len(element) else [element]))
 
 
 def octets_text(element: Element) -> str | None:
@@ -102,11 +109,13 @@ DDS_READS: Final[Mapping[str, Read]] = {
     "topic_data": octets_text,
     "group_data": octets_text,
     "data_representation": first_text,
+    "partition": names_text,
 }
 FAST_READS: Final[Mapping[str, Read]] = {
     "user_data": dotted_octets_text,
     "topic_data": dotted_octets_text,
     "group_data": dotted_octets_text,
+    "partition": names_text,
     "resource_limits.max_samples": positive_text,
     "resource_limits.max_instances": positive_text,
     "resource_limits.max_samples_per_instance": positive_text,
