@@ -68,17 +68,21 @@ class StandingOffset:
     """A place at each standing receiver by its name, and the consumer group that commits them.
 
     The end of a query's first micro-batch says ``since`` when: Spark keeps no beginning, and asks for it again if this
-    micro-batch has to be repeated.
+    micro-batch has to be repeated. Receivers that have not answered yet have no place: they are ``awaited`` since a
+    time, in ns since 1970, from which on their samples are read.
     """
 
     group: str
     places: Mapping[str, Place]
     since: Mapping[str, Place] | None = None
+    awaited: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Json]:
         found: dict[str, Json] = {"v": VERSION, "group": self.group, "receivers": _told(self.places)}
         if self.since is not None:
             found["since"] = _told(self.since)
+        if self.awaited:
+            found["awaited"] = dict(sorted(self.awaited.items()))
         return found
 
     @classmethod
@@ -89,7 +93,8 @@ class StandingOffset:
                 len(group) <= _GROUP_MAX
             ):
                 since = rest.get("since")
-                return cls(group, _places(receivers, raw), None if since is None else _places(since, raw))
+                since = None if since is None else _places(since, raw)
+                return cls(group, _places(receivers, raw), since, _awaited(rest.get("awaited"), raw))
             case {"receivers": {"embedded": _}}:
                 raise UsageError(
                     "the checkpoint is one of a query with its own receiver; remove the option receivers, or start "
@@ -108,6 +113,14 @@ def _told(places: Mapping[str, Place]) -> dict[str, Json]:
 def _places(told: object, raw: object) -> dict[str, Place]:
     found = told.items() if isinstance(told, dict) else [("", None)]
     return {str(name): _place(place, raw) for name, place in found}
+
+
+def _awaited(told: object, raw: object) -> dict[str, int] | None:
+    if told is None:
+        return None
+    if not isinstance(told, dict) or not all(_is_count(time_ns) for time_ns in told.values()):
+        raise UsageError(f"the checkpoint holds no offset of standing receivers: {raw!r:.200}")
+    return {str(name): time_ns for name, time_ns in told.items()}
 
 
 def _place(told: object, raw: object) -> Place:

@@ -47,7 +47,7 @@ class StandingBatchReader(DataSourceReader):
                 _log.warning("%s", why)
             for name, receiver in receivers.items():
                 log = logs[name].log
-                tail = receiver.client.tail(log)
+                tail = receiver.await_log(log)
                 begin, end = receiver.begin(log, tail, default="earliest"), receiver.end(log, tail)
                 if begin > end:
                     raise UsageError(

@@ -25,9 +25,11 @@ from .range_calculator import Limits, LogPartition, pieces_of
 
 _log = logging.getLogger("spark_rtps.datasource")
 
-#: How long planning waits for one receiver that does not answer, and how long it then leaves it alone.
+#: How long planning waits for one receiver that does not say where its log ends, and how long it then leaves it alone.
 _PATIENCE_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 1.0
+#: How long it waits for a receiver that has said so: it looks for a place in its log, or writes one to a disk.
+_WORK_SECONDS: Final = 15.0
 #: How long a receiver may take to make a subscription, and to have its log, on a busy host.
 _START_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
@@ -60,7 +62,7 @@ Connect: TypeAlias = Callable[[Served], Client]
 
 def connect(served: Served) -> Client:
     """A client that gives up soon, for planning."""
-    return ReceiverClient(served, patience=_PATIENCE_SECONDS)
+    return ReceiverClient(served, patience=_PATIENCE_SECONDS, work_patience=_WORK_SECONDS)
 
 
 class StandingReceiver:
@@ -75,6 +77,8 @@ class StandingReceiver:
         #: The subscription as the receiver told it last, be it in reach or not.
         self.known: SubscriptionInfo | None = None
         self._gone_since: float | None = None
+        #: Whether planning failed last, so that it is not back because it says where its log ends.
+        self._is_unplanned = False
         self._next_try = 0.0
         #: Whether it is out of reach for longer than ``receiver.timeout``, and that was said.
         self._given_up = False
@@ -103,15 +107,32 @@ class StandingReceiver:
                 self._info = None
                 found = self.find().log, self.client.tail(self.find().log)
         except RangeServerError as error:
-            self.missed(error)
+            self._missed(error)
             return None
+        except LogLostError as error:  # which its receiver begins just now
+            self._missed(RangeServerError(str(error), is_reached=False))
+            return None
+        if not self._is_unplanned:
+            self._is_back()
+        return found
+
+    def planned(self) -> None:
+        """It has answered all that was asked to plan a micro-batch."""
+        self._is_unplanned = False
+        self._is_back()
+
+    def missed(self, error: RangeServerError) -> None:
+        """It did not answer what was asked to plan a micro-batch: say so once. Raises the error if it answered wrongly,
+        or has been gone for too long."""
+        self._is_unplanned = True
+        self._missed(error)
+
+    def _is_back(self) -> None:
         if self._gone_since is not None:
             _log.warning("receiver %s is back", self.name)
         self._gone_since, self._given_up = None, False
-        return found
 
-    def missed(self, error: RangeServerError) -> None:
-        """It did not answer: say so once. Raises the error if it answered wrongly, or has been gone for too long."""
+    def _missed(self, error: RangeServerError) -> None:
         if error.is_reached:
             raise error
         now = time.monotonic()
@@ -130,11 +151,18 @@ class StandingReceiver:
         self._given_up = True
         _log.warning("%s; going on without it because failOnDataLoss=false", why)
 
-    def begin(self, log: str, tail: LogTail, *, default: str) -> Cursor:
-        """Where a query begins that has not read this log."""
+    def begin(self, log: str, tail: LogTail, *, default: str, since: int | None = None) -> Cursor:
+        """Where a query begins that has not read this log.
+
+        ``latest`` is the end that the log had at ``since`` (ns since 1970), when the query has begun without an answer
+        of this receiver; None: it answers at once.
+        """
         if self._settings.starting_time is not None:
             return self.client.at(log, self._settings.starting_time)
-        return self._offset("startingOffsets", self._settings.starting or default, log, tail)
+        given = self._settings.starting or default
+        if since is not None and given == "latest":
+            return self.client.at(log, since)
+        return self._offset("startingOffsets", given, log, tail)
 
     def end(self, log: str, tail: LogTail) -> Cursor:
         """Where a batch ends."""
@@ -171,7 +199,10 @@ class StandingReceiver:
         return self.client.advance(log, start, end, max_rows=limits.max_rows, max_bytes=limits.max_bytes)
 
     def partitions(self, log: str, start: Cursor, end: Cursor, min_pieces: int) -> list[LogPartition]:
-        """[start, end) in pieces; in one, if the receiver is out of reach: tasks wait for it longer."""
+        """[start, end) in pieces; in one, if the receiver is out of reach: tasks wait for it longer.
+
+        Raises LogLostError for what is trimmed, unless failOnDataLoss is false: tasks read what is still held then.
+        """
         if start >= end:
             return []
         pieces = pieces_of(start, end, min_pieces)
@@ -184,18 +215,25 @@ class StandingReceiver:
                 ranges = self.client.split(log, start, end, pieces)
         except RangeServerError as error:
             self.missed(error)
+        except LogLostError:
+            if self._settings.fail_on_data_loss:
+                raise
         host = self._served.addresses[0]
         return [LogPartition(str(directory), host, *a, *b, self._served, place) for a, b in ranges]
 
     def _subscribed(self, asked: Mapping[str, str]) -> SubscriptionInfo:
         self.client.subscriptions()  # who is out of reach is not waited for as long as who is busy
-        deadline = time.monotonic() + _START_SECONDS
         info = self.client.subscribe(asked, patience=_START_SECONDS)
+        self.await_log(info.log)
+        return info
+
+    def await_log(self, log: str) -> LogTail:
+        """The end of a log whose receiver may be starting. Raises LogLostError if it takes too long."""
+        deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
-                self.client.tail(info.log)
-                return info
-            except LogLostError:  # its receiver starts
+                return self.client.tail(log)
+            except LogLostError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_POLL_SECONDS)

@@ -7,18 +7,21 @@ What the versions of PySpark ask of a source differs: :mod:`.standing_stream_rea
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ..columns.topic_plan import TopicPlan
+from ..monitoring.decoding_report import LOG_LOST
 from ..monitoring.reports import record_errors
 from ..options import Settings
 from ..options.explanations import explained
+from ..serving.placing import Misfit
 from ..serving.standing import LogTail, SubscriptionInfo
 from ..transport.errors import LogLostError, RangeServerError, UsageError
 from ..transport.log.frame import Cursor
@@ -31,6 +34,11 @@ from .standing_slices import check_slices
 from .task_reader import TaskReader, reduce
 
 _log = logging.getLogger("spark_rtps.datasource")
+
+#: How often the beginning of a range is asked for that is trimmed while it is planned.
+_TRIES: Final = 3
+#: How long a receiver is left alone that could not be told how far the query is.
+_COMMIT_SECONDS: Final = 1.0
 
 
 class StandingStream(DataSourceStreamReader):
@@ -52,6 +60,12 @@ class StandingStream(DataSourceStreamReader):
         self._planned: StandingOffset | None = None
         #: The end of the first range that Spark asked for: after a restart, that of the last micro-batch.
         self._seen: StandingOffset | None = None
+        #: The places that the receivers were told last that the query has consumed, and when to try again after it
+        #: could not be told (monotonic, s).
+        self._committed: dict[str, Place] = {}
+        self._commit_again: dict[str, float] = {}
+        #: Since when receivers are awaited that have not answered yet, in ns since 1970.
+        self._awaited: dict[str, int] = {}
         self._said = Said(256)
         #: The subscriptions whose slices were looked at last.
         self._sliced: dict[str, SubscriptionInfo] = {}
@@ -74,14 +88,22 @@ class StandingStream(DataSourceStreamReader):
                 self._initial = StandingOffset(seen.group, seen.since)
             else:
                 self._group = self._group or str(uuid.uuid4())
-                self._initial = StandingOffset(self._group, self._new(self._poll(), {}))
+                now = time.time_ns()
+                places = self._new(self._group, self._poll(), {}, {})
+                self._initial = StandingOffset(
+                    self._group, places, awaited=self._awaited_now(places, dict.fromkeys(self._open(), now))
+                )
         return self._initial
 
     def _plan_end(self, start: StandingOffset, limits: Limits) -> StandingOffset:
         """The end of the next micro-batch. What is out of reach stays where it is."""
         offset = self._known(start)
         tails = self._poll()
-        places, behind = dict(offset.places), dict[str, tuple[Cursor, Cursor]]()
+        # Spark calls this when everything before is processed, but commit() only when there is more: a receiver that
+        # waits for its groups, and has a full log, would wait for that for ever.
+        group = self._settings.receiver_group or offset.group
+        self._tell(group, {name: place for name, place in offset.places.items() if name in tails})
+        places, behind = dict(offset.places), dict[str, Cursor]()
         for name, place in offset.places.items():
             if name not in tails:
                 continue
@@ -94,23 +116,47 @@ class StandingStream(DataSourceStreamReader):
             except RangeServerError as error:
                 self._receivers[name].missed(error)
                 continue
-            end = self._target(name, log, tail)
-            if begin < end:
-                behind[name] = begin, end
+            if begin < self._target(name, log, tail):
+                behind[name] = begin
+                continue
+            self._receivers[name].planned()
+            if begin < place.cursor:  # the log was cut, and goes on from here
+                places[name] = Place(log, begin)
         for name, share in self._shares(list(behind), limits).items():
-            begin, end = behind[name]
-            log, tail = tails[name]
-            share = half_of_log(share, begin, end, tail.max_bytes)
             try:
-                end = self._receivers[name].advance(log, begin, end, share)
+                end = self._end(name, behind[name], *tails[name], share)
             except RangeServerError as error:
                 self._receivers[name].missed(error)
                 continue
-            places[name] = self._trust(name, Place(log, end))
-        places |= self._new(tails, places)
+            self._receivers[name].planned()
+            places[name] = self._trust(name, Place(tails[name][0], end))
+        places |= self._new(offset.group, tails, places, offset.awaited or {})
         since = start.places if start == self._initial else None
-        self._planned = start if places == start.places else StandingOffset(offset.group, places, since)
+        if places == start.places:
+            self._planned = start
+        else:
+            awaited = self._awaited_now(places, offset.awaited or {})
+            self._planned = StandingOffset(offset.group, places, since, awaited)
         return self._planned
+
+    def _end(self, name: str, begin: Cursor, log: str, tail: LogTail, share: Limits) -> Cursor:
+        """The end of a receiver's range that begins at ``begin``.
+
+        What is trimmed meanwhile raises LogLostError. If failOnDataLoss is false the range begins behind it; if that is
+        trimmed again and again, the next one does.
+        """
+        end = self._target(name, log, tail)
+        for _ in range(_TRIES):
+            try:
+                limits = half_of_log(share, begin, end, tail.max_bytes)
+                return self._receivers[name].advance(log, begin, end, limits)
+            except LogLostError:  # trimmed since it was placed
+                if self._settings.fail_on_data_loss:
+                    raise
+                begin = self._found(name, Place(log, begin))
+                if begin >= end:
+                    return end
+        return begin
 
     # --- ranges ------------------------------------------------------------------------------------
 
@@ -138,6 +184,8 @@ class StandingStream(DataSourceStreamReader):
                     begin = self._place(name, before, tail)
                 except RangeServerError as error:
                     receiver.missed(error)
+            if begin >= place.cursor:
+                continue
             found += receiver.partitions(place.log, begin, place.cursor, self._settings.min_partitions)
         return found
 
@@ -147,20 +195,13 @@ class StandingStream(DataSourceStreamReader):
 
     @explained()
     def commit(self, end: dict[str, Json]) -> None:
-        """Tell each receiver how far its group is. One that is not told now is told with the next commit."""
+        """Tell each receiver how far its group is. One that is not told now is told when the next batch is planned."""
         offset, receivers = StandingOffset.from_json(end), self._open()
         group = self._settings.receiver_group or offset.group
-
-        def tell(name: str) -> None:
-            if receivers[name].tail() is None:
-                return
-            place = offset.places[name]
-            try:
-                receivers[name].client.commit(place.log, group, place.cursor)
-            except (RangeServerError, LogLostError) as error:
-                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
-
-        at_once(tell, [name for name in offset.places if name in receivers])
+        untold = self._untold({n: place for n, place in offset.places.items() if n in receivers})
+        if untold:
+            tails = self._tails_of(list(untold))
+            self._tell(group, {name: place for name, place in untold.items() if name in tails})
 
     def stop(self) -> None:
         """Close the connections. The receivers go on."""
@@ -196,19 +237,63 @@ class StandingStream(DataSourceStreamReader):
             self._say(why)
         self._sliced = found
 
-    def _new(self, tails: dict[str, tuple[str, LogTail]], known: dict[str, Place]) -> dict[str, Place]:
-        """Where to begin with receivers that no offset has a place of."""
+    def _untold(self, places: Mapping[str, Place]) -> dict[str, Place]:
+        """Those that their receivers do not know yet to be consumed."""
+        now = time.monotonic()
+        return {
+            name: place
+            for name, place in places.items()
+            if self._committed.get(name) != place and now >= self._commit_again.get(name, 0.0)
+        }
+
+    def _tell(self, group: str, places: Mapping[str, Place]) -> None:
+        """Tell receivers how far their group is, which it keeps from being trimmed where the log waits for groups."""
+        untold = self._untold(places)
+
+        def tell(name: str) -> None:
+            place = untold[name]
+            try:
+                self._receivers[name].client.commit(place.log, group, place.cursor)
+            except RangeServerError as error:
+                self._commit_again[name] = time.monotonic() + _COMMIT_SECONDS
+                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
+                return
+            except LogLostError as error:
+                self._say(f"receiver {name}: {error}; it is told how far the query is with the next commit")
+            self._committed[name] = place
+
+        at_once(tell, list(untold))
+
+    def _new(
+        self,
+        group: str,
+        tails: dict[str, tuple[str, LogTail]],
+        known: Mapping[str, Place],
+        awaited: Mapping[str, int],
+    ) -> dict[str, Place]:
+        """Where to begin with receivers that no offset has a place of. They hold it for the group from now on."""
         found: dict[str, Place] = {}
         for name, (log, tail) in tails.items():
             if name in known:
                 continue
+            receiver, since = self._receivers[name], awaited.get(name, self._awaited.get(name))
             try:
-                cursor = self._receivers[name].begin(log, tail, default="latest")
+                cursor = receiver.begin(log, tail, default="latest", since=since)
             except RangeServerError as error:
-                self._receivers[name].missed(error)
+                receiver.missed(error)
                 continue
+            receiver.planned()
             found[name] = self._trust(name, Place(log, cursor))
+        self._tell(self._settings.receiver_group or group, found)
         return found
+
+    def _awaited_now(self, places: Mapping[str, Place], known: Mapping[str, int]) -> dict[str, int] | None:
+        """Since when the receivers are awaited that have no place yet; None: there are none."""
+        now = time.time_ns()
+        for name in self._open():
+            if name not in places:
+                self._awaited.setdefault(name, known.get(name, now))
+        return {name: since for name, since in self._awaited.items() if name not in places} or None
 
     def _known(self, offset: StandingOffset) -> StandingOffset:
         """The offset without receivers that the option does not name; that is an error, or a warning."""
@@ -223,9 +308,21 @@ class StandingStream(DataSourceStreamReader):
 
     def _place(self, name: str, place: Place, tail: LogTail) -> Cursor:
         """Where the samples behind a place begin; LogLostError for what is no place of the log."""
-        if place in self._trusted.get(name, ()) and place.cursor.position >= tail.base:
+        is_held = tail.base <= place.cursor.position and place.cursor <= Cursor(tail.position)
+        if is_held and place in self._trusted.get(name, ()):
             return place.cursor
-        found = self._receivers[name].client.place(place.log, place.cursor)
+        return self._found(name, place)
+
+    def _found(self, name: str, place: Place) -> Cursor:
+        """The same as the receiver tells now."""
+        client = self._receivers[name].client
+        try:
+            found = client.place(place.log, place.cursor)
+        except LogLostError as error:
+            end = Cursor(client.tail(place.log).position)
+            if self._settings.fail_on_data_loss or place.cursor <= end:
+                raise
+            found = Misfit(str(error), LOG_LOST, end)
         if isinstance(found, Cursor):
             return self._trust(name, Place(place.log, found)).cursor
         if self._settings.fail_on_data_loss:

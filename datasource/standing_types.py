@@ -10,7 +10,7 @@ from typing import Final
 from ..columns.several_types import one_for_all
 from ..columns.type_sources import TopicType
 from ..options import Settings
-from ..transport.errors import OptionError, UsageError
+from ..transport.errors import LogLostError, OptionError, UsageError
 from ..transport.receiver.writer_types import ToldTypes, WriterTopic
 from ..transport.slotted import slotted
 from ..transport.structure import NANOSECONDS, Guid
@@ -71,7 +71,10 @@ def standing_type(settings: Settings, make: Connect = connect) -> TopicType | No
 def _told(receivers: Iterable[StandingReceiver], settings: Settings) -> _Told:
     found, wanted = _Told(), settings.type_name or settings.type
     for each in receivers:
-        types = each.client.writer_types(each.find().log)
+        try:
+            types = each.client.writer_types(each.find().log)
+        except LogLostError:  # its receiver starts
+            continue
         for writer, struct in types.by_writer.items():
             if struct is None:
                 continue

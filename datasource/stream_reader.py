@@ -114,9 +114,9 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_to_be_named(first.log):
             return Offset(self._new_log, START).to_json()
         session, begin = self._attach_to(first)
-        if self._settings.consumption == "committed":
-            # Spark calls this when everything before is committed, but commit() only when there is more: a closed
-            # window would wait for that for ever.
+        # Spark calls this when everything before is committed, but commit() only when there is more. A full log would
+        # wait for that for ever, and so would a writer's window that only commits open.
+        if begin > START:
             session.commit(begin)
         if self._available_now and self._target is None:
             self._target = self._listen(session)

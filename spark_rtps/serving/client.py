@@ -96,8 +96,20 @@ class RangeClient:
         """The body of the answer, of at most so many bytes; errors name ``what`` was asked for."""
         return self.ask("GET", target, what, None, max_bytes=max_bytes)
 
-    def ask(self, method: str, target: str, what: str, body: bytes | None, *, max_bytes: int) -> bytes:
-        """The same for another method than GET. The request may be sent again, so that it has to mean the same."""
+    def ask(
+        self,
+        method: str,
+        target: str,
+        what: str,
+        body: bytes | None,
+        *,
+        max_bytes: int,
+        patience: float | None = None,
+    ) -> bytes:
+        """The same for another method than GET. The request may be sent again, so that it has to mean the same.
+
+        ``patience`` instead of the client's.
+        """
 
         def read(response: http.client.HTTPResponse, connection: Connection) -> bytes:
             size = length(response, connection.address)
@@ -109,7 +121,8 @@ class RangeClient:
                 raise Again("its answer broke off")
             return answer
 
-        return self._answered(method, lambda: (target, what), body, Patience(self._patience), read)
+        waits = Patience(self._patience if patience is None else patience)
+        return self._answered(method, lambda: (target, what), body, waits, read)
 
     def post(self, target: str, what: str, body: bytes) -> None:
         def read(response: http.client.HTTPResponse, _connection: Connection) -> None:

@@ -37,13 +37,15 @@ class ReceiverClient:
     """Asks one receiver, one request at a time; only ``close`` may be called by another thread, which ends what is
     under way.
 
-    A receiver that is not there is waited for during ``patience`` seconds. RangeServerError says that it is not reached
+    A receiver that is not there is waited for during ``patience`` seconds; during ``work_patience`` where it looks for
+    a place in a log or keeps one, which takes time on a busy host. RangeServerError says that it is not reached
     (``is_reached``), or what it refuses; LogAccessError that it refuses the token; LogLostError that a log, or a part
     of it, is not there.
     """
 
-    def __init__(self, served: Served, *, patience: float = 60.0) -> None:
+    def __init__(self, served: Served, *, patience: float = 60.0, work_patience: float | None = None) -> None:
         self._served = served
+        self._work_patience = work_patience
         self._address = ", ".join(served.addresses)
         self._client = RangeClient(served, Path(self._address), patience=patience)
 
@@ -94,7 +96,7 @@ class ReceiverClient:
         """``LogView.advance``, where the log is."""
         limits = {"max_rows": max_rows, "max_bytes": max_bytes}
         given = {name: value for name, value in limits.items() if value is not None}
-        found = self._of_log(log, "advance", _cursor, **start._asdict(), tail=tail.position, **given)
+        found = self._in_log(log, "advance", _cursor, **start._asdict(), tail=tail.position, **given)
         if found < start or found.position > max(start.position, tail.position):
             raise self._wrong(f"it advances from {start} to {found}")
         return found
@@ -112,7 +114,7 @@ class ReceiverClient:
 
         pieces = min(pieces, PIECES_MAX)
         ends = {"end_position": end.position, "end_row": end.row}
-        cuts = self._of_log(log, "split", read, **start._asdict(), **ends, pieces=pieces)
+        cuts = self._in_log(log, "split", read, **start._asdict(), **ends, pieces=pieces)
         parts = list(itertools.pairwise(cuts))
         if (cuts[0], cuts[-1]) != (start, end) or not all(low < high for low, high in parts):
             raise self._wrong(f"it splits {start} to {end} at {cuts!r:.80}")
@@ -128,11 +130,11 @@ class ReceiverClient:
                 return place
             return Misfit(told_text(told["what"]), told_text(told.get("cause")), place)
 
-        return self._of_log(log, "place", read, **cursor._asdict())
+        return self._in_log(log, "place", read, **cursor._asdict())
 
     def at(self, log: str, time_ns: int) -> Cursor:
         """Where the first sample is that was received at or after this time; the end if there is none."""
-        return self._of_log(log, "at", _cursor, time=max(0, time_ns))
+        return self._in_log(log, "at", _cursor, time=max(0, time_ns))
 
     def writer_types(self, log: str) -> ToldTypes:
         """What the log's writers told of their types."""
@@ -148,7 +150,8 @@ class ReceiverClient:
             raise UsageError(f"{group!r:.140} is no name of a consumer group")
         body = {"v": 1, **cursor._asdict()}
         what = f"position {cursor.position} of group {group}"
-        self._ask("PUT", f"/v1/logs/{_checked(log)}/groups/{group}", what, bytes, body)
+        target = f"/v1/logs/{_checked(log)}/groups/{group}"
+        self._ask("PUT", target, what, bytes, body, patience=self._work_patience)
 
     def groups(self, log: str) -> dict[str, Cursor]:
         """How far each consumer group of a log is."""
@@ -158,8 +161,22 @@ class ReceiverClient:
     # --- inside ------------------------------------------------------------------------------------
 
     def _of_log(self, log: str, what: str, read: Callable[[bytes], _T], **query: object) -> _T:
+        return self._get(log, what, read, query, None)
+
+    def _in_log(self, log: str, what: str, read: Callable[[bytes], _T], **query: object) -> _T:
+        """The same for what the receiver may have to look for."""
+        return self._get(log, what, read, query, self._work_patience)
+
+    def _get(
+        self,
+        log: str,
+        what: str,
+        read: Callable[[bytes], _T],
+        query: Mapping[str, object],
+        patience: float | None,
+    ) -> _T:
         target = f"/v1/logs/{_checked(log)}/{what}" + (f"?{urlencode(query)}" if query else "")
-        return self._ask("GET", target, f"{what} of the log {log}", read)
+        return self._ask("GET", target, f"{what} of the log {log}", read, patience=patience)
 
     def _ask(
         self,
@@ -168,10 +185,12 @@ class ReceiverClient:
         what: str,
         read: Callable[[bytes], _T],
         body: dict[str, object] | None = None,
+        *,
+        patience: float | None = None,
     ) -> _T:
         sent = None if body is None else json.dumps(body).encode()
         try:
-            raw = self._client.ask(method, target, what, sent, max_bytes=ANSWER_BYTES_MAX)
+            raw = self._client.ask(method, target, what, sent, max_bytes=ANSWER_BYTES_MAX, patience=patience)
         except LogAccessError as error:
             error.remedy = _OTHER_TOKEN
             raise

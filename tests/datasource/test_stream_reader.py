@@ -112,6 +112,24 @@ class TestFirstStart:
         source.reader.commit(end)
         assert source.receiver.committed == [source.receiver.log.position]
 
+    def test_a_full_log_and_a_writer_that_waits_for_room_do_not_wait_for_each_other(self, make, monkeypatch):
+        """Samples of a fifth of the log, in the order in which Spark calls: it commits when it has planned more."""
+        source = make(**{"log.max_bytes": 16 << 20})
+        offset = source.reader.initialOffset()
+        receiver, sent, got, per = source.receiver, 0, [], 168_000  # 3.4 MB
+        monkeypatch.setattr(receiver, "commit", receiver.log.trim)
+        for _ in range(16):
+            room = 20 * per + receiver.log.max_bytes // 16  # as it offers its writer
+            while receiver.log.free_bytes > room and (got or not sent):
+                receiver.receive(sent, per)
+                sent += per
+            end = source.reader.latestOffset(offset, ALL)
+            if end != offset:
+                source.reader.commit(offset)
+                got += source.ids(offset, end)
+                offset = end
+        assert got == list(range(len(got))) and len(got) >= 8 * per, "it goes on"
+
     def test_what_is_asked_behind_is_committed_where_a_window_waits_for_it(self, make):
         source = make(**{"flow_control.consumption": "committed"})
         zero = source.begin()

@@ -1,0 +1,327 @@
+"""Queries of standing receivers go on, or fail, whatever their receivers do: full logs, trimmed ones, slow answers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from spark_rtps.datasource import standing_receivers as module
+from spark_rtps.datasource.offsets import StandingOffset
+from spark_rtps.datasource.schema import plan_source
+from spark_rtps.datasource.standing_batch_reader import StandingBatchReader
+from spark_rtps.datasource.standing_stream_reader_4_0 import StandingStreamReader40
+from spark_rtps.serving.consumer_group_file import ConsumerGroupFile
+from spark_rtps.serving.host_clocks import Clocks
+from spark_rtps.transport.errors import LogLostError, RangeServerError, UsageError
+from spark_rtps.transport.log.counters import Counters
+from spark_rtps.transport.log.frame import Cursor
+from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.receiver.files import COUNTERS_FILE
+from tests.datasource.standing_scene import FakeReceiver, Standing, ids, settings_of
+from tests.datasource.stream_reader_scene import ALL, COLUMNS
+from tests.support.stream_logs import encoded, points, run_of
+
+
+@pytest.fixture
+def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standing:
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
+    return Standing(tmp_path)
+
+
+def step(reader, start, limit=ALL):
+    end = reader.latestOffset(json.loads(json.dumps(start)), limit)
+    return end, sorted(ids(reader, reader.partitions(start, end)))
+
+
+def receive(receiver: FakeReceiver, first: int, count: int, *, frame: int = 10_000) -> None:
+    """Samples that were received now; with retention=bytes."""
+    for number in range(first, first + count, frame):
+        run = run_of(encoded(points(number, min(frame, first + count - number))), number + 1)
+        while not receiver.stream.append(run, reception=time.time_ns()):
+            receiver.stream.trim_oldest()
+    receiver.base = receiver.stream.base
+
+
+class Group:
+    """The consumer groups of a receiver with retention=committed, which trims what all of them have consumed."""
+
+    def __init__(self, receiver: FakeReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.receiver = receiver
+        directory = receiver.root / receiver.log
+        self.consumer = Counters.create(directory / COUNTERS_FILE).counter("log.consumer")
+        self.groups = ConsumerGroupFile(directory, 7 * 86400 * 10**9)
+        monkeypatch.setattr(receiver, "commit", self.commit)
+
+    def commit(self, _log: str, group: str, cursor: Cursor) -> None:
+        stream = self.receiver.stream
+        self.groups.commit(group, cursor, Clocks.read(), base=stream.base, holds_log=True)
+        stream.trim(self.consumer.get())
+        self.receiver.base = stream.base
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def test_a_log_that_waits_for_a_group_is_never_full_for_ever(standing, monkeypatch):
+    """Samples of a fifth of the log, in the order in which Spark calls: it commits only when it has planned more."""
+    receiver = standing.a
+    receiver.max_bytes = 4 << 20
+    receiver.renew()
+    Group(receiver, monkeypatch)
+    reader = standing.reader(startingOffsets="earliest")
+    offset = reader.initialOffset()
+    sent, got, per = 0, [], 42_000  # 840 kB
+    for _ in range(16):
+        # As a receiver offers its writer room: a sixteenth of the log is kept free.
+        while receiver.stream.free_bytes - receiver.max_bytes // 16 > 20 * per and (got or not sent):
+            assert receiver.stream.append(run_of(encoded(points(sent, per)), sent + 1), reception=1)
+            sent += per
+        end = reader.latestOffset(offset, ALL)
+        if end != offset:
+            reader.commit(offset)
+            got += ids(reader, reader.partitions(offset, end))
+            offset = end
+    assert len(got) >= 8 * per, "it goes on"
+    assert got == list(range(len(got)))
+
+
+def test_the_first_batch_of_a_new_group_is_held_from_when_it_begins(standing, monkeypatch):
+    receive(standing.a, 0, 300_000)
+    others = Group(standing.a, monkeypatch)
+    log, end_of_log = standing.a.log, Cursor(standing.a.stream.position)
+    others.commit(log, "old-query", Cursor(0))
+    reader = standing.reader(startingOffsets="earliest", **{"receiver.group": "new-query"})
+    zero = reader.initialOffset()
+    others.commit(log, "old-query", end_of_log)
+    end = reader.latestOffset(zero, ReadMaxRows(200_000))
+    others.commit(log, "old-query", end_of_log)
+    for each in (reader, standing.reader(startingOffsets="earliest", **{"receiver.group": "new-query"})):
+        assert ids(each, each.partitions(zero, end)) == list(range(200_000))
+    reader.latestOffset(end, ALL)
+    assert standing.a.stream.base > 0, "it was held for the group alone"
+
+
+def test_a_group_is_told_once_of_each_place(standing, monkeypatch):
+    reader = standing.reader()
+    offset = reader.initialOffset()
+    for number in range(3):
+        standing.a.receive(number, 1)
+        end = reader.latestOffset(offset, ALL)
+        reader.commit(offset)
+        ids(reader, reader.partitions(offset, end))
+        offset = end
+        for _ in range(3):
+            assert reader.latestOffset(offset, ALL) == offset
+    positions = [cursor.position for _, cursor in standing.a.committed]
+    assert positions == sorted(set(positions)) and len(positions) == 4
+    assert len(standing.b.committed) == 1
+
+
+def test_a_query_of_spark_4_0_holds_its_place_before_it_has_read(standing):
+    settings = settings_of(startingOffsets="earliest", **{"receiver.group": "g"})
+    reader = StandingStreamReader40(settings, plan_source(settings, COLUMNS), make=standing.connect)
+    standing.a.receive(0, 2)
+    reader.latestOffset()
+    assert standing.a.committed == [("g", Cursor(0))]
+
+
+# --- what is trimmed while it is planned ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", ["advance", "split", "place"])
+def test_trimming_while_a_batch_is_planned_fails_no_query_that_goes_past_it(standing, monkeypatch, asked):
+    receive(standing.a, 0, 300_000)
+    receiver, trimmed = standing.a, []
+    options = {"startingOffsets": "earliest", "minPartitions": 3}
+    reader = standing.reader(failOnDataLoss="false", **options)
+    zero = reader.initialOffset()
+    real = getattr(receiver, asked)
+
+    def busy(*args, **more):
+        if not trimmed:
+            trimmed.append(receiver.stream.trim_oldest())
+            receiver.base = receiver.stream.base
+        return real(*args, **more)
+
+    monkeypatch.setattr(receiver, asked, busy)
+    reader._trusted.clear()  # as after a restart
+    got, offset = [], zero
+    for _ in range(8):
+        offset, found = step(reader, offset, ReadMaxRows(100_000))
+        got += found
+    assert trimmed == [True]
+    assert got == list(range(300_000 - len(got), 300_000)) and len(got) >= 200_000
+
+
+def test_a_log_that_is_trimmed_each_time_it_is_asked_about_is_followed(standing, monkeypatch):
+    receiver = standing.a
+    receive(receiver, 0, 100_000)
+    reader = standing.reader(startingOffsets="earliest", failOnDataLoss="false")
+    offset = reader.initialOffset()
+    advance, sent = receiver.advance, 100_000
+
+    def busy(*args, **more):
+        nonlocal sent
+        receive(receiver, sent, 50_000)
+        sent += 50_000
+        receiver.stream.trim_oldest()
+        receiver.base = receiver.stream.base
+        return advance(*args, **more)
+
+    monkeypatch.setattr(receiver, "advance", busy)
+    positions = []
+    for _ in range(4):
+        offset = reader.latestOffset(offset, ReadMaxRows(1_000))
+        positions.append(offset["receivers"]["a"]["position"])
+    assert positions == sorted(set(positions))
+
+
+def test_trimming_while_a_batch_is_planned_fails_a_query_that_refuses_loss(standing, monkeypatch):
+    receive(standing.a, 0, 300_000)
+    reader = standing.reader(startingOffsets="earliest")
+    zero = reader.initialOffset()
+    advance = standing.a.advance
+
+    def busy(*args, **more):
+        standing.a.stream.trim_oldest()
+        return advance(*args, **more)
+
+    monkeypatch.setattr(standing.a, "advance", busy)
+    with pytest.raises(LogLostError, match="no longer in the log"):
+        reader.latestOffset(zero, ReadMaxRows(100_000))
+
+
+# --- receivers that are slow, away or starting ----------------------------------------------------
+
+
+def test_a_receiver_that_says_where_it_ends_and_plans_nothing_is_out_of_reach(standing, monkeypatch, caplog):
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    receive(standing.a, 0, 20_000)
+    reader = standing.reader(startingOffsets="earliest", **{"receiver.timeout": "3s"})
+    zero = reader.initialOffset()
+
+    def slow(*_args, **_more):
+        now[0] += 0.5
+        raise RangeServerError("too slow", is_reached=False)
+
+    monkeypatch.setattr(standing.a, "advance", slow)
+
+    def plan():
+        for _ in range(20):
+            assert reader.latestOffset(zero, ReadMaxRows(10)) == zero
+            now[0] += 0.5
+
+    with pytest.raises(RangeServerError, match=r"receiver a has been out of reach for \d+ s"):
+        plan()
+    assert caplog.text.count("its samples wait there") == 1
+    assert "is back" not in caplog.text
+
+
+def test_a_receiver_that_plans_again_is_back(standing, monkeypatch, caplog):
+    caplog.set_level(logging.WARNING)
+    receive(standing.a, 0, 20_000)
+    reader = standing.reader(startingOffsets="earliest")
+    zero = reader.initialOffset()
+    with monkeypatch.context() as patch:
+
+        def slow(*_args, **_more):
+            raise RangeServerError("too slow", is_reached=False)
+
+        patch.setattr(standing.a, "advance", slow)
+        reader.latestOffset(zero, ReadMaxRows(10))
+    assert step(reader, zero, ReadMaxRows(10))[1] == list(range(10))
+    assert "receiver a is back" in caplog.text
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_receiver_that_is_away_when_a_query_begins_loses_nothing_of_what_comes_then(standing, restarts):
+    receive(standing.b, 90, 5)
+    reader = standing.reader()  # latest
+    standing.b.is_gone = True
+    offset = reader.initialOffset()
+    receive(standing.a, 0, 2)
+    receive(standing.b, 100, 3)
+    offset, got = step(reader, offset)
+    if restarts:
+        reader = standing.reader()
+        reader.partitions(offset, offset)
+    standing.b.is_gone = False
+    for first in (103, 105):
+        offset, found = step(reader, offset)
+        got += found
+        receive(standing.b, first, 2)
+    offset, found = step(reader, offset)
+    assert sorted(got + found) == [0, 1, *range(100, 107)]
+    assert "awaited" not in offset
+
+
+def test_who_is_awaited_is_kept_in_the_checkpoint():
+    offset = StandingOffset("g", {}, None, {"b": 5, "a": 7})
+    told = json.loads(json.dumps(offset.to_json()))
+    assert StandingOffset.from_json(told) == offset
+    assert list(offset.to_json()["awaited"]) == ["a", "b"]
+    for wrong in ({"a": "7"}, {"a": -1}, [7], "a"):
+        with pytest.raises(UsageError, match="no offset of standing receivers"):
+            StandingOffset.from_json({**told, "awaited": wrong})
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_receiver_that_begins_a_new_log_is_waited_for(standing, fail):
+    standing.a.receive(0, 2)
+    reader = standing.reader(startingOffsets="earliest", failOnDataLoss=fail)
+    offset, got = step(reader, reader.initialOffset())
+    assert got == [0, 1]
+    standing.a.renew()
+    standing.a.starts = 4
+    standing.b.receive(10, 1)
+    offset, got = step(reader, offset)
+    assert got == [10], "the others go on"
+    standing.a.receive(5, 2)
+
+    def go_on():
+        nonlocal offset
+        for _ in range(5):
+            offset, found = step(reader, offset)
+            got.extend(found)
+
+    if fail == "true":
+        with pytest.raises(LogLostError, match=r"receiver a has the log .* now"):
+            go_on()
+        return
+    go_on()
+    assert got == [10, 5, 6]
+
+
+def test_a_log_that_was_cut_is_gone_on_with_at_its_end(standing):
+    standing.a.receive(0, 2)
+    reader = standing.reader(startingOffsets="earliest", failOnDataLoss="false")
+    offset, _ = step(reader, reader.initialOffset())
+    log = standing.a.log
+    standing.a.renew()
+    standing.a.stream.close()
+    for old in (standing.a.root / log).iterdir():
+        old.unlink()
+    for new in (standing.a.root / standing.a.log).iterdir():
+        new.rename(standing.a.root / log / new.name)
+    standing.a.log, standing.a.stream = log, StreamLog.open(standing.a.root / log)
+    offset, got = step(reader, offset)
+    for number in range(5, 9):
+        standing.a.receive(number, 1)
+        offset, found = step(reader, offset)
+        got += found
+    assert got == [5, 6, 7, 8]
+
+
+def test_a_batch_waits_for_a_receiver_that_starts(standing, monkeypatch):
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.0)
+    standing.a.receive(0, 2)
+    standing.a.starts = 3
+    settings = settings_of()
+    reader = StandingBatchReader(settings, plan_source(settings, COLUMNS), make=standing.connect)
+    assert ids(reader, reader.partitions()) == [0, 1]
