@@ -115,7 +115,7 @@ class TestFirstStart:
     def test_a_full_log_and_a_writer_that_waits_for_room_do_not_wait_for_each_other(self, make, monkeypatch):
         """Samples of a fifth of the log, in the order in which Spark calls: it commits when it has planned more."""
         source = make(**{"log.max_bytes": 16 << 20})
-        offset = source.reader.initialOffset()
+        offset = source.begin()
         receiver, sent, got, per = source.receiver, 0, [], 168_000  # 3.4 MB
         monkeypatch.setattr(receiver, "commit", receiver.log.trim)
         for _ in range(16):
