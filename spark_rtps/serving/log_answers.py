@@ -18,7 +18,7 @@ from ..transport.log.segment import read_metadata
 from ..transport.receiver.files import COUNTERS_FILE
 from .log_walks import walked
 from .placing import misfit
-from .served_logs import Answer, Refusal
+from .served_logs import Answer, Refusal, may_pass
 from .standing import PIECES_MAX, POSITION_MAX, TAIL_SECONDS_MAX
 from .tail_watch import TailWatch, TooManyWait
 
@@ -81,7 +81,9 @@ class LogAnswers:
         base, tail = _ends(directory)
         try:
             counters = Counters.open(directory / COUNTERS_FILE, writable=False).snapshot()
-        except (LogError, OSError, UnicodeDecodeError):
+        except (LogError, OSError, UnicodeDecodeError) as error:
+            if not isinstance(error, UnicodeDecodeError) and may_pass(error):
+                raise
             counters = {}  # its receiver has not started yet
         told = {"base": base, "position": max(base, tail.position), "rows": tail.rows, "max_bytes": max_bytes}
         return _as_json({"v": 1, **told, "counters": counters})

@@ -31,7 +31,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ..monitoring.decoding_report import update_decoding_report
 from ..monitoring.range_tally import RangeTally
-from ..transport.errors import LogError, LogLostError
+from ..transport.errors import LogError, LogLostError, reason
 from ..transport.log.checkpoint import Tail, read_base, read_tail
 from ..transport.log.frame import ALIGNMENT
 from ..transport.log.segment import list_segments, read_metadata, segment_path
@@ -79,6 +79,22 @@ class Refusal(Exception):
         self.answer = Answer(status, body, headers=headers)
 
 
+def may_pass(error: LogError | OSError) -> bool:
+    """Whether the system alone refuses to read a log, such as for want of descriptors: it says nothing of the log."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)
+
+
+def refusal_of(error: LogError | OSError) -> Refusal:
+    """How a request is answered whose log cannot be read. What may pass is no loss."""
+    if isinstance(error, LogLostError):
+        return Refusal(404, str(error), lost=True)
+    if may_pass(error):
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        return Refusal(503, f"the log cannot be read now: {why}", (("Retry-After", "1"),))
+    return Refusal(404, str(error))
+
+
 @slotted
 class ServedLogs:
     """The logs of ``log_dir`` that were allowed, for those who know the token."""
@@ -119,13 +135,8 @@ class ServedLogs:
                 directory = self._directory(log)
                 try:
                     return self._of_log(directory, rest, query, body)
-                except LogLostError as error:
-                    raise Refusal(404, str(error), lost=True) from error
-                except LogError as error:
-                    raise Refusal(404, str(error)) from error
-                except OSError as error:  # such as no descriptors: it may pass
-                    why = f"the log cannot be read now: {error.strerror}"
-                    raise Refusal(503, why, (("Retry-After", "1"),)) from error
+                except (LogError, OSError) as error:
+                    raise refusal_of(error) from error
             case _:
                 raise Refusal(404, "there is nothing at this path")
         if method != expected:

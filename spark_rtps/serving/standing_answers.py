@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from ..transport.errors import LogError, LogLostError, RtpsError, UsageError
+from ..transport.errors import LogError, RtpsError, UsageError
 from ..transport.log.checkpoint import read_base, read_tail
 from ..transport.log.segment import read_metadata
 from . import report_answers
@@ -40,7 +40,7 @@ from .host_clocks import Clocks
 from .log_answers import LogAnswers, number_of_seconds
 from .log_place import LogPlace
 from .readiness import readiness
-from .served_logs import Answer, Refusal, ServedLogs
+from .served_logs import Answer, Refusal, ServedLogs, may_pass, refusal_of
 from .server_config import RangeServerConfig
 from .standing import ROLES, is_name
 from .tail_watch import TailWatch, has_left
@@ -178,14 +178,10 @@ class StandingAnswers:
             if method != "GET":
                 raise Refusal(405, "only GET is possible here", (("Allow", "GET"),))
             return self._report(path, query)
-        except LogLostError as error:
-            raise Refusal(404, str(error), lost=True) from error
-        except LogError as error:
-            raise Refusal(404, str(error)) from error
         except UsageError as error:
             raise Refusal(400, str(error)) from error
-        except OSError as error:  # such as no descriptors: it may pass
-            raise Refusal(503, f"it cannot be read now: {error.strerror}", _SOON) from error
+        except (LogError, OSError) as error:
+            raise refusal_of(error) from error
 
     def _answer_of_place(
         self, method: str, log: str, what: str, query: dict[str, str], peer: int | None
@@ -300,7 +296,9 @@ class StandingAnswers:
         place, tail = LogPlace.of(directory), read_tail(directory)
         try:
             base = read_base(directory, read_metadata(directory).seed)
-        except (LogError, OSError):
+        except LogError as error:
+            if may_pass(error):
+                raise  # no place that it does not have is told
             base = 0  # it has not begun, or is damaged, which whoever reads it is told
         options = told.get("options") or {}
         return {

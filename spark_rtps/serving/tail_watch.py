@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ..transport.errors import LogError
 from ..transport.log.checkpoint import read_tail
 
 #: How often the ends of the logs are looked at that somebody waits for.
@@ -85,7 +86,10 @@ class TailWatch:
             for directory in {each.directory for each in awaited}:
                 those = [each for each in awaited if each.directory == directory]
                 least = min(each.after for each in those)
-                tail = read_tail(directory)
+                try:
+                    tail = read_tail(directory)
+                except LogError:  # such as no descriptors; those who wait look for themselves, and say so
+                    tail = None
                 if tail is None or tail.position > least:  # None: what is damaged is told at once
                     for each in those:
                         if tail is None or tail.position > each.after:

@@ -11,19 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.monitoring.consumer_groups import read_groups
 from spark_rtps.serving.consumer_group_file import GROUPS_MAX, ConsumerGroupFile
 from spark_rtps.serving.host_clocks import Clocks
-from spark_rtps.serving.process import RangeServerConfig
 from spark_rtps.serving.served_logs import Refusal
-from spark_rtps.serving.standing_answers import StandingAnswers
 from spark_rtps.transport.errors import LogLostError, UsageError
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.log_view import LogView
-from spark_rtps.transport.log.stream_log import StreamLog
+from tests.serving.answering_scene import Answering
 from tests.serving.standing_scene import DAY, LOG, OTHER_LOG, SEGMENT, Scene
-from tests.support.stream_logs import RECEPTION, encoded, points, run_of
 
 
 @pytest.fixture
@@ -168,34 +164,6 @@ def test_a_group_that_the_log_has_overtaken(scene: Scene) -> None:
 
 
 # --- without a process ------------------------------------------------------------------------------
-
-
-class Answering:
-    """The answers of a server with two logs, which ``retention=bytes`` trims."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.end = 0
-        for name in (LOG, OTHER_LOG):
-            log = StreamLog.create(
-                root / name, max_bytes=4 << 20, segment_bytes=SEGMENT, metadata={"guid_prefix": "00" * 12}
-            )
-            assert log.append(run_of(encoded(points(0, 500)), 1), reception=RECEPTION)
-            self.end = log.position
-            log.close()
-        config = RangeServerConfig(root, "127.0.0.1", 0, "", standing=True, groups_retention=DAY)
-        self.answers = StandingAnswers(config, lambda _: {})
-        self.tell(LOG, OTHER_LOG)
-
-    def tell(self, *logs: str) -> None:
-        self.answers.tell([{"name": f"s/{log}", "log": log, "retention": "bytes"} for log in logs])
-
-    def put(self, position: int, *, log: str = LOG, peer: int | None = None) -> None:
-        body = json.dumps({"v": 1, "position": position}).encode()
-        assert self.answers.answer("PUT", f"/v1/logs/{log}/groups/g", body, peer).status == 204
-
-    def kept(self, log: str = LOG) -> dict[str, int]:
-        return {group.name: group.position for group in read_groups(self.root / log)}
 
 
 @pytest.fixture

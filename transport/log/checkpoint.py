@@ -163,15 +163,18 @@ class Tail(NamedTuple):
 
 
 def read_tail(directory: Path) -> Tail | None:
-    """What the appender stored last; None: it is damaged."""
+    """What the appender stored last; None: it is damaged, or there is none. Raises LogError if the system refuses."""
+    path = directory / WRITERS
     try:
-        fd = os.open(directory / WRITERS, os.O_RDONLY)
-    except OSError:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            raw = os.pread(fd, _TAIL.size, _TAIL_AT)
+        finally:
+            os.close(fd)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        raw = os.pread(fd, _TAIL.size, _TAIL_AT)
-    finally:
-        os.close(fd)
+    except OSError as error:  # such as no descriptors, which says nothing of the log
+        raise refusal(error, f"read {path}", path=path) from error
     if len(raw) < _TAIL.size:
         return None
     position, rows, position_inverted, rows_inverted = _TAIL.unpack(raw)

@@ -1,0 +1,106 @@
+"""A server without descriptors answers that it may be asked again, and never that a log is lost."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_rtps.serving.served_logs import Refusal
+from spark_rtps.transport.log.counters import Counters
+from tests.serving.answering_scene import Answering
+from tests.serving.standing_scene import LOG
+
+OPENING = ((io, "open"), (builtins, "open"), (os, "open"), (os, "scandir"))
+OF_LOG = f"/v1/logs/{LOG}"
+TARGETS = (
+    ("GET", f"{OF_LOG}/tail?after=-1"),
+    ("GET", f"{OF_LOG}/tail?after=END&wait=0.001"),
+    ("GET", f"{OF_LOG}/advance?position=0&tail=END&max_rows=10"),
+    ("GET", f"{OF_LOG}/split?position=0&end_position=END&end_row=0&pieces=3"),
+    ("GET", f"{OF_LOG}/place?position=0"),
+    ("GET", f"{OF_LOG}/place?position=END"),
+    ("GET", f"{OF_LOG}/at?time=0"),
+    ("GET", OF_LOG),
+    ("GET", f"{OF_LOG}/frames?from=0&to=END"),
+    ("GET", f"{OF_LOG}/writer-types"),
+    ("GET", f"{OF_LOG}/groups"),
+    ("PUT", f"{OF_LOG}/groups/g"),
+    ("PUT", f"{OF_LOG}/groups/NEW"),
+    ("GET", "/v1/subscriptions"),
+)
+
+
+class Descriptors:
+    """Counts what is opened, and refuses the file number ``refused``."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.refused = 0
+
+    def limiting(self, opening: Callable[..., Any]) -> Callable[..., Any]:
+        def limited(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            if self.count == self.refused:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return opening(*args, **kwargs)
+
+        return limited
+
+    @contextmanager
+    def refusing(self, number: int) -> Iterator[None]:
+        self.count, self.refused = 0, number
+        with pytest.MonkeyPatch.context() as patch:
+            for module, name in OPENING:
+                patch.setattr(module, name, self.limiting(getattr(module, name)))
+            yield
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Answering:
+    made = Answering(tmp_path)
+    Counters.create(tmp_path / LOG / "counters")
+    made.put(0)
+    return made
+
+
+def answer(answering: Answering, method: str, target: str) -> tuple[int, Any]:
+    body = json.dumps({"v": 1, "position": answering.end}).encode() if method == "PUT" else b""
+    try:
+        found = answering.answers.answer(method, target, body)
+    except Refusal as refusal:
+        return refusal.answer.status, refusal.answer.body
+    if not isinstance(found.body, bytes):
+        os.close(found.body.fd)
+        return found.status, found.body.nbytes
+    return found.status, found.body
+
+
+@pytest.mark.parametrize(
+    ("method", "target"), TARGETS, ids=[f"{each[0]}-{each[1][-30:]}" for each in TARGETS]
+)
+def test_each_file_that_a_request_opens_may_be_refused(
+    answering: Answering, method: str, target: str
+) -> None:
+    target = target.replace("END", str(answering.end))
+    descriptors = Descriptors()
+    with descriptors.refusing(0):
+        sound = answer(answering, method, target.replace("NEW", "first"))
+    opened = descriptors.count
+    assert sound[0] in (200, 204) and opened
+    for number in range(1, opened + 1):
+        asked = target.replace("NEW", f"new-{number}")
+        with descriptors.refusing(number):
+            found = answer(answering, method, asked)
+        if found[0] != 503 and "groups" not in target:
+            assert found == sound
+        assert found[0] in (200, 204, 503), found
+        assert answer(answering, method, asked)[0] == sound[0], "and it is answered a moment later"
