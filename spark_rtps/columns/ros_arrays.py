@@ -7,7 +7,7 @@ the data stay where Arrow has them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -110,6 +110,7 @@ def _points(said: Mapping[str, Any], data: U8) -> AnyArray:
     order: Literal[">", "<"] = ">" if said["is_bigendian"] else "<"
     names, formats, offsets = [], [], []
     for field in said["fields"]:
+        _known(field, ("name", "offset", "datatype", "count"), "point field")
         name, offset, count = str(field["name"]), int(field["offset"]), int(field["count"]) or 1
         if field["datatype"] not in _POINT_FIELDS:
             raise UsageError(f"point field {name!r} has the unknown datatype {field['datatype']}")
@@ -149,7 +150,10 @@ def _each(messages: Any, members: Sequence[str], make: Callable[[Mapping[str, An
     if isinstance(messages, pa.RecordBatch):
         messages = messages.to_struct_array()
     if isinstance(messages, pa.Array):
-        return [None if said is None else make(said, data) for said, data in _of_column(messages, members)]
+        return [
+            None if said is None else make(_known(said, members), data)
+            for said, data in _of_column(messages, members)
+        ]
     if isinstance(messages, pa.Scalar):
         messages = messages.as_py()
     if messages is None:
@@ -158,7 +162,16 @@ def _each(messages: Any, members: Sequence[str], make: Callable[[Mapping[str, An
     lacking = [name for name in (*members, "data") if name not in message]
     if lacking:
         raise UsageError(f"the message lacks {', '.join(lacking)}")
-    return make(message, np.frombuffer(message["data"], np.uint8))
+    if message["data"] is None:
+        return None
+    return make(_known(message, members), np.frombuffer(message["data"], np.uint8))
+
+
+def _known(message: Mapping[str, Any], members: Iterable[str], what: str = "message") -> Mapping[str, Any]:
+    """The message, whose members are not null. Raises UsageError: those of a writer with an older type are."""
+    if unknown := [name for name in members if message[name] is None]:
+        raise UsageError(f"the {what} has no {', '.join(unknown)}: null")
+    return message
 
 
 def _of_column(column: pa.StructArray, members: Sequence[str]) -> Iterator[tuple[dict[str, Any] | None, U8]]:

@@ -24,6 +24,8 @@ from .tables import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow as pa
+
     from ..api.participant import Participant
     from ..transport.protocol.participant import RemoteEndpoint
     from ..transport.types.cdr.codec import Codec
@@ -289,21 +291,29 @@ def _lines(run: Run, codec: Codec | None, topic: str | None = None) -> Iterator[
             continue
         bad = 0
         for decoded in codec.parts(samples, keys_only=bool(flag & KEY_ONLY)):
+            kinds = decoded.batch.schema
             for row in decoded.batch.to_pylist():
-                yield json.dumps(_plain({**note, **row}), ensure_ascii=False, allow_nan=False)
+                values = {kind.name: _plain(row[kind.name], kind.type) for kind in kinds}
+                yield json.dumps({**note, **values}, ensure_ascii=False, allow_nan=False)
             if decoded.malformed is not None:
                 bad += int(decoded.malformed.sum())
         if bad:
             sys.stderr.write(f"{bad} of {samples.count} samples do not decode as the topic's type\n")
 
 
-def _plain(value: object) -> object:
-    """The value as JSON can hold it: bytes become hexadecimal; decimals, times and NaN become text."""
+def _plain(value: object, kind: pa.DataType) -> object:
+    """The value as JSON can hold it: bytes become hexadecimal; decimals, times and NaN become text. A map becomes an
+    object, or, as a peer may repeat a key, pairs of keys and values."""
     match value:
         case dict():
-            return {name: _plain(part) for name, part in value.items()}
+            return {name: _plain(part, kind.field(name).type) for name, part in value.items()}
+        case list() if hasattr(kind, "key_type"):
+            pairs = [(_plain(key, kind.key_type), _plain(part, kind.item_type)) for key, part in value]
+            texts = [key if isinstance(key, str) else json.dumps(key, ensure_ascii=False) for key, _ in pairs]
+            found = {text: part for text, (_, part) in zip(texts, pairs, strict=True)}
+            return found if len(found) == len(pairs) else [[key, part] for key, part in pairs]
         case list():
-            return [_plain(part) for part in value]
+            return [_plain(part, kind.value_type) for part in value]
         case bytes():
             return value.hex()
         case float() if not math.isfinite(value):

@@ -167,6 +167,7 @@ def test_points(seed, height, big):
         ({"encoding": "8FC1"}, "is not known"),
         ({"encoding": "8UC0"}, "is not known"),
         ({"data": b"123"}, "has 3 bytes"),
+        ({"height": None, "step": None}, "the message has no height, step: null"),
         ({"step": 1, "height": 2, "width": 2}, "step=1 is less than the 2 bytes of a row"),
     ],
 )
@@ -178,11 +179,18 @@ def test_images_that_cannot_be(changes, said):
     }
     with pytest.raises(UsageError, match=said):
         image_array({**message, **changes})
+    with pytest.raises(UsageError, match=said):
+        image_array(pa.RecordBatch.from_pylist([{**message, **changes}], schema=IMAGE))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"fields": None}, "the message has no fields: null"),
+        (
+            {"fields": [{"name": "x", "offset": None, "datatype": 1, "count": 1}]},
+            "point field has no offset: null",
+        ),
         ({"point_step": 2}, "does not lie in the 2 bytes of a point"),
         ({"fields": [{"name": "x", "offset": 0, "datatype": 9, "count": 1}]}, "unknown datatype 9"),
         ({"fields": [{"name": "x", "offset": 0, "datatype": 1, "count": 1}] * 2}, "one name twice"),
@@ -196,6 +204,9 @@ def test_clouds_that_cannot_be(changes, said):
 
 
 def test_what_is_no_message():
+    message = image("mono8", "B", 1, big=False, more=0, rng=random.Random(3)) | {"data": None}
+    assert image_array(message) is None
+    assert image_array(pa.RecordBatch.from_pylist([message], schema=IMAGE)) == [None]
     with pytest.raises(UsageError, match="the message lacks encoding"):
         image_array(cloud(random.Random(5), height=1, big=False, more=0) | {"step": 1})
     with pytest.raises(UsageError, match="not of int64"):

@@ -24,6 +24,7 @@ from spark_rtps.transport.protocol.participant import RemoteEndpoint
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.structure import Guid
 from spark_rtps.transport.types.cdr.codec import Codec
+from spark_rtps.transport.types.idl.parser import parse_idl
 from spark_rtps.transport.types.model import (
     Extensibility,
     Member,
@@ -79,6 +80,37 @@ def test_echo_of_numbers_json_does_not_know() -> None:
     payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
     rows = echoed(Run.single(WRITER, 1, payload), codec)
     assert rows == [{"x": "NaN", "xs": [1.5, "Infinity", "-Infinity"]}]
+
+
+def test_echo_of_maps_is_objects() -> None:
+    idl = (
+        "@final struct T { map<string, double> m; map<long, sequence<octet> > b; map<boolean, string> f; "
+        "sequence<map<string, map<string, long> > > n; map<string, long> e; };"
+    )
+    struct = parse_idl(idl)["T"]
+    assert isinstance(struct, Struct)
+    codec = Codec(struct)
+    row = {
+        "m": [("a", 1.0), ("b", float("nan"))],
+        "b": [(1, b"xy")],
+        "f": [(True, "t"), (False, "f")],
+        "n": [[("k", [("l", 1)])], []],
+        "e": [],
+    }
+    batch = pa.RecordBatch.from_pylist([row], schema=codec.arrow_schema)
+    payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
+    expected = {
+        "m": {"a": 1.0, "b": "NaN"},
+        "b": {"1": "7879"},
+        "f": {"true": "t", "false": "f"},
+        "n": [{"k": {"l": 1}}, {}],
+        "e": {},
+    }
+    assert echoed(Run.single(WRITER, 1, payload), codec) == [expected]
+    row["e"] = [("k", 1), ("k", 2)]  # nothing keeps a peer from it
+    batch = pa.RecordBatch.from_pylist([row], schema=codec.arrow_schema)
+    payload = np.frombuffer(codec.encode(batch).payload(0), np.uint8)
+    assert echoed(Run.single(WRITER, 1, payload), codec) == [expected | {"e": [["k", 1], ["k", 2]]}]
 
 
 def test_echo_ends_in_time_while_samples_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
