@@ -67,6 +67,58 @@ def test_timers_as_if_all_were_asked() -> None:
         assert agenda.get_timer() == min((f.timer for f in fakes if f.timer is not None), default=None)
 
 
+class Raising(Fake):
+    """One whose timer raises."""
+
+    def handle_timer(self, now: int) -> None:
+        self.called.append(now)
+        raise RuntimeError("a plug-in's own mistake")
+
+
+def test_a_timer_that_raises_takes_none_of_the_others_with_it() -> None:
+    agenda, fakes = Agenda(), [Fake(0), Raising(1), Fake(2), Fake(3)]
+    for fake in fakes:
+        agenda.add(fake)
+        fake.set(5)
+    with pytest.raises(RuntimeError, match="own mistake"):
+        agenda.handle_timer(7)
+    assert [fake.called for fake in fakes] == [[7]] * 4
+    for i, fake in enumerate(fakes):
+        fake.set(10 + i)
+    agenda.handle_timer(20)
+    assert [fake.called for fake in fakes] == [[7, 20], [7], [7, 20], [7, 20]], "it is left alone for a while"
+    with pytest.raises(RuntimeError, match="own mistake"):
+        agenda.handle_timer(1_000_000_000)
+
+
+def test_a_timer_that_cannot_be_asked_for_takes_none_of_the_others_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agenda, bad, good = Agenda(), Fake(0), Fake(1)
+    for fake in (bad, good):
+        agenda.add(fake)
+        fake.set(5)
+    monkeypatch.setattr(bad, "get_timer", lambda: 1 // 0)
+    assert agenda.get_timer() == 5
+    with pytest.raises(ZeroDivisionError):
+        agenda.handle_timer(7)
+    assert good.called == [7]
+
+
+def test_timers_that_change_far_ahead_leave_nothing_behind() -> None:
+    """A LIFESPAN of a day has another timer with every write, while another one ends soon."""
+    agenda, soon, far = Agenda(), Fake(0), Fake(1)
+    for fake in (soon, far):
+        agenda.add(fake)
+    soon.set(10)
+    for i in range(5_000):
+        far.set(1_000_000 + i)
+        assert agenda.get_timer() == 10
+    assert len(agenda._heap) < 100
+    agenda.handle_timer(10)
+    assert agenda.get_timer() == 1_004_999
+
+
 def test_who_is_not_touched_is_not_asked() -> None:
     agenda, fakes = Agenda(), [Fake(i) for i in range(100)]
     for fake in fakes:

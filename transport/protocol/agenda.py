@@ -1,7 +1,10 @@
 """Which endpoints of a participant have something to do: a thousand idle endpoints cost nothing.
 
+What raises in the turn of one endpoint, as a plug-in may, is raised when all others that are due had theirs.
+
 Invariants: an endpoint that may have something to say is among ``_talking``; one whose timer may have changed since it
-was asked for it is among ``_unsettled``; of all others ``_timers`` holds the timer, and the heap an entry for it.
+was asked for it is among ``_unsettled``; of all others ``_timers`` holds the timer, and the heap an entry for it. The
+heap has at most ``_STALE`` entries more than twice as many as there are timers.
 """
 
 from __future__ import annotations
@@ -9,9 +12,15 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ..structure import Guid
+from .failures import Failures
+
+#: Entries of timers that have changed since, until the heap is made anew.
+_STALE: Final = 64
+#: Nanoseconds until the timer of an endpoint is called again that raised.
+_AGAIN: Final = 100_000_000
 
 
 class Endpoint(Protocol):
@@ -36,11 +45,15 @@ def untouched() -> None:
 class Agenda:
     """What the endpoints of one participant have to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: Failures | None = None) -> None:
+        """``failures``: what is to be raised, too, once all have had their turn."""
+        self._failures = failures or Failures()
         self._endpoints: dict[int, Endpoint] = {}
         self._talking: dict[int, None] = {}
         self._unsettled: dict[int, None] = {}
         self._timers: dict[int, int] = {}
+        #: Endpoints that raised, and until when they are left alone.
+        self._paused: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
         self._numbers = itertools.count()
 
@@ -61,6 +74,7 @@ class Agenda:
             self._talking.pop(number, None)
             self._unsettled.pop(number, None)
             self._timers.pop(number, None)
+            self._paused.pop(number, None)
 
     def all(self, kind: type[_E]) -> list[_E]:
         """All endpoints of a kind."""
@@ -86,19 +100,28 @@ class Agenda:
         """The earliest timer of all endpoints; None: there is none."""
         timers, heap = self._timers, self._heap
         for number in self._unsettled:
-            timer = self._endpoints[number].get_timer()
+            try:
+                timer = self._endpoints[number].get_timer()
+            except Exception as error:  # noqa: BLE001  (a plug-in: the timers of the others still count)
+                self._failures.note(error)
+                continue
             if timer is None:
                 timers.pop(number, None)
-            elif timers.get(number) != timer:
+                continue
+            timer = max(timer, self._paused.get(number, timer))
+            if timers.get(number) != timer:
                 timers[number] = timer
                 heapq.heappush(heap, (timer, number))
         self._unsettled.clear()
+        if len(heap) > 2 * len(timers) + _STALE:
+            heap[:] = [(timer, number) for number, timer in timers.items()]
+            heapq.heapify(heap)
         while heap and timers.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)  # it has another one by now
         return heap[0][0] if heap else None
 
     def handle_timer(self, now: int) -> None:
-        """Call the endpoints whose timers are due."""
+        """Call the endpoints whose timers are due, then raise the first exception of those that raised."""
         due = []
         while (timer := self.get_timer()) is not None and timer <= now:
             number = heapq.heappop(self._heap)[1]
@@ -107,4 +130,10 @@ class Agenda:
         for number in due:
             if (endpoint := self._endpoints.get(number)) is not None:
                 self._talking[number] = self._unsettled[number] = None
-                endpoint.handle_timer(now)
+                try:
+                    endpoint.handle_timer(now)
+                    self._paused.pop(number, None)
+                except Exception as error:  # noqa: BLE001  (a plug-in: the timers of the others are due as well)
+                    self._failures.note(error)
+                    self._paused[number] = now + _AGAIN
+        self._failures.raise_first()

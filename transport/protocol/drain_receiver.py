@@ -136,28 +136,33 @@ class DrainReceiver:
         """Hand stretches to the readers of their writer; False: they are for none, or not to be believed."""
         work = WORK_FRAGMENTS * sum(each.submessages for each in stretches)
         readers = self._believing(stretches[0], source_ip, work, now)
-        for reader in readers:
+
+        def take(reader: StatefulReader) -> None:
             before = reader.fragment_bytes
             for stretch in stretches:
                 reader.on_fragment_stretch(stretch, now=now)
             self._messages.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
+
+        self._messages.hand(readers, take)
         return bool(readers)
 
     def _on_runs(self, runs: list[Run], source_ip: str, now: int) -> bool:
         """As :meth:`_on_fragment_stretches`, of runs that are alike and follow one another."""
         work = len(runs) * (WORK[Data.KIND] + runs[0].nbytes // BYTES_PER_WORK)
         readers = self._believing(runs[0], source_ip, work, now)
-        for reader in readers:
-            reader.on_runs(runs, now=now)
+        self._messages.hand(readers, lambda reader: reader.on_runs(runs, now=now))
         return bool(readers)
 
     def _on_batch_stretch(self, stretch: BatchStretch, source_ip: str, now: int) -> bool:
         """As :meth:`_on_fragment_stretches`, of one of batches."""
         work = WORK[DATA_BATCH] + stretch.nbytes // BYTES_PER_WORK
         readers = self._believing(stretch, source_ip, work, now)
-        for reader in readers:
+
+        def take(reader: StatefulReader) -> None:
             if not reader.on_batch_stretch(stretch, now=now):
                 self._messages.work += WORK[DATA_BATCH] * stretch.batches
+
+        self._messages.hand(readers, take)
         return bool(readers)
 
     def _believing(

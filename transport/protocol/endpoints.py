@@ -26,6 +26,7 @@ from .discovery.participant_data import ParticipantData
 from .discovery.remote_participant import RemoteParticipant
 from .discovery.type_matching import TypeMatching
 from .endpoint_info import ReaderInfo, WriterInfo
+from .failures import Failures
 from .multicast import MulticastReach
 from .networks import Networks
 from .policies import BatchWire
@@ -65,7 +66,7 @@ class _Local:
 
 
 class LocalEndpoints:
-    """The user's endpoints of a participant; ``emit`` gets an event for each change."""
+    """The user's endpoints of a participant; ``emit`` gets the events, ``failures`` what plug-ins raise."""
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class LocalEndpoints:
         *,
         multicast: MulticastReach,
         emit: Callable[[events.Event], None],
+        failures: Failures,
     ) -> None:
         #: Readers by the writer they match, remote or ours; the participant adds the readers of the built-in topics.
         self.routes: dict[Guid, list[StatefulReader]] = {}
@@ -93,6 +95,7 @@ class LocalEndpoints:
         self._types = types
         self._multicast = multicast
         self._emit = emit
+        self._failures = failures
         self._locals: dict[Guid, _Local] = {}
         self._topics: Counter[str] = Counter()
         #: Pairs of an endpoint of ours and one that it matches, by the other's participant.
@@ -290,12 +293,18 @@ class LocalEndpoints:
                 mistakes_keys=remote is not None and remote.mistakes_keys,
             )
             if reader != known:
-                local.endpoint.match_reader(reader, now=now)
+                try:
+                    local.endpoint.match_reader(reader, now=now)
+                except Exception as error:  # noqa: BLE001  (a plug-in: the others match all the same)
+                    self._failures.note(error)
             local.matched[guid] = reader
             return
         writer = self._writer_info(local, other, unicast, multicast)
         if writer != known:
-            local.endpoint.match_writer(writer, now=now)
+            try:
+                local.endpoint.match_writer(writer, now=now)
+            except Exception as error:  # noqa: BLE001  (a plug-in: the others match all the same)
+                self._failures.note(error)
         if known is None:
             if guid not in self.routes:
                 self._heard[guid.prefix] += 1
@@ -362,7 +371,10 @@ class LocalEndpoints:
             return
         del local.matched[other]
         if isinstance(local.endpoint, StatefulWriter):
-            local.endpoint.unmatch_reader(other)
+            try:
+                local.endpoint.unmatch_reader(other)
+            except Exception as error:  # noqa: BLE001  (a plug-in: the others are gone all the same)
+                self._failures.note(error)
         else:
             local.endpoint.unmatch_writer(other)
             if _take_out(self.routes, other, local.endpoint):

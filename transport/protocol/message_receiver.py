@@ -15,7 +15,7 @@ Invariants
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -49,6 +49,7 @@ from ..wire.submessages import (
 )
 from ..wire.unread_samples import pass_over
 from .discovery.remote_participant import RemoteParticipant
+from .failures import Failures
 from .message_work import (
     BYTES_PER_WORK,
     BYTES_PER_WORK_CLEARED,
@@ -153,7 +154,9 @@ class MessageReceiver:
         *,
         addresses: frozenset[str] = frozenset(),
         trust: Trust = Trust.ADDRESS,
+        failures: Failures | None = None,
     ) -> None:
+        self._failures = failures or Failures()
         self.announcements: list[Run] = []
         self.builtin_touched = False
         #: The sender of the last message, if it is not proven and the message was therefore not believed.
@@ -373,9 +376,9 @@ class MessageReceiver:
                 run = run.take(0, fits)
             self.work += run.count * WORK_ENDPOINT
             self.builtin_touched = True
-        for reader in readers:
-            if run.reader_id == ENTITYID_UNKNOWN or run.reader_id == reader.guid.entity:
-                reader.on_run(run, now=now)
+        if run.reader_id != ENTITYID_UNKNOWN:
+            readers = [reader for reader in readers if run.reader_id == reader.guid.entity]
+        self.hand(readers, lambda reader: reader.on_run(run, now=now))
 
     def _on_announcements(self, run: Run) -> None:
         fits = ANNOUNCEMENTS_PER_MESSAGE_MAX - sum(each.count for each in self.announcements)
@@ -398,8 +401,9 @@ class MessageReceiver:
         if sum(run.count for run in batch.runs) != batch.last_sn + 1 - batch.first_sn:
             self.work += WORK_PIECES
         self.on_alive(batch.writer, now)
-        for reader in self.addressed(batch.writer, batch.reader_id):
-            reader.on_batch(batch, now=now)
+        self.hand(
+            self.addressed(batch.writer, batch.reader_id), lambda reader: reader.on_batch(batch, now=now)
+        )
 
     def _on_compressed(
         self, flags: int, body: memoryview, source: bytes, timestamp: int, now: int, work_max: int
@@ -456,6 +460,16 @@ class MessageReceiver:
                     self.on_run(run, now, work_max - self.work)
             pos = end
 
+    def hand(self, readers: Iterable[StatefulReader], take: Callable[[StatefulReader], None]) -> None:
+        """Have each of the readers take something, whatever the plug-ins of the others do."""
+        for reader in readers:
+            try:
+                take(reader)
+            except DecodeError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                self._failures.note(error)
+
     def addressed(self, writer: Guid, reader_id: bytes) -> list[StatefulReader]:
         """The readers for which a writer's submessages are."""
         readers = self._routes.get(writer)
@@ -476,13 +490,18 @@ class MessageReceiver:
             writer = Guid(source, submessage.writer_id)
             if kind in _ASSERT_LIVELINESS and submessage.liveliness:
                 self.on_alive(writer, now)
-            for reader in self.addressed(writer, submessage.reader_id):
-                to_reader(reader)(writer, submessage, now=now)
+            readers = self.addressed(writer, submessage.reader_id)
+            self.hand(readers, lambda reader: to_reader(reader)(writer, submessage, now=now))
             self.unread.hear(kind, submessage, writer, now)
         elif (to_writer := _TO_WRITER.get(kind)) is not None:
             local = self._writers.get(submessage.writer_id)
             if local is not None:
-                to_writer(local)(Guid(source, submessage.reader_id), submessage, now=now)
+                try:
+                    to_writer(local)(Guid(source, submessage.reader_id), submessage, now=now)
+                except DecodeError:
+                    raise
+                except Exception as error:  # noqa: BLE001  (a plug-in: the rest of the message is for others)
+                    self._failures.note(error)
         elif kind == _DATA_FRAG:
             self._on_data_frag(submessage, source, timestamp, now)
         elif kind == RttMeasurement.KIND:
@@ -493,15 +512,18 @@ class MessageReceiver:
     def _on_data_frag(self, fragments: DataFrag, source: bytes, timestamp: int, now: int) -> None:
         writer = Guid(source, fragments.writer_id)
         self.on_alive(writer, now)
-        for reader in self.addressed(writer, fragments.reader_id):
+
+        def take(reader: StatefulReader) -> None:
             before = reader.fragment_bytes
             reader.on_data_frag(writer, fragments, timestamp, now=now)
             self.work += (reader.fragment_bytes - before) // BYTES_PER_WORK_CLEARED
 
+        self.hand(self.addressed(writer, fragments.reader_id), take)
+
     def _on_rtt_measurement(self, measurement: RttMeasurement, source: bytes, now: int) -> None:
         if measurement.reply:
             writer = Guid(source, measurement.writer_id)
-            for reader in self.addressed(writer, measurement.reader_id):
-                reader.on_rtt_measurement(writer, measurement, now=now)
+            readers = self.addressed(writer, measurement.reader_id)
+            self.hand(readers, lambda reader: reader.on_rtt_measurement(writer, measurement, now=now))
         elif (local := self._writers.get(measurement.writer_id)) is not None:
             local.feedback.on_rtt_measurement(Guid(source, measurement.reader_id), measurement, now=now)

@@ -78,7 +78,8 @@ class Participant:
         self._spdp, self._sedp = discovery.spdp, discovery.sedp
         self._liveliness, self._library = discovery.liveliness, discovery.type_library
         self._endpoints = discovery.endpoints
-        self._agenda = Agenda()
+        self._failures = discovery.failures
+        self._agenda = Agenda(self._failures)
         self._writers: dict[bytes, StatefulWriter] = {
             writer.guid.entity: writer for writer in discovery.builtin.writers()
         }
@@ -103,6 +104,7 @@ class Participant:
             self.drops,
             addresses=config.addresses,
             trust=config.trust,
+            failures=self._failures,
         )
         self._receiver.on_alive = self._liveliness.on_data
         self._receiver.on_addressed = discovery.on_addressed
@@ -391,12 +393,17 @@ class Participant:
         """When to call :meth:`handle_timer`; None: never."""
         if self._closed:
             return None
+        if self._failures.first is not None:
+            return 0
         timers = [self._discovery.get_timer(), self._liveliness.get_timer()]
         timers += [self._flow.get_timer(), self._agenda.get_timer()]
         return min((timer for timer in timers if timer is not None), default=None)
 
     def handle_timer(self, now: int) -> None:
-        """Do what is due; call :meth:`datagrams_to_send` afterwards."""
+        """Do what is due; call :meth:`datagrams_to_send` afterwards.
+
+        Raises what a plug-in raised since the last call, once all else is done: it keeps nothing from other endpoints.
+        """
         if self._closed:
             return
         self._discovery.handle_timer(now)

@@ -27,6 +27,7 @@ from .discovery.type_lookup import TypeLookup
 from .discovery.type_lookup_service import TypeLookupService
 from .discovery.type_matching import TypeMatching
 from .endpoints import LocalEndpoints
+from .failures import Failures
 from .multicast import MulticastReach
 from .networks import AdmittedPeers
 from .participant_config import ParticipantConfig, RemoteEndpoint, listed
@@ -89,6 +90,8 @@ class ParticipantDiscovery:
         )
         self.builtin = BuiltinEndpoints(self.sedp, self.liveliness, self.types)
         self._multicast = MulticastReach(config)
+        #: What plug-ins raised.
+        self.failures = Failures()
         self.endpoints = LocalEndpoints(
             own,
             remotes,
@@ -96,6 +99,7 @@ class ParticipantDiscovery:
             TypeMatching(prefix, self.type_library, self.lookup),
             multicast=self._multicast,
             emit=emit,
+            failures=self.failures,
         )
         #: What came from participants before they were proven, and is looked at now.
         self.held: deque[tuple[bytes, str]] = deque()

@@ -27,7 +27,7 @@ from ....wire.status_messages import RttMeasurement, StatusMessage
 from ...policies import ReaderCounters, ReaderPolicy
 from ..ordering.writer_proxy import WriterProxy
 from ..received_stream import StreamPositions
-from .congestion_control import CongestionControl, CongestionControlFactory, built_in
+from .congestion_control import CongestionControl, CongestionControlFactory, StaticWindow, built_in
 from .receive_room import ReceiveRoom
 
 #: A reader that crosses a multiple of it sends a status message (Aeron: with each term).
@@ -67,15 +67,19 @@ class StatusReporter:
         """A writer was matched."""
         if not proxy.info.status_messages:
             return False
-        stream = proxy.stream
-        self._controls[proxy.guid] = self.factory(self.policy.congestion_control, proxy.info)
+        stream, policy = proxy.stream, self.policy.congestion_control
+        self._controls[proxy.guid] = StaticWindow(
+            policy
+        )  # stays where the factory, which may be a plug-in, raises
         self._receive_room.streams += 1
         stream.due = 1
         if not proxy.reliable:
             stream.repetitions = _REPETITIONS
             stream.timer_at = now + self.policy.status_message_timeout
-        self._track(proxy, now)
         stream.wanted, stream.wanted_at = True, now
+        self._track(proxy, now)
+        self._controls[proxy.guid] = self.factory(policy, proxy.info)
+        self._track(proxy, now)
         return True
 
     def forget(self, writer: Guid) -> None:

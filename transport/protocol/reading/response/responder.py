@@ -89,11 +89,13 @@ class Responder:
     def introduce(self, proxy: WriterProxy, now: int) -> None:
         """A writer was matched that is reliable, or knows status messages."""
         it = self._responses[proxy.guid] = WriterResponse(proxy, self.delays)
-        if self._status.introduce(proxy, now):
-            self._respond(it, now)
-        if proxy.reliable:
-            self._preempt(it, now)
-        self._set_timer(it)
+        try:
+            if self._status.introduce(proxy, now):
+                self._respond(it, now)
+        finally:
+            if proxy.reliable:
+                self._preempt(it, now)
+            self._set_timer(it)
 
     def forget(self, writer: Guid) -> None:
         """A writer is gone."""
