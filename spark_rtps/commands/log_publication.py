@@ -99,7 +99,7 @@ def _look(log: PublicationLog, *, frames: bool) -> dict[str, Any]:
         "type": log.about.get("type"),
         "domain": log.about.get("domain"),
         "writer": log.about.get("guid"),
-        "process": metadata.owner,
+        "process": metadata.owner.process,
         "alive": metadata.owner_lives,
         "end_of_stream": metadata.end_of_stream,
         "term_length": log.term_length,

@@ -14,7 +14,9 @@ from spark_rtps.transport.errors import LogError, LogFullError
 from spark_rtps.transport.log import named_logs as module
 from spark_rtps.transport.log.image import CopyBuffer, Image
 from spark_rtps.transport.log.named_logs import NamedLogs, directory_of_user, remove
+from spark_rtps.transport.log.owner_lock import OwnerLock
 from spark_rtps.transport.log.publication_log import PublicationLog
+from spark_rtps.transport.log.publication_log_metadata import _OWNER_PID
 
 TERM = 64 << 10
 
@@ -162,7 +164,7 @@ def test_whoever_makes_a_log_removes_the_dead_ones(logs: NamedLogs) -> None:
 
 
 def test_what_is_no_log_of_ours_is_left_alone(logs: NamedLogs) -> None:
-    logs.create(TERM, {})
+    _ours = logs.create(TERM, {})
     strange = logs.directory / ("1" * 32 + ".publication")
     strange.write_bytes(b"of another version")
     other = logs.directory / "notes.txt"
@@ -172,7 +174,7 @@ def test_what_is_no_log_of_ours_is_left_alone(logs: NamedLogs) -> None:
 
 
 def test_an_old_file_that_was_never_finished_is_removed(logs: NamedLogs) -> None:
-    logs.create(TERM, {})
+    _ours = logs.create(TERM, {})
     young, old = (logs.directory / (digit * 32 + ".publication.new") for digit in "12")
     young.write_bytes(b"")
     old.write_bytes(b"")
@@ -182,7 +184,80 @@ def test_an_old_file_that_was_never_finished_is_removed(logs: NamedLogs) -> None
 
 
 def test_a_log_is_looked_into_once(logs: NamedLogs, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs.create(TERM, {"topic": "t"})
+    _ours = logs.create(TERM, {"topic": "t"})
     assert len(logs.listing()) == 1
     monkeypatch.setattr(PublicationLog, "open", lambda path: pytest.fail("it was looked into before"))
     assert len(logs.listing()) == 1
+
+
+# --- who owns a log --------------------------------------------------------------------------------
+
+MAKES = (
+    "import os, sys; from pathlib import Path\n"
+    "from spark_rtps.transport.log.named_logs import NamedLogs\n"
+    f"log = NamedLogs(Path(sys.argv[1])).create({TERM}, {{}})\n"
+    "print(log.path, flush=True)\n"
+)
+
+
+def maker(directory: Path, *, then: str) -> tuple[subprocess.Popen[str], Path]:
+    """A process that has made a log and then waits, and the log."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", MAKES + then, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    return child, Path(child.stdout.readline().strip())
+
+
+def test_the_log_of_a_writer_whose_process_is_not_visible_here_is_read_and_stays(logs: NamedLogs) -> None:
+    """In another PID namespace, such as a container's, its process has an id that is none here, or another's."""
+    log = logs.create(TERM, {"topic": "t"})
+    assert log.path is not None
+    for process in (4_194_303, os.getppid()):
+        log.metadata.words[_OWNER_PID] = process
+        theirs = NamedLogs(logs.directory)
+        assert [each.path for each in theirs.listing()] == [log.path]
+        assert theirs.remove_dead() == [] and theirs.open(log.path.name).metadata.owner_lives
+    other = theirs.create(TERM, {})
+    assert log.path.exists() and other.path is not None and other.path.exists()
+
+
+def test_the_log_of_a_killed_process_that_nobody_has_waited_for_is_removed(logs: NamedLogs) -> None:
+    child, path = maker(logs.directory, then="sys.stdin.read()")
+    with child:
+        assert [each.path for each in logs.listing()] == [path] and logs.remove_dead() == []
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+        assert logs.listing() == [], "what was known of it does not keep it alive"
+        assert logs.remove_dead() == [path] and not path.exists()
+
+
+def test_a_forked_child_does_not_keep_the_log_of_a_killed_process(logs: NamedLogs) -> None:
+    then = "if os.fork() == 0:\n    print(flush=True); sys.stdin.read(); os._exit(0)\nimport time; time.sleep(600)"
+    child, path = maker(logs.directory, then=then)
+    with child:
+        assert child.stdout is not None
+        child.stdout.readline()  # the child of the child runs
+        child.kill()
+        child.wait()
+        assert logs.remove_dead() == [path]
+
+
+def test_a_log_without_a_lock_is_judged_by_its_process(
+    logs: NamedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an earlier version, or of a system without such locks."""
+    monkeypatch.setattr(OwnerLock, "take", lambda path: None)
+    log = logs.create(TERM, {})
+    assert log.path is not None and [each.path for each in logs.listing()] == [log.path]
+    log.metadata.words[_OWNER_PID] = 4_194_303
+    assert not log.metadata.owner_lives and logs.remove_dead() == [log.path]
+
+
+def test_a_log_that_is_closed_has_no_owner(logs: NamedLogs) -> None:
+    log = logs.create(TERM, {})
+    log.close()
+    assert not log.metadata.owner_lives and logs.listing() == []

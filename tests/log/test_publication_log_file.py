@@ -155,7 +155,7 @@ def test_the_owner_of_a_log_lives_or_is_dead(tmp_path: Path) -> None:
         assert child.stdout
         child.stdout.readline()
         log = PublicationLog.open(path)
-        assert log.metadata.owner_lives and log.metadata.owner == child.pid
+        assert log.metadata.owner_lives and log.metadata.owner.process == child.pid
         child.kill()
     assert not log.metadata.owner_lives
     assert not Image(log, 0, CopyBuffer()).has_more and log.position == 64, "a claim that nobody will commit"

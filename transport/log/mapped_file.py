@@ -16,6 +16,11 @@ from .small_file import UNFINISHED
 _T = TypeVar("_T")
 
 
+def unfinished(path: Path) -> Path:
+    """Where a file is until it gets its name."""
+    return path.with_name(path.name + UNFINISHED)
+
+
 def create_mapped(
     path: Path, size: int, fill: Callable[[mmap.mmap], _T], *, what: str, mode: int | None = None
 ) -> _T:
@@ -25,15 +30,15 @@ def create_mapped(
     it keeps it. Raises LogFullError where there is no room, LogError where the file cannot be made; nothing is left
     behind then.
     """
-    unfinished = path.with_name(path.name + UNFINISHED)
+    made_at = unfinished(path)
     try:
-        fd = create_file(unfinished, os.O_RDWR | os.O_TRUNC, mode=mode)
+        fd = create_file(made_at, os.O_RDWR | os.O_TRUNC, mode=mode)
         try:
             allocate(fd, path.parent, size)
             made = fill(mmap.mmap(fd, size))
-            os.replace(unfinished, path)
+            os.replace(made_at, path)
         except BaseException:
-            os.unlink(unfinished)
+            os.unlink(made_at)
             raise
         finally:
             os.close(fd)

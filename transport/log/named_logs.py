@@ -2,7 +2,7 @@
 
 They lie in a directory of the user's own in shared memory, or below the system's temporary directory where there is
 no shared memory. Each log has a random name and lives as long as its writer. The logs of killed processes are removed
-by the next process that makes one.
+by the next process that makes one, also in another container that shares the directory.
 
 Invariant: only names made here are looked up, and only in that directory, whatever a peer calls its log.
 """
@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from ..errors import LogError
 from .publication_log import PublicationLog
+from .publication_log_metadata import LogOwner
 from .segment import JSON, refusal
 from .small_file import UNFINISHED
 
@@ -51,8 +52,8 @@ class NamedLogs:
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory: Final = directory or directory_of_user()
-        #: What the logs that were opened before record of themselves. Their names are never used again.
-        self._about: dict[str, Mapping[str, JSON]] = {}
+        #: The logs that were opened before, by name, with their owners. Names are never used again.
+        self._known: dict[str, tuple[LogOwner, NamedLog]] = {}
 
     def create(self, term_length: int, about: Mapping[str, JSON]) -> PublicationLog:
         """A log with a name of its own. LogError where the directory is not ours, LogFullError without room."""
@@ -69,27 +70,21 @@ class NamedLogs:
         log = PublicationLog.open(self.directory / name)
         if not log.metadata.owner_lives:
             raise LogError(
-                f"process {log.metadata.owner}, which wrote {log.path}, is gone",
+                f"process {log.metadata.owner.process}, which wrote {log.path}, is gone",
                 path=log.path,
-                process=log.metadata.owner,
+                process=log.metadata.owner.process,
             )
         return log
 
     def listing(self) -> list[NamedLog]:
         """The logs that are being written now."""
-        names = self._names()
-        found = []
-        known, self._about = self._about, {}
-        for name in names:
-            about = known.get(name)
-            if about is None:
-                try:
-                    about = self.open(name).about
-                except LogError:
-                    continue  # just removed, left behind, or of another version
-            self._about[name] = about
-            found.append(NamedLog(self.directory / name, about))
-        return found
+        known, self._known = self._known, {}
+        for name in self._names():
+            try:
+                self._known[name] = known.get(name) or self._look_into(name)
+            except LogError:
+                continue  # just removed, left behind, or of another version
+        return [log for owner, log in self._known.values() if owner.lives(log.path)]
 
     def remove_dead(self) -> list[Path]:
         """Remove the logs of processes that are gone; returns the files."""
@@ -108,6 +103,10 @@ class NamedLogs:
         return removed
 
     # --- inside ------------------------------------------------------------------------------------
+
+    def _look_into(self, name: str) -> tuple[LogOwner, NamedLog]:
+        log = self.open(name)
+        return log.metadata.owner, NamedLog(self.directory / name, log.about)
 
     def _names(self) -> list[str]:
         try:

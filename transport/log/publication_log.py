@@ -27,7 +27,8 @@ from ..protocol.writing.publication import FRAME_HEADER_BYTES, PublicationPositi
 from ..structure import Guid
 from ..wire.samples import U8
 from .frame import align
-from .mapped_file import create_mapped, map_file
+from .mapped_file import create_mapped, map_file, unfinished
+from .owner_lock import OwnerLock
 from .publication_log_metadata import (
     ACTIVE_TERM_COUNT,
     CLEAN_POS,
@@ -116,6 +117,7 @@ class PublicationLog:
         self.lock = threading.Lock()
         self._words = metadata.words
         self._closed = False
+        self._owner_lock: OwnerLock | None = None
         #: Everything before this position is zeroed or in use; only :meth:`clean` moves it.
         self._cleaned_to = self.clean_position + self.terms.span
         self._enter_term()
@@ -171,7 +173,9 @@ class PublicationLog:
     ) -> PublicationLog:
         format_metadata(memoryview(mapping), term_length, about, initial_term_id, token)
         log = cls(mapping, path)
-        log.metadata.own()
+        if path is not None:
+            log._owner_lock = OwnerLock.take(unfinished(path))
+        log.metadata.own(locks=log._owner_lock is not None)
         return log
 
     @classmethod
@@ -183,18 +187,25 @@ class PublicationLog:
         return cls(mapping, path)
 
     def close(self) -> None:
-        """Claims answer CLOSED from now on. The mapping goes with the last view of it, the file stays."""
+        """Claims answer CLOSED from now on. The mapping goes with its last view, the file stays without an owner."""
         self._closed = True
+        if self._owner_lock is not None:
+            self._owner_lock.release()
 
     # --- writing ---------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
         """The tail: all before is claimed."""
+        term_count, offset = self.tail
+        return term_count * self.term_length + offset
+
+    @property
+    def tail(self) -> tuple[int, int]:
+        """How many terms came before the active one, and up to which offset of it all is claimed."""
         tail: int = self._words[TAILS + self._words[ACTIVE_TERM_COUNT] % TERMS]
         # Of the tail alone: in another process's log the term may change between two loads.
-        term_count = ((tail >> 32) - self.initial_term_id) % (1 << 32)
-        return term_count * self.term_length + (tail & TAIL_OFFSET_MASK)
+        return ((tail >> 32) - self.initial_term_id) % (1 << 32), tail & TAIL_OFFSET_MASK
 
     def claim(
         self, length: int, *, limit: int, first_sn: int = 0, count: int = 0, segment: int = 0
@@ -310,9 +321,12 @@ class PublicationLog:
         self._cleaned_to = start + count + self.terms.span
         return start + count
 
-    def record(self, positions: PublicationPositions, *, unblocked: int = 0) -> None:
-        """Show the positions, and how many claims were unblocked, to every process that maps the log."""
-        self.metadata.record(positions, unblocked=unblocked)
+    def record(
+        self, positions: PublicationPositions, *, snd_pos: int | None = None, unblocked: int = 0
+    ) -> None:
+        """Show the positions, and how many claims were unblocked, to every process that maps the log; the arguments
+        are those of :meth:`PublicationLogMetadata.record`."""
+        self.metadata.record(positions, snd_pos=snd_pos, unblocked=unblocked)
 
     # --- readers on this host --------------------------------------------------------------------
 

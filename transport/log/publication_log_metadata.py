@@ -18,10 +18,11 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import LogError, UsageError
 from ..protocol.writing.publication import PublicationPositions
+from .owner_lock import is_held
 from .segment import JSON, PAGE, page_ceil
 from .subscriber_slots import SLOTS_AT, SLOTS_END, SubscriberSlots
 from .term_frames import TERMS, term_id_at
@@ -53,8 +54,12 @@ CLEAN_POS: Final = 20
 _UNBLOCKED: Final = 21
 #: Everything before this position is zeroed, or is just being zeroed.
 CLEANING_POS: Final = 22
+#: 1: the owner holds the lock of the file as long as it lives; 0: of an earlier version, or without such locks.
+_OWNER_LOCKS: Final = 23
 
 _ABOUT_AT: Final = SLOTS_END
+#: States of a process that has ended, and that its parent has not asked for yet.
+_ENDED: Final = (b"Z", b"X")
 TAIL_OFFSET_MASK: Final = (1 << 32) - 1
 
 
@@ -66,18 +71,33 @@ def check_term_length(term_length: int) -> None:
 
 
 def start_ticks(pid: int) -> int:
-    """When the process began (proc(5)): with its id it names a process for ever. 0: there is none."""
+    """When the process began (proc(5)): with its id it names a process for ever. 0: there is none, or it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0
-    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return 0 if fields[0] in _ENDED else int(fields[19])
+
+
+class LogOwner(NamedTuple):
+    """The process that writes a log, as the log records it."""
+
+    process: int
+    start: int
+    locks: bool
+
+    def lives(self, path: Path | None) -> bool:
+        """Whether it goes on writing the log in the file ``path``; None: in its own memory."""
+        if self.locks and path is not None:
+            return is_held(path)
+        return self.start == start_ticks(self.process) != 0
 
 
 class PublicationLogMetadata:
     """The words of one mapped log."""
 
-    __slots__ = ("about", "initial_term_id", "slots", "term_length", "terms_at", "token", "words")
+    __slots__ = ("_path", "about", "initial_term_id", "slots", "term_length", "terms_at", "token", "words")
 
     def __init__(self, mapping: memoryview, path: Path | None) -> None:
         """``mapping`` was filled by :func:`format_metadata`."""
@@ -89,24 +109,25 @@ class PublicationLogMetadata:
         metadata = mapping[: self.terms_at]
         self.words = metadata.cast("q")
         self.slots = SubscriberSlots(metadata, self.words, path)
+        self._path = path
         about = bytes(mapping[_ABOUT_AT : _ABOUT_AT + words[_ABOUT_BYTES]])
         self.about: dict[str, JSON] = json.loads(about)
 
     @property
-    def owner(self) -> int:
-        """The process id of the owner."""
-        pid: int = self.words[_OWNER_PID]
-        return pid
+    def owner(self) -> LogOwner:
+        words = self.words
+        return LogOwner(words[_OWNER_PID], words[_OWNER_START], bool(words[_OWNER_LOCKS]))
 
     @property
     def owner_lives(self) -> bool:
-        return self.words[_OWNER_START] == start_ticks(self.owner) != 0
+        return self.owner.lives(self._path)
 
-    def own(self) -> None:
-        """This process is the owner."""
+    def own(self, *, locks: bool) -> None:
+        """This process is the owner; ``locks``: it holds the lock of the file."""
         pid = os.getpid()
         self.words[_OWNER_START] = start_ticks(pid)
         self.words[_OWNER_PID] = pid
+        self.words[_OWNER_LOCKS] = locks
 
     @property
     def end_of_stream(self) -> bool:
@@ -117,12 +138,18 @@ class PublicationLogMetadata:
     def end_of_stream(self, value: bool) -> None:
         self.words[_END_OF_STREAM] = value
 
-    def record(self, positions: PublicationPositions, *, unblocked: int = 0) -> None:
-        """Show the positions, and how many claims were never committed and became PADs."""
+    def record(
+        self, positions: PublicationPositions, *, snd_pos: int | None = None, unblocked: int = 0
+    ) -> None:
+        """Show the positions, and how many claims were never committed and became PADs.
+
+        ``snd_pos`` is where the frame begins that is to be sent next, if that is not the sender's position: who joins
+        begins to read there.
+        """
         words = self.words
         words[_PUB_POS] = positions.pub_pos
         words[_PUB_LMT] = positions.pub_lmt
-        words[_SND_POS] = positions.snd_pos
+        words[_SND_POS] = positions.snd_pos if snd_pos is None else snd_pos
         words[_SND_LMT] = positions.snd_lmt
         words[_SND_BPE] = positions.snd_bpe
         words[_IS_CONNECTED] = positions.is_connected
