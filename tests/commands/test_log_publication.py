@@ -144,6 +144,27 @@ def test_a_term_that_is_full_to_the_byte(log: PublicationLog) -> None:
     ]
 
 
+def test_a_term_that_is_full_to_the_byte_and_was_left(log: PublicationLog) -> None:
+    while log.position < TERM:
+        write(log, b"")
+    assert log.claim(0, limit=ANY) is PublicationResult.ADMIN_ACTION
+    assert [(term.is_active, term.start, term.stop) for term in terms_of(log)] == [
+        (False, 0, TERM),
+        (True, TERM, TERM),
+        (False, 0, 0),
+    ]
+
+
+def test_a_claim_whose_header_is_being_stored_is_a_claim(log: PublicationLog) -> None:
+    write(log, b"x" * 100)
+    at = log.position
+    claim(log, 100, first_sn=9, count=1)
+    log.data[at + 4 : at + 32] = 0  # the length is stored first, this is not yet
+    assert [(frame.position, frame.kind, frame.length) for frame in frames_of(log)][1:] == [
+        (at, FrameKind.CLAIM, 132)
+    ]
+
+
 def test_what_is_cleaned_meanwhile_is_not_shown(log: PublicationLog) -> None:
     for _ in range(100):
         write(log, b"x" * 1_000)

@@ -102,6 +102,23 @@ def test_padding_and_empty_frames_are_passed(log: PublicationLog) -> None:
     assert read(image) == [1]
 
 
+@pytest.mark.parametrize("nbytes", [96, 100, 32, 8])
+def test_each_message_of_a_train_is_a_span(log: PublicationLog, nbytes: int) -> None:
+    image, body = image_of(log), bytes(range(100))[:nbytes]
+    publish(log, 1)
+    claim = log.claim(nbytes, limit=INFINITE, first_sn=1, count=3, segment=32)
+    assert isinstance(claim, Claim)
+    claim.data[:] = np.frombuffer(body, np.uint8)
+    claim.commit()
+    publish(log, 2)
+    frames = image.poll(1 << 20)
+    assert frames is not None and frames.end == log.position
+    messages = [bytes(frames.data[start:stop]) for start, stop, _ in frames.spans]
+    assert messages[1:-1] == [body[at : at + 32] for at in range(0, nbytes, 32)]
+    assert [len(message) for message in (messages[0], messages[-1])] == [SIZE, SIZE]
+    assert frames.nbytes == nbytes + 2 * SIZE
+
+
 def test_term_after_term(log: PublicationLog) -> None:
     image, got, sent = image_of(log), [], 0
     for _ in range(200):

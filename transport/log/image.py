@@ -25,10 +25,12 @@ _BUFFER_BYTES: Final = 1 << 20
 _WORD: Final = 4
 #: The second word of a frame's header ends in the type.
 _TYPE_SHIFT: Final = 16
+#: Where a frame's header has the length of each of its messages.
+_SEGMENT_AT: Final = 28
 
 
 class CopiedFrames(NamedTuple):
-    """The copied bodies of consecutive frames, each a span of ``data``, and the position behind the last one."""
+    """The copied messages of consecutive frames, each a span of ``data``, and the position behind the last frame."""
 
     data: U8
     spans: list[Span]
@@ -52,7 +54,7 @@ class Image:
 
     @classmethod
     def joined(cls, log: PublicationLog, buffer: CopyBuffer, source: str = "") -> Image:
-        """An image that begins at the sender's position: what lies before it was sent to earlier readers."""
+        """An image that begins with the frame that is to be sent next: what lies before was sent to earlier readers."""
         return cls(log, log.metadata.positions()["snd_pos"], buffer, source)
 
     @property
@@ -78,13 +80,15 @@ class Image:
     def poll(self, max_bytes: int) -> CopiedFrames | None:
         """Copy the next frames, ``max_bytes`` in all or the first one alone; None: there is none, or it was lapped.
 
+        A frame that holds a train of messages has a span for each of them.
+
         The position stays: the caller moves it to ``end``. The copy lasts until the next call for any image that
         shares the buffer.
         """
         log, lengths, start = self.log, self._lengths, self.position
         first = start % log.data.size
         room = log.term_length - start % log.term_length
-        bounds: list[tuple[int, int]] = []
+        spans: list[Span] = []
         at = 0
         while at < room:
             length = lengths[first + at >> 2]
@@ -98,16 +102,22 @@ class Image:
                     f"the publication log {log.path} is damaged at position {start + at}", path=log.path
                 )
             if lengths[first + at + _WORD >> 2] >> _TYPE_SHIFT == DATA and length > FRAME_HEADER_BYTES:
-                if bounds and after > max_bytes:
+                if spans and after > max_bytes:
                     break
-                bounds.append((at + FRAME_HEADER_BYTES, at + length))
+                body, stop = at + FRAME_HEADER_BYTES, at + length
+                segment = lengths[first + at + _SEGMENT_AT >> 2]
+                if 0 < segment < stop - body:
+                    cuts = range(body, stop, segment)
+                    spans += [(cut, min(cut + segment, stop), self._source) for cut in cuts]
+                else:
+                    spans.append((body, stop, self._source))
             at = after
         if not at:
             return None
-        data = self._buffer.copy(log.data[first : first + at]) if bounds else log.data[:0]
+        data = self._buffer.copy(log.data[first : first + at]) if spans else log.data[:0]
         if self.is_lapped:
             return None
-        return CopiedFrames(data, [(start, stop, self._source) for start, stop in bounds], start + at)
+        return CopiedFrames(data, spans, start + at)
 
 
 class CopyBuffer:

@@ -53,8 +53,9 @@ class TermState(NamedTuple):
 
 def terms_of(log: PublicationLog) -> list[TermState]:
     """The terms by their number, as the tail counters have them now."""
-    position, length, first = log.position, log.term_length, log.clean_position
-    active = position // length - (position % length == 0 < position and _is_full(log, position))
+    length, first = log.term_length, log.clean_position
+    active, offset = log.tail
+    position = active * length + offset
     found = []
     for number in range(TERMS):
         tail: int = log.metadata.words[TAILS + number]
@@ -72,12 +73,6 @@ def terms_of(log: PublicationLog) -> list[TermState]:
             )
         )
     return found
-
-
-def _is_full(log: PublicationLog, position: int) -> bool:
-    """Whether the tail stands at the end of a term, and not at the beginning of the next one."""
-    tail: int = log.metadata.words[TAILS + (position // log.term_length - 1) % TERMS]
-    return tail & TAIL_OFFSET_MASK == log.term_length
 
 
 def first_frame(log: PublicationLog) -> int:
@@ -101,7 +96,9 @@ def frames_of(
             return
         size = align(abs(length))
         is_frame = offset == position % log.term_length and term_id == log.terms.term_id(position)
-        if kind not in (DATA, PAD) or not is_frame or offset + size > log.term_length:
+        # The length of a claim is stored first; its writer may be just about to store the rest of the header.
+        is_sound = length < 0 or (kind in (DATA, PAD) and is_frame)
+        if not is_sound or position % log.term_length + size > log.term_length:
             raise LogError(f"the publication log {log.path} is damaged at position {position}", path=log.path)
         shown = FrameKind.CLAIM if length < 0 else FrameKind.DATA if kind == DATA else FrameKind.PAD
         yield PlacedFrame(position, abs(length), shown, term_id, first_sn, samples, segment)

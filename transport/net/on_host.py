@@ -155,8 +155,12 @@ class ReadLogs:
             try:
                 more = self._read(reading, now)
             except LogError as error:
-                _log.warning("%s; what it holds comes by UDP from now on", error)
-                self._drop(reading)
+                if self._spies:  # nobody sends a spy what it misses
+                    _log.warning("%s; it goes on at the newest position", error)
+                    reading.image.rejoin()
+                else:
+                    _log.warning("%s; what it holds comes by UDP from now on", error)
+                    self._drop(reading)
                 continue
             frames += more[0]
             nbytes += more[1]

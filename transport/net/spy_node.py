@@ -45,9 +45,12 @@ class _Spy:
 
     spec: ReaderSpec
     reader: StatefulReader
-    joined: set[Guid] = field(default_factory=set)
-    #: Logs that were looked at and are of no use.
+    #: By writer, the name of its log.
+    joined: dict[Guid, str] = field(default_factory=dict)
+    #: Logs that were looked at and never will be of use.
     passed: set[str] = field(default_factory=set)
+    #: Logs that had no slot left, which was logged.
+    full: set[str] = field(default_factory=set)
 
 
 class SpyNode:
@@ -183,23 +186,29 @@ class SpyNode:
         self._recipients.deliver(self.participant.receive(data, spans, now=time.monotonic_ns()))
 
     def _look(self, now: int) -> None:
-        """Find logs of the readers' topics that are new, and let go of those that ended."""
+        """Find logs of the readers' topics that are new, or can be joined by now, and let go of those that ended."""
         self._looks += 1
         for spy in self._spies.values():
             for writer in list(spy.joined):
                 if not self._logs.is_read_by(spy.reader.guid, writer):
-                    spy.joined.discard(writer)
+                    del spy.joined[writer]
                     self.participant.leave(spy.reader, writer)
         listing = self._listing()
         if listing is None:
             return
         names = {each.path.name for each in listing}
         for spy in self._spies.values():
-            spy.passed.intersection_update(names)
+            spy.passed &= names
+            spy.full &= names
             for published in listing:
-                if published.path.name not in spy.passed:
-                    spy.passed.add(published.path.name)
-                    self._join(spy, published, now)
+                name = published.path.name
+                if name in spy.passed or name in spy.joined.values():
+                    continue
+                found = _writer_for(spy.spec, published.about, self.domain)
+                if found is None:
+                    spy.passed.add(name)
+                elif found not in spy.joined:  # else its earlier log is still read
+                    self._join(spy, found, published, now)
 
     def _listing(self) -> list[NamedLog] | None:
         """None: what there is cannot be known now."""
@@ -209,28 +218,36 @@ class SpyNode:
             _log.warning("%s: there is nothing to spy on", error)
             return None
 
-    def _join(self, spy: _Spy, published: NamedLog, now: int) -> None:
-        about, spec = published.about, spy.spec
-        writer = _guid(about.get("guid"))
-        ours = (about.get("domain"), about.get("topic"), about.get("type"))
-        if writer is None or ours != (self.domain, spec.topic, spec.type_name):
-            return
-        if spec.slice is not None and not spec.slice.has(writer):
-            return
-        offered = _qos(about)
-        if not partitions_match(offered.partition, spec.qos.partition):
-            return
+    def _join(self, spy: _Spy, writer: Guid, published: NamedLog, now: int) -> None:
+        """Read a log from now on; what cannot be joined now is tried again at the next look."""
         try:
             log = self._named_logs.open(published.path.name)
         except LogError as error:
             _log.debug("%s", error)
             return
-        self.participant.join(spy.reader, writer, offered, _struct(about), now=now)
+        self.participant.join(spy.reader, writer, _qos(published.about), _struct(published.about), now=now)
         if self._logs.join(spy.reader, writer, log, now=now):
-            spy.joined.add(writer)
-        else:
-            _log.warning("%s has as many readers as it takes: %s is not read", log.path, writer)
-            self.participant.leave(spy.reader, writer)
+            spy.joined[writer] = published.path.name
+            return
+        self.participant.leave(spy.reader, writer)
+        if published.path.name not in spy.full:
+            spy.full.add(published.path.name)
+            _log.warning(
+                "%s has as many readers as it takes: %s is not read until one of them leaves",
+                log.path,
+                writer,
+            )
+
+
+def _writer_for(spec: ReaderSpec, about: Mapping[str, JSON], domain: int) -> Guid | None:
+    """The writer of a log, if it is one for a reader; None: it never will be."""
+    writer = _guid(about.get("guid"))
+    theirs = about.get("domain"), about.get("topic"), about.get("type")
+    if writer is None or theirs != (domain, spec.topic, spec.type_name):
+        return None
+    if spec.slice is not None and not spec.slice.has(writer):
+        return None
+    return writer if partitions_match(_qos(about).partition, spec.qos.partition) else None
 
 
 def _guid(text: JSON) -> Guid | None:

@@ -123,8 +123,9 @@ class WrittenLogs:
     def conduct(self, *, now: int) -> None:
         """Hand the writers the positions of the readers of their logs (Aeron's conductor)."""
         for writing in self._writings.values():
-            unblocked = writing.writer.counters.unblocked_publications
-            writing.log.record(writing.writer.positions, unblocked=unblocked)
+            writer = writing.writer
+            unblocked = writer.counters.unblocked_publications
+            writing.log.record(writer.positions, snd_pos=writer.next_frame, unblocked=unblocked)
             slots = writing.log.subscribers()
             if slots or writing.slots:
                 writing.slots = [slot for slot in slots if _is_alive(slot, now)]

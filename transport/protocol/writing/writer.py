@@ -176,6 +176,11 @@ class StatefulWriter:
         """The sequence number of the newest sample; below ``first_sn`` if there is none."""
         return self.state.last_sn
 
+    @property
+    def next_frame(self) -> int:
+        """Where in its publication log the frame begins that is to be sent next."""
+        return self._unsent.next_frame
+
     # --- matching --------------------------------------------------------------------------------
 
     def match_reader(self, info: ReaderInfo, *, now: int) -> None:

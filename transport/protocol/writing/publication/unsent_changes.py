@@ -226,6 +226,12 @@ class UnsentChanges:
             yield _placed(change, claim)
 
     @property
+    def next_frame(self) -> int:
+        """Where the frame begins that is to be sent next: of a train that is sent in parts, where the train begins."""
+        snd_pos, start = self.positions.snd_pos, self.queue[0].start if self.queue else -1
+        return min(snd_pos, start) if start >= 0 else snd_pos
+
+    @property
     def takes_fragment_trains(self) -> bool:
         """Whether only the network takes what is published: readers on this host read a large sample as one DATA."""
         return self.log is None or self.log.path is None
