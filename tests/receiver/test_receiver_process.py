@@ -103,6 +103,54 @@ def test_a_congestion_control_that_cannot_be_had_is_said(tmp_path: Path) -> None
         ReceiverProcess.start(config(tmp_path / "log", policy=policy))
 
 
+def test_what_a_plugin_prints_is_none_of_its_answers(
+    tmp_path: Path,
+    writer: BlockingWriter,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """When it is imported, and with each writer; nor does it read what is for the receiver."""
+    text = """
+        import os, subprocess, sys
+        from spark_rtps.plugins import StaticWindow
+
+        print("imported", flush=True)
+        assert sys.stdin.read() == ""
+        subprocess.run(["echo", "and so does a child"], check=True)
+
+        class Noisy(StaticWindow):
+            def __init__(self, policy, stream):
+                super().__init__(policy)
+                print("made" * 10_000, flush=True)
+                os.write(1, b"to the descriptor")
+    """
+    (tmp_path / "noisy_plugin.py").write_text(textwrap.dedent(text))
+    monkeypatch.syspath_prepend(tmp_path)
+    policy = ReaderPolicy(congestion_control=CongestionControlPolicy("noisy_plugin:Noisy"))
+    receiver = ReceiverProcess.start(config(tmp_path / "log", policy=policy))
+    try:
+        assert writer.wait_for_readers(PATIENCE)
+        writer.write(numbered(0, 100))
+        assert writer.wait_for_acknowledgments(PATIENCE) == {}
+        receiver.check()
+        assert numbers(tmp_path / "log", Cursor(0), receiver.cursor()) == list(range(100))
+    finally:
+        receiver.stop()
+    printed = capfd.readouterr().err
+    assert all(words in printed for words in ("imported", "a child", "mademade", "to the descriptor"))
+
+
+def test_what_python_prints_at_its_start_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["", "[]", "7", "{", "{}", "hello" * 20_000]
+    (tmp_path / "sitecustomize.py").write_text(f"print(*{lines}, sep='\\n', flush=True)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    receiver = ReceiverProcess.start(config(tmp_path / "log"))
+    receiver.check()
+    receiver.stop()
+
+
 @pytest.mark.parametrize("consumption", ["logged", "committed"])
 def test_its_counters_show_where_each_stream_stands(
     tmp_path: Path, writer: BlockingWriter, consumption: str

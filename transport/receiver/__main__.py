@@ -3,6 +3,9 @@
 The configuration comes on the first line of standard input, and one line answers it. Standard input stays open while
 the parent lives: its end means that the parent died (no goodbye, so that a successor can go on), the line ``stop``
 means an orderly end.
+
+A user's plug-in runs in this process, too. What it prints goes to standard error, and it reads nothing: both pipes are
+the parent's alone.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import threading
 from pathlib import Path
+from typing import TextIO
 
 from ..errors import LogFullError, RtpsError
 from ..log.error_log import ERROR_LOG, log_errors
@@ -30,7 +35,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 def main() -> int:
     """Run one receiver until it is told to stop; returns the exit status."""
     log_lines_to(logging.StreamHandler())
-    given = sys.stdin.readline()
+    commands, answers = _own_pipes()
+    given = commands.readline()
     if not given:
         return 0  # it was prepared, and never wanted
     config = ReceiverConfig.from_json(given)
@@ -42,11 +48,12 @@ def main() -> int:
     try:
         host = Host.open(config, stop)
     except (RtpsError, OSError) as error:
-        _answer({"error": str(error), "kind": type(error).__name__, "facts": _facts(error)})
+        _answer(answers, {"error": str(error), "kind": type(error).__name__, "facts": _facts(error)})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.stop(goodbye=True))
-    _answer({"ready": True})
-    threading.Thread(target=_watch_parent, args=(host,), name="rtps-parent", daemon=True).start()
+    _answer(answers, {"ready": True})
+    answers.close()
+    threading.Thread(target=_watch_parent, args=(host, commands), name="rtps-parent", daemon=True).start()
     start_cleaning(config)
     try:
         host.run()
@@ -67,17 +74,30 @@ def main() -> int:
     return 0
 
 
-def _answer(message: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+def _own_pipes() -> tuple[TextIO, TextIO]:
+    """The pipes from and to the parent, under numbers that nobody else knows."""
+    commands, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # it is closed
+        os.dup2(nothing, 1)
+    os.close(nothing)
+    return commands, answers
+
+
+def _answer(answers: TextIO, message: dict[str, object]) -> None:
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
 
 
 def _facts(error: Exception) -> dict[str, str | int]:
     return {name: fact for name, fact in vars(error).items() if isinstance(fact, str | int)}
 
 
-def _watch_parent(host: Host) -> None:
-    line = sys.stdin.readline()
+def _watch_parent(host: Host, commands: TextIO) -> None:
+    line = commands.readline()
     host.stop(goodbye=line.strip() == "stop")
 
 

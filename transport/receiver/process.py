@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
+import time
 from pathlib import Path
 from typing import Final, cast
 
@@ -19,6 +21,8 @@ from .files import COUNTERS_FILE, ERROR_FILE, UNMATCHED_FILE
 #: Long enough for a busy machine: a child that fails closes its pipe, which is noticed at once.
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
+#: No line of a child's answer is longer.
+_ANSWER_MAX: Final = 1 << 20
 
 
 class ReceiverProcess:
@@ -43,7 +47,7 @@ class ReceiverProcess:
         try:
             child.stdin.write(config.to_json().encode() + b"\n")
             child.stdin.flush()
-            answer = _first_line(child)
+            answer = _answer_of(child)
         except BaseException:
             discard(child)
             raise
@@ -120,10 +124,27 @@ class ReceiverProcess:
         discard(self._child)
 
 
-def _first_line(child: subprocess.Popen[bytes]) -> dict[str, object]:
+def _answer_of(child: subprocess.Popen[bytes]) -> dict[str, object]:
+    """What the child says of its start; empty: it ended without a word. Raises TransportError if that takes too long.
+
+    What Python itself runs at the start of any process may print before it; such lines are passed over.
+    """
     assert child.stdout is not None
-    if not select.select([child.stdout], [], [], _START_SECONDS)[0]:
-        raise TransportError(f"the receiver did not start within {_START_SECONDS:g} s")
-    line = child.stdout.readline()
-    answer: dict[str, object] = json.loads(line) if line else {}
-    return answer
+    until, read = time.monotonic() + _START_SECONDS, b""
+    while True:
+        line, newline, read = read.partition(b"\n")
+        if newline:
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(answer, dict) and ("ready" in answer or "error" in answer):
+                return answer
+            continue
+        left = max(0.0, until - time.monotonic())
+        if len(line) > _ANSWER_MAX or not select.select([child.stdout], [], [], left)[0]:
+            raise TransportError(f"the receiver did not start within {_START_SECONDS:g} s")
+        some = os.read(child.stdout.fileno(), _ANSWER_MAX)
+        if not some:
+            return {}
+        read = line + some
