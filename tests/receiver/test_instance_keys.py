@@ -73,3 +73,91 @@ def test_without_a_type_only_what_was_sent_tells_instances_apart() -> None:
     sent = codec().key_hashes(CARS)
     assert not InstanceKeys(None)(run_of(samples)).any()
     assert (InstanceKeys(None)(run_of(samples, key_hashes=sent)) == sent).all()
+
+
+# --- writers of both XCDR versions ---------------------------------------------------------------------------
+
+#: A member of 8 bytes behind one of 4 lies elsewhere in the other version.
+SEATS = "struct Seat { @key long row; @key long long number; long taken; };"
+XCDR1, XCDR2 = DataRepresentation.XCDR1, DataRepresentation.XCDR2
+
+
+def seats(*numbers: int) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "row": pa.array([7] * len(numbers), pa.int32()),
+            "number": pa.array(numbers, pa.int64()),
+            "taken": pa.array([1] * len(numbers), pa.int32()),
+        }
+    )
+
+
+def seat_codec() -> Codec:
+    struct = parse_idl(SEATS)["Seat"]
+    assert isinstance(struct, Struct)
+    return Codec(struct)
+
+
+def together(*parts: Samples) -> Samples:
+    """Samples of several writers, as they are taken in at once."""
+    payloads = [bytes(part.payload(i)) for part in parts for i in range(part.count)]
+    lengths = np.array([len(each) for each in payloads])
+    return Samples.ragged(
+        np.frombuffer(bytearray(b"".join(payloads)), np.uint8), np.cumsum(lengths) - lengths, lengths
+    )
+
+
+def told_apart(
+    keys: InstanceKeys, samples: Samples, sent: np.ndarray | None = None, flags: int = 0
+) -> list[bytes]:
+    return [each.tobytes() for each in keys.hashes(samples, np.full(samples.count, flags, np.uint32), sent)]
+
+
+@pytest.mark.parametrize("first", [XCDR1, XCDR2])
+@pytest.mark.parametrize("sends", ["", "one", "other", "both"], ids=["no hash", "one's", "other's", "both"])
+def test_an_instance_is_one_whoever_writes_it(first: DataRepresentation, sends: str) -> None:
+    codec, second = seat_codec(), XCDR2 if first is XCDR1 else XCDR1
+    one, other = (codec.encode(seats(5, 6), representation=each) for each in (first, second))
+    none = np.zeros((2, 16), np.uint8)
+    of_one = codec.key_hashes(seats(5, 6), representation=first) if sends in ("one", "both") else none
+    of_other = codec.key_hashes(seats(5, 6), representation=second) if sends in ("other", "both") else none
+    keys = InstanceKeys(codec.struct)
+    alone = told_apart(keys, one, of_one)
+    assert len(set(alone)) == 2
+    assert told_apart(keys, other, of_other) == alone
+    assert told_apart(keys, together(other, one), np.concatenate([of_other, of_one])) == alone * 2
+    assert told_apart(keys, together(one, other), np.concatenate([of_one, of_other])) == alone * 2
+    only_keys = codec.encode_keys(seats(5, 6), representation=second)
+    assert told_apart(keys, only_keys, of_other, KEY_ONLY) == alone
+
+
+def test_a_sample_that_is_a_hash_alone_is_of_the_instance_that_had_this_hash() -> None:
+    """As RTI Connext disposes of instances."""
+    codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
+    alone = told_apart(keys, codec.encode(seats(5, 6), representation=XCDR1))
+    theirs = codec.key_hashes(seats(5, 6), representation=XCDR2)
+    told_apart(keys, codec.encode(seats(5, 6), representation=XCDR2), theirs)
+    bare = Samples.ragged(np.zeros(0, np.uint8), np.zeros(2, np.int64), np.zeros(2, np.int64))
+    assert told_apart(keys, bare, theirs, KEY_ONLY) == alone
+    ours = codec.key_hashes(seats(5, 6), representation=XCDR1)
+    assert told_apart(keys, bare, ours, KEY_ONLY) == alone
+
+
+def test_what_is_no_encapsulation_does_not_decide_which_version_counts() -> None:
+    codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
+    samples = codec.encode(seats(5, 6), representation=XCDR1)
+    broken = together(samples)
+    broken.data[1] = 0xEE
+    found = told_apart(keys, broken)
+    assert found[0] == bytes(16)
+    assert found[1] == codec.key_hashes(seats(6), representation=XCDR1)[0].tobytes()
+
+
+def test_hashes_that_were_sent_are_taken_as_they_are_while_there_is_one_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codec, keys = seat_codec(), InstanceKeys(seat_codec().struct)
+    monkeypatch.setattr(keys, "_fill", pytest.fail)
+    sent = codec.key_hashes(seats(5, 6), representation=XCDR2)
+    samples = codec.encode(seats(5, 6), representation=XCDR2)
+    assert told_apart(keys, samples, sent) == [each.tobytes() for each in sent]

@@ -266,11 +266,16 @@ class Decoder:
         lanes = _lanes(samples, ">", words, Budget(samples))
         return _decoded(*self._decode_lanes(node, lanes), words)
 
+    @property
+    def keys_are_alike(self) -> bool:
+        """Whether keys, and their hashes, are the same bytes in both XCDR versions, as far as is known."""
+        return self._key_holder is None or is_alike_in_xcdr(self._key_holder)
+
     @cached_property
     def _of_key_hashes(self) -> Record | MutableRecord | None:
         """The node that reads keys which lie in their hashes unhashed."""
         holder = self._key_holder
-        if holder is None or not is_alike_in_xcdr(holder):
+        if holder is None or not self.keys_are_alike:
             return None
         greatest = Rules(1).greatest_size(holder)
         if greatest is None or greatest > 16:
