@@ -10,12 +10,12 @@ import pytest
 
 from spark_rtps.transport.errors import UsageError, WriterLimit
 from spark_rtps.transport.log.publication_log import PublicationLog
-from spark_rtps.transport.protocol.policies import FlowControlPolicy, WriterPolicy
+from spark_rtps.transport.protocol.policies import BatchPolicy, FlowControlPolicy, WriterPolicy
 from spark_rtps.transport.protocol.writing.flow import FlowControl, Receiver, flow_control_of
 from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.wire.samples import Samples
 from spark_rtps.transport.wire.status_messages import RttMeasurement
-from spark_rtps.transport.wire.submessages import Data, Heartbeat
+from spark_rtps.transport.wire.submessages import Data, Heartbeat, HeartbeatBatch
 from tests.protocol.writer_script import LASTING, MS, RELIABLE, Script, reader_guid, sns
 from tests.support.publication_frames import data_frames
 
@@ -190,6 +190,37 @@ def test_an_aborted_set_is_not_sent_later() -> None:
     assert 3 not in sns(s.said())
     write(s, 1)
     assert sns(s.said()) == [7]
+
+
+def test_readers_may_acknowledge_an_aborted_set_in_front_of_what_waits() -> None:
+    """Its GAP is all they need: if that were refused, the writer and they would wait for each other."""
+    s = script().acknack(1).status(0, PLACE)
+    write(s, 2)
+    s.writer.coherent_sets.begin(now=s.now)
+    write(s, 3)
+    s.writer.coherent_sets.abort(now=s.now)
+    write(s, 1)
+    assert sns(s.said()) == [1]
+    s.acknack(2).status(1, PLACE)
+    assert sns(s.said()) == [2]
+    s.acknack(7).status(6, PLACE)
+    assert sns(s.said()) == [7]
+    assert s.writer.counters.unsent_acknowledged == 0
+
+
+def test_a_reader_of_batches_goes_on_when_what_waits_has_outlived_its_lifespan() -> None:
+    batch = BatchPolicy(enable=True, max_samples=2)
+    s = Script(
+        replace(RELIABLE, lifespan=50 * MS), 0, batch=batch, flow_control=FlowControl(FlowControlPolicy())
+    )
+    s.match(1, status_messages=True, batches=True)
+    s.acknack(1).status(0, 2 * PLACE)
+    for _ in range(4):
+        s.write(2, SIZE)
+    s.said()
+    announced = [each for _, each in s.sleep(20_000 * MS) if isinstance(each, HeartbeatBatch)]
+    first, last = announced[-1].first_batch_sn, announced[-1].last_batch_sn
+    assert first == last + 1, "nothing of what was sent is left"
 
 
 def test_a_reader_without_status_messages_is_paced_by_its_acknowledgements() -> None:

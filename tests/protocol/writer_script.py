@@ -72,6 +72,7 @@ class Script:
         transient_local: bool = False,
         no_positive_acks: bool = False,
         status_messages: bool = False,
+        batches: bool = False,
     ) -> Script:
         info = ReaderInfo(
             reader_guid(i),
@@ -81,6 +82,7 @@ class Script:
             transient_local,
             no_positive_acks=no_positive_acks,
             status_messages=status_messages,
+            batches=batches,
         )
         self.writer.match_reader(info, now=self.now)
         return self

@@ -286,11 +286,7 @@ class UnsentChanges:
         """The first of ``queue`` is on its way."""
         self.queue.popleft()
         self.positions.sent(change.position)
-        state = self._state
-        if self.queue:
-            state.sent_sn, state.sent_batch_sn = change.last_sn, change.batch_sn
-        else:
-            state.sent_sn, state.sent_batch_sn = state.last_sn, state.last_batch_sn
+        self._note_sent()
 
     def give_up(self, first_sn: int) -> None:
         """What begins at ``first_sn`` or behind it is not to be sent."""
@@ -299,10 +295,18 @@ class UnsentChanges:
         self.settle()
 
     def settle(self) -> None:
-        """Where nothing waits to be sent, what is published without being a sample counts as sent."""
+        """What is published without being a sample counts as sent, up to what waits."""
         if not self.queue:
             self.positions.sent(self.positions.pub_pos)
-            state = self._state
+        self._note_sent()
+
+    def _note_sent(self) -> None:
+        """All numbers below the first of ``queue`` are sent, or will never come: readers acknowledge those, too."""
+        state = self._state
+        if self.queue:
+            first = self.queue[0]
+            state.sent_sn, state.sent_batch_sn = first.first_sn - 1, first.batch_sn - first.batches
+        else:
             state.sent_sn, state.sent_batch_sn = state.last_sn, state.last_batch_sn
 
     def conduct(self) -> None:

@@ -43,5 +43,9 @@ class Heartbeats:
         first = min(max(history.first_announced, first_sn), last + 1)
         if form == DATA:
             return Heartbeat(reader_id, me, first, last, count, liveliness=liveliness).encode()
-        batches = history.first_batch_sn(first), state.sent_batch_sn
-        return HeartbeatBatch(reader_id, me, *batches, first, last, count, liveliness=liveliness).encode()
+        # What waits to be sent may have outlived its LIFESPAN already: the history then begins behind what is sent.
+        last_batch = state.sent_batch_sn
+        first_batch = min(history.first_batch_sn(first), last_batch + 1)
+        return HeartbeatBatch(
+            reader_id, me, first_batch, last_batch, first, last, count, liveliness=liveliness
+        ).encode()
