@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -63,10 +66,10 @@ def record(
             str(output), lambda writer: _hash_of(participant, writer), is_of_ros=all_of_ros
         )
         try:
-            with progress() as bar:
+            with progress() as bar, _ended_by_signals() as ended:
                 task = bar.add_task("recording", total=count, rate="")
                 deadline = None if until is None else time.monotonic() + until
-                while deadline is None or time.monotonic() < deadline:
+                while not ended.is_set() and (deadline is None or time.monotonic() < deadline):
                     for subscription, struct in subscribed:
                         left = None if count is None else count - recorder.samples
                         rows = subscription.take(max_rows=left, timeout=_TURN_SECONDS)
@@ -76,11 +79,31 @@ def record(
                     size = f"{recorder.samples} samples, {recorder.nbytes / 1e6:.1f} MB"
                     bar.update(task, completed=recorder.samples, rate=size)
         except KeyboardInterrupt:
-            pass  # the way to end it
+            pass  # the second one
         finally:
             recorder.close()
             typer.echo(f"{recorder.samples} samples, {recorder.nbytes} bytes in {output}", err=True)
             _tell_losses([subscription for subscription, _ in subscribed])
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or TERM, so that what was taken is still written: an error in the middle of a message would leave a
+    file that nobody can read. The second one ends at once."""
+    ended = threading.Event()
+    before: dict[int, Any] = {}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        ended.set()
+        signal.signal(number, before[number])
+
+    if threading.current_thread() is threading.main_thread():
+        before |= {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

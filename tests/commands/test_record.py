@@ -1,0 +1,73 @@
+"""``spark-rtps record``: how a recording ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from mcap.reader import make_reader
+from typer.testing import CliRunner
+
+from spark_rtps.cli import app
+from spark_rtps.commands import record as record_module
+from spark_rtps.transport.types.idl.parser import parse_struct
+
+POINT = parse_struct("@final struct Point { long x; };", "Point", "here")
+ROWS = 2000
+
+
+def rows(first: int) -> pa.Table:
+    """Of three writers, in turn."""
+    numbers = range(first, first + ROWS)
+    times = pa.array([1_700_000_000_000_000 + number for number in numbers], pa.timestamp("us"))
+    return pa.table(
+        {
+            "reception_timestamp": times,
+            "source_timestamp": times,
+            "writer": [f"{number % 3:02x}" * 16 for number in numbers],
+            "sequence_number": pa.array(numbers, pa.int64()),
+            "instance_state": ["ALIVE"] * ROWS,
+            "value": pa.array(
+                [b"\0\1\0\0" + number.to_bytes(4, "little") for number in numbers], pa.binary()
+            ),
+        }
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_samples_are_written_leaves_a_whole_file_with_all_that_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    taken: list[pa.Table] = []
+
+    def take(**_: Any) -> pa.Table:
+        taken.append(rows(ROWS * len(taken)))
+        return taken[-1]
+
+    @contextmanager
+    def joined(*_: Any, **__: Any) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(endpoints=list)
+
+    def hash_of(_participant: object, writer: str) -> None:
+        if writer.startswith("02"):  # between two samples of what was taken
+            os.kill(os.getpid(), number)
+
+    subscription = SimpleNamespace(topic="T", take=take, counters=dict)
+    monkeypatch.setattr(record_module, "joined", joined)
+    monkeypatch.setattr(record_module, "_subscribed", lambda *_: (subscription, POINT))
+    monkeypatch.setattr(record_module, "_hash_of", hash_of)
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    path = tmp_path / "t.mcap"
+    result = CliRunner().invoke(app, ["record", "T", "-o", str(path), "-t", "60s"])
+    assert result.exit_code == 0, result.output
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+    with path.open("rb") as file:
+        found = [message.sequence for _, _, message in make_reader(file).iter_messages()]
+    assert len(taken) == 1 and sorted(found) == list(range(ROWS))
