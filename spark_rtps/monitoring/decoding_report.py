@@ -144,9 +144,21 @@ class DecodingReport:
 
 def read_decoding_report(directory: Path) -> DecodingReport:
     """The report of the log in ``directory``; an empty one if there is none, or it cannot be read."""
+    try:
+        return _read(directory)
+    except OSError:
+        return DecodingReport()
+
+
+def _read(directory: Path) -> DecodingReport:
+    """The report; an empty one if there is none, or it is damaged. Raises OSError."""
+    try:
+        raw = (directory / DECODING_REPORT).read_bytes()
+    except FileNotFoundError:
+        return DecodingReport()
     report = DecodingReport()
     try:
-        found = json.loads((directory / DECODING_REPORT).read_bytes())
+        found = json.loads(raw)
         if found["v"] == _VERSION:
             for writer, reason, *numbers in found["malformed"]:
                 count, first, last = map(int, numbers)
@@ -160,7 +172,7 @@ def read_decoding_report(directory: Path) -> DecodingReport:
                 report.lose(LostPart(str(cause), int(position), int(at), int(nbytes), samples, str(writer)))
             report.lost_overflow = int(found.get("lost_overflow", 0))
             report.lost_overflow_to = int(found.get("lost_overflow_to", -1))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError):
         return DecodingReport()
     return report
 
@@ -171,7 +183,7 @@ def update_decoding_report(directory: Path, change: Callable[[DecodingReport], N
         lock = create_file(directory / _LOCK, os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            report = read_decoding_report(directory)
+            report = _read(directory)  # an OSError, such as of no descriptors, does not count as an empty one
             change(report)
             replace_text(directory / DECODING_REPORT, _as_json(report))
         finally:

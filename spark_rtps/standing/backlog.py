@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..monitoring.consumer_groups import read_groups
+from ..monitoring.consumer_groups import GROUPS, read_groups, told_groups
 from ..transport.errors import LogError
 from ..transport.log.counters import Counters
 from ..transport.receiver.files import COUNTERS_FILE
@@ -20,8 +20,19 @@ class Behind:
 
 
 def committed(directory: Path) -> int:
-    """The position before which some group of a log has committed everything: so much the log has to hold."""
-    return max((each.position + (each.row > 0) for each in read_groups(directory)), default=0)
+    """The position before which some group of a log has committed everything: so much the log has to hold.
+
+    Raises OSError: a file that cannot be opened now, such as for want of descriptors, does not say that there is none.
+    """
+    try:
+        raw = (directory / GROUPS).read_bytes()
+    except FileNotFoundError:
+        return 0
+    try:
+        groups = told_groups(raw)
+    except ValueError:  # the server puts it aside
+        return 0
+    return max((each.position + (each.row > 0) for each in groups), default=0)
 
 
 def read_counters(directory: Path) -> dict[str, int]:

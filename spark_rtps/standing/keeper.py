@@ -218,7 +218,12 @@ class Keeper:
         elif not self._is_new:
             self._begin_anew("it is gone")
             return  # the new log is written down before anything is received into it
-        config = self.wanted.receiver(self.directory, reached=committed(self.directory))
+        try:
+            reached = committed(self.directory)
+        except OSError as error:
+            self._died(now, f"what its consumer groups have committed cannot be read: {error}")
+            return
+        config = self.wanted.receiver(self.directory, reached=reached)
         self._starting = self._starts.submit(self._start_patiently, config)
         self.phase = Phase.STARTING
 

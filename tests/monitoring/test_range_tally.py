@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_rtps.monitoring.decoding_report import DAMAGED, DecodingReport, LostPart
+from spark_rtps.monitoring.decoding_report import (
+    DAMAGED,
+    DecodingReport,
+    LostPart,
+    read_decoding_report,
+    update_decoding_report,
+)
 from spark_rtps.monitoring.range_tally import MalformedNumbers, RangeTally
 
 numbers = st.sets(st.integers(0, 5_000), max_size=60).map(lambda found: np.array(sorted(found), np.int64))
@@ -41,6 +49,21 @@ def test_what_arrives_counts_as_what_was_sent(malformed, filtered, first, length
     arrived = RangeTally.from_json(sent.to_json())
     assert counts(arrived) == counts(sent)
     assert counts(arrived, sent) == counts(sent), "a repeated task counts once"
+
+
+def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(tmp_path, monkeypatch) -> None:
+    """No descriptors may be left for one file, and the next one can be written again."""
+    first, second = (RangeTally(filtered=np.array([at]), seen=(at, at)) for at in (3, 7))
+    update_decoding_report(tmp_path, first.add_to)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError(errno.EMFILE, "no descriptors"))
+        )
+        update_decoding_report(tmp_path, second.add_to)
+    assert read_decoding_report(tmp_path).filtered == 1
+    update_decoding_report(tmp_path, first.add_to)
+    update_decoding_report(tmp_path, second.add_to)
+    assert read_decoding_report(tmp_path).filtered == 2, "each sample counts once"
 
 
 def test_every_other_sample_of_a_long_range_is_short() -> None:

@@ -69,6 +69,19 @@ class TestStart:
         scene.begin(A)
         assert scene.receivers[-1].config.log_reached == 192
 
+    def test_what_groups_committed_and_cannot_be_read_now_is_not_nothing(self, scene: Scene) -> None:
+        scene.begin(A)
+        scene.committed(scene.keeper("a").log, one=192)
+        groups = scene.root / scene.keeper("a").log / "groups.json"
+        groups.rename(groups.with_name("kept"))
+        groups.mkdir()
+        scene.begin(A)
+        assert len(scene.receivers) == 1 and "cannot be read" in str(scene.keeper("a").error)
+        groups.rmdir()
+        groups.with_name("kept").rename(groups)
+        scene.steps(10)
+        assert scene.receivers[-1].config.log_reached == 192
+
     def test_a_server_that_never_can_listen(self, scene: Scene) -> None:
         scene.server_refused = True
         scene.begin(A)
