@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from ..transport.log.owner_lock import is_held
+
 #: Fields of /proc/<pid>/stat behind the process's name (proc(5)): its state, and when it began.
 _STATE, _START = 0, 19
 _ENDED: Final = (b"Z", b"X")
@@ -18,3 +20,11 @@ def process_start(pid: int) -> int | None:
         return None
     fields = stat.rpartition(b")")[2].split()
     return None if fields[_STATE] in _ENDED else int(fields[_START])
+
+
+def goes_on(path: Path, pid: int, start: int) -> bool:
+    """Whether the process goes on that wrote a file, and whose id and start the file's name has.
+
+    Where containers share the folder and not their processes, only the lock of the file shows that.
+    """
+    return process_start(pid) == start or is_held(path)

@@ -29,6 +29,7 @@ from ..options.log_dir import default_log_dir, make_log_dir
 from ..transport.errors import RtpsError
 from ..transport.limits import READERS_SHOWN_MAX
 from ..transport.log.counters import Counters
+from ..transport.log.owner_lock import OwnerLock
 from ..transport.log.permissions import make_folder
 from ..transport.log.small_file import replace_text
 from ..transport.net.blocking_writer import BlockingWriter, Driver
@@ -37,7 +38,7 @@ from ..transport.protocol.statuses import WriterStatuses
 from ..transport.protocol.writing.readers import ReaderProxy
 from ..transport.protocol.writing.writer import StatefulWriter
 from ..transport.structure import INFINITE, Guid
-from .processes import process_start
+from .processes import goes_on, process_start
 from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 
 _log = logging.getLogger("spark_rtps.datasource")
@@ -69,8 +70,8 @@ class PublisherCounters:
             name = f"{os.getpid()}-{process_start(os.getpid())}-{next(self._numbers)}"
             about = {"topic": writer.topic, "type": type_name, "domain": domain}
             about["guid_prefix"] = writer.guid.prefix.hex()
-            replace_text(directory / (name + METADATA_SUFFIX), json.dumps(about))
             file = _WriterFile(directory / name, writer.writer)
+            replace_text(directory / (name + METADATA_SUFFIX), json.dumps(about))
         except (RtpsError, OSError) as error:
             self._given_up = True
             _log.warning("%s; `spark-rtps stat` will not show what this process writes", error)
@@ -111,7 +112,9 @@ class _WriterFile:
         self.due = 0
         self.writer = writer
         self._path = path
-        self._counters = Counters.create(path.with_name(path.name + COUNTERS_SUFFIX))
+        counters = path.with_name(path.name + COUNTERS_SUFFIX)
+        self._counters = Counters.create(counters)
+        self._lock = OwnerLock.take(counters)
         self._statuses = WriterStatuses(writer.guid)
         self._shown = 0
         self._refused: set[str] = set()
@@ -138,6 +141,8 @@ class _WriterFile:
         self._set("writer.updated_ns", now)
 
     def remove(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
         for suffix in (COUNTERS_SUFFIX, METADATA_SUFFIX):
             with contextlib.suppress(OSError):  # the next process that writes removes them
                 self._path.with_name(self._path.name + suffix).unlink()
@@ -191,7 +196,7 @@ def remove_stale(directory: Path) -> None:
         return  # no process has written yet
     for name in names:
         match = _NAME.match(name)
-        if match and process_start(int(match[1])) != int(match[2]):
+        if match and not goes_on(directory / (match[0] + COUNTERS_SUFFIX[1:]), int(match[1]), int(match[2])):
             try:
                 (directory / name).unlink()
             except OSError:

@@ -26,7 +26,7 @@ from ..transport.receiver.files import COUNTERS_FILE
 from ..transport.slotted import frozen
 from ..transport.structure import Guid
 from .decoding_report import DECODING_REPORT, DecodingReport, LostPart, read_decoding_report
-from .processes import process_start
+from .processes import goes_on, process_start
 from .query_names import NO_QUERY, QueryName, read_query
 from .stream_counters import listed
 
@@ -118,7 +118,7 @@ def remove_old_errors(directory: Path) -> None:
     ended = []
     for path in listed(directory):
         match = _NAME.match(path.name)
-        if match and process_start(int(match[1])) != int(match[2]):
+        if match and not goes_on(path, int(match[1]), int(match[2])):
             try:
                 ended.append((path.stat().st_mtime_ns, path))
             except OSError:

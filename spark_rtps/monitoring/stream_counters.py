@@ -24,7 +24,7 @@ from ..transport.slotted import frozen
 from ..transport.structure import NANOSECONDS, Guid
 from .consumer_groups import count_groups
 from .decoding_report import LOST, MALFORMED, read_decoding_report
-from .processes import process_start
+from .processes import goes_on, process_start
 from .publisher_files import COUNTERS_SUFFIX, FOLDER, METADATA_SUFFIX
 
 #: What the folder of a log takes on the disk, beside what its receiver counts.
@@ -351,7 +351,7 @@ def _sink(path: Path) -> Stream | None:
         domain = int(about["domain"])
     except (RtpsError, OSError, ValueError, LookupError, TypeError):
         return None
-    state = State.ALIVE if process_start(pid) == start else State.ENDED
+    state = State.ALIVE if goes_on(path, pid, start) else State.ENDED
     return Stream(Kind.SINK, path, topic, type_name, domain, prefix, pid, state, counters)
 
 

@@ -211,6 +211,7 @@ class TestRecording:
             log = process(root, DEAD + number)
             log.record("ERROR", "x", "a", now=NOW)
             os.utime(log.path, ns=(NOW + number, NOW + number))
+        del log  # as at the end of its process
         mine = process(root, os.getpid(), process_start(os.getpid()))
         mine.record("ERROR", "x", "a", now=NOW)
         os.utime(mine.path, ns=(0, 0))
@@ -218,3 +219,15 @@ class TestRecording:
         remove_old_errors(folder)
         kept = {f"{DEAD + 3}-5.errors", f"{DEAD + 4}-5.errors", mine.path.name, "readme"}
         assert {path.name for path in folder.iterdir()} == kept
+
+    def test_those_of_processes_in_other_pid_namespaces_stay(self, root, monkeypatch):
+        """Containers that share the folder, and not their processes."""
+        monkeypatch.setattr(reports, "_KEPT", 0)
+        other = process(root, DEAD)
+        other.record("ERROR", "x", "a", now=NOW)
+        remove_old_errors(root / "errors")
+        assert other.path.exists()
+        path = other.path
+        del other  # as at the end of its process
+        remove_old_errors(root / "errors")
+        assert not path.exists()

@@ -21,7 +21,7 @@ from spark_rtps.api.writer_session import WriterSession
 from spark_rtps.datasource import writer_pool
 from spark_rtps.datasource.schema import plan_sink
 from spark_rtps.datasource.writer_pool import WriterPool
-from spark_rtps.monitoring import publisher_counters
+from spark_rtps.monitoring import processes, publisher_counters, stream_counters
 from spark_rtps.monitoring.processes import process_start
 from spark_rtps.monitoring.publisher_counters import PublisherCounters, remove_stale
 from spark_rtps.monitoring.stream_counters import Kind, State, Stream, read_streams
@@ -393,6 +393,23 @@ class TestStale:
         left.touch()
         PublisherCounters().add(writer, type_name="T", domain=0)
         assert not left.exists()
+
+    def test_a_process_of_another_pid_namespace_keeps_its_files_while_it_runs(
+        self, root, writer, monkeypatch
+    ):
+        """Containers that share the folder, and not their processes."""
+        counters = PublisherCounters()
+        counters.add(writer, type_name="T", domain=0)
+        folder = root / "publishers"
+        names = {path.name for path in folder.iterdir()}
+        monkeypatch.setattr(processes, "process_start", lambda pid: None)
+        remove_stale(folder)
+        assert {path.name for path in folder.iterdir()} == names and len(names) == 2
+        monkeypatch.setattr(stream_counters, "process_start", lambda pid: None)
+        assert only(root).state is State.ALIVE
+        del counters  # as at the end of the process
+        remove_stale(folder)
+        assert not any(folder.iterdir())
 
     def test_a_process_that_nobody_has_waited_for_has_ended(self):
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:

@@ -17,6 +17,7 @@ from ..errors import RtpsError
 from ..slotted import frozen
 from ..structure import NANOSECONDS
 from .observations import Observations, read_observations
+from .owner_lock import OwnerLock
 
 #: The name of the error log in a stream log's directory.
 ERROR_LOG: Final = "error_log"
@@ -49,11 +50,14 @@ class ErrorLog:
         self.path = path
         self._size = size
         self._file: Observations | None = None
+        #: Shows processes of other PID namespaces that this one goes on.
+        self._lock: OwnerLock | None = None
 
     def record(self, level: str, logger: str, text: str, *, now: int) -> None:
         """Count one more error; LogError if there is no file and none can be made."""
         if self._file is None:
             self._file = Observations.open(self.path, magic=_MAGIC, size=self._size, key=_without_numbers)
+            self._lock = OwnerLock.take(self.path)
         content = f"{level}\n{logger}\n{text}".encode("utf-8", "replace")[:_CONTENT_MAX]
         self._file.observe(content, now=now)
 
