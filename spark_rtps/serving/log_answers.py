@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +15,12 @@ from ..transport.errors import LogError, LogLostError
 from ..transport.log.checkpoint import WRITERS, Tail, read_base, read_tail
 from ..transport.log.counters import Counters
 from ..transport.log.frame import Cursor
+from ..transport.log.frame_index import FrameIndex
 from ..transport.log.log_view import LogView
 from ..transport.log.segment import read_metadata
 from ..transport.receiver.files import COUNTERS_FILE
 from .log_walks import walked
-from .placing import misfit
+from .placing import Misfit, misfit
 from .served_logs import Answer, Refusal, may_pass
 from .standing import PIECES_MAX, POSITION_MAX, TAIL_SECONDS_MAX
 from .tail_watch import TailWatch, TooManyWait
@@ -25,6 +28,8 @@ from .tail_watch import TailWatch, TooManyWait
 #: Walks along headers at once, and how long others wait for their turn.
 _WALKS: Final = 2
 _TURN_SECONDS: Final = 8.0
+#: Logs whose frames are remembered.
+_INDEXES_MAX: Final = 256
 _DIGITS_MAX: Final = 19
 _SOON: Final = (("Retry-After", "1"),)
 
@@ -35,6 +40,8 @@ class LogAnswers:
     def __init__(self, watch: TailWatch) -> None:
         self._watch = watch
         self._turns = threading.BoundedSemaphore(_WALKS)
+        self._indexes: OrderedDict[Path, FrameIndex] = OrderedDict()
+        self._lock = threading.Lock()
 
     def answer(self, directory: Path, rest: list[str], query: dict[str, str], peer: int | None) -> Answer:
         """The answer to ``GET /v1/logs/LOG/`` and ``rest``; nobody waits whose socket ``peer`` ends. Raises Refusal."""
@@ -42,13 +49,13 @@ class LogAnswers:
             case ["tail"]:
                 return self._tail(directory, query, peer)
             case ["advance"]:
-                return self._advance(directory, query)
+                return self._advance(directory, query, peer)
             case ["split"]:
-                return self._split(directory, query)
+                return self._split(directory, query, peer)
             case ["place"]:
-                return self._place(directory, query)
+                return self._place(directory, query, peer)
             case ["at"]:
-                return self._at(directory, query)
+                return self._at(directory, query, peer)
             case ["walk"]:
                 return self._walk(directory, query)
         raise Refusal(404, "there is nothing at this path")
@@ -88,17 +95,18 @@ class LogAnswers:
         told = {"base": base, "position": max(base, tail.position), "rows": tail.rows, "max_bytes": max_bytes}
         return _as_json({"v": 1, **told, "counters": counters})
 
-    def _advance(self, directory: Path, query: dict[str, str]) -> Answer:
+    def _advance(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
         start, tail = _cursor(query), _number(query, "tail")
         limits = {
             name: max(1, _number(query, name)) if name in query else None
             for name in ("max_rows", "max_bytes")
         }
         with self._turn():
-            found = LogView(directory).advance(start, **limits, tail=min(tail, _ends(directory)[1].position))
+            end = min(tail, _ends(directory)[1].position)
+            found = self._view(directory, peer).advance(start, **limits, tail=end)
         return _as_json({"v": 1, "cursor": found})
 
-    def _split(self, directory: Path, query: dict[str, str]) -> Answer:
+    def _split(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
         start, end = _cursor(query), Cursor(_number(query, "end_position"), _number(query, "end_row"))
         pieces = _number(query, "pieces")
         if not 1 <= pieces <= PIECES_MAX or not start < end:
@@ -106,30 +114,45 @@ class LogAnswers:
         if end > Cursor(most := _ends(directory)[1].position):
             raise Refusal(416, f"position {end.position} is not yet in the log", end=most)
         with self._turn():
-            parts = LogView(directory).split(start, end, pieces)
+            parts = self._view(directory, peer).split(start, end, pieces)
         return _as_json({"v": 1, "cuts": [start, *(stop for _, stop in parts)]})
 
-    def _place(self, directory: Path, query: dict[str, str]) -> Answer:
-        base, tail = _ends(directory)
+    def _place(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
         cursor = _cursor(query)
         with self._turn():
-            found = misfit(LogView(directory), cursor, base=base, tail=Cursor(tail.position))
+            found = self._misfit(directory, cursor, peer)
         if found is None:
             return _as_json({"v": 1, "cursor": cursor})
         return _as_json({"v": 1, "cursor": found.place, "what": found.what, "cause": found.cause})
 
-    def _at(self, directory: Path, query: dict[str, str]) -> Answer:
+    def _misfit(self, directory: Path, cursor: Cursor, peer: int | None) -> Misfit | None:
+        """What is wrong with a cursor, of a log that may be trimmed meanwhile."""
+        while True:
+            base, tail = _ends(directory)
+            try:
+                return misfit(self._view(directory, peer), cursor, base=base, tail=Cursor(tail.position))
+            except LogLostError:
+                if _ends(directory)[0] <= base:
+                    raise
+
+    def _at(self, directory: Path, query: dict[str, str], peer: int | None) -> Answer:
         time_ns = _number(query, "time")
-        find = getattr(LogView(directory), "at", None)
-        if find is None:
-            raise Refusal(501, "this version finds no place in a log by time")
         with self._turn():
-            return _as_json({"v": 1, "cursor": find(time_ns)})
+            return _as_json({"v": 1, "cursor": self._view(directory, peer).at(time_ns)})
 
     def _walk(self, directory: Path, query: dict[str, str]) -> Answer:
         start, stop = _number(query, "from"), _number(query, "to") if "to" in query else None
         with self._turn():
             return _as_json(walked(directory, start, stop, bodies=_number(query, "bodies") > 0))
+
+    def _view(self, directory: Path, peer: int | None) -> LogView:
+        """A view that finds places by what was walked before, and walks only while the ``peer`` is there."""
+        with self._lock:
+            index = self._indexes.pop(directory, None) or FrameIndex()
+            self._indexes[directory] = index
+            while len(self._indexes) > _INDEXES_MAX:
+                self._indexes.popitem(last=False)
+        return LogView(directory, index=index, still=None if peer is None else lambda: _stay(peer))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -139,6 +162,14 @@ class LogAnswers:
             yield
         finally:
             self._turns.release()
+
+
+def _stay(peer: int) -> None:
+    """Raise Refusal if nobody waits any more at the other end of the socket ``peer``."""
+    poll = select.poll()
+    poll.register(peer, select.POLLRDHUP)
+    if poll.poll(0):
+        raise Refusal(503, "whoever asked has gone")
 
 
 def number_of_seconds(text: str, most: float) -> float:

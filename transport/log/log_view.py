@@ -13,6 +13,7 @@ from ..wire.samples import Run
 from .checkpoint import Tail
 from .damage import Damage
 from .frame import Cursor, Frame, Pad
+from .frame_index import MARK_FRAMES, FrameIndex, Mark
 from .frame_walk import Gap, Header, SegmentFrames
 from .log_files import LogDirectory, LogFiles
 from .segment import JSON, SegmentFile, StreamLogMetadata, refusal, segment_path
@@ -37,8 +38,19 @@ class LogView:
     (``advance``, ``split``) goes past damage without a word, since those who read the range come across it.
     """
 
-    def __init__(self, directory: Path, files: LogFiles | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        files: LogFiles | None = None,
+        *,
+        index: FrameIndex | None = None,
+        still: Callable[[], None] | None = None,
+    ) -> None:
+        """``index`` is that of the log, for who looks for many places in it; ``still`` is called now and then while one
+        is looked for, and may raise."""
         self.directory = directory
+        self._index = index
+        self._still = still
         self._files: LogFiles = LogDirectory(directory) if files is None else files
         self._mapped: dict[int, SegmentFrames] = {}
         self._listed: list[SegmentFile] = []
@@ -93,7 +105,8 @@ class LogView:
             return False
         if position == segment.base or segment.header(position) is not None:
             return True
-        return any(item.stop == position for item in segment.walk(segment.base, position))
+        start = self._marked(segment.base, position, lambda mark: mark.position > position)
+        return any(item.stop == position for item in segment.walk(start, position))
 
     def next_frame(self, position: int) -> int:
         """Where the first undamaged frame at or behind ``position`` starts; the log's end if there is none."""
@@ -113,8 +126,16 @@ class LogView:
         """The first sample that was received at or after ``time_ns`` (ns since 1970), the end if there is none.
 
         Segments whose successor begins with an earlier sample are not walked. Where the clock was set back, an earlier
-        sample may follow.
+        sample may follow. What is trimmed meanwhile is passed over.
         """
+        while True:
+            try:
+                return self._at(time_ns)
+            except LogLostError as error:
+                if error.position is None or self.base <= error.position:
+                    raise
+
+    def _at(self, time_ns: int) -> Cursor:
         end = self.end
         files = self._files.segments()
         position = min((file.base for file in files), default=end)
@@ -125,7 +146,7 @@ class LogView:
             if first.segment.read(first)[0] >= time_ns:
                 break
             position = first.position
-        for header in self._headers(position, end):
+        for header in self._towards(position, end, lambda mark: mark.received >= time_ns):
             if header.segment.read(header)[0] >= time_ns:
                 return Cursor(header.position)
         return Cursor(end)
@@ -170,7 +191,11 @@ class LogView:
         rows_end = _UNLIMITED if max_rows is None else first.rows_before + skip + max_rows
         bytes_end = tail if max_bytes is None else _byte(first, skip) + max_bytes
         least = _cursor(first, skip + 1)
-        for header in self._headers(self._skip_segments(first.position, tail, rows_end, bytes_end), tail):
+        position = self._skip_segments(first.position, tail, rows_end, bytes_end)
+        headers = self._towards(
+            position, tail, lambda mark: mark.rows_before > rows_end or mark.position > bytes_end
+        )
+        for header in headers:
             nbytes = header.stop - header.position
             room = min(rows_end - header.rows_before, (bytes_end - header.position) * header.count // nbytes)
             if room < header.count:
@@ -190,20 +215,19 @@ class LogView:
         cuts = [start]
         if pieces > 1:
             low, high = self._byte(start), self._byte(end)
-            targets = [low + (high - low) * k // pieces for k in range(1, pieces)]
-            long = (high - low) // pieces // 2
-            for header in self._headers(start.position, end.position + (end.row > 0)):
-                while targets and targets[0] < header.stop:
-                    inside = max(0, targets.pop(0) - header.position)
-                    nbytes = header.stop - header.position
-                    if nbytes > long:
-                        cut = Cursor(header.position, inside * header.count // nbytes)
-                    else:
-                        cut = Cursor(header.stop if inside * 2 > nbytes else header.position)
-                    if cuts[-1] < cut < end:
-                        cuts.append(cut)
-                if not targets:
+            long, position, stop = (high - low) // pieces // 2, start.position, end.position + (end.row > 0)
+            for target in (low + (high - low) * k // pieces for k in range(1, pieces)):
+                header = self._header_around(target, position, stop)
+                if header is None:
                     break
+                position, nbytes = header.position, header.stop - header.position
+                inside = max(0, target - position)
+                if nbytes > long:
+                    cut = Cursor(position, inside * header.count // nbytes)
+                else:
+                    cut = Cursor(header.stop if inside * 2 > nbytes else position)
+                if cuts[-1] < cut < end:
+                    cuts.append(cut)
         return list(zip(cuts, [*cuts[1:], end], strict=True))
 
     # --- inside: frames ----------------------------------------------------------------------------
@@ -357,6 +381,38 @@ class LogView:
                     self._check_trimmed(item.position)
                 yield Gap(item.position, item.stop, is_hole) if is_hole else item
                 position = item.stop
+
+    def _header_around(self, byte: int, position: int, stop: int) -> Header | None:
+        """The first run frame from ``position`` on that ends behind ``byte`` and starts before ``stop``."""
+        if (file := _holder(self._list(), byte)) is not None:
+            position = max(position, file.base)
+        for header in self._towards(position, stop, lambda mark: mark.position > byte):
+            if byte < header.stop:
+                return header
+        return None
+
+    def _towards(self, position: int, stop: int, is_beyond: Callable[[Mark], bool]) -> Iterator[Header]:
+        """The run frames from ``position`` on that start before ``stop``, for who looks for the first one of a kind.
+
+        Of those before the last mark that is not beyond it most are left out, if the log has an index.
+        """
+        if self._index is None:
+            yield from self._headers(position, stop)
+            return
+        for number, header in enumerate(self._headers(position, stop)):
+            if number == MARK_FRAMES:  # so few are walked sooner than marked, from the segment's beginning on
+                yield from self._headers(self._marked(header.position, stop, is_beyond), stop)
+                return
+            yield header
+
+    def _marked(self, position: int, stop: int, is_beyond: Callable[[Mark], bool]) -> int:
+        """The position of the last mark that is not beyond, in the segment of ``position``, or that if it is later."""
+        segment = self._map(position) if self._index is not None else None
+        if self._index is None or segment is None:
+            return position
+        self._index.keep([file.base for file in self._list()])
+        mark = self._index.last_before(segment, stop, is_beyond, self._still)
+        return position if mark is None else max(position, mark.position)
 
     def _first_header(self, start: Cursor, stop: int) -> Header | None:
         """The header of the frame that holds the first sample after ``start``."""
