@@ -48,6 +48,24 @@ def test_disable_positive_acks() -> None:
     assert s.writer.get_timer() is None
 
 
+def test_disable_positive_acks_what_had_to_wait_for_another_reader_is_kept_as_long() -> None:
+    s = Script(readers=0, policy=WriterPolicy(disable_positive_acks_min_sample_keep_duration=10 * MS))
+    s.match(1, status_messages=True).match(2, no_positive_acks=True)
+    s.acknack(1, i=1).status(0, 128, i=1).acknack(1, i=2)
+    s.write(1)
+    s.write(1)
+    assert sns(s.said()) == [1]
+    s.sleep(100 * MS)
+    s.acknack(2, i=1).status(1, 1_000, i=1)
+    assert sns(s.said()) == [2]
+    s.acknack(3, i=1)
+    s.sleep(9 * MS)
+    assert s.writer.unacknowledged() == {reader_guid(2): 1}
+    s.sleep(MS)
+    assert s.writer.unacknowledged() == {}
+    assert s.writer.unacknowledged_bytes == 0
+
+
 def test_disable_positive_acks_of_one_reader() -> None:
     s = Script(policy=WriterPolicy(disable_positive_acks_min_sample_keep_duration=10 * MS))
     s.match(2, no_positive_acks=True).acknack(1, i=1).acknack(1, i=2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from spark_rtps.transport.errors import UsageError
 from spark_rtps.transport.structure import Locator
 from spark_rtps.transport.wire.submessages import Gap, Heartbeat
 from tests.protocol.writer_script import MS, Script, reader_guid, sns, submessages, where
@@ -97,3 +100,12 @@ def test_best_effort_readers() -> None:
     said = scene.said_to()
     assert list(said) == [where(3)]
     assert sns(said[where(3)]) == [1]
+
+
+def test_a_write_that_is_refused_leaves_the_next_one_to_all() -> None:
+    scene = Scene(2)
+    with pytest.raises(UsageError):
+        scene.writer.write_to(reader_guid(2), scene.samples(1, 15), timestamp=scene.now, now=scene.now)
+    scene.said()
+    scene.write(1)
+    assert set(scene.said_to()) == {where(1), where(2)}

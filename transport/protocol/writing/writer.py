@@ -242,8 +242,10 @@ class StatefulWriter:
         others = [each for each in self.readers.values() if each is not proxy]
         up_to_date = [each for each in others if each.acked >= self.last_sn]
         self._matched.address_one(proxy)
-        count = self.write(samples, timestamp=timestamp, now=now)
-        self._matched.address_all()
+        try:
+            count = self.write(samples, timestamp=timestamp, now=now)
+        finally:
+            self._matched.address_all()
         self._acks.irrelevant(up_to_date, now)
         return count
 

@@ -99,13 +99,17 @@ class Acknowledgments:
         if not self.activity.active:
             self._history.trim(self._state.last_sn)
             self._unsent.numbers.forget(self._state.last_sn)
-        elif self.activity.unacknowledging:
-            self._keep.sent(self._state.sent_sn, now)
+        self.sent(now)
         if len(self.schedule.waiting) < len(self.readers):
             for proxy in self.readers.values():
                 self.schedule.begin(proxy, now)
         self._leave_silent(now)
         self._set_pace(now)
+
+    def sent(self, now: int) -> None:
+        """More is sent: readers without positive acknowledgements are given time to request it."""
+        if self.activity.unacknowledging:
+            self._keep.sent(self._state.sent_sn, now)
 
     def irrelevant(self, readers: Iterable[ReaderProxy], now: int) -> None:
         """What was sent so far is irrelevant to these readers: if they ask for it, a GAP is the answer."""

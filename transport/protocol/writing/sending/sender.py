@@ -42,6 +42,7 @@ class Sender:
         self._unsent = unsent
         self._positions = unsent.positions
         self._readers = readers
+        self._acks = acks
         self._reliable = acks.readers
         #: Readers that have to acknowledge what is written.
         self._active = acks.activity.active
@@ -94,7 +95,7 @@ class Sender:
         unsent, pacing = self._unsent, self._pacing
         if self._broadcast.reaches_groups is not pacing.is_multicast:
             pacing.reaches(groups=not pacing.is_multicast)
-        queue = unsent.queue
+        queue, sent_before = unsent.queue, self._state.sent_sn
         while queue and not queue[0].is_claimed:
             change = queue[0]
             if change.position > pacing.limit and not self._ends_a_set(change):
@@ -109,6 +110,8 @@ class Sender:
             if not self._history.is_over(change):
                 self._send(change, now)
         unsent.settle()
+        if self._state.sent_sn > sent_before:
+            self._acks.sent(now)
         unsent.conduct()
         self._positions.on_limit(self._limit_to_show())
 
