@@ -223,6 +223,19 @@ def test_close_with_queued_data_does_not_hang_and_says_what_is_lost(scene, qos, 
     assert node._thread is not None and not node._thread.is_alive()
 
 
+def test_closing_an_asynchronous_writer_sends_what_has_tokens_and_reports_the_rest(scene, clock, caplog):
+    got, node = scene.reader(scene.node()), scene.node()
+    writer = scene.writer(node, flow_controller=SLOW, coalescing=False)
+    settle(node)
+    clock.advance(PERIOD)
+    with node.lock, caplog.at_level(logging.WARNING):
+        writer.write(numbered(0, 5))
+        node.delete_endpoint(writer.guid)
+    scene.wait(lambda: bool(got.numbers))
+    assert got.numbers == list(range(len(got.numbers)))
+    assert "are not sent" in caplog.text
+
+
 @pytest.mark.parametrize("batch", [BatchPolicy(), OPEN_BATCH], ids=["unbatched", "batch"])
 def test_the_queue_of_a_best_effort_writer_is_bounded_and_write_waits(scene, batch):
     scene.reader(scene.node(), BEST_EFFORT)

@@ -234,7 +234,15 @@ class Node:
         """Remove a reader, and let go of its recipient, or a writer. Raises UsageError."""
         with self.lock:
             self.participant.finish(time.monotonic_ns(), only=guid)
-            self.flush()
+            self.flush(asynchronous=True)
+            if unsent := self.participant.unsent_bytes(guid):
+                _log.warning(
+                    "domain %d: writer %s was closed while %d bytes waited for its readers or its flow controller: "
+                    "they are not sent",
+                    self.config.domain,
+                    guid,
+                    unsent,
+                )
             self.participant.delete_endpoint(guid, now=time.monotonic_ns())
             self.flush()
             self._written_logs.remove(guid)

@@ -425,6 +425,13 @@ class Participant:
             if only is None or writer.guid == only:
                 writer.finish(now=now)
 
+    def unsent_bytes(self, guid: Guid) -> int:
+        """Bytes of a writer of ours that wait for its readers' windows, or for tokens; 0 for a reader."""
+        writer = self._writers.get(guid.entity)
+        if writer is None:
+            return 0
+        return writer.positions.pub_pos - writer.positions.snd_pos + self._flow.queued_bytes_of(guid)
+
     @property
     def queued_bytes(self) -> int:
         """Bytes of asynchronous writers that wait for tokens."""

@@ -74,6 +74,11 @@ class AsynchronousPublishing:
         """Bytes that wait for tokens."""
         return sum(bucket.queued_bytes for bucket in self._buckets.values())
 
+    def queued_bytes_of(self, writer: Guid) -> int:
+        """Bytes of one writer that wait for tokens."""
+        entry = self._writers.get(writer)
+        return 0 if entry is None else entry[1].queued_bytes_of(writer)
+
 
 def _backlog(bucket: TokenBucket, writer: Guid) -> int:
     return bucket.queued_bytes_of(writer) + _DATAGRAM_OVERHEAD * bucket.queued_datagrams_of(writer)
