@@ -346,3 +346,31 @@ def test_a_disposed_message_asserts_nothing() -> None:
     watching, drops = heard(THEM, encode_assertion(THEM, KIND_MANUAL), flags=DISPOSED)
     assert not drops
     assert len(watching.lost(now=LEASE)) == 1
+
+
+@pytest.mark.parametrize("kind", [LivelinessKind.AUTOMATIC, LivelinessKind.MANUAL_BY_PARTICIPANT])
+def test_assertions_go_on_after_an_outage_shorter_than_the_lease_of_the_participant(
+    kind: LivelinessKind,
+) -> None:
+    network = VirtualNetwork()
+    one, two = network.add(lease_duration=30 * SECOND), network.add(lease_duration=30 * SECOND)
+    qos = replace(RELIABLE, liveliness=kind, liveliness_lease_duration=SECOND // 2)
+    one.create_reader(ReaderSpec("t", "T", RELIABLE), now=network.now)
+    two.create_writer(WriterSpec("t", "T", qos), now=network.now)
+
+    def run(seconds: int) -> None:
+        for _ in range(10 * seconds):
+            if kind is not LivelinessKind.AUTOMATIC:
+                two.assert_liveliness(network.now)
+            network.run(SECOND // 10)
+
+    run(1)
+    network.loss = 1.0
+    run(15)
+    assert said(network, one) == [events.LivelinessLost]
+    assert two._liveliness.writer.history.samples < 100, "no history is kept for who is silent"
+    network.loss = 0.0
+    run(5)
+    assert said(network, one) == [events.LivelinessLost, events.LivelinessGained]
+    run(60)
+    assert said(network, one) == [events.LivelinessLost, events.LivelinessGained]

@@ -171,9 +171,12 @@ class Liveliness:
             self._send(KIND_MANUAL, now)
 
     def _send(self, kind: bytes, now: int) -> None:
-        # Who has not acknowledged for so long is dead or means ill; the history is not kept for it.
+        # The history is not kept for who has not acknowledged for so long. It begins anew with the newest assertions: it
+        # may be out of reach for less than its participant's lease.
         for guid in self.writer.unacknowledged(self.writer.last_sn - _BEHIND_MAX):
             self.writer.unmatch_reader(guid)
+            if (remote := self._remotes.get(guid.prefix)) is not None:
+                match_reader(self.writer, remote, guid.entity, now=now)
         write_one(self.writer, encode_assertion(self._prefix, kind), self._prefix + kind, now=now)
 
     # --- watched writers --------------------------------------------------------------------------
