@@ -164,6 +164,27 @@ def test_the_heartbeat_that_asks_for_an_answer_is_the_one_named() -> None:
     assert Heartbeat.decode(beat[1], memoryview(beat)[4:]).last_sn == 5
 
 
+@pytest.mark.parametrize("little", [True, False])
+@pytest.mark.parametrize(
+    "other",
+    [
+        Heartbeat(bytes(4), b"\0\0\2\3", 1, 77, 77),
+        Heartbeat(b"\0\0\1\4", b"\0\0\1\3", 1, 77, 77),
+        Heartbeat(bytes(4), b"\0\0\1\3", 1, 77, 77, final=True, liveliness=True),
+    ],
+    ids=["of another writer", "to one reader", "that asserts liveliness"],
+)
+def test_a_heartbeat_that_another_cannot_stand_for_is_left(other: Heartbeat, little: bool) -> None:
+    own = Heartbeat(bytes(4), b"\0\0\1\3", 1, 9, 9)
+    tails = {3: other.encode(little), 9: own.encode(little)}
+    datagrams = [datagram(1, sn, bytes(8), sn, tails.get(sn, b"")) for sn in range(1, 13)]
+    data, starts, stops = lay_out(datagrams)
+    found, rest = scan_datagrams(data, starts, stops)
+    assert rest == [2]
+    beats = [data[each.heartbeat_at :][:32].tobytes() for each in found if each.heartbeat_at >= 0]
+    assert [Heartbeat.decode(beat[1], memoryview(beat)[4:]) for beat in beats] == [own]
+
+
 def test_datagrams_too_short_to_hold_a_sample_are_left() -> None:
     data, starts, stops = np.zeros(40, np.uint8), np.arange(0, 40, 4), np.arange(4, 44, 4)
     assert scan_datagrams(data, starts, stops) == ([], list(range(10)))

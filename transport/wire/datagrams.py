@@ -252,8 +252,11 @@ def _singles(
 
 
 def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there."""
-    data, _, stops, _, data_ends, _, _ = drain
+    """Clear ``single`` where something that matters follows the DATA; returns the mask of a HEARTBEAT there.
+
+    It is one of the same writer to the same readers, which does not assert liveliness: of several, only one counts.
+    """
+    data, _, stops, head, data_ends, _, _ = drain
     heartbeat = np.zeros(len(stops), np.bool_)
     tailed = np.flatnonzero(single & (stops > data_ends))
     if len(tailed):
@@ -261,6 +264,12 @@ def _tails(drain: _Drain, single: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_
         left = stops[tailed] - at
         kinds = data[at]
         beats = (kinds == Heartbeat.KIND) & (left == HEARTBEAT_SIZE)
+        if beats.any():
+            there = at[beats]
+            ids = data[: data.nbytes // 4 * 4].view("<u4")[there[:, None] // 4 + np.arange(1, 3)]
+            beats[beats] = (ids == head[tailed[beats], 10:12]).all(axis=1) & (
+                data[there + 1] & Heartbeat.FLAG_L == 0
+            )
         heartbeat[tailed] = beats
         vendors = (kinds >= _VENDOR_SPECIFIC) & (kinds != COMPRESSED) & (left >= SUBMESSAGE_HEADER_SIZE)
         if vendors.any():  # nothing may follow it
