@@ -171,8 +171,8 @@ class Liveliness:
             self._send(KIND_MANUAL, now)
 
     def _send(self, kind: bytes, now: int) -> None:
-        # The history is not kept for who has not acknowledged for so long. It begins anew with the newest assertions: it
-        # may be out of reach for less than its participant's lease.
+        # The history is not kept for who has not acknowledged for so long. It begins anew with the newest assertions:
+        # it may be out of reach for less than its participant's lease.
         for guid in self.writer.unacknowledged(self.writer.last_sn - _BEHIND_MAX):
             self.writer.unmatch_reader(guid)
             if (remote := self._remotes.get(guid.prefix)) is not None:

@@ -35,7 +35,8 @@ class TypeMatching:
         """The reasons against a match, one sentence each; None: it is not known yet."""
         written, read = writer.type_information, reader.type_information
         if written is None or read is None:
-            if awaits_type and written is not None and self._lookup.known(writer.guid) is None:
+            is_own = writer.guid.prefix == self._prefix  # of our own types none is looked up
+            if awaits_type and written is not None and not is_own and self._lookup.known(writer.guid) is None:
                 return None
             endpoint = writer if written is None else reader
             return mismatches_by_name(writer, reader, _unknown(endpoint, NOT_ANNOUNCED))
