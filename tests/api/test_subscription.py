@@ -472,3 +472,28 @@ class TestStatuses:
         schema = pa.schema([("x", pa.int32())])
         with pytest.raises(rtps.UsageError, match="SAMPLE_LOST, SAMPLE_REJECTED, SUBSCRIPTION_MATCHED"):
             participant.subscribe("t", schema=schema, type="T").status("NOTHING")
+
+
+class TestOwnTopics:
+    """A subscription by columns alone in the participant that publishes the topic."""
+
+    @pytest.mark.parametrize("first", ["publication", "subscription"])
+    @pytest.mark.parametrize("named", [True, False])
+    def test_columns_alone_match_and_get_every_row(
+        self, participant: rtps.Participant, *, named: bool, first: str
+    ) -> None:
+        schema = pa.schema([("i", pa.int64())])
+        arguments = {"type": "T"} if named else {}
+
+        def subscribe() -> rtps.Subscription:
+            return participant.subscribe("t", schema=schema, reliability="reliable", **arguments)
+
+        early = subscribe() if first == "subscription" else None
+        with participant.publish("t", type="T", schema=schema) as publication:
+            subscription = early or subscribe()
+            assert subscription.wait_for_writers(PATIENCE)
+            assert publication.wait_for_readers(PATIENCE)
+            publication.write(pa.record_batch({"i": pa.array(range(100), pa.int64())}), wait=False)
+            table = subscription.take(max_rows=100, timeout=PATIENCE)
+            assert table["i"].to_pylist() == list(range(100))
+            publication.wait_for_acknowledgments(PATIENCE)

@@ -34,6 +34,9 @@ class FakeParticipant:
     def remote_endpoints(self) -> list[RemoteEndpoint]:
         return self.endpoints
 
+    def own_endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
+        return []
+
     def endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
         self.listed += 1
         return [each for each in self.endpoints if each.topic == topic]

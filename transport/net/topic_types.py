@@ -49,10 +49,10 @@ class ToldType:
 
 
 def first_writer(node: Node, topic: str, qos: Qos) -> RemoteEndpoint | None:
-    """The writer that was found first: in the reader's partitions, and of those that its QoS lets it match if there
-    are any."""
+    """The writer that was found first, be it another participant's or ours: in the reader's partitions, and of those
+    that its QoS lets it match if there are any."""
     with node.lock:
-        endpoints = node.participant.endpoints_on(topic)
+        endpoints = node.participant.endpoints_on(topic) + node.participant.own_endpoints_on(topic)
     requested = requested_by_reader(qos)
     writers = [
         each

@@ -43,7 +43,7 @@ from .message_receiver import MessageReceiver
 from .networks import Networks
 from .outgoing import Outgoing, OutgoingDatagrams
 from .packing import pack
-from .participant_config import ParticipantConfig, RemoteEndpoint
+from .participant_config import ParticipantConfig, RemoteEndpoint, listed
 from .participant_discovery import ParticipantDiscovery
 from .reading.flow.congestion_control import CongestionControlFactory
 from .reading.flow.receive_room import ReceiveRoom
@@ -94,6 +94,7 @@ class Participant:
         self._last_key = 0
         self._events: deque[Event] = deque()
         self._emitted = 0
+        self._own_writers_made = 0
         self._farewell: Outgoing | None = None
         self._closed = False
         self._receiver = MessageReceiver(
@@ -195,6 +196,7 @@ class Participant:
         )
         self._writers[guid.entity] = writer
         self._agenda.add(writer)
+        self._own_writers_made += 1
         if policy.flow_controller is not None:
             self._flow.add(writer, policy.flow_controller, policy.transport_priority)
         abilities = Abilities(
@@ -448,8 +450,8 @@ class Participant:
 
     @property
     def changes(self) -> int:
-        """How often what is known of others, their types included, has changed."""
-        return self._emitted + self._discovery.settled
+        """How often what is known of others, their types included, and which writers are ours has changed."""
+        return self._emitted + self._own_writers_made + self._discovery.settled
 
     def next_event(self) -> Event | None:
         """The oldest event not fetched yet."""
@@ -482,13 +484,20 @@ class Participant:
         """The readers and writers of a topic of all remote participants."""
         return self._discovery.listed(self._sedp.remote.on_topic(topic))
 
+    def own_endpoints_on(self, topic: str) -> list[RemoteEndpoint]:
+        """Our own readers and writers of a topic, as others see them."""
+        return [listed(data, self._discovery.own) for data in self._endpoints.data() if data.topic == topic]
+
     def remote_endpoint(self, guid: Guid) -> RemoteEndpoint | None:
         """A remote reader or writer; None if it is unknown."""
         data = self._sedp.remote.get(guid)
         return None if data is None else self._discovery.listed([data])[0]
 
     def type_of(self, guid: Guid) -> Struct | None:
-        """The type of a remote endpoint; None while it is unknown."""
+        """The type of an endpoint, remote or ours; None while it is unknown."""
+        if (own := self._endpoints.own(guid)) is not None:
+            information = own.type_information
+            return None if information is None else self._library.own_type(information, complete=True)
         known = self._discovery.lookup.known(guid)
         return known.struct if isinstance(known, KnownType) else None
 

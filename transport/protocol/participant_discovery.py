@@ -49,7 +49,7 @@ class ParticipantDiscovery:
         self._config = config
         self._drops = drops
         self._emit = emit
-        own = ParticipantData(
+        self.own = own = ParticipantData(
             config.guid_prefix,
             lease_duration=config.lease_duration,
             metatraffic_unicast=config.metatraffic_unicast,
