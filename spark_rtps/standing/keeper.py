@@ -96,7 +96,8 @@ class Keeper:
         #: Why it does not run; None: it does, or starts.
         self.error: str | None = None
         self._root = root
-        self._is_new = is_new
+        #: Nothing has been received into its log.
+        self.is_new = is_new
         self._start = start
         self._starts = starts
         self._stops = stops
@@ -214,8 +215,8 @@ class Keeper:
         if now < self._due:
             return
         if StreamLog.exists(self.directory):
-            self._is_new = False
-        elif not self._is_new:
+            self.is_new = False
+        elif not self.is_new:
             self._begin_anew("it is gone")
             return  # the new log is written down before anything is received into it
         try:
@@ -255,7 +256,7 @@ class Keeper:
             self._died(now, str(error))
             return
         self.phase = Phase.RUNNING
-        self.error = None
+        self.error, self.is_new = None, False
         self._look_at = now
         self._restarts.runs(now)
         _log.info("subscription %s: its receiver runs, process %d", self.wanted.name, self._receiver.pid)
@@ -325,7 +326,7 @@ class Keeper:
 
     def _begin_anew(self, why: str) -> None:
         lost, self.log = self.directory, str(uuid.uuid4())
-        self._is_new, self._type = True, None
+        self.is_new, self._type = True, None
         _log.error(
             "subscription %s: its log %s cannot be gone on with: %s. What is received from now on goes into a NEW log, "
             "%s; queries that read the old one have to begin anew",

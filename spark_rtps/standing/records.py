@@ -28,6 +28,8 @@ class Record:
     dynamic: bool = False
     #: The subscription of the file whose pattern found the topic.
     pattern: str | None = None
+    #: Nothing has been received yet: that there is no log does not say that one is gone.
+    is_new: bool = False
 
 
 def read_records(directory: Path) -> dict[str, Record]:
@@ -60,6 +62,8 @@ def write_records(directory: Path, records: Mapping[str, Record]) -> None:
         raw[name] = {"log": each.log, "options": dict(each.options), "dynamic": each.dynamic}
         if each.pattern is not None:
             raw[name]["pattern"] = each.pattern
+        if each.is_new:
+            raw[name]["new"] = True
     path = directory / FILE
     text = json.dumps(raw, indent=1)
     if len(text) > _BYTES_MAX:
@@ -80,4 +84,4 @@ def _record(name: str, raw: object) -> Record:
         raise ValueError(f"{name}: its options are no texts")
     if pattern is not None and not isinstance(pattern, str):
         raise ValueError(f"{name}: {pattern!r:.80} is no name of a pattern")
-    return Record(log, options, raw.get("dynamic") is True, pattern)
+    return Record(log, options, raw.get("dynamic") is True, pattern, raw.get("new") is True)

@@ -185,7 +185,7 @@ class Supervisor:
             subscription,
             log,
             self.config.directory,
-            is_new=record is None,
+            is_new=record is None or record.is_new,
             start=self._processes.start_receiver,
             starts=self._processes.starts,
             stops=self._processes.stops,
@@ -393,7 +393,7 @@ class Supervisor:
         for name, keeper in self._keepers.items():
             if name != without:
                 w = keeper.wanted
-                self._records[name] = Record(keeper.log, w.options, w.dynamic, w.pattern)
+                self._records[name] = Record(keeper.log, w.options, w.dynamic, w.pattern, keeper.is_new)
         if self._records != self._written:
             write_records(self.config.directory, self._records)
             self._written = dict(self._records)

@@ -246,6 +246,23 @@ class TestHanging:
 
 
 class TestLostLogs:
+    def test_a_log_that_has_not_begun_is_none_that_is_gone(
+        self, scene: Scene, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Clients know it from the moment of their subscription on, and a restart may come before its receiver."""
+        scene.begin(A)
+        scene.refused["C"] = TransportError("no such interface")
+        assert scene.ask("subscribe", options={"topic": "C"}) == ("C", None)
+        log = scene.keeper("C").log
+        scene.begin(A)
+        assert scene.keeper("C").log == log
+        del scene.refused["C"]
+        scene.steps(10)
+        assert scene.receivers[-1].config.log_directory.endswith(log) and "NEW log" not in caplog.text
+        shutil.rmtree(scene.root / log)
+        scene.begin(A)
+        assert scene.keeper("C").log != log and "NEW log" in caplog.text
+
     def test_a_log_that_is_gone(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
         scene.begin(A)
         old = scene.keeper("a").log
@@ -421,6 +438,7 @@ class TestFullDisk:
         """Also where the file was replaced, and only the sync of its folder failed."""
         scene.begin(A)
         scene.ask("subscribe", options={"topic": "X"})
+        scene.steps()
         before = scene.recorded()
         write = supervisor_module.write_records
 
