@@ -55,7 +55,10 @@ def spark_schema(text: str) -> StructType:
 def _json(text: str) -> dict[str, object]:
     import json
 
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")
     return found

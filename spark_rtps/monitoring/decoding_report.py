@@ -172,7 +172,7 @@ def _read(directory: Path) -> DecodingReport:
                 report.lose(LostPart(str(cause), int(position), int(at), int(nbytes), samples, str(writer)))
             report.lost_overflow = int(found.get("lost_overflow", 0))
             report.lost_overflow_to = int(found.get("lost_overflow_to", -1))
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return DecodingReport()
     return report
 

@@ -78,5 +78,5 @@ def read_query(directory: Path) -> QueryName:
     try:
         found = json.loads((directory / QUERY_FILE).read_bytes())
         return QueryName(str(found["id"])[:_TEXT_MAX], str(found["name"])[:_TEXT_MAX])
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return NO_QUERY

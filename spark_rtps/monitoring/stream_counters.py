@@ -349,7 +349,7 @@ def _sink(path: Path) -> Stream | None:
         counters = Counters.open(path, writable=False).snapshot()
         topic, type_name, prefix = (str(about[name]) for name in ("topic", "type", "guid_prefix"))
         domain = int(about["domain"])
-    except (RtpsError, OSError, ValueError, LookupError, TypeError):
+    except (RtpsError, OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
     state = State.ALIVE if goes_on(path, pid, start) else State.ENDED
     return Stream(Kind.SINK, path, topic, type_name, domain, prefix, pid, state, counters)

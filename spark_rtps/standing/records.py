@@ -47,7 +47,7 @@ def read_records(directory: Path) -> dict[str, Record]:
         return {name: _record(name, each) for name, each in raw.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         message = (
             f"{path} cannot be read ({error}): it says which log belongs to which subscription. Restore it, or "
             "remove it, and every subscription gets a new log"

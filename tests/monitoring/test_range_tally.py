@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from spark_rtps.monitoring.decoding_report import (
     DAMAGED,
+    DECODING_REPORT,
     DecodingReport,
     LostPart,
     read_decoding_report,
     update_decoding_report,
 )
+from spark_rtps.monitoring.query_names import NO_QUERY, QUERY_FILE, read_query
 from spark_rtps.monitoring.range_tally import MalformedNumbers, RangeTally
 
 numbers = st.sets(st.integers(0, 5_000), max_size=60).map(lambda found: np.array(sorted(found), np.int64))
@@ -64,6 +66,18 @@ def test_a_report_that_cannot_be_opened_just_then_keeps_what_it_counts(tmp_path,
     update_decoding_report(tmp_path, first.add_to)
     update_decoding_report(tmp_path, second.add_to)
     assert read_decoding_report(tmp_path).filtered == 2, "each sample counts once"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"[" * 100_000, b'{"v":1,"malformed":[],"counted":[],"overflow":1e999,"filtered":0}', b"\xff", b"[]"],
+)
+def test_a_damaged_report_fails_neither_a_task_nor_who_looks(tmp_path, damaged) -> None:
+    for name in (DECODING_REPORT, QUERY_FILE):
+        (tmp_path / name).write_bytes(damaged)
+    assert read_decoding_report(tmp_path).counters() == {} and read_query(tmp_path) == NO_QUERY
+    update_decoding_report(tmp_path, RangeTally(filtered=np.array([3]), seen=(3, 3)).add_to)
+    assert read_decoding_report(tmp_path).filtered == 1
 
 
 def test_every_other_sample_of_a_long_range_is_short() -> None:

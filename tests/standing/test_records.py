@@ -31,6 +31,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     [
         "",
         "[]",
+        "[" * 100_000,
         '{"a": 1}',
         '{"../a": {"log": "LOG", "options": {}}}',
         '{"a": {"log": "../../etc", "options": {}}}',
