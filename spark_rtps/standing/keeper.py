@@ -110,6 +110,9 @@ class Keeper:
         self._ends = False
         self._goodbye = True
         self._look_at = 0
+        #: What its receiver told last, and for how long it has told nothing else.
+        self._heartbeat = 0
+        self._silent_ns = 0
         #: As the first writer named it.
         self._type: str | None = None
 
@@ -257,7 +260,7 @@ class Keeper:
             return
         self.phase = Phase.RUNNING
         self.error, self.is_new = None, False
-        self._look_at = now
+        self._look_at, self._heartbeat = now, 0
         self._restarts.runs(now)
         _log.info("subscription %s: its receiver runs, process %d", self.wanted.name, self._receiver.pid)
 
@@ -274,13 +277,26 @@ class Keeper:
             self._died(now, str(error))
             return
         if now >= self._look_at:
-            self._look_at = now + _LOOK_NS
             self._see_type()
-            heartbeat = self._receiver.counters().get("receiver.heartbeat_ns") or now
-            if now - heartbeat > _HANGS_NS:
-                _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
-                with suppress(ProcessLookupError):
-                    os.kill(self._receiver.pid, signal.SIGKILL)
+            self._see_heartbeat(now, self._receiver)
+            self._look_at = now + _LOOK_NS
+
+    def _see_heartbeat(self, now: int, receiver: Receiver) -> None:
+        """Kill a receiver that hangs.
+
+        Its silence counts only as long as it is looked at: where both processes were stopped, such as in a container
+        that was paused, it needs a moment to go on.
+        """
+        heartbeat = receiver.counters().get("receiver.heartbeat_ns", 0)
+        since_look = now - self._look_at + _LOOK_NS
+        if heartbeat and heartbeat == self._heartbeat:
+            self._silent_ns += min(since_look, 2 * _LOOK_NS)
+        else:
+            self._heartbeat, self._silent_ns = heartbeat, 0
+        if self._silent_ns > _HANGS_NS:
+            _log.error("subscription %s: its receiver hangs, and is killed", self.wanted.name)
+            with suppress(ProcessLookupError):
+                os.kill(receiver.pid, signal.SIGKILL)
 
     def _see_type(self) -> None:
         if self._type is None and not self.wanted.plan.named:

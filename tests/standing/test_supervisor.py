@@ -238,6 +238,22 @@ class TestHanging:
         scene.steps(3)
         assert killed and set(killed) == {(scene.receivers[0].pid, signal.SIGKILL)}
 
+    def test_one_that_was_stopped_with_its_supervisor_is_not(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As in a container that was paused: the supervisor may look before the receiver goes on."""
+        scene.begin(A)
+        monkeypatch.setattr("os.kill", lambda *_: pytest.fail("killed"))
+        beats = scene.now
+        monkeypatch.setattr(FakeReceiver, "counters", lambda _: {"receiver.heartbeat_ns": beats})
+        for _ in range(3):
+            scene.steps(5)
+            scene.steps(1, seconds=3_600.0)
+            scene.steps(3)
+            beats = scene.now
+        scene.steps(30)
+        assert scene.states() == {"a": "running"}
+
     def test_one_that_has_just_begun_is_not(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(FakeReceiver, "counters", lambda _: {"receiver.heartbeat_ns": 0})
         monkeypatch.setattr("os.kill", lambda *_: pytest.fail("killed"))
