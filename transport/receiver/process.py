@@ -131,6 +131,10 @@ def _answer_of(child: subprocess.Popen[bytes]) -> dict[str, object]:
     """
     assert child.stdout is not None
     until, read = time.monotonic() + _START_SECONDS, b""
+    poll = (
+        select.poll()
+    )  # select() cannot wait for descriptors above 1023, which a supervisor of many receivers has
+    poll.register(child.stdout, select.POLLIN)
     while True:
         line, newline, read = read.partition(b"\n")
         if newline:
@@ -142,7 +146,7 @@ def _answer_of(child: subprocess.Popen[bytes]) -> dict[str, object]:
                 return answer
             continue
         left = max(0.0, until - time.monotonic())
-        if len(line) > _ANSWER_MAX or not select.select([child.stdout], [], [], left)[0]:
+        if len(line) > _ANSWER_MAX or not poll.poll(left * 1000):
             raise TransportError(f"the receiver did not start within {_START_SECONDS:g} s")
         some = os.read(child.stdout.fileno(), _ANSWER_MAX)
         if not some:
