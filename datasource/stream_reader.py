@@ -78,6 +78,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = False
         self._attached_at = 0
         self._parent = 0
+        self._process = 0
         self._target: Cursor | None = None
         self._planned = START
         self._stopping = False  # no Event: a second SIGTERM inside Event.set() would deadlock
@@ -194,7 +195,9 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Leave the domain. Writers wait for the next run of the query only if the driver was killed, or if the user
         wants to start it again soon."""
         session, self._session = self._session, None
-        if session is not None:
+        if (
+            session is not None and os.getpid() == self._process
+        ):  # the receiver of a forked child is its parent's
             leaves = self._settings.leave_on_stop or session.is_temporary
             session.stop(goodbye=leaves and not self._is_orphaned())
         self._serving.stop()
@@ -314,6 +317,7 @@ class RtpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._attached_at:
             atexit.register(self.stop)
         self._session, self._attached_at, self._parent = session, time.monotonic_ns(), os.getppid()
+        self._process = os.getpid()
         self._checks = OffsetChecks(session.directory)
         if threading.current_thread() is threading.main_thread():
             # Spark sends SIGTERM and closes the socket: without a handler the process ends before stop() is called

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -45,7 +46,8 @@ class Participant:
             table = p.subscribe("Square").read(max_rows=1000, timeout=5)
 
     It joins the domain when it is entered by ``with``, or first used, and leaves it by :meth:`close`. One background
-    thread serves its sockets, another one its listeners. All methods may be called from any thread.
+    thread serves its sockets, another one its listeners. All methods may be called from any thread. In a process that
+    is forked it is closed, while the one that made it goes on.
     """
 
     def __init__(
@@ -99,11 +101,12 @@ class Participant:
                 return
             self._closed = True
             endpoints = list(self._endpoints)
-        try:
-            for endpoint in endpoints:
-                endpoint.close()
-        finally:
-            self._leave_domain()
+        if self._node is not None and self._node.is_disowned:
+            return
+        with contextlib.ExitStack() as closing:  # one that cannot be closed keeps none of the others open
+            closing.callback(self._leave_domain)
+            for endpoint in reversed(endpoints):
+                closing.callback(endpoint.close)
 
     def _leave_domain(self) -> None:
         if self._leaving is not None:
@@ -425,8 +428,12 @@ class Participant:
 
 
 def _leave(node: Node, conductor: Conductor) -> None:
-    conductor.stop()
-    node.close()
+    if node.runs_in_this_thread:
+        # The last reference has gone in a duty cycle: the conductor may wait for what this thread holds.
+        threading.Thread(target=_leave, args=(node, conductor), name="rtps-leave", daemon=True).start()
+    elif not node.is_disowned:
+        conductor.stop()
+        node.close()
 
 
 def _set(given: dict[str, OptionValue]) -> dict[str, OptionValue]:

@@ -36,6 +36,7 @@ from .binding import joining
 from .blocking_writer import BlockingWriter
 from .congestion_control_plugins import load_congestion_control
 from .event_warnings import EventWarnings
+from .forked import disowned_by_children
 from .join import join
 from .joined_group import JoinedGroup
 from .naps import Naps
@@ -92,10 +93,13 @@ class Node:
         self._unsteered = threading.Event()
         self._unsteered.set()
         self._closing = False
+        #: Whether this process was forked by the one that made the node.
+        self.is_disowned = False
         self._warnings = EventWarnings(config)
         self._group = JoinedGroup(config, sockets, participant)
         #: The node that others see in a ROS graph; None: it is none.
         self._graph: RosGraph | None = None
+        disowned_by_children(self)
 
     @classmethod
     def open(
@@ -145,6 +149,11 @@ class Node:
     def abandon(self) -> None:
         """Close the sockets without a goodbye: a successor with the same GUID goes on where this node was."""
         self._stop(goodbye=False)
+
+    def disown(self) -> None:
+        """In a forked child: this node is the parent's, and is closed here (:mod:`.forked`)."""
+        self.lock = threading.RLock()  # a thread of the parent may have held it
+        self._closing, self._thread, self.is_disowned = True, None, True
 
     # --- endpoints -------------------------------------------------------------------------------
 
@@ -336,6 +345,11 @@ class Node:
     def is_closed(self) -> bool:
         """Whether the node has left its domain."""
         return self._closing
+
+    @property
+    def runs_in_this_thread(self) -> bool:
+        """Whether the calling thread is the node's own."""
+        return threading.current_thread() is self._thread
 
     @property
     def send_errors(self) -> int:

@@ -25,6 +25,7 @@ from ..structure import INFINITE, NANOSECONDS, Guid, is_keyed
 from ..types.model import Struct
 from ..wire.samples import U8
 from .congestion_control_plugins import load_congestion_control
+from .forked import disowned_by_children
 from .on_host import ReadLogs
 from .receiving_node import NamedType
 from .recipients import Recipient, Recipients
@@ -68,6 +69,12 @@ class SpyNode:
         self._looks = 0
         self._look_at = 0
         self._sleep = _SLEEP_MIN
+        disowned_by_children(self)
+
+    def disown(self) -> None:
+        """In a forked child: the slots in the logs are the parent's."""
+        self.lock = threading.RLock()
+        self._spies, self._logs = {}, ReadLogs(self._receive, self._named_logs, spies=True)
 
     def create_reader(self, spec: ReaderSpec, recipient: Recipient) -> StatefulReader:
         """A reader; no writer learns of it, nor of its type and filter."""

@@ -1,0 +1,34 @@
+"""What a forked child must not do: its nodes, with their sockets and publication logs, are its parent's.
+
+Without this a child that ends in the ordinary way, or leaves a ``with`` block, says goodbye for its parent's
+participant. A child that wants to be on a domain makes a participant of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Final, Protocol
+
+
+class Disownable(Protocol):
+    """What belongs to the process that made it."""
+
+    def disown(self) -> None:
+        """Called in a forked child, which has one thread: be closed, and do nothing in the parent's name."""
+
+
+_ALL: Final[weakref.WeakSet[Disownable]] = weakref.WeakSet()
+
+
+def disowned_by_children(owned: Disownable) -> None:
+    """A child that is forked disowns it."""
+    _ALL.add(owned)
+
+
+def _disown_all() -> None:
+    for owned in list(_ALL):
+        owned.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
