@@ -102,6 +102,8 @@ class Publication(TopicEndpoint):
         self._encoders: dict[pa.Schema, Encoder] = {plan.columns: encoder_for(plan)}
         self._encoding = threading.Lock()
         self._closed = False
+        #: The participant may close it before it has a writer.
+        self._has_writer = False
         self._on_flush_failed = on_flush_failed
         for warning in settings.warnings:
             _log.warning("topic %r: %s", settings.topic, warning)
@@ -116,11 +118,13 @@ class Publication(TopicEndpoint):
         participant.adopt(self)
         try:
             with explained(), self._node.lock:  # its first event is about a writer that is known
+                self._check_open()
                 self._writer = self._node.create_writer(spec)
                 until = participant.joined_at + _LOOK_AROUND_NS
                 self._writer.sets_automatic_failures_apart = on_flush_failed is not None
                 self._session = WriterSession(self._writer, settings, look_around_until=until)
                 self._statuses.local = self._writer.guid
+                self._has_writer = True
         except BaseException:
             participant.release(self)
             raise
@@ -134,9 +138,10 @@ class Publication(TopicEndpoint):
             if self._closed:
                 return
             self._closed = True
-            self._writer.end()
-            if not self._node.is_closed:
-                self._node.delete_endpoint(self._writer.guid)
+            if self._has_writer:
+                self._writer.end()
+                if not self._node.is_closed:
+                    self._node.delete_endpoint(self._writer.guid)
         self._participant.release(self)
 
     # --- what it is -----------------------------------------------------------------------------------
@@ -172,10 +177,11 @@ class Publication(TopicEndpoint):
             UsageError: the rows have other columns, or the publication is closed.
         """
         self._check_open()
+        losses = self._session.losses
         for batch in record_batches(rows, self._plan.columns):
             samples, key_hashes = self._encode(batch)
             self._write(samples, key_hashes, 0, timestamp)
-        self._wait(wait=wait)
+        self._wait(losses, wait=wait)
 
     @explained()
     def dispose(self, keys: Rows, *, wait: bool = True, timestamp: int | None = None) -> None:
@@ -251,7 +257,8 @@ class Publication(TopicEndpoint):
             UsageError: the publication is closed, or it has no codec to compress with.
         """
         self._check_flush(compress)
-        self._writer.flush(compress=compress)
+        if self._has_writer:  # the participant may flush it before
+            self._writer.flush(compress=compress)
 
     def _check_flush(self, compress: bool | None) -> None:
         self._check_open()
@@ -298,6 +305,7 @@ class Publication(TopicEndpoint):
         if not self._settings.qos.coherent_access:
             raise OptionError("presentation.coherent_access", "false", "set it to true for coherent sets")
         session = self._session
+        losses = session.losses
         with explained():
             session.begin_coherent_set()
             try:
@@ -307,7 +315,7 @@ class Publication(TopicEndpoint):
                 if not self.is_closed:
                     session.abort_coherent_set()
                 raise
-            self._wait(wait=wait)
+            self._wait(losses, wait=wait)
 
     def assert_liveliness(self) -> None:
         """Show a sign of life, where the option ``liveliness`` is manual; writing is one, too."""
@@ -417,18 +425,19 @@ class Publication(TopicEndpoint):
         self._session.wait_for_reader()
         self._session.write(samples, key_hashes, flags=flags, timestamp=timestamp)
 
-    def _wait(self, *, wait: bool) -> None:
+    def _wait(self, losses: int, *, wait: bool) -> None:
         if wait and not self._session.in_coherent_set:
-            self._session.wait_for_acknowledgments()
+            self._session.wait_for_acknowledgments(since=losses)
 
     def _write_keys(self, rows: Rows, flags: int, timestamp: int | None, *, wait: bool) -> None:
         self._check_open()
         if self._keys is None:
             raise UsageError(f"topic {self.topic!r} has no key, so it has no instances")
+        losses = self._session.losses
         for batch in record_batches(rows, self._plan.columns):
             samples, key_hashes = self._keys.encode(conformed(batch, self._keys.schema))
             self._write(samples, key_hashes, flags | KEY_ONLY, timestamp)
-        self._wait(wait=wait)
+        self._wait(losses, wait=wait)
 
     def _encode(self, batch: pa.RecordBatch) -> tuple[Samples, U8 | None]:
         with self._encoding:

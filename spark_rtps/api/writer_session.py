@@ -6,6 +6,7 @@ It waits for readers, writes, and waits until they have acknowledged all.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -43,8 +44,19 @@ class WriterSession:
         self._counters = counters
         self._look_around_until = look_around_until
         self._must_have_readers = settings.on_no_reader is OnNoReader.WAIT
+        #: Guards all below: several threads may write. It is never taken under the node's lock.
+        self._lock = threading.Lock()
+        #: The readers that were there when something was written which nobody has waited for yet.
         self._seen: set[ReaderProxy] = set()
+        #: How often a reader was found to have left without samples that no other reader has, and the last ones.
+        self._losses = 0
+        self._lost: dict[Guid, int] = {}
         self.in_coherent_set = False
+
+    @property
+    def losses(self) -> int:
+        """To be kept before the first write, for :meth:`wait_for_acknowledgments`."""
+        return self._losses
 
     def wait_for_reader(self) -> None:
         """To be called before each write: NoReaderError if no reader is there within ``connect_timeout``.
@@ -59,7 +71,8 @@ class WriterSession:
         ahead = self._look_around_until - time.monotonic_ns()
         if ahead > 0:
             time.sleep(ahead / NANOSECONDS)
-        self._seen.update(self._writer.ready_reliable_readers())
+        with self._lock:
+            self._seen.update(self._writer.ready_reliable_readers())
         self.warn_of_mismatches()
 
     def warn_of_mismatches(self) -> Mapping[Guid, Sequence[str]]:
@@ -123,12 +136,13 @@ class WriterSession:
             self.in_coherent_set = False
             self._writer.abort_coherent_set()
 
-    def wait_for_acknowledgments(self, timeout: float | None = None) -> None:
+    def wait_for_acknowledgments(self, timeout: float | None = None, *, since: int | None = None) -> None:
         """AcknowledgmentError, naming the readers, if one lacks samples after ``timeout`` seconds.
 
         Default: ``acknowledgment_timeout``.
 
-        With ``on_no_reader=wait`` also if a reader left while it lacked samples that no other reader has.
+        With ``on_no_reader=wait`` also if a reader left while it lacked samples that no other reader has. ``since`` are
+        the :attr:`losses` before the caller wrote: it may lack what another thread has found to be lost since then.
         """
         if timeout is None:
             timeout = seconds(self._settings.acknowledgment_timeout)
@@ -137,7 +151,13 @@ class WriterSession:
             self._counters.update(self._writer.node)
         if behind:
             raise unacknowledged(self._settings.topic, timeout, behind, self._writer.writer.last_sn)
-        seen, self._seen = self._seen, set(self._writer.ready_reliable_readers())
-        lost = self._writer.unserved(seen) if self._must_have_readers else {}
+        with self._lock:
+            seen, self._seen = self._seen, set(self._writer.ready_reliable_readers())
+            lost = self._writer.unserved(seen) if self._must_have_readers else {}
+            if lost:
+                self._losses += 1
+                self._lost = lost
+            elif since is not None and self._losses > since:
+                lost = self._lost
         if lost:
             raise unserved(self._settings.topic, lost, self._writer.writer.last_sn)
