@@ -145,6 +145,9 @@ class UnknownTypeError(RtpsError):
 class MalformedSampleError(RtpsError):
     """A sample does not decode, and is not to be passed over."""
 
+    #: Which one: GUID of its writer, and its sequence number.
+    sample: tuple[Guid, int] | None = None
+
 
 class FilterError(RtpsError):
     """A content filter has no meaning for the topic's type."""

@@ -62,6 +62,7 @@ class Inbox:
         self._waiting_bytes = 0
         self._held_bytes = 0
         self._number = 0
+        self._arrivals = 0
         self._closed = False
         self._is_short = False
         #: Called when something arrives, or the inbox closes; by whichever thread notices.
@@ -109,28 +110,39 @@ class Inbox:
         """Take runs in, whose memory is valid during the call only."""
         assert self._cache is not None
         reception, now = time.time_ns(), time.monotonic_ns()
-        frames, nbytes, number = [], 0, self._number
+        frames: list[Frame] = []
+        nbytes, number, failure = 0, self._number, None
         for run in runs:
-            kept = self._cache.accept(run, reception=reception, now=now)
-            if kept is None:
+            try:
+                kept = self._cache.accept(run, reception=reception, now=now)
+                if kept is None:
+                    continue
+                self._note_writer(kept.writer)
+                kept = kept.copy()
+            except Exception as error:  # noqa: BLE001  (the other runs arrive; it is raised below)
+                failure = failure or error
+                reader.counters.lost_samples += run.count  # the writer need not send them again
                 continue
-            self._note_writer(kept.writer)
-            kept = kept.copy()
             frames.append(Frame(number, kept.nbytes, reception, number, kept))
             nbytes += memory_of(kept)
             number += kept.count
         if frames:
-            with self._arrived:
-                if self._closed:
-                    return
-                self._frames += frames
-                self._waiting_bytes += nbytes
-                self._number = number
-                self._wake()
-            # a small inbox, or one that is nearly full, looks sooner
-            enough = min(max(_RELIEF_BYTES, self._held_bytes), (self.capacity - self._held_bytes) // 2)
-            if self.relief is not None and self._waiting_bytes > enough:
-                self.relief()
+            self._add(frames, nbytes, number)
+        if failure is not None:
+            raise failure
+
+    def _add(self, frames: list[Frame], nbytes: int, number: int) -> None:
+        with self._arrived:
+            if self._closed:
+                return
+            self._frames += frames
+            self._waiting_bytes += nbytes
+            self._number = number
+            self._notice()
+        # a small inbox, or one that is nearly full, looks sooner
+        enough = min(max(_RELIEF_BYTES, self._held_bytes), (self.capacity - self._held_bytes) // 2)
+        if self.relief is not None and self._waiting_bytes > enough:
+            self.relief()
 
     def _note_writer(self, writer: Guid) -> None:
         """Keep what has to be known of a writer when it may be gone."""
@@ -155,8 +167,8 @@ class Inbox:
 
     @property
     def arrivals(self) -> int:
-        """Samples that arrived so far."""
-        return self._number
+        """A higher number whenever samples have arrived, or are there again."""
+        return self._arrivals
 
     @property
     def waiting_bytes(self) -> int:
@@ -186,17 +198,22 @@ class Inbox:
                 self._node.wake()
 
     def wait(self, arrivals: int, deadline: float | None) -> bool:
-        """Wait until more than so many samples have arrived; False: the inbox is closed, or time is up.
+        """Wait until :attr:`arrivals` is more than that; False: the inbox is closed, or time is up.
 
         ``deadline`` is monotonic, in seconds; None: never.
         """
         with self._arrived:
-            while self._number <= arrivals and not self._closed:
+            while self._arrivals <= arrivals and not self._closed:
                 left = _WAIT_SECONDS_MAX if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     return False
                 self._arrived.wait(min(left, _WAIT_SECONDS_MAX))
-            return self._number > arrivals
+            return self._arrivals > arrivals
+
+    def notice(self) -> None:
+        """Samples that were taken are there again: wake the threads that wait for some."""
+        with self._arrived:
+            self._notice()
 
     def add_waker(self, waker: Callable[[], None]) -> None:
         """Call ``waker`` whenever something arrives, and at the end. It must not block, nor call the inbox."""
@@ -250,6 +267,10 @@ class Inbox:
         with self._node.lock:
             if self.reader is not None and not self._node.is_closed:
                 self._node.delete_endpoint(self.reader.guid)
+
+    def _notice(self) -> None:
+        self._arrivals += 1
+        self._wake()
 
     def _wake(self) -> None:
         self._arrived.notify_all()

@@ -48,7 +48,8 @@ from ..transport.wire.samples import DISPOSED, HAS_KEY_HASH, I64, KEY_ONLY, U8, 
 
 _NEW, _ALIVE, _DISPOSED, _NO_WRITERS = range(4)
 _STATES: Final = {_ALIVE: ALIVE, _DISPOSED: NOT_ALIVE_DISPOSED, _NO_WRITERS: NOT_ALIVE_NO_WRITERS}
-_NEW_ROW: Final = np.array([(_NEW,)], [("state", "u1")])
+#: Rows are used again for other instances, serial numbers are not.
+_NEW_ROW: Final = np.array([(_NEW, -1)], [("state", "u1"), ("serial", "i8")])
 _STATE_CHANGE: Final = DISPOSED | UNREGISTERED
 
 Bools = npt.NDArray[np.bool_]
@@ -82,6 +83,7 @@ class Instances:
         """``struct`` is the topic's type, None where it is not known."""
         self._keyed = keyed
         self._table = InstanceTable(min(limit, INSTANCES_MAX), _NEW_ROW)
+        self._serials = 0
         self._hashes: dict[int, bytes] = {}
         #: Of each instance where its key lies.
         self._keys: dict[int, tuple[pa.RecordBatch, int]] = {}
@@ -101,8 +103,8 @@ class Instances:
     def note(self, frames: list[Frame]) -> list[I64]:
         """Take notice of samples that arrived.
 
-        Returns the instance of each, by frame: (count,) int64, -1 where there is no room for more instances. Nothing
-        where the topic has no key.
+        Returns the instance of each, by frame: (count,) int64, -1 where there is no room for more instances. No number
+        is ever another instance's. Nothing where the topic has no key.
         """
         if not self._keyed:
             self._note_one(frames)
@@ -144,11 +146,13 @@ class Instances:
         firsts = np.empty(len(keys), np.int64)
         firsts[codes[::-1]] = np.arange(chunk.count)[::-1]
         self._learn(chunk, flags, keys, firsts, rows)
+        serials = np.where(rows >= 0, self._table.rows["serial"][rows], -1)
         instances = rows[codes]
         known = instances >= 0
         self._change_states(flags[known], instances[known])
         self._change_writers(chunk, flags, instances, known)
-        return instances
+        found: I64 = serials[codes]
+        return found
 
     def _note_one(self, frames: list[Frame]) -> None:
         """All samples are of one instance: the last one of each run decides its state."""
@@ -178,6 +182,8 @@ class Instances:
         fresh = np.flatnonzero((rows >= 0) & (self._table.rows["state"][rows] == _NEW))
         if not len(fresh):
             return
+        self._table.rows["serial"][rows[fresh]] = np.arange(self._serials, self._serials + len(fresh))
+        self._serials += len(fresh)
         for at in fresh.tolist():
             self._hashes[int(rows[at])] = keys[at].tobytes()
             self._keys.pop(int(rows[at]), None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 from weakref import WeakMethod
 
@@ -22,6 +22,7 @@ from ..columns.decoding import NO_TYPES, decode_frames, needs_writer_types
 from ..columns.malformed import Tally
 from ..columns.topic_plan import TopicPlan
 from ..options import Settings
+from ..transport.errors import MalformedSampleError
 from ..transport.log.frame import Frame
 from ..transport.net.node import Node
 from ..transport.protocol.endpoint_info import ContentFilterProperty
@@ -31,7 +32,7 @@ from ..transport.receiver.writer_types import ToldTypes
 from ..transport.structure import INFINITE, Guid
 from .inbox import Inbox
 from .instances import Instance, Instances
-from .sample_cache import SampleCache
+from .sample_cache import Lent, SampleCache
 
 #: Samples that are taken at once for one step of an iteration.
 _STEP: Final = 32_768
@@ -102,41 +103,49 @@ class Reception:
 
     # --- samples --------------------------------------------------------------------------------------
 
-    def fetch(self, count: int | None, *, remove: bool, unread: bool, skip: int = 0) -> list[Frame]:
+    def fetch(self, count: int | None, *, remove: bool, unread: bool, skip: int = 0) -> Lent:
         """Up to ``count`` samples, oldest first, None: all. See :meth:`SampleCache.read` and :meth:`SampleCache.take`,
-        which is meant by ``remove``."""
+        which is meant by ``remove``. What does not reach the program is to be handed to :meth:`give_back`."""
         count = _ALL if count is None else count
         with self._reading:
             self._absorb()
             if remove:
-                frames = self._cache.take(count, unread=unread)
+                lent = self._cache.take(count, unread=unread)
             else:
-                frames = self._cache.read(count, unread=unread, skip=skip)
+                lent = self._cache.read(count, unread=unread, skip=skip)
             self.inbox.hold(self._cache.nbytes)
         self.inbox.go_on()
-        return frames
+        return lent
 
-    def decode(self, frames: list[Frame]) -> Iterator[pa.RecordBatch]:
-        """The rows of samples. Raises MalformedSampleError with ``mode=failfast``."""
+    def decode(self, frames: list[Frame]) -> list[pa.RecordBatch]:
+        """The rows of samples. Raises MalformedSampleError with ``mode=failfast``; nothing else is counted then."""
         tally = Tally(self._plan)
         types = ToldTypes(self.inbox.types) if needs_writer_types(self._plan) else NO_TYPES
         try:
-            yield from decode_frames(frames, self._plan, tally, types)
-        finally:
-            tally.close(None)
+            batches = list(decode_frames(frames, self._plan, tally, types))
             self._malformed += tally.malformed_count
             self._filtered += tally.filtered_count
+        except MalformedSampleError:
+            self._malformed += 1
+            raise
+        finally:
+            tally.close(None)
+        return batches
 
     def decode_ahead(self) -> None:
         """Take some of what has arrived and decode it, unless something is decoded already."""
         with self._decoding:
             if not self._ahead and not self.inbox.is_closed:
                 arrivals = self.inbox.arrivals
-                frames = self.fetch(_STEP, remove=True, unread=False)
-                if not frames:
+                lent = self.fetch(_STEP, remove=True, unread=False)
+                if not lent.entries:
                     self.looked_at = arrivals
                     return
-                self._ahead.extend(self.decode(frames))
+                try:
+                    self._ahead.extend(self.decode(lent.frames))
+                except BaseException as error:
+                    self.give_back([lent], error)
+                    raise
 
     def next_batch(self) -> pa.RecordBatch | None:
         """The first batch that is decoded already, None if there is none."""
@@ -157,9 +166,23 @@ class Reception:
             found.append(batch)
         return found
 
-    def give_back(self, batches: list[pa.RecordBatch]) -> None:
-        """Rows that were taken and not handed out: the next call gets them first."""
+    def give_back(
+        self, lent: list[Lent], error: BaseException, batches: Sequence[pa.RecordBatch] = ()
+    ) -> None:
+        """An error kept samples, and ``batches`` of :meth:`decoded_rows`, from the program: it gets them another time.
+
+        A sample that does not decode is dropped: the error reports it.
+        """
+        with self._reading:
+            if self.inbox.is_closed:
+                return
+            for each in reversed(lent):
+                self._cache.give_back(each)
+            if isinstance(error, MalformedSampleError) and error.sample is not None:
+                self._cache.drop(*error.sample)
+            self.inbox.hold(self._cache.nbytes)
         self._ahead.extendleft(reversed(batches))
+        self.inbox.notice()
 
     # --- what is known ----------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ..transport.log.frame import Frame
 from ..transport.slotted import slotted
-from ..transport.structure import INFINITE
+from ..transport.structure import INFINITE, Guid
 from ..transport.types.cdr.lanes import gather_bytes
 from ..transport.wire.samples import DISPOSED, I64, NO_TIMESTAMP, SAMPLE_INDEX, UNREGISTERED, Run
 
@@ -52,6 +52,27 @@ class _Entry:
     @property
     def run(self) -> Run:
         return self.frame.run
+
+
+@slotted
+class Lent:
+    """Samples that were handed out; :meth:`SampleCache.give_back` undoes that."""
+
+    #: Those that were read before come first.
+    entries: list[_Entry]
+    #: How many of the entries were read before.
+    read: int
+    #: Whether they left the cache.
+    removed: bool
+
+    @property
+    def frames(self) -> list[Frame]:
+        """In the order of arrival."""
+        return [entry.frame for entry in self.entries]
+
+    @property
+    def samples(self) -> int:
+        return sum(entry.run.count for entry in self.entries)
 
 
 class SampleCache:
@@ -101,22 +122,23 @@ class SampleCache:
 
     # --- out ------------------------------------------------------------------------------------------
 
-    def read(self, count: int, *, unread: bool, skip: int = 0) -> list[Frame]:
+    def read(self, count: int, *, unread: bool, skip: int = 0) -> Lent:
         """Up to ``count`` samples, oldest first, which stay, and count as read from now on.
 
         ``unread``: only samples that were not read before; if not, the first ``skip`` of those that were are left out.
         """
         self.bound()
-        found: list[Frame] = []
+        found: list[_Entry] = []
         if not unread:
             for entry in self._read:
                 first, last = min(skip, entry.run.count), min(skip + count, entry.run.count)
                 if first < last:
-                    found.append(_part(entry, first, last).frame)
+                    found.append(_part(entry, first, last))
                 skip -= first
                 count -= last - first
+        before = len(found)
         for entry in self._leaving(self._unread, count):
-            found.append(entry.frame)
+            found.append(entry)
             self._read.append(entry)
             self._read_bytes += entry.nbytes
         while self._read_bytes > self._read_bytes_max:  # what was read makes room, oldest first
@@ -124,22 +146,57 @@ class SampleCache:
             self._read_bytes -= entry.nbytes
             self.nbytes -= entry.nbytes
             self.forgotten += entry.run.count
-        return found
+        return Lent(found, before, removed=False)
 
-    def take(self, count: int, *, unread: bool) -> list[Frame]:
+    def take(self, count: int, *, unread: bool) -> Lent:
         """Up to ``count`` samples, oldest first, which leave; ``unread``: only samples that were not read before."""
         self.bound()
-        found: list[Frame] = []
+        found: list[_Entry] = []
         if not unread:
             for entry in self._leaving(self._read, count):
-                found.append(entry.frame)
+                found.append(entry)
                 self._read_bytes -= entry.nbytes
                 self.nbytes -= entry.nbytes
                 count -= entry.run.count
+        before = len(found)
         for entry in self._leaving(self._unread, count):
-            found.append(entry.frame)
+            found.append(entry)
             self.nbytes -= entry.nbytes
-        return found
+        return Lent(found, before, removed=True)
+
+    def give_back(self, lent: Lent) -> None:
+        """What was handed out did not reach the program: it is where it was before."""
+        unread, read = lent.entries[lent.read :], list(self._read)
+        self._unbounded += lent.samples  # newer samples may have come meanwhile
+        if lent.removed:
+            ends = [int(entry.expires.min()) for entry in lent.entries if entry.expires is not None]
+            self._next_expiry = min([self._next_expiry, *ends])
+            self.nbytes += sum(entry.nbytes for entry in lent.entries)
+            read += lent.entries[: lent.read]
+            waiting = [*self._unread, *unread]
+        else:
+            mine = set(map(id, unread))
+            waiting = [*self._unread, *(entry for entry in read if id(entry) in mine)]
+            read = [entry for entry in read if id(entry) not in mine]
+        if unread:
+            # Another thread may have read what arrived later: that is unread again, too.
+            first = unread[0].frame.rows_before
+            waiting += [entry for entry in read if entry.frame.rows_before > first]
+            read = [entry for entry in read if entry.frame.rows_before <= first]
+        self._read = deque(sorted(read, key=_arrival))
+        self._unread = deque(sorted(waiting, key=_arrival))
+        self._read_bytes = sum(entry.nbytes for entry in self._read)
+
+    def drop(self, writer: Guid, number: int) -> None:
+        """Drop one sample."""
+        keep = [
+            np.ones(entry.run.count, np.bool_)
+            if entry.run.writer != writer
+            else entry.run.sequence_numbers() != number
+            for entry in self._entries()
+        ]
+        if keep:
+            self._filter(np.concatenate(keep))
 
     def bound(self) -> None:
         """Apply HISTORY KEEP_LAST to what has come since the last time."""
@@ -227,6 +284,10 @@ class SampleCache:
         self.nbytes += more
         if entries is self._read:
             self._read_bytes += more
+
+
+def _arrival(entry: _Entry) -> int:
+    return entry.frame.rows_before
 
 
 def memory_of(run: Run) -> int:

@@ -84,7 +84,7 @@ class Subscription(TopicEndpoint):
             _log.warning("topic %r: %s", self.topic, warning)
         try:
             if self._plan.named:
-                self._join(self._plan.type_name, keyed=self._plan.keyed)
+                self._join(self._plan, keyed=self._plan.keyed)
             else:
                 self._follow_first_writer()
         except BaseException:
@@ -137,7 +137,7 @@ class Subscription(TopicEndpoint):
 
         Raises:
             UsageError: the subscription is closed, or an argument cannot be.
-            MalformedSampleError: with ``mode=failfast``, if a sample does not decode. It counts as read.
+            MalformedSampleError: with ``mode=failfast``, if a sample does not decode. It is dropped; all others stay.
         """
         return self._collect(max_rows, timeout, sample_states, remove=False)
 
@@ -154,7 +154,7 @@ class Subscription(TopicEndpoint):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Record batches of up to 32768 rows as samples come; the samples leave. Ends when the subscription closes.
 
-        Raises MalformedSampleError with ``mode=failfast``.
+        Raises MalformedSampleError with ``mode=failfast``; another iteration goes on behind that sample.
         """
         while True:
             self._reception.decode_ahead()
@@ -245,7 +245,8 @@ class Subscription(TopicEndpoint):
     def do_work(self, now: int) -> None:
         """Do what is due; see `conductor.Endpoint`."""
         if self._inbox.reader is None:
-            self._join_late()
+            if not self._plan.named:
+                self._join_late()
             return
         self._reception.keep_house(now)
         if self._board.has_listener:
@@ -257,15 +258,20 @@ class Subscription(TopicEndpoint):
 
     # --- inside -------------------------------------------------------------------------------------------
 
-    def _join(self, type_name: str, *, keyed: bool) -> None:
+    def _join(self, plan: TopicPlan, *, keyed: bool) -> None:
         with self._node.lock:  # the first event is about a reader that is known
-            self._statuses.local = self._reception.open(type_name, keyed=keyed)
+            # The thread that subscribes and the participant's may both have found the first writer.
+            if self._inbox.reader is None:
+                self._statuses.local = self._reception.open(plan.type_name, keyed=keyed)
+                self._plan = plan
 
     def _join_late(self) -> None:
         """Join at the topic's first writer; what goes wrong ends the subscription, and is raised by its next call."""
         try:
             self._follow_first_writer()
         except RtpsError as error:
+            if self._inbox.is_closed:
+                return
             error.remedy = remedy_of(error)
             self._failure = error
             self.close()
@@ -285,8 +291,7 @@ class Subscription(TopicEndpoint):
             plan.keyed if plan.keyed or self._settings.qos.tells_instances else is_keyed(found.guid.entity)
         )
         _log.info("topic %r: its first writer calls the type %r", self.topic, found.type_name)
-        self._plan = replace(plan, type_name=found.type_name)
-        self._join(found.type_name, keyed=keyed)
+        self._join(replace(plan, type_name=found.type_name), keyed=keyed)
 
     def _collect(self, max_rows: int | None, timeout: float | None, states: str, *, remove: bool) -> pa.Table:
         if states not in _STATES:
@@ -298,25 +303,27 @@ class Subscription(TopicEndpoint):
             raise UsageError(f"topic {self.topic!r}: the subscription is closed")
         at_once = max_rows is None and timeout is None
         deadline = None if timeout is None else time.monotonic() + timeout
-        batches: list[pa.RecordBatch] = self._reception.decoded_rows(max_rows) if remove else []
+        ahead: list[pa.RecordBatch] = self._reception.decoded_rows(max_rows) if remove else []
+        batches, lent = list(ahead), []
         rows, skip, unread = sum(batch.num_rows for batch in batches), 0, states == "not_read"
         try:
             while max_rows is None or rows < max_rows:
                 arrivals = self._inbox.arrivals
-                frames = self._reception.fetch(
+                found = self._reception.fetch(
                     self._samples_of(max_rows, rows), remove=remove, unread=unread, skip=skip
                 )
-                for batch in self._reception.decode(frames) if frames else ():
-                    batches.append(batch)
-                    rows += batch.num_rows
-                skip += sum(frame.run.count for frame in frames)
+                if found.entries:
+                    lent.append(found)
+                    decoded = self._reception.decode(found.frames)
+                    batches += decoded
+                    rows += sum(batch.num_rows for batch in decoded)
+                    skip += found.samples
                 if at_once or (deadline is not None and time.monotonic() >= deadline):
                     break
-                if not frames and not self._inbox.wait(arrivals, deadline):
+                if not found.entries and not self._inbox.wait(arrivals, deadline):
                     break
-        except BaseException:
-            if remove:
-                self._reception.give_back(batches)
+        except BaseException as error:
+            self._reception.give_back(lent, error, ahead)
             raise
         self._raise_failure()
         return pa.Table.from_batches(batches, schema=self._plan.columns)

@@ -107,7 +107,7 @@ class Tally:
             found.first_ns = min(found.first_ns, int(receptions[which].min()))
             found.last_ns = max(found.last_ns, int(receptions[which].max()))
         if fate == FAILED:
-            raise MalformedSampleError(self._failure(chunk, some))
+            raise self._failure(chunk, some)
 
     @property
     def malformed_count(self) -> int:
@@ -143,14 +143,17 @@ class Tally:
             return self._overflow
         return self._malformed.setdefault(key, _Alike())
 
-    def _failure(self, chunk: Chunk, some: Malformed) -> str:
+    def _failure(self, chunk: Chunk, some: Malformed) -> MalformedSampleError:
         row = int(some.rows[0])
+        number = int(chunk.sequence_numbers()[row])
         writer = chunk.frames[int(chunk.frame_index()[row])].run.writer
         reason = some.words[int(some.codes[0])][:MALFORMED_REASON_MAX]
-        return (
-            f"topic {self._plan.topic!r}: sample {int(chunk.sequence_numbers()[row])} of writer {writer} is malformed: "
-            f"{reason}. mode=dropmalformed leaves such samples out, mode=permissive makes rows of nulls of them"
+        error = MalformedSampleError(
+            f"topic {self._plan.topic!r}: sample {number} of writer {writer} is malformed: {reason}. "
+            "mode=dropmalformed leaves such samples out, mode=permissive makes rows of nulls of them"
         )
+        error.sample = writer, number
+        return error
 
     def _tell(self, directory: Path | None) -> None:
         told: dict[tuple[Guid, str], tuple[int, list[str]]] = {}

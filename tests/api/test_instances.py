@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pytest
 
 from spark_rtps.api import instances as instances_module
 from spark_rtps.api.instances import Instances
+from spark_rtps.api.sample_cache import SampleCache
 from spark_rtps.transport.log.frame import Frame
-from spark_rtps.transport.structure import Guid
+from spark_rtps.transport.structure import INFINITE, Guid
 from spark_rtps.transport.types.arrow import struct_from_arrow
 from spark_rtps.transport.types.cdr.codec import Codec
 from spark_rtps.transport.wire.samples import (
@@ -110,7 +112,7 @@ def test_those_without_writers_make_room() -> None:
     assert rows.tolist() == [0, 1, 2, -1]
     instances.note([only_keys(2, flags=UNREGISTERED)])
     (rows,) = instances.note([written(4)])
-    assert rows.tolist() == [1]
+    assert rows.tolist() == [3], "no number of another instance, of which samples may wait"
     assert states(instances) == {1: (ALIVE, 1), 4: (ALIVE, 1), 3: (ALIVE, 1)}
 
 
@@ -131,3 +133,15 @@ def test_a_run_that_is_longer_than_a_chunk() -> None:
     first, second = instances.note([frame(CODEC.encode(long)), written(3)])
     assert (first == np.arange(count) % 7).all()
     assert second.tolist() == [3]
+
+
+def test_samples_of_a_forgotten_instance_are_not_taken_for_those_of_the_one_in_its_place() -> None:
+    """KEEP_LAST: the place of an instance without writers is another one's, while its sample still waits."""
+    instances, cache = Instances(TYPE, keyed=True, limit=2), SampleCache(depth=1)
+    sent = [written(1), only_keys(1, flags=UNREGISTERED), written(2), written(3), written(1)]
+    for number, each in enumerate(sent):
+        frames = [replace(each, rows_before=number)]
+        cache.add(frames, instances.note(frames), [INFINITE])
+    assert len(instances) == 2, "the table is full"
+    taken = [lent.rows_before for lent in cache.take(99, unread=False).frames]
+    assert {0, 2, 3} <= set(taken) and cache.replaced == 0

@@ -112,15 +112,17 @@ def test_it_does_what_the_model_does(steps: list[tuple[object, ...]], depth: int
                 instances = np.array([each.instance for each in samples], np.int64)
                 cache.add([frame_of(samples, payload)], [instances], [100])
             case "read", int(count), bool(unread):
-                assert numbers(cache.read(count, unread=unread)) == model.get(
+                assert numbers(cache.read(count, unread=unread).frames) == model.get(
                     count, unread=unread, take=False
                 )
             case "take", int(count), bool(unread):
                 if unread:
                     # who takes what is unread leaves what was read before it; DDS has no other order either
-                    assert numbers(cache.take(count, unread=True)) == model.get(count, unread=True, take=True)
+                    assert numbers(cache.take(count, unread=True).frames) == model.get(
+                        count, unread=True, take=True
+                    )
                 else:
-                    assert numbers(cache.take(count, unread=False)) == model.get(
+                    assert numbers(cache.take(count, unread=False).frames) == model.get(
                         count, unread=False, take=True
                     )
             case "expire", int(ahead):
@@ -129,7 +131,7 @@ def test_it_does_what_the_model_does(steps: list[tuple[object, ...]], depth: int
                 model.samples = [each for each in model.samples if each.expires > now]
     entries = cache._entries()
     assert cache.nbytes == sum(memory_of(entry.run) for entry in entries)
-    assert numbers(cache.take(1000, unread=False)) == model.get(1000, unread=False, take=True)
+    assert numbers(cache.take(1000, unread=False).frames) == model.get(1000, unread=False, take=True)
     assert len(cache) == cache.nbytes == 0
 
 
@@ -140,9 +142,9 @@ def test_a_sample_stamped_far_ahead_expires_as_if_written_when_it_was_received()
     ]
     cache.add([replace(frame, reception=50) for frame in frames], None, [100, 100])
     cache.expire(100)
-    assert numbers(cache.read(9, unread=False)) == [1]
+    assert numbers(cache.read(9, unread=False).frames) == [1]
     cache.expire(150)
-    assert numbers(cache.read(9, unread=False)) == []
+    assert numbers(cache.read(9, unread=False).frames) == []
 
 
 def test_what_was_read_is_bounded_by_bytes() -> None:
@@ -150,7 +152,7 @@ def test_what_was_read_is_bounded_by_bytes() -> None:
     for first in range(0, 100, 4):
         cache.add([frame_of([Sample(first + i, 0, False, INFINITE) for i in range(4)], 8)], None, [INFINITE])
         cache.read(4, unread=True)
-    kept = numbers(cache.read(1000, unread=False))
+    kept = numbers(cache.read(1000, unread=False).frames)
     assert kept == list(range(100))[-len(kept) :] and 0 < len(kept) < 100
     assert cache.nbytes <= 10_000 and cache.forgotten == 100 - len(kept)
 
@@ -161,5 +163,5 @@ def test_one_sample_that_is_left_keeps_no_memory_of_others() -> None:
     cache.add([frame_of(samples, 64)], [np.zeros(1000, np.int64)], [INFINITE])
     cache.bound()
     assert cache.replaced == 999 and cache.nbytes < 700
-    (frame,) = cache.take(1, unread=False)
+    (frame,) = cache.take(1, unread=False).frames
     assert frame.run.data.base is None or frame.run.data.base.nbytes < 200
