@@ -325,7 +325,7 @@ class Keeper:
         self.wanted, self._replacement = wanted, None
         self._due, self.error, self._restarts = now, None, Restarts()
         if needs_new_log:
-            self._begin_anew("it receives another topic or type now")
+            self._begin_anew("it receives another topic, type, domain or partition now")
 
     def _died(self, now: int, why: str) -> None:
         self.phase = Phase.WAITING

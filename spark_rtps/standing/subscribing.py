@@ -23,6 +23,7 @@ from ..transport.errors import FilterError, OptionError
 from ..transport.net.node_config import NodeConfig
 from ..transport.qos import HistoryKind
 from ..transport.receiver.config import ReceiverConfig
+from ..transport.receiver.new_log import where_from
 from ..transport.slotted import frozen
 
 _NAME_BYTES: Final = 128
@@ -111,6 +112,8 @@ class Wanted:
     def needs_new_log(self, other: Wanted) -> bool:
         """Whether what ``other`` receives cannot stand in the same log. One without a type goes on with any, and one
         of several topics with others."""
+        if where_from(self.receiver(_NOWHERE)) != where_from(other.receiver(_NOWHERE)):
+            return True
         mine, its = self.plan, other.plan
         if mine.many is not its.many or (mine.topic != its.topic and not mine.many):
             return True

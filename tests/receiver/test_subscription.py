@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from spark_rtps.transport.errors import LogError
 from spark_rtps.transport.limits import FRAGMENTED_SAMPLE_MAX
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.net.node import Node
@@ -25,6 +26,7 @@ from spark_rtps.transport.receiver.host import Host
 from spark_rtps.transport.receiver.subscription import READER_ENTITY_KEY, Subscription
 from spark_rtps.transport.receiver.subscription_log import open_log
 from spark_rtps.transport.structure import Guid
+from tests.log.make_runs import single
 from tests.support import domains
 
 QOS = Qos(reliability=ReliabilityKind.RELIABLE, history=HistoryKind.KEEP_LAST, history_depth=3)
@@ -130,6 +132,57 @@ def test_a_reader_resumes_what_its_log_has(tmp_path: Path) -> None:
     _, spec = subscribed(asked, log)
     assert dict(spec.resume) == {WRITER: 41}
     log.close()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            {"node": NodeConfig(domain=181)},
+            r"holds samples of domain 180, not of domain 181: .* new checkpoint",
+        ),
+        ({"qos": replace(QOS, partition=("b",))}, r"samples of partition \['a'\], not of partition \['b'\]"),
+    ],
+)
+def test_a_log_that_holds_samples_of_other_writers_is_not_gone_on_with(
+    tmp_path: Path, other: dict[str, Any], said: str
+) -> None:
+    asked = config(tmp_path, node=NodeConfig(domain=180), qos=replace(QOS, partition=("a",)))
+    open_log(asked).close()
+    changed = replace(asked, **other)
+    open_log(changed).close()  # there is nothing in it yet
+    with open_log(asked) as log:
+        assert log.append(single(WRITER, 1, 100), reception=1)
+    for _ in range(2):
+        with pytest.raises(LogError, match=said):
+            open_log(changed)
+    open_log(asked).close()
+
+
+def test_a_log_of_an_earlier_version_is_gone_on_with_in_any_domain_once(tmp_path: Path) -> None:
+    asked = config(tmp_path, node=NodeConfig(domain=180))
+    with open_log(asked) as log:
+        assert log.append(single(WRITER, 1, 100), reception=1)
+        for name in ("domain", "partition", "filter", "filter_parameters", "slice"):
+            del log.metadata[name]
+        log.amend()
+    other = replace(asked, node=NodeConfig(domain=181))
+    open_log(other).close()
+    with pytest.raises(LogError, match="holds samples of domain 181, not of domain 180"):
+        open_log(asked)
+
+
+def test_a_log_that_was_received_with_another_filter_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = config(tmp_path)
+    with open_log(asked) as log:
+        assert log.append(single(WRITER, 1, 100), reception=1)
+    other = replace(asked, filter=("x > %0", ("8",)), slice=None)
+    for _ in range(2):
+        open_log(other).close()
+    assert caplog.text.count("received with filter_parameters=['7'], and what follows with ['8']") == 1
+    assert caplog.text.count("received with slice='1/2', and what follows with None") == 1
 
 
 def test_the_log_is_the_one_that_is_asked_for(tmp_path: Path) -> None:

@@ -345,6 +345,14 @@ class TestReload:
         old, new = scene.receivers
         assert new.config.topic == "C" and new.config.log_directory != old.config.log_directory
 
+    @pytest.mark.parametrize("other", ["domain = 7", 'partition = "b"'])
+    def test_other_writers_take_a_new_log(self, scene: Scene, other: str) -> None:
+        supervisor = scene.begin(A)
+        supervisor.reload(scene.config(f"{A}{other}\n"))
+        scene.steps(5)
+        old, new = scene.receivers
+        assert new.config.log_directory != old.config.log_directory
+
     def test_a_change_that_is_taken_back_before_it_is_carried_out(self, scene: Scene) -> None:
         supervisor = scene.begin(A)
         log = scene.keeper("a").log

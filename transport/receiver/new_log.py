@@ -15,6 +15,21 @@ from .writer_types import HAS_WRITER_TYPES
 READERS: Final = "readers"
 
 
+def where_from(config: ReceiverConfig) -> dict[str, JSON]:
+    """What writers a log is of, as its metadata has it; samples of others are none of its own."""
+    return {"domain": config.node.domain, "partition": [*sorted({*config.qos.partition} or {""})]}
+
+
+def selected_by(config: ReceiverConfig) -> dict[str, JSON]:
+    """What of their samples a log is of, as its metadata has it."""
+    expression, parameters = config.filter or (None, ())
+    return {
+        "filter": expression,
+        "filter_parameters": [*parameters],
+        "slice": None if config.slice is None else str(config.slice),
+    }
+
+
 def create_log(config: ReceiverConfig) -> StreamLog:
     """A new, empty log in the configured directory, with the GUID prefix that its receiver will have.
 
@@ -32,6 +47,8 @@ def create_log(config: ReceiverConfig) -> StreamLog:
             "keyed": config.keyed,
             "guid_prefix": new_guid_prefix().hex(),
             HAS_WRITER_TYPES: config.records_writer_types,
+            **where_from(config),
+            **selected_by(config),
             **several,
         },
     )

@@ -9,7 +9,7 @@ from ..errors import LogError, LogLostError
 from ..log.segment import JSON
 from ..log.stream_log import StreamLog
 from .config import ReceiverConfig
-from .new_log import READERS, create_log
+from .new_log import READERS, create_log, selected_by, where_from
 from .writer_types import HAS_WRITER_TYPES
 
 _log = logging.getLogger("spark_rtps.receiver")
@@ -50,6 +50,11 @@ def open_log(config: ReceiverConfig) -> StreamLog:
             f"{config.topic!r}, type {wanted!r}: start the query with a new checkpoint location"
         )
     amended: dict[str, JSON] = {}
+    try:
+        amended |= _origin(log, config)
+    except LogError:
+        log.close()
+        raise
     if topic != config.topic:  # each row has its topic
         amended["topic"] = config.topic
     if type_name != wanted:  # nothing was received under that name
@@ -63,3 +68,38 @@ def open_log(config: ReceiverConfig) -> StreamLog:
             log.close()
             raise
     return log
+
+
+def _origin(log: StreamLog, config: ReceiverConfig) -> dict[str, JSON]:
+    """What is to be changed in the metadata of a log of other writers, or other samples.
+
+    Raises LogError where it holds samples of writers that this receiver does not receive: whoever reads it would take
+    them for samples of those that it does.
+    """
+    amended: dict[str, JSON] = {}
+    for name, value in where_from(config).items():
+        known = log.metadata.get(name)
+        if known == value:
+            continue
+        amended[name] = value
+        if name in log.metadata and log.rows:
+            raise LogError(
+                f"the log in {log.directory} holds samples of {name} {known!r}, not of {name} {value!r}: set {name} as "
+                "it was (where sources of a union share a topic: in the order that they had), or start the query with "
+                "a new checkpoint location"
+            )
+    for name, value in selected_by(config).items():
+        known = log.metadata.get(name)
+        if known == value:
+            continue
+        amended[name] = value
+        if name in log.metadata and log.rows:
+            _log.warning(
+                "the log in %s: what was received up to position %d was received with %s=%r, and what follows with %r",
+                log.directory,
+                log.position,
+                name,
+                known,
+                value,
+            )
+    return amended
