@@ -17,6 +17,8 @@ from .values import Values
 
 _RECEIVER: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,127})\s*=\s*([^\s:/=,]+:([0-9]{1,5}))")
 _PORT_MAX: Final = 65_535
+#: Times have 64 bits in logs and recordings: the year 9999 is no other one than the last of these, in 2262.
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
 #: Besides those about types and columns: what a query decides by itself.
 _OF_QUERIES: Final = frozenset(
     {
@@ -49,7 +51,7 @@ def timestamp(option: str, text: str | None) -> int | None:
     try:
         # eight digits are a date of ISO 8601, if they can be
         if re.fullmatch(r"[0-9]{1,15}", text) and not _is_date(text):
-            return int(text) * 1_000_000
+            return min(int(text) * 1_000_000, _TIMESTAMP_MAX)
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise OptionError(option, text, fix) from None
@@ -57,7 +59,8 @@ def timestamp(option: str, text: str | None) -> int | None:
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     if since.days < 0:
         raise OptionError(option, text, fix)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
+    found = (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
+    return min(found, _TIMESTAMP_MAX)
 
 
 def _is_date(text: str) -> bool:

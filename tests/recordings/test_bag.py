@@ -84,6 +84,15 @@ def test_metadata_and_times(tmp_path: Path, drive: list[Message]) -> None:
     assert read(bag, "/imu", startingTime=str(START // 1_000_000 + 130 * STEP)).num_rows == 0
 
 
+@pytest.mark.parametrize("end", ["9999-12-31", "999999999999999"])
+def test_times_beyond_64_bits_are_as_late_as_times_can_be(
+    tmp_path: Path, drive: list[Message], end: str
+) -> None:
+    bag = write_bag(tmp_path / "bag", of(drive, "/chatter"))
+    assert read(bag, "/chatter", endingTime=end).num_rows == 7
+    assert read(bag, "/chatter", startingTime=end).num_rows == 0
+
+
 def test_messages_that_are_compressed_one_by_one(tmp_path: Path, drive: list[Message]) -> None:
     packed = [
         Message(m.topic, m.type, m.time, m.value, zstandard.ZstdCompressor().compress(m.data))
