@@ -21,6 +21,19 @@ _VARIABLE_BYTES: Final = 32
 _TEXTS: Final = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 #: Their values may share their bytes.
 _VIEWS: Final = (pa.string_view(), pa.binary_view())
+#: What PyArrow raises of a stream that is not sound, with types that it has no class for, and names that are no text.
+_UNSOUND: Final = (
+    pa.ArrowException,
+    OSError,
+    MemoryError,
+    UsageError,
+    struct.error,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+)
 _EXPERIMENTAL_COMPRESSION: Final = b"ARROW:experimental_compression"
 #: Fields of Arrow's Message, DictionaryBatch and RecordBatch, by their place in the Flatbuffers schema.
 _MESSAGE_HEADER, _DICTIONARY_DATA, _BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 1, 2, 3
@@ -45,7 +58,7 @@ def read_batches(ipc: pa.Buffer, schema: pa.Schema) -> tuple[list[pa.RecordBatch
         for message in pa.ipc.MessageReader.open_stream(ipc):
             uncompressed.take(_uncompressed_bytes(message))
         return [_conform(batch, schema, held) for batch in pa.ipc.open_stream(ipc)], ""
-    except (pa.ArrowException, OSError, MemoryError, UsageError, struct.error) as error:
+    except _UNSOUND as error:
         # a peer sent it: a task that failed because of it would fail again at every restart
         return [], str(error) or type(error).__name__
 
@@ -57,13 +70,13 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
     batch is not sound.
     """
     batch.validate(full=True)  # offsets too: the JVM does not check them
-    held.take(batch.num_rows + batch.nbytes)
+    held.take(batch.num_rows + sum(map(_bytes_of, batch.columns)))
     columns = []
     for field in schema:
         at = batch.schema.get_field_index(field.name)
         if at < 0:
             raise UsageError(f"there is no column {field.name!r} among {batch.schema.names}")
-        column = batch.column(at)
+        column = batch.column(at) if batch.num_rows else pa.array([], batch.schema.types[at])
         if column.type != field.type:
             try:
                 held.take(_cast_bytes(column, field.type))
@@ -77,6 +90,30 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
             raise UsageError(f"column {field.name!r} is declared NOT NULL and has nulls")
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+# --- what an array takes ------------------------------------------------------------------------------------
+
+
+def _bytes_of(array: pa.Array) -> int:
+    """Bytes of the values of an array, each as often as it is used.
+
+    ``nbytes`` of Arrow ends the process where an array without values has no offsets either, which a stream may have.
+    """
+    t, count = array.type, len(array)
+    if not count:
+        return 0
+    if pa.types.is_struct(t):
+        return count + sum(_bytes_of(array.field(i)) for i in range(t.num_fields))
+    if pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_map(t):
+        first, last = array.offsets[0].as_py(), array.offsets[count].as_py()
+        inner = (array.keys, array.items) if pa.types.is_map(t) else (array.values,)
+        return 8 * count + sum(_bytes_of(each[first:last]) for each in inner)
+    if pa.types.is_dictionary(t):
+        return int(array.indices.nbytes) + _bytes_of(array.dictionary)
+    if pa.types.is_nested(t):
+        return int(array.get_total_buffer_size())
+    return int(array.nbytes)
 
 
 # --- what a cast takes ----------------------------------------------------------------------------------
@@ -101,7 +138,7 @@ def _cast_bytes(array: pa.Array, target: pa.DataType) -> int:
         if (pc.sum(pc.list_value_length(array)).as_py() or 0) > len(array.values):
             raise UsageError(f"lists of {t} share their elements")
         return taken + _cast_bytes(array.values, _inner(target, 0))
-    return taken + int(array.nbytes)
+    return taken + _bytes_of(array)
 
 
 def _check_keys(array: pa.Array, target: pa.DataType) -> None:
@@ -111,10 +148,11 @@ def _check_keys(array: pa.Array, target: pa.DataType) -> None:
     """
     t = array.type
     if pa.types.is_map(t):
-        if array.keys.cast(_inner(target, 0)).null_count:
-            raise UsageError("a map has keys that are null")
+        # first what is inside of the keys, for these are cast here
         _check_keys(array.keys, _inner(target, 0))
         _check_keys(array.items, _inner(target, 1))
+        if array.keys.cast(_inner(target, 0)).null_count:
+            raise UsageError("a map has keys that are null")
     elif pa.types.is_struct(t):
         for i in range(t.num_fields):
             _check_keys(array.field(i), _inner(target, i))
@@ -145,13 +183,16 @@ def _text_bytes(values: pa.Array, indices: pa.Array) -> int:
     if values.type in _TEXTS:
         return int(pc.sum(pc.binary_length(values).cast(pa.int64()).take(indices)).as_py() or 0)
     if values.type in _VIEWS or pa.types.is_nested(values.type):
-        return len(indices) * int(values.nbytes)
+        return len(indices) * _bytes_of(values)
     return 0
 
 
 def _view_bytes(array: pa.Array) -> int:
-    lengths = np.frombuffer(array.buffers()[1], "<i4")[::4]
-    return int(lengths[array.offset : array.offset + len(array)].sum(dtype=np.int64))
+    if not len(array):
+        return 0
+    # the buffer may end with anything
+    lengths = np.frombuffer(array.buffers()[1], "<i4", 4 * (array.offset + len(array)))[::4]
+    return int(lengths[array.offset :].sum(dtype=np.int64))
 
 
 # --- what a message's buffers take uncompressed -----------------------------------------------------

@@ -180,6 +180,55 @@ def test_keys_of_maps_that_a_cast_would_make_null_are_refused() -> None:
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), maps)
     assert read_batches(stream(lists), pa.schema([("x", pa.list_(wanted))])) == refused
     known = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["a"]))
+    nested = pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), maps, pa.array([1]))
+    assert read_batches(stream(nested), pa.schema([("x", pa.map_(wanted, pa.int64()))])) == refused
     sound = pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), known, pa.array([1]))
     batches, why = read_batches(stream(sound), pa.schema([("x", wanted)]))
     assert (why, [batch["x"].to_pylist() for batch in batches]) == ("", [[[("a", 1)]]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    [
+        (pa.map_(pa.string(), pa.int32()), 4),
+        (pa.list_(pa.int32()), 4),
+        (pa.large_list(pa.int32()), 8),
+        (pa.struct([("a", pa.map_(pa.string(), pa.int32()))]), 4),
+        (pa.string(), 4),
+    ],
+    ids=str,
+)
+def test_arrays_without_values_need_no_offsets(kind: pa.DataType, width: int) -> None:
+    """A stream may leave them out; Arrow's ``nbytes`` reads them all the same, and ended the process."""
+    raw = bytearray(stream(pa.array([], kind)))
+    buffers = struct.pack("<qqqq", 0, 0, 0, width)  # of the validity, and of the offsets
+    assert buffers in raw
+    struct.pack_into("<q", raw, raw.find(buffers) + 24, 0)
+    wanted = pa.list_(pa.int32()) if pa.types.is_large_list(kind) else kind
+    batches, why = read_batches(pa.py_buffer(bytes(raw)), pa.schema([("x", wanted)]))
+    assert why == "" and [batch["x"].to_pylist() for batch in batches] == [[]]
+
+
+def test_names_that_are_not_utf8_are_malformed() -> None:
+    """They were an error of the task, which failed again at every restart."""
+    raw = bytes(stream(pa.array([1]))).replace(b"\x01\0\0\0x\0\0\0", b"\x01\0\0\0\xff\0\0\0")
+    batches, why = read_batches(pa.py_buffer(raw), LONGS)
+    assert batches == [] and "utf-8" in why
+
+
+def test_views_that_end_with_other_bytes_are_measured() -> None:
+    raw = bytearray(stream(pa.array(["a" * 20]).cast(pa.string_view())))
+    views = struct.pack("<qq", 0, 16)  # offset and length of the views
+    assert raw.count(views) == 1
+    struct.pack_into("<q", raw, raw.find(views) + 8, 18)
+    batches, why = read_batches(pa.py_buffer(bytes(raw)), TEXTS)
+    assert (why, [batch["x"].to_pylist() for batch in batches]) == ("", [["a" * 20]])
+
+
+def test_types_that_python_has_no_class_for_are_malformed() -> None:
+    interval = pa.type_for_alias("month_day_nano_interval")
+    raw = bytearray(stream(pa.array([pa.MonthDayNano([1, 2, 3])], interval)))
+    found = [i for i in range(len(raw)) if raw[i] == 2]  # the unit MONTH_DAY_NANO, somewhere in the schema
+    for i in found:
+        changed = raw[:i] + b"\0" + raw[i + 1 :]
+        assert read_batches(pa.py_buffer(bytes(changed)), LONGS)[0] == []

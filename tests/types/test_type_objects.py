@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from dataclasses import replace
 
@@ -393,6 +394,15 @@ def test_limits() -> None:
         assert type(member.notes[0][1]) is type(value)
     with pytest.raises(TypeDefinitionError, match="64 bits"):
         type_objects_of(Struct("S", (Member("m", LONG, 0, notes=(("max", 1 << 64),)),)))
+
+
+def test_limits_that_are_not_numbers_make_no_types_differ() -> None:
+    """NaN equals nothing, and types are keys of caches."""
+    made = type_objects_of(Struct("S", (Member("m", DOUBLE, 0, notes=(("max", math.nan),)),)))
+    assert made.information.complete is not None
+    identifier = made.information.complete.type.id
+    read = struct_of(identifier, made.objects)
+    assert read == struct_of(identifier, made.objects) and not read.members[0].notes
 
 
 def test_large_labels() -> None:

@@ -317,8 +317,9 @@ def _notes(
         **{name: limit.value for name, limit in limits if limit is not None},
         "unit": said.unit,
     }
+    # a type with NaN would be no type's equal, not even its own in another process
     return tuple(
         (name, value)
         for name, value in notes.items()
-        if not isinstance(value, bytes | x.ExtendedAnnotationParameterValue | None)
+        if not isinstance(value, bytes | x.ExtendedAnnotationParameterValue | None) and value == value
     )
