@@ -155,21 +155,30 @@ class OnDemandServer:
 
     def _run(self) -> None:
         while not self._stopping:
-            server = self._server
-            if server is not None:
-                self._wait(server.fileno(), None)
-                self._hear(server)
-                continue
-            pause = self._pacing.pause(time.monotonic())
-            if pause:
-                self._wait(None, pause)
-            elif self._wait(self._sock.fileno(), None):
-                self._answer()
+            try:
+                self._do_work()
+            except Exception as error:  # noqa: BLE001  (without this thread nobody is ever answered)
+                if repr(error) != self._said:
+                    self._said = repr(error)
+                    _log.exception("the range server could not be started or watched; trying again")
+                self._wait(None, _FIRST_PAUSE_SECONDS)
         with self._lock:
             server, self._server = self._server, None
         if server is not None:
             server.stop()
         self._sock.close()
+
+    def _do_work(self) -> None:
+        server = self._server
+        if server is not None:
+            self._wait(server.fileno(), None)
+            self._hear(server)
+            return
+        pause = self._pacing.pause(time.monotonic())
+        if pause:
+            self._wait(None, pause)
+        elif self._wait(self._sock.fileno(), None):
+            self._answer()
 
     def _wait(self, descriptor: int | None, seconds: float | None) -> bool:
         """Until a descriptor can be read or is at its end: True; or until the time is over, or the thread is woken."""

@@ -90,7 +90,11 @@ class RangeServer:
                     time.sleep(_PAUSE_SECONDS)  # the connection still waits: trying at once fails at once
                 continue
             is_told = False
-            self._take(sock)
+            try:
+                self._take(sock)
+            except Exception:  # noqa: BLE001  (such as no memory)
+                _log.exception("the range server could not serve a connection; it goes on with the others")
+                sock.close()
 
     def close(self) -> None:
         """End all connections and stop listening."""

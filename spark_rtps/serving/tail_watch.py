@@ -5,6 +5,7 @@ It looks at the ends of the logs, and, less often, whether those who wait are st
 
 from __future__ import annotations
 
+import logging
 import select
 import threading
 import time
@@ -13,6 +14,8 @@ from typing import Final
 
 from ..transport.errors import LogError
 from ..transport.log.checkpoint import read_tail
+
+_log = logging.getLogger("spark_rtps.serving")
 
 #: How often the ends of the logs are looked at that somebody waits for.
 _LOOK_SECONDS: Final = 0.003
@@ -83,21 +86,28 @@ class TailWatch:
                 if self._closed:
                     return
                 awaited = list(self._awaited)
-            for directory in {each.directory for each in awaited}:
-                those = [each for each in awaited if each.directory == directory]
-                least = min(each.after for each in those)
-                try:
-                    tail = read_tail(directory)
-                except LogError:  # such as no descriptors; those who wait look for themselves, and say so
-                    tail = None
-                if tail is None or tail.position > least:  # None: what is damaged is told at once
-                    for each in those:
-                        if tail is None or tail.position > each.after:
-                            each.there.set()
-            if time.monotonic() >= look_for_peers_at:
-                look_for_peers_at = time.monotonic() + _PEERS_SECONDS
-                _let_go_who_left(awaited)
+            try:
+                for directory in {each.directory for each in awaited}:
+                    _look([each for each in awaited if each.directory == directory], directory)
+                if time.monotonic() >= look_for_peers_at:
+                    look_for_peers_at = time.monotonic() + _PEERS_SECONDS
+                    _let_go_who_left(awaited)
+            except Exception:  # noqa: BLE001  (who waits looks for itself; later ones are woken as ever)
+                _log.exception("the ends of logs could not be looked at")
+                for each in awaited:
+                    each.there.set()
             time.sleep(_LOOK_SECONDS)
+
+
+def _look(awaited: list[_Awaited], directory: Path) -> None:
+    """Wake those who wait for more of one log than there was."""
+    try:
+        tail = read_tail(directory)
+    except LogError:  # such as no descriptors; those who wait look for themselves, and say so
+        tail = None
+    for each in awaited:
+        if tail is None or tail.position > each.after:  # None: what is damaged is told at once
+            each.there.set()
 
 
 def has_left(peer: int | None) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 import errno
+import http.client
 import io
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,11 @@ from typing import Any
 
 import pytest
 
+from spark_rtps.serving import range_server, tail_watch
+from spark_rtps.serving.process import RangeServerConfig
+from spark_rtps.serving.range_server import RangeServer
 from spark_rtps.serving.served_logs import Refusal
+from spark_rtps.serving.tail_watch import TailWatch
 from spark_rtps.transport.log.counters import Counters
 from tests.serving.answering_scene import Answering
 from tests.serving.standing_scene import LOG
@@ -104,3 +110,59 @@ def test_each_file_that_a_request_opens_may_be_refused(
             assert found == sound
         assert found[0] in (200, 204, 503), found
         assert answer(answering, method, asked)[0] == sound[0], "and it is answered a moment later"
+
+
+def test_a_connection_that_cannot_be_served_ends_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = range_server.Exchange
+    faults = [MemoryError()]
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return exchange(*args, **kwargs)
+
+    monkeypatch.setattr(range_server, "Exchange", made)
+    server = RangeServer(RangeServerConfig(tmp_path, "127.0.0.1", 0, "token"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        for is_first in (True, False):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            connection.request("GET", "/healthz")
+            if is_first:
+                with pytest.raises((http.client.HTTPException, OSError)):
+                    connection.getresponse()
+            else:
+                assert connection.getresponse().status == 200
+            connection.close()
+    finally:
+        server.close()
+        thread.join(20)
+
+
+def test_who_waits_for_a_log_is_woken_after_an_unexpected_error_too(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_tail, faults = tail_watch.read_tail, [ZeroDivisionError()]
+
+    def failing(directory: Path) -> Any:
+        if faults and threading.current_thread().name == "tail":
+            raise faults.pop()
+        return read_tail(directory)
+
+    monkeypatch.setattr(tail_watch, "read_tail", failing)
+    watch = TailWatch()
+    try:
+        waiting = threading.Thread(target=watch.wait, args=(answering.root / LOG, answering.end, 60.0))
+        waiting.start()
+        waiting.join(20)
+        assert not waiting.is_alive() and not faults
+        monkeypatch.setattr(tail_watch, "_is_behind", lambda *_: False)  # the thread alone finds it
+        waiting = threading.Thread(target=watch.wait, args=(answering.root / LOG, 0, 60.0))
+        waiting.start()
+        waiting.join(20)
+        assert not waiting.is_alive()
+    finally:
+        watch.close()

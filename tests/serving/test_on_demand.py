@@ -21,6 +21,7 @@ import pytest
 from spark_rtps.serving import on_demand
 from spark_rtps.serving.listening import listen, reached_at
 from spark_rtps.serving.on_demand import OnDemandServer, Pacing
+from spark_rtps.serving.process import RangeServerProcess
 from spark_rtps.serving.server_config import Bounds, RangeServerConfig
 from spark_rtps.transport.errors import TransportError
 from spark_rtps.transport.log.stream_log import StreamLog
@@ -89,6 +90,25 @@ def test_nothing_runs_until_somebody_connects(server: OnDemandServer) -> None:
     pid = server.pid
     assert pid is not None and is_there(pid)
     assert status_of(server.port) == 200 and server.pid == pid
+
+
+def test_an_unexpected_error_of_a_start_is_followed_by_another_one(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = [RuntimeError("can't start new thread"), ValueError("no such thing")]
+
+    def start(config: RangeServerConfig) -> RangeServerProcess:
+        if faults:
+            raise faults.pop()
+        return RangeServerProcess.start(config)
+
+    made = OnDemandServer(config_of(folder), start=start)
+    made.serve(LOGS[0])
+    try:
+        assert status_of(made.port) == 200 and not faults
+        assert caplog.text.count("trying again") == 2
+    finally:
+        made.stop()
 
 
 def test_it_knows_its_logs_from_the_first_request_on_and_learns_others(server: OnDemandServer) -> None:
