@@ -18,6 +18,7 @@ from ..options import Settings
 from ..options.explanations import explained
 from ..transport.errors import LogLostError, NoWriterError
 from ..transport.log.damage import Damage
+from ..transport.log.frame import Cursor
 from ..transport.log.log_view import LogView
 from ..transport.slotted import slotted
 from .log_reading import read_range
@@ -76,16 +77,18 @@ class RtpsBatchReader(DataSourceReader):
     def _rows(self, session: ReceiverSession, listening: _Listening) -> Iterator[pa.RecordBatch]:
         at, directory = START, session.directory
         fail_on_data_loss = self._settings.fail_on_data_loss
-        while not listening.is_over:
-            time.sleep(_STEP_SECONDS)
-            listening.look()
-            end = plan_end(
-                directory,
-                at,
-                session.tail(),
-                Limits(max_rows=listening.left),
-                log_max_bytes=self._settings.log_max_bytes,
-            )
+        last: Cursor | None = (
+            None  # when the time is over: what has arrived by then is read, in more than one turn
+        )
+        while not listening.has_all and (last is None or at < last):
+            if last is None:
+                time.sleep(_STEP_SECONDS)
+                listening.look()
+            tail = session.tail() if last is None else last
+            if listening.timed_out:
+                last = tail
+            limits = Limits(max_rows=listening.left)
+            end = plan_end(directory, at, tail, limits, log_max_bytes=self._settings.log_max_bytes)
             if end <= at:
                 continue
             if listening.left is not None:
@@ -119,8 +122,13 @@ class _Listening:
         self.timed_out = self.until is not None and time.monotonic_ns() >= self.until
 
     @property
+    def has_all(self) -> bool:
+        """Whether there are as many samples as are wanted."""
+        return self.left is not None and self.left <= 0
+
+    @property
     def is_over(self) -> bool:
-        return self.timed_out or (self.left is not None and self.left <= 0)
+        return self.timed_out or self.has_all
 
 
 def _ignored(_damage: Damage) -> None:

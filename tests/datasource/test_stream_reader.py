@@ -239,6 +239,23 @@ class TestBatch:
         ReceiverSession.on_new_log(settings, plan, start=start, ephemeral=ephemeral).stop()
         assert [config.ephemeral for config in configs] == [ephemeral]
 
+    def test_all_that_has_arrived_by_the_timeout_is_read(self, monkeypatch, tmp_path):
+        """Also where it is more than half of the log, which is read at most at a time."""
+
+        def start(config):
+            receiver = FakeReceiver(config)
+            for first in range(0, 600_000, 100_000):
+                receiver.receive(first, 100_000)
+            return receiver
+
+        made = ReceiverSession.on_new_log
+        monkeypatch.setattr(ReceiverSession, "on_new_log", lambda *args, **kw: made(*args, start=start, **kw))
+        options = {"read.timeout": "1ms", "log.max_bytes": str(16 << 20)}
+        settings = parse_options({"topic": "T", "log.dir": str(tmp_path), **options}, AppliesTo.READ)
+        reader = RtpsBatchReader(settings, plan_source(settings, COLUMNS))
+        rows = [i for batch in reader.read(reader.partitions()[0]) for i in batch["id"].to_pylist()]
+        assert rows == list(range(600_000))
+
     @pytest.mark.parametrize("word", ["true", "false"])
     def test_damage_while_it_listens(self, monkeypatch, tmp_path, word):
         """A damaged frame is left out, or fails the read; so does a log that is lost under a receiver that died."""
