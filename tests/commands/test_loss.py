@@ -124,6 +124,12 @@ def test_more_lost_parts_than_are_kept(root):
     (found,) = json.loads(run("--json").stdout)["reports"]
     assert (found["losses"][0]["samples"], found["overflow"]) == (LOST_PARTS_MAX, 5)
     assert lost(read_decoding_report(directory).counters()) == LOST_PARTS_MAX + 5
+    for _ in range(2):  # Spark repeats tasks
+        update_decoding_report(
+            directory,
+            lambda found: [found.lose(LostPart(DAMAGED, LOST_PARTS_MAX + n, NOW, 0, 1)) for n in range(5)],
+        )
+    assert lost(read_decoding_report(directory).counters()) == LOST_PARTS_MAX + 5
 
 
 def test_those_without_room_are_told(root):
