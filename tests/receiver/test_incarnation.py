@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
+from spark_rtps.transport.receiver import incarnation
 from spark_rtps.transport.receiver.incarnation import next_incarnation
 
 
@@ -27,3 +30,15 @@ def test_a_disk_that_takes_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         assert next_incarnation(tmp_path / "missing") == 0
     assert "is not written" in caplog.text
+
+
+def test_a_disk_without_room_for_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next start would announce under the numbers of this one, which peers take for old news."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for _ in range(9):
+        next_incarnation(tmp_path)
+    monkeypatch.setattr(incarnation, "replace_text", full)
+    assert [next_incarnation(tmp_path) for _ in range(3)] == [9, 10, 11]

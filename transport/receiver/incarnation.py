@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +36,21 @@ def next_incarnation(directory: Path) -> int:
         _log.warning("%s is ignored: %s", path, error)
         number = 0
     try:
-        replace_text(path, str(number))
+        _write(path, str(number))
     except OSError as error:
         _log.warning("%s is not written: %s", path, error)
     return number
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file, or where the disk has no room for another one, its text."""
+    try:
+        replace_text(path, text)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            os.ftruncate(fd, os.pwrite(fd, text.encode(), 0))
+        finally:
+            os.close(fd)
