@@ -211,6 +211,27 @@ def test_writers_are_bounded_and_the_longest_silent_goes_first(
     assert log.writers == {guid(3): 13, guid(1): 11, guid(4): 14}
 
 
+def test_writers_that_have_left_go_before_one_that_is_there_and_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that keeps its history would send all of it again after a restart, if it was forgotten."""
+    monkeypatch.setattr("spark_rtps.transport.log.checkpoint.WRITERS_MAX", 4)
+    with create(tmp_path / "log") as log:
+        for number in (1, 2):  # which stay, and send no more
+            log.append(single(guid(number), 10 + number), reception=0)
+        log.writer_gone(guid(2))
+        log.writer_back(guid(2))
+        for number in range(3, 30):
+            log.append(single(guid(number), 10 + number), reception=0)
+            log.writer_gone(guid(number))
+        assert log.writers.keys() == {guid(n) for n in (1, 2, 28, 29)}
+        log.writer_gone(guid(99))  # of which nothing was received
+    with StreamLog.open(tmp_path / "log") as log:
+        for number in (30, 31):
+            log.append(single(guid(number), 10 + number), reception=0)
+        assert log.writers == {guid(n): 10 + n for n in (1, 2, 30, 31)}
+
+
 # --- trimming -------------------------------------------------------------------------------------
 
 

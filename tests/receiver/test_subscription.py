@@ -224,7 +224,7 @@ def test_housekeeping_reaches_all_that_need_it(tmp_path: Path) -> None:
     assert done == ["losses", "clocks"]
     assert made.counted == (made.reader, made._cache)
     done.clear()
-    made.writer_lost(WRITER)
+    made.writer_lost(WRITER, gone=True)
     assert done == ["lost"]
     log.close()
 

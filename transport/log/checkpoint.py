@@ -17,7 +17,7 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -45,7 +45,9 @@ class Checkpoint:
     position: int
     end: int
     rows: int
-    writers: tuple[tuple[Guid, int], ...]  # highest sequence number of each, the longest silent first
+    writers: tuple[
+        tuple[Guid, int], ...
+    ]  # highest sequence number of each, in the order in which they are forgotten
 
 
 # magic, checksum of all that follows in the slot, serial, base, position, end, rows, number of writers
@@ -145,13 +147,24 @@ def _read_slot(fd: int, at: int, seed: int) -> _Slot | None:
     return _Slot(serial, base, position, end, rows, raw[_SLOT_HEADER.size :])
 
 
-def remember(writers: dict[Guid, int], writer: Guid, sn: int) -> None:
+def remember(writers: dict[Guid, int], writer: Guid, sn: int, gone: dict[Guid, None] | None = None) -> None:
     """Note the newest sequence number of a writer, which is lower than the one before it where the writer began anew
-    under its GUID; the dict's order is that of last use, and it is bounded."""
+    under its GUID; the dict's order is that of last use, and it is bounded: those that are ``gone`` are forgotten
+    first, and then those that were silent for longest."""
     writers.pop(writer, None)
     writers[writer] = sn
+    if gone:
+        gone.pop(writer, None)
     if len(writers) > WRITERS_MAX:
-        del writers[next(iter(writers))]
+        first = next(iter(gone or writers))
+        del writers[first]
+        if gone:
+            del gone[first]
+
+
+def has_room(writers: Mapping[Guid, int], writer: Guid) -> bool:
+    """Whether nobody is forgotten for this one."""
+    return writer in writers or len(writers) < WRITERS_MAX
 
 
 class Tail(NamedTuple):

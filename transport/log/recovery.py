@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..structure import Guid
-from .checkpoint import Checkpoint, read_tail, remember
+from .checkpoint import Checkpoint, has_room, read_tail, remember
 from .frame_walk import Header, SegmentFrames
 from .segment import SegmentFile
 
@@ -71,13 +71,13 @@ def _count(header: Header, checkpoint: int, stored: Container[Guid], writers: di
     """Take in who wrote a frame; False: it is damaged. What a writer can send again is not taken for received.
 
     Of frames before the checkpoint, it has the writers ``stored``, with their newest numbers, which need not be the
-    highest.
+    highest. Others it has forgotten; there may be room for them again.
     """
     if not header.is_run:
         return True
     if not header.segment.is_whole(header):
         return False
     _, run = header.segment.read(header)
-    if header.position >= checkpoint or run.writer not in stored:
+    if header.position >= checkpoint or (run.writer not in stored and has_room(writers, run.writer)):
         remember(writers, run.writer, run.last_sn)
     return True

@@ -97,6 +97,8 @@ class StreamLog:
         self._position = checkpoint.position
         self._rows = checkpoint.rows
         self._writers = dict(checkpoint.writers)
+        #: Those of them that have left, in the order in which they did.
+        self._gone: dict[Guid, None] = {}
         self._segments: list[SegmentFile] = []
         self._held = 0  # bytes of all segments
         self._spares = SpareSegments(directory, metadata.segment_bytes)
@@ -245,6 +247,16 @@ class StreamLog:
             raise refusal(error, what, path=self.directory) from error
         self.metadata = amended
 
+    def writer_gone(self, writer: Guid) -> None:
+        """This writer has left. Where there are too many, it is forgotten before those that are there and silent."""
+        if writer in self._writers:
+            self._gone.pop(writer, None)
+            self._gone[writer] = None
+
+    def writer_back(self, writer: Guid) -> None:
+        """This writer is there, perhaps again."""
+        self._gone.pop(writer, None)
+
     @property
     def shared_bytes_max(self) -> int:
         """Runs that share a frame have no more bytes together: ranges of the log are divided at frames, and free_bytes
@@ -300,7 +312,7 @@ class StreamLog:
         )
         self._position = position + aligned
         self._rows += count
-        remember(self._writers, run.writer, last_sn)
+        remember(self._writers, run.writer, last_sn, self._gone)
         if tail.size > self.segment_bytes:
             self._seal(tail)
         self._stored.store(self._position, self._rows)
@@ -394,7 +406,7 @@ class StreamLog:
     def _checkpoint(self, *, base: int) -> None:
         self._serial += 1
         end = self._segments[-1].end if self._segments else self._position
-        writers = tuple(self._writers.items())
+        writers = tuple((guid, self._writers[guid]) for guid in dict.fromkeys((*self._gone, *self._writers)))
         checkpoint = Checkpoint(
             self._serial, base, self._position, max(end, self._position), self._rows, writers
         )

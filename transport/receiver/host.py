@@ -202,20 +202,20 @@ class Host:
             self._writer_matched(event.remote, event.topic)
         elif isinstance(event, Unmatched):
             _log.info("topic %r: lost %s", event.topic, event.remote)
-            self._writer_lost(event.remote, event.topic)
+            self._writer_lost(event.remote, event.topic, gone=True)
         elif isinstance(event, LivelinessLost):
             _log.warning("topic %r: liveliness of %s lost", event.topic, event.writer)
-            self._writer_lost(event.writer, event.topic)
+            self._writer_lost(event.writer, event.topic, gone=False)
 
     def _writer_matched(self, writer: Guid, topic: str) -> None:
         for each in self.subscriptions.values():
             if each.topic == topic:
                 each.writer_matched(writer)
 
-    def _writer_lost(self, writer: Guid, topic: str) -> None:
+    def _writer_lost(self, writer: Guid, topic: str, *, gone: bool) -> None:
         for each in self.subscriptions.values():
             if each.topic == topic:
-                each.writer_lost(writer)
+                each.writer_lost(writer, gone=gone)
 
 
 def _open_node(config: ReceiverConfig, log: StreamLog) -> tuple[ReceivingNode, Addresses | None]:

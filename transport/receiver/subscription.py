@@ -164,11 +164,14 @@ class Subscription:
 
     def writer_matched(self, writer: Guid) -> None:
         """A writer was matched."""
+        self._log.writer_back(writer)
         self._heartbeats.writer_matched(self.reader, writer)
 
-    def writer_lost(self, writer: Guid) -> None:
-        """A writer is gone, or no longer lives."""
+    def writer_lost(self, writer: Guid, *, gone: bool) -> None:
+        """A writer is ``gone``, or no longer lives."""
         self._cache.writer_lost(writer)
+        if gone:
+            self._log.writer_gone(writer)
 
 
 def _struct(config: ReceiverConfig) -> Struct | None:
