@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
 from io import BytesIO
+from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,6 +42,8 @@ _FOOTER_BYTES: Final = m.RECORD.size + 20
 _PLAIN_BYTES: Final = 8 << 20
 #: Offsets of samples have 32 bits.
 _UNCOMPRESSED_MAX: Final = (1 << 32) - 1
+#: What mcap raises of records that are damaged, besides its own errors.
+_MALFORMED: Final = (StructError, ValueError, LookupError, OverflowError)
 _LEAVE_OUT: Final = "failOnDataLoss=false leaves it out"
 _CUT: Final = (
     "it has no end: its recorder was stopped, or the copy is not whole. `mcap recover` (mcap.dev) repairs it; "
@@ -291,7 +294,7 @@ class McapFile:
         try:
             try:
                 found = self._summary()
-            except (RecordingError, McapError, ValueError, KeyError, IndexError) as error:
+            except (RecordingError, McapError, *_MALFORMED) as error:
                 if not (self._is_lenient and _is_damage(error)):
                     raise
                 _log.warning(
@@ -299,7 +302,7 @@ class McapFile:
                 )
                 found = None
             return found or self._walk()
-        except (McapError, ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
+        except (McapError, *_MALFORMED) as error:
             raise RecordingError(f"it is damaged: {error}", path=self.path) from None
 
     def _summary(self) -> _Contents | None:
@@ -325,7 +328,7 @@ class McapFile:
             elif opcode == m.STATISTICS:
                 told = Statistics.read(ReadDataStream(BytesIO(content)))
             else:
-                contents.add(opcode, content)
+                self._add(contents, opcode, content)
         if told is None or not contents.channels or len(chunks) != told.chunk_count:
             return None
         if not chunks and told.message_count:
@@ -348,6 +351,18 @@ class McapFile:
             self._define(section, contents)
         return contents
 
+    def _add(self, contents: _Contents, opcode: int, content: bytes) -> None:
+        """Take a schema or a channel, unless it is damaged and may be left out."""
+        from mcap.exceptions import McapError
+
+        try:
+            contents.add(opcode, content)
+        except (McapError, *_MALFORMED) as error:
+            damage = self._damaged("a schema or a channel", f": {error}")
+            if not self._is_lenient:
+                raise damage from None
+            _log.warning("%s; left out because failOnDataLoss=false", damage)
+
     def _outside(self, start: int, stop: int, contents: _Contents) -> None:
         """Take what lies outside of chunks, between two of them: the summary has no word for messages there."""
         at = start
@@ -359,7 +374,7 @@ class McapFile:
                 elif opcode == m.DATA_END:
                     break
                 elif opcode in (m.SCHEMA, m.CHANNEL):
-                    contents.add(opcode, self._data[begin:end].tobytes())
+                    self._add(contents, opcode, self._data[begin:end].tobytes())
                 at = end
         except RecordingError as error:
             if not self._is_lenient:
@@ -410,7 +425,7 @@ class McapFile:
                     is_whole = True
                     break
                 elif opcode != m.MESSAGE:
-                    contents.add(opcode, data[start:stop].tobytes())
+                    self._add(contents, opcode, data[start:stop].tobytes())
                 at = stop
         except RecordingError as error:
             if not self._is_lenient:
@@ -439,7 +454,7 @@ class McapFile:
         for opcode in (m.SCHEMA, m.CHANNEL):
             for at in m.record_starts(records, self.path, opcode).tolist():
                 _, start, stop = m.record_at(records, at, records.nbytes, self.path)
-                contents.add(opcode, records[start:stop].tobytes())
+                self._add(contents, opcode, records[start:stop].tobytes())
 
 
 def _is_damage(error: Exception) -> bool:

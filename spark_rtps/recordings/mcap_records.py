@@ -63,7 +63,8 @@ class ChunkRecord(NamedTuple):
 
 def record_at(data: U8, at: int, stop: int, path: str) -> tuple[int, int, int]:
     """Opcode of the record at ``at``, and where its content starts and ends. Raises RecordingError beyond ``stop``."""
-    if at + RECORD.size <= stop:
+    stop = min(stop, data.nbytes)
+    if 0 <= at <= stop - RECORD.size:
         opcode, length = RECORD.unpack_from(data, at)
         if length <= stop - at - RECORD.size:
             return opcode, at + RECORD.size, at + RECORD.size + length

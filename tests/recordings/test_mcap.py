@@ -350,6 +350,30 @@ def test_a_summary_that_does_not_repeat_the_schemas_has_those_of_the_chunks(tmp_
     assert read(path, "t").to_pylist() == [{"x": 7}]
 
 
+def test_a_damaged_file_is_an_error_of_the_recording_and_has_rows_if_some_may_be_missing(
+    tmp_path: Path, drive: list[Message]
+) -> None:
+    """Whatever byte it is that is wrong. With failOnDataLoss=false there are only rows that were recorded."""
+    path = write_mcap(tmp_path / "a.mcap", of(drive, "/chatter")[:6], chunk_size=200)
+    whole, rng = path.read_bytes(), random.Random(3)
+    known = {m.time for m in of(drive, "/chatter")[:6]}
+    found = 0
+    for _ in range(400):
+        at = rng.randrange(8, len(whole))
+        changed = bytearray(whole)
+        changed[at : at + 8] = rng.choice([b"\xff", b"\0", b"\x40", b"\xff" * 8, b"\0\0\0\x10"])
+        path.write_bytes(changed)
+        for is_lenient in (False, True):
+            try:
+                file = McapFile(str(path), is_lenient=is_lenient)
+                channels = file.channels("/chatter", typed=True)
+                piece = Piece(str(path), "mcap", channels, tuple(file.sections(channels, ALL_TIMES)))
+                found += sum(int(t) in known for each in file.read(piece, ALL_TIMES) for t in each.log_times)
+            except RecordingError:
+                pass
+    assert found > 400
+
+
 def test_a_damaged_summary_of_a_file_that_may_lack_rows_is_not_needed(
     tmp_path: Path, drive: list[Message], caplog: pytest.LogCaptureFixture
 ) -> None:
