@@ -138,7 +138,10 @@ class ConsumerGroupFile:
             self._groups = self._read(now)
         old = [n for n, each in self._groups.items() if now.uptime_ns - each.since_ns > self._retention_ns]
         if old:
-            self._write({name: each for name, each in self._groups.items() if name not in old}, now)
+            self._groups = {name: each for name, each in self._groups.items() if name not in old}
+            self._is_unwritten = True
+            with suppress(Refusal):  # a disk that is full now keeps nobody from what needs none
+                self._write(self._groups, now)
             for name in old:
                 said = (
                     "group %s of the log in %s committed nothing for %.0f s (groups_retention): it is removed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -71,6 +72,24 @@ def test_a_new_group_is_on_the_disk_at_once(beside: Beside, monkeypatch: pytest.
     monkeypatch.setattr(os, "fsync", synced.append)
     beside.commit("g", 32)
     assert beside.kept() == {"g": 32} and len(synced) == 2, "the file and its folder"
+
+
+def test_a_group_that_expires_on_a_full_disk_keeps_no_other_from_committing(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    beside.commit("old", 0)
+    beside.commit("g", 0, at=NOW + DAY)
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_rtps.serving.consumer_group_file.replace_text", full)
+        later = NOW + DAY + 1
+        beside.commit("g", 64, at=later)
+        assert json.loads(beside.groups.told(clocks(later)))["groups"].keys() == {"g"}
+        assert beside.kept() == {"old": 0, "g": 0}
+    beside.keep(later)
+    assert beside.kept() == {"g": 64}
 
 
 def test_how_far_it_is_follows(beside: Beside) -> None:
