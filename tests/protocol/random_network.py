@@ -258,6 +258,7 @@ class RandomNetwork:
         self.writer.flush(now=network.now)
         if self.lasting and d.random() < 0.7:
             self._join().is_late = True
+            network.run(10 * SECOND)
         end = network.now + 900 * SECOND
         while network.now < end and not self._is_done(end):
             network.run(50 * MS)

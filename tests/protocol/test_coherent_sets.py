@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spark_rtps.transport.protocol.endpoint_info import WriterInfo
+from spark_rtps.transport.protocol.loss_causes import LossCause
 from spark_rtps.transport.protocol.policies import ReaderPolicy
 from spark_rtps.transport.qos import Qos
 from spark_rtps.transport.wire.batch import Batch
@@ -266,6 +267,20 @@ def test_a_hole_behind_a_set_that_will_not_be_filled_may_have_been_of_it() -> No
     assert s.taken() == [5]
     assert s.reader.counters.coherent_sets_lost == 1
     assert s.reader.counters.lost_samples == 4
+
+
+def test_a_set_whose_end_has_outlived_its_lifespan_is_lost_not_waited_for() -> None:
+    """A late joiner got the first samples; the others, and the end, were over before they could be repaired."""
+    s = coherent()
+    s.data(1, 3, of=1).gap(4, 9)
+    s.heartbeat(1, 8)
+    assert s.taken() == [], "the rest of the set may come"
+    s.heartbeat(9, 8)
+    assert s.taken() == []
+    assert s.proxy.expected == 9
+    assert s.reader.take_losses() == {(IT, LossCause.COHERENT_SET): 3}
+    s.data(9)
+    assert s.taken() == [9]
 
 
 def test_irrelevant_samples_do_not_break_a_set() -> None:

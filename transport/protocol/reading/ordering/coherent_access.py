@@ -63,7 +63,8 @@ class CoherentAccess:
             return Verdict.LOST
         hole, last = held.first_hole, held.last_before_hole or run
         if last.coherent_set == number and hole != self._ended:
-            if hole >= first_sn:
+            # Where nothing comes any more of what was sent behind its last sample, its end does not either.
+            if hole > first_sn or (hole == first_sn and hole == last.last_sn + 1):
                 return Verdict.OPEN
             broken = True
         else:
