@@ -130,14 +130,18 @@ class Arriving:
             raise self._error or RangeServerError("the thread that fetched a range has ended")
 
     def _demand(self, start: int, stop: int, limit: int) -> None:
-        """Fetch what is missing of [start, stop), and perhaps some more before ``limit``."""
+        """Fetch what is missing of [start, stop), and perhaps some more before ``limit``.
+
+        Nothing is fetched twice: it may have been handed out, and may be overwritten where the log lies.
+        """
         while start < stop:
             held = self._others.around(start)
             if held is not None:
                 start = held[1] + 1
                 continue
             low = start - start % ALIGNMENT
-            high = min(limit, max(align(stop), low + _DEMANDED_BYTES))
+            behind = min((first for first, _ in self._others if first > low), default=limit)
+            high = min(limit, behind, max(align(stop), low + _DEMANDED_BYTES))
             self._client.fetch(self._log, self._file.base + low, self._bytes[low:high], _unnoticed)
             self._others.add(low, high - 1)
             start = high
