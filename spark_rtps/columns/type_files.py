@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from ..options.paths import path_of as option_path
 from ..transport.errors import OptionError, TypeDefinitionError
 from ..transport.types.model import Extensibility, Struct
 
@@ -113,7 +114,7 @@ def _included(folders: Iterable[Path], name: str) -> str:
 
 def path_of(file: str) -> Path:
     """The path that ``type.file`` names: a path, or a URL of the scheme ``file``."""
-    return Path(file.removeprefix("file://")).expanduser()
+    return option_path("type.file", file)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -28,6 +28,7 @@ from ..transport.types.mapping import Mapping as TypeMapping
 from ..transport.types.model import Extensibility
 from .advice import advice
 from .log_dir import default_log_dir
+from .paths import path_of
 from .policies import (
     batch_policy,
     flow_control_policy,
@@ -399,4 +400,4 @@ def _log_dir(values: Values) -> Path:
     given = values.text("log.dir")
     if given is None:
         return default_log_dir()
-    return Path(given.removeprefix("file://")).expanduser().absolute()
+    return path_of("log.dir", given).absolute()

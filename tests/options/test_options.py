@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from spark_rtps.api.arguments import topic_settings
+from spark_rtps.columns.type_sources import given_type
 from spark_rtps.options import Mode, OnNoReader, Payload, Settings, parse_options
 from spark_rtps.options.page import SECTIONS, options_page
 from spark_rtps.options.receivers import timestamp
@@ -175,6 +176,12 @@ class TestValues:
     def test_list(self):
         assert read(partition="a, b*,").qos.partition == ("a", "b*")
         assert read(partition="[ab]*,[1]").qos.partition == ("[ab]*", "[1]")
+
+    @pytest.mark.parametrize("name", ["log.dir", "qos.file", "type.file", "type.include_path"])
+    def test_home_directories_that_are_not_known(self, name):
+        beside = {"type.file": "x.idl", "type": "T"} if "include" in name else {}
+        with pytest.raises(OptionError, match="home directory that is not known"):
+            given_type(parse_options({"topic": "T", **beside, name: "~nosuchuser/x"}, AppliesTo.READ))
 
     def test_list_in_json(self):
         assert read(partition='["", "a,b", " c "]').qos.partition == ("", "a,b", " c ")

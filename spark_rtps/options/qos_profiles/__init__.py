@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from ..paths import path_of
 from .documents import document_profile
 from .profile import NO_PROFILE, Profile
 from .ros2 import ros2_profile
@@ -20,7 +19,7 @@ def find_profile(name: str | None, file: str | None, *, writes: bool) -> Profile
     if file is not None:
         from .xml_file import read_profile  # most programs have no such file
 
-        path = Path(file.removeprefix("file://")).expanduser().absolute()
+        path = path_of("qos.file", file).absolute()
         return read_profile(path, name, writes=writes)
     if name is None:
         return NO_PROFILE
