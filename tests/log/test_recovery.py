@@ -282,6 +282,75 @@ def test_lost_segments_are_said(tmp_path: Path) -> None:
                     assert (found[0].writer, found[0].first_sn) == (W1, starts.index(start) + 1)
 
 
+def test_a_frame_right_behind_damage_counts(tmp_path: Path) -> None:
+    with create(tmp_path / "log") as log:
+        log.append(uniform(W1, 1, 3), reception=0)
+        at = log.position
+        log.append(uniform(W2, 1, 3), reception=0)
+        log.append(uniform(W1, 4, 3), reception=0)
+        twin = crashed(log)
+    raw = bytearray(last_segment(twin).read_bytes())
+    raw[at + 16] ^= 0xFF
+    last_segment(twin).write_bytes(raw)
+    with StreamLog.open(twin) as again:
+        assert again.writers == {W1: 6}, "its reader would ask for 4 to 6 again, which are in the log"
+
+
+def damage(directory: Path, rng: random.Random) -> None:
+    """One bit, a sector, the rest of a segment, or all of it."""
+    files = sorted(directory.glob("*.segment"))
+    if not files:
+        return
+    file, kind = rng.choice(files), rng.random()
+    raw = bytearray(file.read_bytes())
+    if kind < 0.5 and raw:
+        raw[rng.randrange(len(raw))] ^= 1 << rng.randrange(8)
+    elif kind < 0.75 and raw:
+        at = rng.randrange(len(raw)) // 512 * 512
+        raw[at : at + 512] = bytes(512)
+    elif kind < 0.9:
+        del raw[rng.randrange(len(raw) + 1) :]
+    else:
+        file.unlink()
+        return
+    file.write_bytes(raw)
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 20))
+def test_after_any_damage_no_sample_comes_twice_and_no_position_is_used_twice(
+    tmp_path: Path, seed: int
+) -> None:
+    """What a recovered log lets its reader ask for next follows all that can still be read of each writer."""
+    for number in range(seed, seed + 20):
+        rng = random.Random(number)
+        directory = tmp_path / str(number)
+        log = StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=2 * PAGE, metadata={})
+        numbers = dict.fromkeys((guid(1), guid(2), guid(3), guid(4)), 0)
+        for _ in range(rng.randrange(1, 60)):
+            writer, count = rng.choice(list(numbers)), rng.randrange(1, 12)
+            make = uniform if rng.random() < 0.6 else indexed
+            if not log.append(make(writer, numbers[writer] + 1, count), reception=1):
+                break
+            numbers[writer] += count
+            if rng.random() < 0.03:
+                log.trim(rng.randrange(0, log.position + 1))
+        twin, end = crashed(log, f"crashed-{number}"), log.position
+        log.close()
+        for _ in range(rng.randrange(1, 4)):
+            damage(twin, rng)
+        with StreamLog.open(twin) as again:
+            assert again.position >= end
+            for writer in numbers:
+                assert again.append(uniform(writer, again.writers.get(writer, 0) + 1, 3), reception=2)
+            last = dict.fromkeys(numbers, 0)
+            start, stop = Cursor(again.base), Cursor(again.position)
+            for frame in LogView(twin).frames(start, stop, lambda _: None):
+                assert frame.run.first_sn > last[frame.run.writer], (number, frame.position)
+                last[frame.run.writer] = frame.run.last_sn
+            LogView(twin).split(start, stop, 3)
+            LogView(twin).advance(start, max_rows=5, tail=stop.position)
+
+
 APPEND_FOREVER = """
 import sys
 from pathlib import Path

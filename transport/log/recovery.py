@@ -52,7 +52,9 @@ def recover(
             tail = verified = frames.base
         for item in frames.walk(frames.base, frames.end):
             if isinstance(item, Header):
-                is_damaged |= item.position != tail or not _count(item, checkpoint.position, stored, writers)
+                # Each frame counts, also one that lies right behind damage.
+                is_sound = _count(item, checkpoint.position, stored, writers)
+                is_damaged |= not is_sound or item.position != tail
                 rows = max(rows, item.rows_before + item.count)
                 tail = item.stop
         if frames.is_committed(max(tail, torn)):
