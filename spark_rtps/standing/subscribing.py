@@ -77,6 +77,7 @@ class Wanted:
             config,
             keyed=None if is_open else config.keyed,
             log_reached=reached,
+            log_goes_on_behind_loss=True,
             retention=self.settings.retention,
             retention_ns=self.settings.retention_time,
         )

@@ -38,7 +38,15 @@ def test_no_types_are_recorded_where_nothing_is_decoded() -> None:
 
 
 #: Set by others, such as standing receivers and sessions, or in place of the topic.
-BY_OTHERS = {"log_reached", "retention", "retention_ns", "topics", "ended_logs_period_ns", "ended_logs_bytes"}
+BY_OTHERS = {
+    "log_reached",
+    "log_goes_on_behind_loss",
+    "retention",
+    "retention_ns",
+    "topics",
+    "ended_logs_period_ns",
+    "ended_logs_bytes",
+}
 
 
 @pytest.mark.parametrize("spy", [True, False])

@@ -13,6 +13,7 @@ from spark_rtps.standing.config import StandingConfig, read_config
 from spark_rtps.standing.keeper import Keeper
 from spark_rtps.standing.supervisor import Processes, Supervisor
 from spark_rtps.transport.errors import RtpsError, TransportError
+from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.net.node_config import NodeConfig
 from spark_rtps.transport.receiver.config import ReceiverConfig
@@ -173,7 +174,10 @@ class Scene:
         return found
 
     def committed(self, log: str, **positions: int) -> None:
-        groups = {name: {"position": at, "row": 0, "at_ns": 0} for name, at in positions.items()}
+        self.commit(log, {name: Cursor(at) for name, at in positions.items()})
+
+    def commit(self, log: str, places: Mapping[str, Cursor]) -> None:
+        groups = {name: {"position": at, "row": row, "at_ns": 0} for name, (at, row) in places.items()}
         (self.root / log / "groups.json").write_text(json.dumps({"v": 1, "groups": groups}))
 
     def _receiver(self, config: ReceiverConfig) -> FakeReceiver:

@@ -3,9 +3,9 @@
 Verified whole are the segment in which the last checkpoint was taken and all behind it: a few at most. What lies before
 them is verified by those who read it. The frames decide, not the checkpoint: samples and sequence numbers are the
 highest that either of them has. The log ends behind its last frame, unless that is less far than the appender is known
-to have come, by the checkpoint or by the tail in the same file (checkpoint.py), or a frame there was committed and is
-not whole. Then samples are lost, and the log goes on where they must have ended: no position is ever given to other
-samples than before.
+to have come, by the checkpoint, by the tail in the same file (checkpoint.py) or by those who have read the log, or a
+frame there was committed and is not whole. Then samples are lost, and the log goes on where they must have ended: no
+position is ever given to other samples than before.
 """
 
 from __future__ import annotations
@@ -31,9 +31,16 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    directory: Path, files: Iterable[SegmentFile], checkpoint: Checkpoint, writers: dict[Guid, int], seed: int
+    directory: Path,
+    files: Iterable[SegmentFile],
+    checkpoint: Checkpoint,
+    writers: dict[Guid, int],
+    seed: int,
+    *,
+    reached: int,
 ) -> Recovered:
-    """Verify the end of a log; ``writers``, as of the checkpoint, take in what the frames say."""
+    """Verify the end of a log, which was read up to ``reached``; ``writers``, as of the checkpoint, take in what the
+    frames say."""
     known, stored = read_tail(directory), frozenset(writers)
     least = max(checkpoint.position, checkpoint.base if known is None else known.position)
     rows = max(checkpoint.rows, 0 if known is None else known.rows)
@@ -63,6 +70,7 @@ def recover(
         damaged.append((end, checkpoint.position))
     if known is None and end < checkpoint.end:
         least = checkpoint.end
+    least = max(least, reached)
     position = least if tail < least else max(tail, torn)
     if is_damaged or tail < position:
         damaged.append((verified, position))

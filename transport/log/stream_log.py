@@ -154,8 +154,13 @@ class StreamLog:
         return (directory / METADATA).exists()
 
     @classmethod
-    def open(cls, directory: Path, *, max_bytes: int | None = None, mode: int = PRIVATE) -> StreamLog:
+    def open(
+        cls, directory: Path, *, max_bytes: int | None = None, mode: int = PRIVATE, reached: int = 0
+    ) -> StreamLog:
         """Resume a log, also after ``kill -9``; ``max_bytes`` replaces its limit, ``mode`` the mode of its directory.
+
+        ``reached``: somebody has read up to there. A log that ends before, as after a power failure, goes on there,
+        and what lies between is lost: no position is used twice.
 
         Raises LogLostError for a log that cannot be resumed, LogAccessError for another user's, LogError for one that
         cannot be opened.
@@ -170,7 +175,7 @@ class StreamLog:
             try:
                 checkpoint = read_checkpoint(directory, settings.seed)
                 log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
-                log._recover(checkpoint)
+                log._recover(checkpoint, align(reached))
             except BaseException:
                 os.close(locked)
                 raise
@@ -415,7 +420,7 @@ class StreamLog:
         except OSError as error:
             raise refusal(error, f"write the checkpoint in {self.directory}", path=self.directory) from error
 
-    def _recover(self, checkpoint: Checkpoint) -> None:
+    def _recover(self, checkpoint: Checkpoint, reached: int) -> None:
         """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
         for suffix in (UNFINISHED, SPARE):
             for left in self.directory.glob(f"*{suffix}"):
@@ -432,7 +437,9 @@ class StreamLog:
             if path.stem.isdecimal() and int(path.stem) not in bases:
                 path.unlink()
         self._restore_size()
-        found = recover(self.directory, self._segments, checkpoint, self._writers, self._seed)
+        found = recover(
+            self.directory, self._segments, checkpoint, self._writers, self._seed, reached=reached
+        )
         self._position, self._rows = found.position, found.rows
         for number, file in enumerate(self._segments):
             if file.end > found.tail and not self._resume(number, found):

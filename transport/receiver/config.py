@@ -74,8 +74,11 @@ class ReceiverConfig:
     log_segment_bytes: int = 64 << 20
     #: Of the log's folder; its files follow.
     log_mode: int = PRIVATE
-    #: Up to here the log was read: one that ends before cannot be gone on with, since positions would be used twice.
+    #: Up to here the log was read. One that ends before lost its end: new samples there would pass for those.
     log_reached: int = 0
+    #: Whether such a log is gone on with behind ``log_reached``, since others read it who have not come so far; else it
+    #: is lost.
+    log_goes_on_behind_loss: bool = False
     #: ``committed``: samples stay until they are consumed, and writers are held back while the log is full. ``bytes``:
     #: the oldest make room for new ones. ``time``: they stay for ``retention_ns`` at most, or as by ``bytes``.
     retention: str = "committed"

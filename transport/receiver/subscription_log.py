@@ -18,7 +18,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 def open_log(config: ReceiverConfig) -> StreamLog:
     """The log in the configured directory.
 
-    Raises LogError if it is another subscription's, LogLostError if it is lost, or its end is.
+    Raises LogError if it is another subscription's, LogLostError if it is lost, or if it ends before what was read and
+    is not to go on behind that.
     """
     directory = Path(config.log_directory)
     if not StreamLog.exists(directory):
@@ -29,7 +30,12 @@ def open_log(config: ReceiverConfig) -> StreamLog:
                 position=config.log_reached,
             )
         return create_log(config)
-    log = StreamLog.open(directory, max_bytes=config.log_max_bytes, mode=config.log_mode)
+    log = StreamLog.open(
+        directory,
+        max_bytes=config.log_max_bytes,
+        mode=config.log_mode,
+        reached=config.log_reached if config.log_goes_on_behind_loss else 0,
+    )
     for damage in log.damage:
         _log.error("%s", damage)
     if log.position < config.log_reached:
