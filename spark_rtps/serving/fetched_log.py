@@ -9,7 +9,7 @@ from typing import Final
 
 from ..monitoring.range_tally import RangeTally
 from ..transport.errors import LogLostError, RangeServerError, RtpsError
-from ..transport.log.checkpoint import WRITERS, Tail
+from ..transport.log.checkpoint import WRITERS, Base, Tail
 from ..transport.log.frame import ALIGNMENT, HEADER_BYTES, align
 from ..transport.log.segment import SegmentFile, StreamLogMetadata, lost
 from ..transport.receiver.writer_types import ToldTypes, parse_writer_types
@@ -38,7 +38,7 @@ class About:
     """What the server tells of a log, as of one moment."""
 
     metadata: StreamLogMetadata
-    base: int | None  # None: that is damaged
+    base: Base | None  # None: that is damaged
     tail: Tail | None
     segments: list[SegmentFile]
 
@@ -65,8 +65,9 @@ class About:
                 metadata = StreamLogMetadata(
                     _number(max_bytes), _number(size), _number(seed, _SEED_MAX), given
                 )
-                base = None if base is None else _number(base)
-                return cls(metadata, base, _tail(tail), _segments(segments))
+                start = told.get("start", base)  # older servers do not tell it
+                begin = None if base is None else Base(_number(base), _number(start))
+                return cls(metadata, begin, _tail(tail), _segments(segments))
         raise ValueError("it is not of version 1 of its form")
 
 
@@ -109,7 +110,7 @@ class FetchedLog:
     def metadata(self) -> StreamLogMetadata:
         return self._told().metadata
 
-    def base(self, seed: int) -> int:
+    def base(self, seed: int) -> Base:
         base = self._told(anew=True).base
         if base is None:
             path = self._directory / WRITERS

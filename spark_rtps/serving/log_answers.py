@@ -189,7 +189,7 @@ def _ends(directory: Path) -> tuple[int, Tail]:
     if tail is None:
         path = directory / WRITERS
         raise LogLostError(f"{path} is damaged", path=path)
-    return read_base(directory, seed), tail
+    return read_base(directory, seed).position, tail
 
 
 def _cursor(query: dict[str, str]) -> Cursor:

@@ -32,7 +32,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ..monitoring.decoding_report import update_decoding_report
 from ..monitoring.range_tally import RangeTally
 from ..transport.errors import LogError, LogLostError, reason
-from ..transport.log.checkpoint import Tail, read_base, read_tail
+from ..transport.log.checkpoint import Base, Tail, read_base, read_tail
 from ..transport.log.frame import ALIGNMENT
 from ..transport.log.segment import list_segments, read_metadata, segment_path
 from ..transport.receiver.writer_types import WRITER_TYPES
@@ -183,7 +183,7 @@ def _number(query: dict[str, str], name: str) -> int:
 def _about(directory: Path) -> dict[str, object]:
     metadata, tail = read_metadata(directory), read_tail(directory)
     try:
-        base = read_base(directory, metadata.seed)
+        base: Base | None = read_base(directory, metadata.seed)
     except LogLostError:
         base = None  # which ranges are there is known all the same
     return {
@@ -194,7 +194,8 @@ def _about(directory: Path) -> dict[str, object]:
             "seed": metadata.seed,
             "given": metadata.given,
         },
-        "base": base,
+        "base": None if base is None else base.position,
+        "start": None if base is None else base.start,
         "tail": None if tail is None else tail._asdict(),
         "segments": [[file.base, file.size] for file in list_segments(directory)],
     }
@@ -218,7 +219,7 @@ def _frames(directory: Path, start: int, stop: int) -> FileRange:
         except FileNotFoundError:
             break  # trimmed meanwhile
         return FileRange(fd, start - file.base, stop - start)
-    base = read_base(directory, metadata.seed)
+    base = read_base(directory, metadata.seed).start
     if start < base:
         raise Refusal(410, f"position {start} is no longer in the log, which begins at {base}", base=base)
     if tail is not None and start >= tail.most:

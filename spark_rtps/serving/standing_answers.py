@@ -295,7 +295,7 @@ class StandingAnswers:
         directory: Path = self._root / told["log"]
         place, tail = LogPlace.of(directory), read_tail(directory)
         try:
-            base = read_base(directory, read_metadata(directory).seed)
+            base = read_base(directory, read_metadata(directory).seed).position
         except LogError as error:
             if may_pass(error):
                 raise  # no place that it does not have is told

@@ -161,11 +161,12 @@ class TestOffsets:
             source.receiver.receive(first, 10)
         end = source.reader.latestOffset(zero, ALL)
         source.receiver.log.trim(2 * 4096)
-        assert source.receiver.log.base == 2 * 4096
+        base = source.receiver.log.base
+        assert 0 < base <= 2 * 4096
         source.reader.stop()
         strict = make()
         with pytest.raises(
-            LogLostError, match=r"holds positions 8192 to \d+, but .* is position 0, before its"
+            LogLostError, match=rf"holds positions {base} to \d+, but .* is position 0, before its"
         ):
             strict.reader.latestOffset(zero, ALL)
         strict.reader.stop()

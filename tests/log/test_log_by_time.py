@@ -52,7 +52,7 @@ def test_an_empty_log_has_only_an_end(log: StreamLog) -> None:
 def test_what_is_trimmed_is_not_found(log: StreamLog) -> None:
     positions = fill(log, 60)
     log.trim(3 * PAGE)
-    assert LogView(log.directory).at(0) == Cursor(log.base)
+    assert LogView(log.directory).at(0) == Cursor(3 * PAGE)
     left = min(time for time, position in positions.items() if position >= log.base)
     assert LogView(log.directory).at(left + 1).position == positions[left + 10]
 

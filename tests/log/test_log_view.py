@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_rtps.serving.placing import misfit
 from spark_rtps.transport.errors import LogDamagedError, LogError, LogLostError, UsageError
 from spark_rtps.transport.log import segment
+from spark_rtps.transport.log.checkpoint import read_checkpoint
 from spark_rtps.transport.log.counters import Counters
 from spark_rtps.transport.log.damage import Damage
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, Frame, Pad, align
 from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.segment import read_metadata
 from spark_rtps.transport.log.stream_log import StreamLog
+from spark_rtps.transport.log.verification import verify
 from spark_rtps.transport.wire.samples import SAMPLE_INDEX, Run
 from tests.log.make_runs import Sample, all_samples, guid, indexed, read, samples, single, uniform
 from tests.support.child_environment import child_environment
@@ -265,6 +272,76 @@ def test_a_view_that_copies_follows_an_appender(tmp_path: Path) -> None:
             found += all_samples(view.frames(at, end))
             at = end
         assert [sample.sn for sample in found] == list(range(1, 60))
+
+
+# --- in front of what was trimmed ---
+
+
+@pytest.mark.parametrize(
+    "life", ["same", "resumed", "killed while it trims", "overwritten while it is mapped"]
+)
+def test_who_has_read_all_of_a_trimmed_segment_has_lost_nothing(tmp_path: Path, life: str) -> None:
+    """Such a reader stands where the segment's last frame ends, in front of its PAD."""
+    directory = tmp_path / "log"
+    log = StreamLog.create(directory, max_bytes=16 * PAGE, segment_bytes=4 * PAGE, metadata={})
+    assert log.append(single(W1, 1, 9_000), reception=0)
+    done = Cursor(log.position)
+    for sn in (2, 3):
+        assert log.append(single(W1, sn, 9_000), reception=0)
+    view = LogView(directory)
+    if life.startswith("overwritten"):
+        assert view.is_frame(done.position)  # it is mapped now
+    if life == "resumed":
+        log.close()
+        log = StreamLog.open(directory)
+    first = directory / f"{0:020d}.segment"
+    content = first.read_bytes()
+    log.trim(4 * PAGE)
+    if life == "killed while it trims":
+        first.write_bytes(content)
+        log.close()
+        log = StreamLog.open(directory)
+        assert not first.exists()
+    for sn in (4, 5):
+        assert log.append(single(W1, sn, 9_000), reception=0)
+    end = Cursor(log.position)
+    assert misfit(view, done, base=view.base, tail=end) is None
+    assert [sample.sn for sample in all_samples(view.frames(done, end))] == [2, 3, 4, 5]
+    one = view.advance(done, max_rows=1, tail=end.position)
+    assert [sample.sn for sample in read(directory, done, one)] == [2]
+    assert [sample.sn for low, high in view.split(done, end, 3) for sample in read(directory, low, high)] == [
+        *range(2, 6)
+    ]
+    assert verify(view).is_sound and verify(view).base == log.base
+    before = Cursor(0)
+    with pytest.raises(LogLostError, match="no longer in the log"):
+        all_samples(view.frames(before, end))
+    found = misfit(view, before, base=view.base, tail=end)
+    assert found is not None and found.place == done
+    log.close()
+    if life == "same":  # the next segment is lost, which is none of the PAD
+        (directory / f"{4 * PAGE:020d}.segment").unlink()
+        with pytest.raises(LogDamagedError, match=f"at position {4 * PAGE}"):
+            all_samples(LogView(directory).frames(done, end))
+
+
+def test_a_log_of_a_version_without_the_start_of_its_segments_is_read(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    with StreamLog.create(directory, max_bytes=16 * PAGE, segment_bytes=PAGE, metadata={}) as log:
+        for sn in range(1, 40):
+            log.append(single(W1, sn, 200), reception=0)
+        end = log.position
+    seed = read_metadata(directory).seed
+    known = read_checkpoint(directory, seed)
+    raw = bytearray((directory / "writers").read_bytes())
+    half = (len(raw) - PAGE) // 2
+    fields = struct.pack("<qqqqqI16sq", 99, 0, known.position, known.end, known.rows, 1, W1.to_bytes(), 39)
+    old = struct.pack("<4sI", b"wSN2", zlib.crc32(fields, seed)) + fields
+    raw[half : half + len(old)] = old
+    (directory / "writers").write_bytes(raw)
+    assert read_checkpoint(directory, seed) == replace(known, serial=99)
+    with StreamLog.open(directory) as log:
+        assert (log.position, log.rows, log.writers) == (end, 39, {W1: 39}) and not log.damage
 
 
 # --- beside an appender ---------------------------------------------------------------------------

@@ -236,12 +236,14 @@ def test_writers_that_have_left_go_before_one_that_is_there_and_silent(
 
 
 def test_trim_deletes_whole_segments_only(log: StreamLog) -> None:
+    ends = []
     while log.position <= 3 * PAGE:
         log.append(single(W1, log.rows + 1, 500), reception=0)
+        ends.append(log.position)
     log.trim(PAGE - 1)
     assert log.base == 0
     log.trim(2 * PAGE + 1)
-    assert log.base == 2 * PAGE
+    assert log.base == max(end for end in ends if end <= 2 * PAGE), "where the last trimmed sample ends"
     assert segments_of(log.directory)[0] == f"{2 * PAGE:020d}.segment"
     assert [sample.sn for sample in read(log.directory, log.base, log.position)][-1] == log.rows
     with pytest.raises(LogLostError, match="position 0 is no longer in the log"):

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from spark_rtps.serving.served import Served
 from spark_rtps.transport.errors import LogLostError
-from spark_rtps.transport.log.checkpoint import read_checkpoint, read_tail
+from spark_rtps.transport.log.checkpoint import Base, read_base, read_tail
 from spark_rtps.transport.log.segment import list_segments, read_metadata, segment_path
 
 LOG = "8c9f1a52-6f0e-4c0f-9c3a-3f5d2f1b7a10"
@@ -23,9 +23,9 @@ TOKEN = "t0ken"
 
 def about(directory: Path) -> dict[str, Any]:
     metadata, tail = read_metadata(directory), read_tail(directory)
-    base: int | None
+    base: Base | None
     try:
-        base = read_checkpoint(directory, metadata.seed).base
+        base = read_base(directory, metadata.seed)
     except LogLostError:
         base = None
     return {
@@ -36,7 +36,8 @@ def about(directory: Path) -> dict[str, Any]:
             "seed": metadata.seed,
             "given": metadata.given,
         },
-        "base": base,
+        "base": None if base is None else base.position,
+        "start": None if base is None else base.start,
         "tail": None if tail is None else tail._asdict(),
         "segments": [list(file) for file in list_segments(directory)],
     }

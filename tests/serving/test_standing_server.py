@@ -114,7 +114,7 @@ def test_places_are_those_of_a_view(scene: Scene) -> None:
         client.place(LOG, Cursor(end.position + 32))
     scene.log.trim(SEGMENT)
     before = client.place(LOG, Cursor(0))
-    assert isinstance(before, Misfit) and (before.cause, before.place) == (NOT_HELD, Cursor(SEGMENT))
+    assert isinstance(before, Misfit) and (before.cause, before.place) == (NOT_HELD, Cursor(scene.log.base))
 
 
 def test_a_place_by_time(scene: Scene) -> None:

@@ -37,11 +37,12 @@ WRITERS: Final = "writers"
 class Checkpoint:
     """What cannot be read back from the frames once they are trimmed, as of ``position``.
 
-    The log's segments reach from ``base`` to ``end``.
+    The log's segments reach from ``start`` to ``end``. No sample lies between ``base`` and ``start``.
     """
 
     serial: int
     base: int
+    start: int
     position: int
     end: int
     rows: int
@@ -50,9 +51,12 @@ class Checkpoint:
     ]  # highest sequence number of each, in the order in which they are forgotten
 
 
-# magic, checksum of all that follows in the slot, serial, base, position, end, rows, number of writers
-_SLOT_HEADER: Final = struct.Struct("<4sIqqqqqI")
-_SLOT_MAGIC: Final = b"wSN2"
+# magic, checksum of all that follows in the slot, serial, base, start, position, end, rows, number of writers
+_SLOT_HEADER: Final = struct.Struct("<4sIqqqqqqI")
+_SLOT_MAGIC: Final = b"wSN3"
+#: Older logs have no ``start``: it is ``base``.
+_OLD_SLOT_HEADER: Final = struct.Struct("<4sIqqqqqI")
+_OLD_SLOT_MAGIC: Final = b"wSN2"
 _CHECKED: Final = 8
 _WRITER: Final = struct.Struct("<16sq")
 _SLOT_BYTES: Final = page_ceil(_SLOT_HEADER.size + WRITERS_MAX * _WRITER.size)
@@ -76,6 +80,7 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint, seed: int) -> None
     fields = (
         checkpoint.serial,
         checkpoint.base,
+        checkpoint.start,
         checkpoint.position,
         checkpoint.end,
         checkpoint.rows,
@@ -95,12 +100,20 @@ def read_checkpoint(directory: Path, seed: int) -> Checkpoint:
     slot = _newest_slot(directory, seed)
     entries: Iterable[tuple[bytes, int]] = _WRITER.iter_unpack(slot.entries)
     writers = tuple((Guid.from_bytes(guid), sn) for guid, sn in entries)
-    return Checkpoint(slot.serial, slot.base, slot.position, slot.end, slot.rows, writers)
+    return Checkpoint(slot.serial, slot.base, slot.start, slot.position, slot.end, slot.rows, writers)
 
 
-def read_base(directory: Path, seed: int) -> int:
-    """The ``base`` of the newest whole checkpoint; raises LogLostError if none is."""
-    return _newest_slot(directory, seed).base
+class Base(NamedTuple):
+    """Where a log begins: before ``position`` samples are trimmed. Its segments lie from ``start`` on."""
+
+    position: int
+    start: int
+
+
+def read_base(directory: Path, seed: int) -> Base:
+    """That of the newest whole checkpoint; raises LogLostError if none is."""
+    slot = _newest_slot(directory, seed)
+    return Base(slot.base, slot.start)
 
 
 class _Slot(NamedTuple):
@@ -108,6 +121,7 @@ class _Slot(NamedTuple):
 
     serial: int
     base: int
+    start: int
     position: int
     end: int
     rows: int
@@ -120,6 +134,8 @@ def _newest_slot(directory: Path, seed: int) -> _Slot:
         fd = os.open(path, os.O_RDONLY)
         try:
             slots = [_read_slot(fd, at, seed) for at in (0, _SLOT_BYTES)]
+            if None in slots:  # it may be written just now, and the other one again since it was read
+                slots = [_read_slot(fd, at, seed) for at in (0, _SLOT_BYTES)]
         finally:
             os.close(fd)
     except FileNotFoundError as error:
@@ -137,14 +153,17 @@ def _read_slot(fd: int, at: int, seed: int) -> _Slot | None:
     raw = os.pread(fd, _FIRST_BYTES, at)
     if len(raw) < _SLOT_HEADER.size:
         return None
-    magic, checksum, serial, base, position, end, rows, count = _SLOT_HEADER.unpack_from(raw)
-    stop = _SLOT_HEADER.size + count * _WRITER.size
-    if magic != _SLOT_MAGIC or stop > _SLOT_BYTES:
+    is_old = raw[: len(_OLD_SLOT_MAGIC)] == _OLD_SLOT_MAGIC
+    header = _OLD_SLOT_HEADER if is_old else _SLOT_HEADER
+    magic, checksum, serial, base, *starts, position, end, rows, count = header.unpack_from(raw)
+    stop = header.size + count * _WRITER.size
+    if not (is_old or magic == _SLOT_MAGIC) or stop > _SLOT_BYTES:
         return None
     raw = raw[:stop] if stop <= len(raw) else os.pread(fd, stop, at)
     if len(raw) < stop or zlib.crc32(raw[_CHECKED:], seed) != checksum:
         return None
-    return _Slot(serial, base, position, end, rows, raw[_SLOT_HEADER.size :])
+    start = starts[0] if starts else base
+    return _Slot(serial, base, start, position, end, rows, raw[header.size :])
 
 
 def remember(writers: dict[Guid, int], writer: Guid, sn: int, gone: dict[Guid, None] | None = None) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..slotted import slotted
 from ..wire.samples import U8, Run
-from .frame import ALIGNMENT, HOLE, RUN, WALK, align, is_body, is_header, read_run
+from .frame import ALIGNMENT, HOLE, PAD, RUN, WALK, align, is_body, is_header, read_run
 from .segment import SegmentFile, segment_path
 
 _POSITION: Final = 8  # where the position lies in a header
@@ -114,6 +114,20 @@ class SegmentFrames:
                 if header is not None:
                     return header
             at += _SEARCHED_BYTES
+        return None
+
+    def pad(self) -> int | None:
+        """Where the PAD at the segment's end begins; None: there is none."""
+        stop = self.data.size
+        while stop > 0:
+            start = max(0, stop - _SEARCHED_BYTES)
+            found = self.data[start:stop].view("<i8")[_POSITION // 8 :: _WORDS]
+            starts = self.base + start + ALIGNMENT * np.arange(len(found))
+            for number in np.flatnonzero(found == starts)[::-1].tolist():
+                header = self.header(self.base + start + ALIGNMENT * number)
+                if header is not None:
+                    return header.position if header.kind == PAD and header.stop == self.end else None
+            stop = start
         return None
 
     def is_committed(self, position: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..slotted import frozen
-from .checkpoint import Tail, read_base, read_tail
+from .checkpoint import Base, Tail, read_base, read_tail
 from .copied_frames import CopiedFrames
 from .frame_walk import SegmentFrames
 from .segment import SegmentFile, StreamLogMetadata, list_segments, read_metadata
@@ -27,8 +27,8 @@ class LogFiles(Protocol):
     def metadata(self) -> StreamLogMetadata:
         """Raises LogError if there is no log, and LogLostError if it cannot be read."""
 
-    def base(self, seed: int) -> int:
-        """The lowest position that is not trimmed; LogLostError if it is not known."""
+    def base(self, seed: int) -> Base:
+        """Where the log begins; LogLostError if that is not known."""
 
     def tail(self) -> Tail | None:
         """How far the log was appended to; None: that is damaged."""
@@ -54,7 +54,7 @@ class LogDirectory:
     def metadata(self) -> StreamLogMetadata:
         return read_metadata(self.directory)
 
-    def base(self, seed: int) -> int:
+    def base(self, seed: int) -> Base:
         return read_base(self.directory, seed)
 
     def tail(self) -> Tail | None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ..errors import LogLostError, UsageError
 from ..wire.samples import Run
-from .checkpoint import Tail
+from .checkpoint import Base, Tail
 from .damage import Damage
 from .frame import Cursor, Frame, Pad
 from .frame_index import MARK_FRAMES, FrameIndex, Mark
@@ -79,8 +79,8 @@ class LogView:
 
     @property
     def base(self) -> int:
-        """The lowest position that is not trimmed. Raises LogLostError if that is damaged."""
-        return self._files.base(self._seed)
+        """The lowest position behind which no sample is trimmed. Raises LogLostError if that is damaged."""
+        return self._files.base(self._seed).position
 
     @property
     def end(self) -> int:
@@ -102,7 +102,7 @@ class LogView:
             return True
         segment = self._map(position)
         if segment is None:
-            return False
+            return self._start_behind(position) is not None
         if position == segment.base or segment.header(position) is not None:
             return True
         start = self._marked(segment.base, position, lambda mark: mark.position > position)
@@ -369,7 +369,10 @@ class LogView:
         while position < stop:
             segment = self._map(position)
             if segment is None:
-                self._check_trimmed(position)
+                start = self._start_behind(position)
+                if start is not None:
+                    position = start
+                    continue
                 behind = (file.base for file in self._files.segments() if file.base > position)
                 after = min((stop, *behind))
                 yield Gap(position, after)
@@ -378,7 +381,10 @@ class LogView:
             for item in segment.walk(position, stop):
                 is_hole = isinstance(item, Header) and item.is_hole
                 if isinstance(item, Gap):
-                    self._check_trimmed(item.position)
+                    start = self._start_behind(item.position)
+                    if start is not None:  # the segment became another one meanwhile
+                        position = start
+                        break
                 yield Gap(item.position, item.stop, is_hole) if is_hole else item
                 position = item.stop
 
@@ -483,15 +489,23 @@ class LogView:
         self._listed = self._files.segments()
         return self._listed
 
-    def _check_trimmed(self, position: int) -> None:
-        """Raise LogLostError if ``position``, which no segment holds, was trimmed; else it is damaged."""
+    def _check_trimmed(self, position: int) -> Base | None:
+        """Raise LogLostError if ``position`` was trimmed with samples behind it; returns where the log begins, or None
+        if that is damaged."""
         try:
-            base = self.base
+            base = self._files.base(self._seed)
         except LogLostError:
             self._files.metadata()  # raises an error of its own where there is no log at all
-            return
-        if position < base:
+            return None
+        if position < base.position:
             raise self._lost(position, "no longer")
+        return base
+
+    def _start_behind(self, position: int) -> int | None:
+        """Where the first segment starts, if nothing but the PAD of a trimmed one lies in between; None: ``position``,
+        at which no frame is found, is damaged. Raises LogLostError if it was trimmed with samples behind it."""
+        base = self._check_trimmed(position)
+        return base.start if base is not None and base.position <= position < base.start else None
 
     def _lost(self, position: int, when: str) -> LogLostError:
         self._files.metadata()

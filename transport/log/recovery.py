@@ -45,7 +45,7 @@ def recover(
     least = max(checkpoint.position, checkpoint.base if known is None else known.position)
     rows = max(checkpoint.rows, 0 if known is None else known.rows)
     tail = verified = checkpoint.position
-    end = checkpoint.base
+    end = checkpoint.start
     torn, is_damaged = 0, False
     damaged = []
     for file in files:

@@ -1,11 +1,12 @@
 """The stream log: what a subscription has received, appended to mapped segments (the appender's side).
 
 A **position** is a count of bytes since the log's birth and never falls. The log holds ``[base, position)``:
-``base`` is where its oldest segment starts, since trimming takes whole segments only.
+``base`` is where its last trimmed sample ended, and its oldest segment starts there or behind the PAD of a trimmed one,
+since trimming takes whole segments only.
 
 Invariants
 
-- Segments lie end to end from ``base`` on; only the last may have room behind its last frame. A new segment is
+- Segments lie end to end from there on; only the last may have room behind its last frame. A new segment is
   made when a frame needs it. A frame longer than ``segment_bytes`` gets a segment of its own.
 - ``max_bytes`` bounds the bytes allocated on disk for segments, their unused ends included. It is no less
   than four segments (``segment_bytes`` is cut down), so that the next frame finds room once all is trimmed.
@@ -21,6 +22,7 @@ torn is found by the checksums.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +32,7 @@ from ..errors import LogError, LogFullError, UsageError
 from ..structure import Guid
 from ..wire.samples import U8, Run
 from .checkpoint import (
+    Base,
     Checkpoint,
     TailStore,
     create_checkpoint_file,
@@ -39,6 +42,7 @@ from .checkpoint import (
 )
 from .damage import Damage
 from .frame import HEADER_BYTES, HOLE, LENGTH_MAX, PAD, Cursor, align, frame_length, write_run
+from .frame_walk import SegmentFrames
 from .log_view import LogView
 from .permissions import PRIVATE, make_folder, protect
 from .places import Places
@@ -93,7 +97,7 @@ class StreamLog:
         self._lock: int | None = locked
         self._stored = stored
         self._serial = checkpoint.serial
-        self._base = checkpoint.base
+        self._base = Base(checkpoint.base, checkpoint.start)
         self._position = checkpoint.position
         self._rows = checkpoint.rows
         self._writers = dict(checkpoint.writers)
@@ -101,6 +105,8 @@ class StreamLog:
         self._gone: dict[Guid, None] = {}
         self._segments: list[SegmentFile] = []
         self._held = 0  # bytes of all segments
+        #: Where the PADs of segments begin, by the segments' bases; of those that this appender has ended.
+        self._pads: dict[int, int] = {}
         self._spares = SpareSegments(directory, metadata.segment_bytes)
         self._tail: Segment | None = None  # the last segment while it has room
         #: Where samples are being put together that are to be appended next.
@@ -124,7 +130,7 @@ class StreamLog:
         """
         seed = int.from_bytes(os.urandom(4), "little")
         settings = StreamLogMetadata(max_bytes, _fitting(max_bytes, segment_bytes), seed, metadata)
-        checkpoint = Checkpoint(1, 0, 0, 0, 0, ())
+        checkpoint = Checkpoint(1, 0, 0, 0, 0, 0, ())
         try:
             make_folder(directory, mode)
             locked = lock(directory)
@@ -188,7 +194,7 @@ class StreamLog:
         if self._lock is None:
             return
         try:
-            self._checkpoint(base=self.base)
+            self._checkpoint(base=self._base)
             self._spares.shrink(0)
         finally:
             os.close(self._lock)
@@ -210,8 +216,8 @@ class StreamLog:
 
     @property
     def base(self) -> int:
-        """The lowest position held: where the oldest segment starts, or what is lost before it."""
-        return self._base
+        """The lowest position held: all samples before it are trimmed, and none behind it."""
+        return self._base.position
 
     @property
     def rows(self) -> int:
@@ -341,8 +347,9 @@ class StreamLog:
         """Give up all samples, those of the last segment too. Raises LogError as :meth:`trim`."""
         self._keep_from(None, self._position)
 
-    def _keep_from(self, kept: SegmentFile | None, base: int) -> None:
-        """Give up the segments before ``kept``, or all; ``base`` is the lowest position held then."""
+    def _keep_from(self, kept: SegmentFile | None, start: int) -> None:
+        """Give up the segments before ``kept``, or all; those that are left start at ``start``."""
+        base = Base(self._end_of_samples(kept, start), start)
         self._checkpoint(base=base)
         self._base = base
         while self._segments and self._segments[0] is not kept:  # one that cannot be deleted is tried again
@@ -355,8 +362,21 @@ class StreamLog:
                 raise refusal(error, f"delete {path}", path=path) from error
             del self._segments[0]
             self._held -= gone.size
+            self._pads.pop(gone.base, None)
         if kept is None:
             self._tail = None
+
+    def _end_of_samples(self, kept: SegmentFile | None, start: int) -> int:
+        """Where the last sample before ``start`` ended: those who have read it stand there, and miss nothing."""
+        at = len(self._segments) if kept is None else self._segments.index(kept)
+        gone = self._segments[at - 1] if at else None
+        if gone is None or gone.end != start:
+            return start
+        pad = self._pads.get(gone.base)
+        if pad is None:  # it was written in an earlier life
+            with contextlib.suppress(OSError):
+                pad = SegmentFrames.map(self.directory, gone, self._seed).pad()
+        return start if pad is None else pad
 
     def trim_oldest(self) -> bool:
         """Give up the oldest segment, if it is not the only one; False: it is. Raises LogError as :meth:`trim`."""
@@ -388,7 +408,7 @@ class StreamLog:
         self._tail = segment
         self._segments.append(SegmentFile(segment.base, size))
         self._held += size
-        self._checkpoint(base=self.base)
+        self._checkpoint(base=self._base)
         return segment
 
     def _new_segment(self, base: int, size: int) -> Segment:
@@ -403,17 +423,18 @@ class StreamLog:
 
     def _seal(self, segment: Segment) -> None:
         """End the segment with a PAD, so that it can be trimmed once all of it is consumed."""
+        self._pads[segment.base] = self._position
         segment.fill(self._position, segment.end, PAD, self._rows, self._seed)
         self._position = segment.end
         self._tail = None
         self._spares.written(segment)
 
-    def _checkpoint(self, *, base: int) -> None:
+    def _checkpoint(self, *, base: Base) -> None:
         self._serial += 1
         end = self._segments[-1].end if self._segments else self._position
         writers = tuple((guid, self._writers[guid]) for guid in dict.fromkeys((*self._gone, *self._writers)))
         checkpoint = Checkpoint(
-            self._serial, base, self._position, max(end, self._position), self._rows, writers
+            self._serial, *base, self._position, max(end, self._position), self._rows, writers
         )
         try:
             write_checkpoint(self.directory, checkpoint, self._seed)
@@ -427,7 +448,7 @@ class StreamLog:
                 left.unlink()
         for file in list_segments(self.directory):
             if (
-                file.end <= checkpoint.base
+                file.end <= checkpoint.start
             ):  # trimmed, but killed before it was deleted; or nothing is left of it
                 segment_path(self.directory, file.base).unlink()
             else:
