@@ -119,6 +119,12 @@ class LogView:
     def rows_before(self, position: int) -> int | None:
         """How many samples lie before the frame at ``position``; None: no frame is there."""
         segment = self._map(position)
+        if segment is None:
+            try:
+                position = self._start_behind(position) or position
+            except LogLostError:
+                return None  # it is trimmed meanwhile
+            segment = self._map(position)
         header = None if segment is None else segment.header(position)
         return None if header is None else header.rows_before
 
