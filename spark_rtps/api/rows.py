@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from ..columns.map_keys import check_map_keys
 from ..transport.errors import EncodeError, UsageError
 
 Row: TypeAlias = Mapping[str, Any]
@@ -51,6 +52,9 @@ def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         )
     table = pa.Table.from_batches([batch]).select(schema.names)
     try:
+        for column, field in zip(table.columns, schema, strict=True):
+            for chunk in column.chunks:
+                check_map_keys(chunk, field.type)
         (found,) = table.cast(schema).combine_chunks().to_batches()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise UsageError(f"the rows are not of the schema: {error}") from None

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ..transport.errors import UsageError
 from ..transport.limits import ARROW_BATCH_BYTES_MAX, ARROW_BATCH_BYTES_PER_BYTE_MAX
+from .map_keys import check_map_keys, inner_type
 
 #: What a list or a number's text takes after a cast; other text is counted for itself.
 _VARIABLE_BYTES: Final = 32
@@ -80,7 +81,7 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, held: _Allowance) -> pa.R
         if column.type != field.type:
             try:
                 held.take(_cast_bytes(column, field.type))
-                _check_keys(column, field.type)
+                check_map_keys(column, field.type)
                 column = column.cast(field.type)
             except pa.ArrowException as error:
                 raise UsageError(
@@ -128,38 +129,19 @@ def _cast_bytes(array: pa.Array, target: pa.DataType) -> int:
     if t in _VIEWS:
         return taken + _view_bytes(array)
     if pa.types.is_struct(t):
-        return taken + sum(_cast_bytes(array.field(i), _inner(target, i)) for i in range(t.num_fields))
+        return taken + sum(_cast_bytes(array.field(i), inner_type(target, i)) for i in range(t.num_fields))
     if pa.types.is_map(t):
         return (
-            taken + _cast_bytes(array.keys, _inner(target, 0)) + _cast_bytes(array.items, _inner(target, 1))
+            taken
+            + _cast_bytes(array.keys, inner_type(target, 0))
+            + _cast_bytes(array.items, inner_type(target, 1))
         )
     if pa.types.is_nested(t):
         # list views may share their elements; a cast would spread them
         if (pc.sum(pc.list_value_length(array)).as_py() or 0) > len(array.values):
             raise UsageError(f"lists of {t} share their elements")
-        return taken + _cast_bytes(array.values, _inner(target, 0))
+        return taken + _cast_bytes(array.values, inner_type(target, 0))
     return taken + _bytes_of(array)
-
-
-def _check_keys(array: pa.Array, target: pa.DataType) -> None:
-    """Raise UsageError if a map, at any depth, gets keys that are null: Arrow ends the process where a cast makes them.
-
-    Keys that are indices of a dictionary are not null themselves where the dictionary's value is.
-    """
-    t = array.type
-    if pa.types.is_map(t):
-        # first what is inside of the keys, for these are cast here
-        _check_keys(array.keys, _inner(target, 0))
-        _check_keys(array.items, _inner(target, 1))
-        if array.keys.cast(_inner(target, 0)).null_count:
-            raise UsageError("a map has keys that are null")
-    elif pa.types.is_struct(t):
-        for i in range(t.num_fields):
-            _check_keys(array.field(i), _inner(target, i))
-    elif pa.types.is_nested(t) and not pa.types.is_union(t):
-        _check_keys(array.values, _inner(target, 0))
-    elif pa.types.is_dictionary(t):
-        _check_keys(array.dictionary, target)
 
 
 def _width(t: pa.DataType) -> int:
@@ -169,13 +151,6 @@ def _width(t: pa.DataType) -> int:
         return (int(t.bit_width) + 7) // 8
     except ValueError:
         return _VARIABLE_BYTES
-
-
-def _inner(target: pa.DataType, i: int) -> pa.DataType:
-    """The type of a field; something nested is cast only to a type that has fields too."""
-    if pa.types.is_map(target):
-        return (target.key_type, target.item_type)[i]
-    return target.field(i).type if i < target.num_fields else target
 
 
 def _text_bytes(values: pa.Array, indices: pa.Array) -> int:
