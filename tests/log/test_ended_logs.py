@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 import uuid
 from pathlib import Path
 
 import pytest
 
+from spark_rtps.transport.log import ended_logs as ended_logs_module
 from spark_rtps.transport.log.ended_logs import (
     CHECKPOINT_GONE,
     TOO_MUCH,
@@ -107,6 +110,46 @@ def test_reports_outlive_the_samples_of_a_temporary_checkpoint(tmp_path: Path, m
     changed(directory, HOUR)
     assert named(tmp_path, period=2 * HOUR) == []
     assert named(tmp_path, period=HOUR - 1) == [(directory, TOO_OLD)]
+
+
+def test_a_damaged_log_of_a_temporary_checkpoint_goes_and_its_reports_stay_for_a_while(
+    tmp_path: Path,
+) -> None:
+    directory = log(tmp_path)
+    (directory / "writers").write_bytes(bytes(1 << 16))
+    ErrorLog(directory / ERROR_LOG).record("WARNING", "spark_rtps", "something", now=NOW)
+    note_temporary_checkpoint(directory, tmp_path / "gone")
+    changed(directory, HOUR)
+    assert remove_given_up(tmp_path, now=NOW, period=2 * HOUR) == [directory]
+    assert not list_segments(directory) and (directory / ERROR_LOG).exists()
+    changed(directory, 3 * HOUR)
+    assert remove_given_up(tmp_path, now=NOW, period=2 * HOUR) == [directory]
+    assert not directory.exists()
+
+
+def test_a_log_that_is_used_while_others_are_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = log(tmp_path, age=4 * HOUR), log(tmp_path, age=3 * HOUR)
+    remove = ended_logs_module.remove_log
+
+    def slowly(directory: Path, why: str, **more: int) -> bool:
+        if directory == first:
+            with StreamLog.open(second) as again:
+                assert again.append(run_of(encoded(points(10, 10)), 11), reception=RECEPTION)
+        return remove(directory, why, **more)
+
+    monkeypatch.setattr(ended_logs_module, "remove_log", slowly)
+    assert remove_given_up(tmp_path, now=NOW, period=2 * HOUR) == [first]
+    assert second.exists()
+
+
+def test_who_only_looks_refuses_no_receiver(tmp_path: Path) -> None:
+    directory = log(tmp_path)
+    looking = os.open(directory / "lock", os.O_RDWR)
+    fcntl.flock(looking, fcntl.LOCK_EX)
+    threading.Timer(0.02, os.close, (looking,)).start()
+    StreamLog.open(directory).close()
 
 
 def test_a_receiver_cleans_beside_its_log_again_and_again(

@@ -19,14 +19,14 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ..errors import RtpsError
+from ..errors import LogLostError, RtpsError
 from ..slotted import frozen
 from ..structure import NANOSECONDS
 from .appending import is_appended_to
 from .error_log import ERROR_LOG
 from .loss_report import LOSS_REPORT
 from .permissions import LOCK
-from .segment import list_segments
+from .segment import list_segments, segment_path
 from .small_file import replace_text
 from .stream_log import StreamLog
 
@@ -98,10 +98,10 @@ def given_up(
     """
     found, kept = [], []
     for log in logs:
-        if log.is_left_over:
-            found.append((log, CHECKPOINT_GONE))
-        elif now - log.changed > period:
+        if now - log.changed > period:
             found.append((log, TOO_OLD))
+        elif log.is_left_over:
+            found.append((log, CHECKPOINT_GONE))
         else:
             kept.append(log)
     over = 0 if nbytes is None else sum(log.nbytes for log in kept) - nbytes
@@ -113,27 +113,46 @@ def given_up(
     return found
 
 
-def remove_log(directory: Path, why: str) -> bool:
-    """Remove a log; False: somebody appends to it, or it cannot be removed.
+def remove_log(directory: Path, why: str, *, changed: int | None = None) -> bool:
+    """Remove a log; False: somebody appends to it, or it cannot be removed, or it has changed after ``changed``.
 
     Its reports stay if only its checkpoint is gone. The lock is held meanwhile, so that no receiver goes on with what
     is being removed.
     """
     try:
-        if why == CHECKPOINT_GONE and _has_reports(directory):
-            mode = stat.S_IMODE(directory.stat().st_mode)
-            with StreamLog.open(directory, mode=mode) as log:
-                log.trim_all()
-            return True
+        keeps_reports = why == CHECKPOINT_GONE and _has_reports(directory)
+        if keeps_reports:
+            if changed is not None and _changed(directory) > changed:
+                return False
+            if _trim_all(directory):
+                return True
+            changed = None  # trying to open it has changed it
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_NOFOLLOW) if (directory / LOCK).exists() else None
         try:
             if lock is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(directory)
+            if changed is not None and _changed(directory) > changed:
+                return False  # somebody went on with it meanwhile
+            if keeps_reports:
+                for file in list_segments(directory):
+                    segment_path(directory, file.base).unlink()
+            else:
+                shutil.rmtree(directory)
         finally:
             if lock is not None:
                 os.close(lock)
     except (OSError, RtpsError):  # also BlockingIOError, of the lock
+        return False
+    return True
+
+
+def _trim_all(directory: Path) -> bool:
+    """Give up all samples of a log; False: it is damaged, and cannot be opened."""
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    try:
+        with StreamLog.open(directory, mode=mode) as log:
+            log.trim_all()
+    except LogLostError:
         return False
     return True
 
@@ -143,7 +162,7 @@ def remove_given_up(
 ) -> list[Path]:
     """Remove the logs in ``root`` that :func:`given_up` names of :func:`ended_logs`; returns their folders."""
     found = given_up(ended_logs(root, in_use=in_use), now=now, period=period, nbytes=nbytes)
-    return [log.directory for log, why in found if remove_log(log.directory, why)]
+    return [log.directory for log, why in found if remove_log(log.directory, why, changed=log.changed)]
 
 
 def _ended(root: Path) -> Iterator[EndedLog]:
@@ -154,13 +173,17 @@ def _ended(root: Path) -> Iterator[EndedLog]:
     for directory in directories:
         try:
             uuid.UUID(directory.name)
-            changed = max(
-                (f.stat().st_mtime_ns for f in directory.iterdir()), default=directory.stat().st_mtime_ns
-            )
             if not is_appended_to(directory):
-                yield EndedLog(directory, changed, disk_bytes(directory), _is_left_over(directory))
-        except (ValueError, OSError):
-            continue  # no stream log, or another process removes it
+                yield EndedLog(
+                    directory, _changed(directory), disk_bytes(directory), _is_left_over(directory)
+                )
+        except (ValueError, OSError, RtpsError):
+            continue  # no stream log, or another process removes it, or the system refuses just now
+
+
+def _changed(directory: Path) -> int:
+    """When a file of a log changed last, in ns since 1970. Raises OSError."""
+    return max((f.stat().st_mtime_ns for f in directory.iterdir()), default=directory.stat().st_mtime_ns)
 
 
 def _is_left_over(directory: Path) -> bool:

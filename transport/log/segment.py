@@ -19,6 +19,7 @@ import fcntl
 import json
 import mmap
 import os
+import time
 import zlib
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +47,8 @@ VERSION: Final = 2
 #: Linux 5.14: fault many pages in with one call, 4 times cheaper than one by one while storing to them.
 _MADV_POPULATE_WRITE: Final = 23
 _POPULATE_BYTES: Final = 512 << 10
+_LOCK_TRIES: Final = 20
+_LOCK_PAUSE_SECONDS: Final = 0.005
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -220,7 +223,7 @@ def lock(directory: Path) -> int:
     """Become the directory's one appender: until the file descriptor is closed, or the process dies."""
     fd = create_file(directory / LOCK, os.O_RDWR)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock_patiently(fd)
         os.pwrite(fd, b"%-20d" % os.getpid(), 0)
     except BlockingIOError as error:
         holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
@@ -234,6 +237,18 @@ def lock(directory: Path) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def _lock_patiently(fd: int) -> None:
+    """Whoever looks whether a log is appended to holds its lock for a moment. Raises BlockingIOError."""
+    for _ in range(_LOCK_TRIES - 1):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def extend_segment(directory: Path, base: int, size: int) -> None:
