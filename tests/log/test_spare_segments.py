@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_rtps.transport.errors import LogLostError
+from spark_rtps.transport.errors import LogFullError, LogLostError
 from spark_rtps.transport.log import segment, stream_log
 from spark_rtps.transport.log.frame import Cursor
 from spark_rtps.transport.log.frame_walk import Header, SegmentFrames
 from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.small_file import UNFINISHED
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.log.verification import verify
 from tests.log.make_runs import all_samples, guid, read, samples, single, uniform
@@ -196,3 +197,28 @@ def test_a_body_that_is_overwritten_while_it_is_verified_is_trimmed_and_not_dama
     monkeypatch.setattr(SegmentFrames, "is_whole", overwritten)
     with pytest.raises(LogLostError, match="position 0 is no longer in the log"):
         next(frames)
+
+
+def test_on_a_full_disk_spares_make_room_for_a_long_frame(
+    log: StreamLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 6)
+    log.trim(log.position)
+    allocate = segment.allocate
+
+    def scarce(fd: int, directory: Path, size: int) -> None:
+        if files(log, "spare"):  # all that the disk has
+            raise LogFullError("no room", path=directory)
+        allocate(fd, directory, size)
+
+    monkeypatch.setattr(segment, "allocate", scarce)
+    append(log, 2 * SEGMENT)
+    assert [s.sn for s in read(log.directory, log.base, log.position)][-1] == log.rows
+
+
+def test_opening_a_log_leaves_what_other_processes_write_just_now(log: StreamLog) -> None:
+    log.close()
+    theirs = log.directory / f"decoding_report{UNFINISHED}"
+    theirs.write_text("x")
+    StreamLog.open(log.directory).close()
+    assert theirs.exists()

@@ -16,6 +16,7 @@ from spark_rtps.transport.errors import LogError, LogFullError, LogLostError, Us
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.frame import HEADER_BYTES, Cursor, align, frame_length
 from spark_rtps.transport.log.log_view import LogView
+from spark_rtps.transport.log.segment import read_metadata
 from spark_rtps.transport.log.stream_log import StreamLog
 from spark_rtps.transport.wire.samples import Run
 from tests.log.make_runs import RECEPTION, guid, indexed, read, samples, single, uniform
@@ -431,3 +432,12 @@ def test_sparse_runs_keep_their_numbers_in_the_log_and_across_recovery(tmp_path:
     ]
     with StreamLog.open(tmp_path / "log", max_bytes=8 * PAGE) as log:
         assert (log.writers, log.rows) == ({W1: 13}, 2)
+
+
+def test_a_limit_that_was_changed_is_the_one_that_readers_plan_by(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    StreamLog.create(directory, max_bytes=64 * PAGE, segment_bytes=PAGE, metadata={"a": 1}).close()
+    for limit in (16 * PAGE, 128 * PAGE):
+        StreamLog.open(directory, max_bytes=limit).close()
+        found = read_metadata(directory)
+        assert (found.max_bytes, found.segment_bytes, found.given) == (limit, PAGE, {"a": 1})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -60,8 +61,9 @@ def protect(directory: Path, mode: int = PRIVATE) -> None:
     _set_mode(directory, mode)
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                _set_mode(Path(entry.path), _mode_of(entry.name, mode))
+            with suppress(FileNotFoundError):  # another process has renamed or removed it meanwhile
+                if entry.is_file(follow_symlinks=False):
+                    _set_mode(Path(entry.path), _mode_of(entry.name, mode))
 
 
 def _mode_of(name: str, folder: int) -> int:

@@ -60,16 +60,19 @@ class SpareSegments:
     def become(self, base: int, size: int) -> Segment | None:
         """A spare as the segment at ``base``; None: there is none of that size. Raises OSError."""
         while self._paths and size == self._size:
-            path = (
-                self._paths.pop()
-            )  # the one that was trimmed last: its pages are the likeliest to be in memory
+            path = self._paths[-1]  # trimmed last: its pages are the likeliest to be in memory
             mapped = self._mapped.pop(int(path.stem), None)
+            segment = None
             try:
                 if path.stat().st_size == size:
-                    return Segment.reuse(self._directory, base, path, mapped)
-                path.unlink()
+                    segment = Segment.reuse(self._directory, base, path, mapped)
+                else:
+                    path.unlink()
             except FileNotFoundError:
                 pass
+            self._paths.pop()  # until here it counts, whatever the system refuses
+            if segment is not None:
+                return segment
         return None
 
     def shrink(self, nbytes: int) -> None:

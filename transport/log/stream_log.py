@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -171,7 +172,7 @@ class StreamLog:
         Raises LogLostError for a log that cannot be resumed, LogAccessError for another user's, LogError for one that
         cannot be opened.
         """
-        settings = read_metadata(directory)
+        settings = told = read_metadata(directory)
         if max_bytes is not None:
             fitting = _fitting(max_bytes, settings.segment_bytes)
             settings = StreamLogMetadata(max_bytes, fitting, settings.seed, settings.given)
@@ -179,6 +180,9 @@ class StreamLog:
             protect(directory, mode)
             locked = lock(directory)
             try:
+                if settings.max_bytes != told.max_bytes:  # readers plan by it
+                    with contextlib.suppress(OSError):  # a full disk: a later start writes it
+                        write_metadata(directory, replace(told, max_bytes=settings.max_bytes))
                 checkpoint = read_checkpoint(directory, settings.seed)
                 log = cls(directory, locked, settings, checkpoint, TailStore.open(directory))
                 log._recover(checkpoint, align(reached))
@@ -417,6 +421,12 @@ class StreamLog:
             if spare is not None:
                 return spare
             self._spares.shrink(self.max_bytes - self._held - size)
+            try:
+                return Segment.create(self.directory, base, size)
+            except LogFullError:
+                if not self._spares.nbytes:
+                    raise
+            self._spares.shrink(0)  # the disk has no room but what they take
         except OSError as error:
             raise refusal(error, f"begin a segment in {self.directory}", path=self.directory) from error
         return Segment.create(self.directory, base, size)
@@ -445,7 +455,8 @@ class StreamLog:
         """Find the tail by the frames, and mark what is lost in front of it (recovery.py)."""
         for suffix in (UNFINISHED, SPARE):
             for left in self.directory.glob(f"*{suffix}"):
-                left.unlink()
+                if left.stem.isdecimal():  # other files are other processes', which may write them just now
+                    left.unlink(missing_ok=True)
         for file in list_segments(self.directory):
             if (
                 file.end <= checkpoint.start
