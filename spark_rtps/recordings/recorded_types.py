@@ -118,7 +118,7 @@ def _in_order(sections: dict[str, str]) -> dict[str, str]:
         if name in placed or name in above:
             return
         for other in sections:
-            if other != name and _names(other, name).search(bare[name]):
+            if "/" in other and other != name and _names(other, name).search(bare[name]):
                 place(other, above | {name})
         placed[name] = sections[name]
 

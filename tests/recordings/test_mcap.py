@@ -415,6 +415,8 @@ def test_schemas_of_rosidl_have_typedefs_in_several_files_and_name_types_in_comm
         for name, member in (("Pose", "x"), ("Twist", "y"))
     )
     assert [member.name for member in struct_.members] == ["pose", "twist"]
+    # the first definition needs no heading
+    assert struct_of_schema("nav_msgs/msg/Odometry", "ros2idl", text.split("\n", 2)[2], "") == struct_
     known = hash_of_schema("nav_msgs/msg/Odometry", "ros2msg", msg)
     assert known is not None and hash_of_schema("nav_msgs/msg/Odometry", "ros2idl", text) == known
 
