@@ -184,6 +184,15 @@ class Inbox:
             self._waiting_bytes = 0
         return frames
 
+    def put_back(self, frames: list[Frame]) -> None:
+        """The owner could not keep what it took: it is there again."""
+        with self._arrived:
+            if not self._closed:
+                nbytes = sum(memory_of(frame.run) for frame in frames)
+                self._frames = [*frames, *self._frames]
+                self._waiting_bytes += nbytes
+                self._held_bytes = max(0, self._held_bytes - nbytes)
+
     def hold(self, nbytes: int) -> None:
         """The owner keeps ``nbytes`` of what it took; they count against the capacity."""
         self._held_bytes = nbytes

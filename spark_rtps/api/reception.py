@@ -113,8 +113,12 @@ class Reception:
                 lent = self._cache.take(count, unread=unread)
             else:
                 lent = self._cache.read(count, unread=unread, skip=skip)
+        try:
             self.inbox.hold(self._cache.nbytes)
-        self.inbox.go_on()
+            self.inbox.go_on()
+        except BaseException as error:
+            self.give_back([lent], error)
+            raise
         return lent
 
     def decode(self, frames: list[Frame]) -> list[pa.RecordBatch]:
@@ -232,10 +236,15 @@ class Reception:
         """Put what arrived into the cache. The caller holds ``_reading``."""
         frames = self.inbox.take()
         if frames:
-            instances = self._instances.note(frames)
-            lifespans = self.inbox.lifespans
-            ends = [lifespans.get(frame.run.writer, INFINITE) for frame in frames]
-            self._cache.add(frames, instances or None, ends)
+            try:
+                instances = self._instances.note(frames)
+                lifespans = self.inbox.lifespans
+                ends = [lifespans.get(frame.run.writer, INFINITE) for frame in frames]
+                self._cache.add(frames, instances or None, ends)
+            except BaseException:
+                self.inbox.put_back(frames)
+                raise
+            self._cache.bound_if_due()
         if self._cache.next_expiry < INFINITE:
             self._cache.expire(time.time_ns())
         self.inbox.hold(self._cache.nbytes)

@@ -16,7 +16,6 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -109,14 +108,24 @@ class SampleCache:
             instances: for each frame the instances of its samples, (count,) int64; None where there is no key.
             lifespans: for each frame the LIFESPAN of its writer, ns; INFINITE: its samples never expire.
         """
-        for i, frame in enumerate(frames):
-            expires = None if lifespans[i] >= INFINITE else _expiries(frame, lifespans[i])
-            entry = _Entry(frame, memory_of(frame.run), None if instances is None else instances[i], expires)
-            if expires is not None:
-                self._next_expiry = min(self._next_expiry, int(expires.min()))
-            self._unread.append(entry)
-            self.nbytes += entry.nbytes
-            self._unbounded += frame.run.count
+        entries = [
+            _Entry(
+                frame,
+                memory_of(frame.run),
+                None if instances is None else instances[i],
+                None if lifespans[i] >= INFINITE else _expiries(frame, lifespans[i]),
+            )
+            for i, frame in enumerate(frames)
+        ]
+        ends = [int(entry.expires.min()) for entry in entries if entry.expires is not None]
+        nbytes, count = sum(entry.nbytes for entry in entries), sum(frame.run.count for frame in frames)
+        self._unread.extend(entries)  # nothing of them is here until all are
+        self._next_expiry = min([self._next_expiry, *ends])
+        self.nbytes += nbytes
+        self._unbounded += count
+
+    def bound_if_due(self) -> None:
+        """Apply HISTORY KEEP_LAST if much has come since the last time."""
         if self._unbounded > max(_UNBOUNDED_MAX, 2 * self._kept):
             self.bound()
 
@@ -136,33 +145,41 @@ class SampleCache:
                     found.append(_part(entry, first, last))
                 skip -= first
                 count -= last - first
-        before = len(found)
-        for entry in self._leaving(self._unread, count):
-            found.append(entry)
-            self._read.append(entry)
-            self._read_bytes += entry.nbytes
-        while self._read_bytes > self._read_bytes_max:  # what was read makes room, oldest first
+        lent = Lent(found, len(found), removed=False)
+        fresh = self._leaving(self._unread, count)
+        self._read.extend(fresh)
+        found += fresh
+        try:
+            self._read_bytes += sum(entry.nbytes for entry in fresh)
+            self._forget()
+        except BaseException:
+            self.give_back(lent)
+            raise
+        return lent
+
+    def _forget(self) -> None:
+        """What was read makes room, oldest first."""
+        while self._read_bytes > self._read_bytes_max:
             entry = self._read.popleft()
             self._read_bytes -= entry.nbytes
             self.nbytes -= entry.nbytes
-            self.forgotten += entry.run.count
-        return Lent(found, before, removed=False)
+            self.forgotten += entry.frame.run.count
 
     def take(self, count: int, *, unread: bool) -> Lent:
         """Up to ``count`` samples, oldest first, which leave; ``unread``: only samples that were not read before."""
         self.bound()
-        found: list[_Entry] = []
-        if not unread:
-            for entry in self._leaving(self._read, count):
-                found.append(entry)
-                self._read_bytes -= entry.nbytes
-                self.nbytes -= entry.nbytes
-                count -= entry.run.count
-        before = len(found)
-        for entry in self._leaving(self._unread, count):
-            found.append(entry)
-            self.nbytes -= entry.nbytes
-        return Lent(found, before, removed=True)
+        found = [] if unread else self._leaving(self._read, count)
+        lent = Lent(found, len(found), removed=True)
+        try:
+            read = sum(entry.nbytes for entry in found)
+            found += self._leaving(self._unread, count - lent.samples)
+            nbytes = sum(entry.nbytes for entry in found)
+        except BaseException:
+            self.give_back(lent)
+            raise
+        self._read_bytes -= read
+        self.nbytes -= nbytes
+        return lent
 
     def give_back(self, lent: Lent) -> None:
         """What was handed out did not reach the program: it is where it was before."""
@@ -171,7 +188,6 @@ class SampleCache:
         if lent.removed:
             ends = [int(entry.expires.min()) for entry in lent.entries if entry.expires is not None]
             self._next_expiry = min([self._next_expiry, *ends])
-            self.nbytes += sum(entry.nbytes for entry in lent.entries)
             read += lent.entries[: lent.read]
             waiting = [*self._unread, *unread]
         else:
@@ -185,7 +201,7 @@ class SampleCache:
             read = [entry for entry in read if entry.frame.rows_before <= first]
         self._read = deque(sorted(read, key=_arrival))
         self._unread = deque(sorted(waiting, key=_arrival))
-        self._read_bytes = sum(entry.nbytes for entry in self._read)
+        self._count_bytes()
 
     def drop(self, writer: Guid, number: int) -> None:
         """Drop one sample."""
@@ -203,8 +219,8 @@ class SampleCache:
         if self._depth == INFINITE or not self._unbounded:
             return
         entries = self._entries()
-        self._unbounded = 0
         if not entries:
+            self._unbounded = 0
             return
         changes = [entry.run.sample_flags() & _STATE_CHANGE != 0 for entry in entries]
         change = np.concatenate(changes)
@@ -218,6 +234,7 @@ class SampleCache:
         keep = (rank < np.where(change, 1, self._depth)) | (instance < 0)
         before = len(keep)
         self._filter(keep)
+        self._unbounded = 0
         self._kept = int(np.count_nonzero(keep))
         self.replaced += before - self._kept
 
@@ -248,36 +265,52 @@ class SampleCache:
         """All of them, in the order of arrival."""
         return [*self._read, *self._unread]
 
-    def _leaving(self, entries: deque[_Entry], count: int) -> Iterator[_Entry]:
-        """The first entries, ``count`` samples in all, which leave the deque; the last one may be divided."""
-        while count > 0 and entries:
-            entry = entries.popleft()
-            if entry.run.count > count:
-                rest = _part(entry, count, entry.run.count)
-                first = _part(entry, 0, count)
-                self._resize(entries, first.nbytes + rest.nbytes - entry.nbytes)
-                entries.appendleft(rest)
+    def _leaving(self, entries: deque[_Entry], count: int) -> list[_Entry]:
+        """The first entries, ``count`` samples in all, which leave the deque; the last one may be divided.
+
+        If something goes wrong, none leaves.
+        """
+        found: list[_Entry] = []
+        rest: _Entry | None = None
+        more = 0
+        for entry in entries:
+            if count <= 0:
+                break
+            if entry.frame.run.count > count:
+                first, rest = _part(entry, 0, count), _part(entry, count, entry.frame.run.count)
+                more = first.nbytes + rest.nbytes - entry.nbytes
                 entry = first
-            count -= entry.run.count
-            yield entry
+            found.append(entry)
+            count -= entry.frame.run.count
+        for _ in found:
+            entries.popleft()
+        if rest is not None:
+            entries.appendleft(rest)
+            self._resize(entries, more)
+        return found
 
     def _filter(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the samples where ``keep`` is false; it is about all samples, in order."""
         if keep.all():
             return
         at = 0
+        left: list[deque[_Entry]] = []
         for entries in (self._read, self._unread):
-            for _ in range(len(entries)):  # once around
-                entry = entries.popleft()
+            kept: deque[_Entry] = deque()
+            for entry in entries:
                 part = keep[at : at + entry.run.count]
                 at += entry.run.count
                 if part.all():
-                    entries.append(entry)
-                    continue
-                rest = _selected(entry, part) if part.any() else None
-                self._resize(entries, (0 if rest is None else rest.nbytes) - entry.nbytes)
-                if rest is not None:
-                    entries.append(rest)
+                    kept.append(entry)
+                elif part.any():
+                    kept.append(_selected(entry, part))
+            left.append(kept)
+        self._read, self._unread = left
+        self._count_bytes()
+
+    def _count_bytes(self) -> None:
+        self._read_bytes = sum(entry.nbytes for entry in self._read)
+        self.nbytes = self._read_bytes + sum(entry.nbytes for entry in self._unread)
 
     def _resize(self, entries: deque[_Entry], more: int) -> None:
         """Entries of this deque take so many more bytes."""

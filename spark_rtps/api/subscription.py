@@ -322,11 +322,11 @@ class Subscription(TopicEndpoint):
                     break
                 if not found.entries and not self._inbox.wait(arrivals, deadline):
                     break
+            self._raise_failure()
+            return pa.Table.from_batches(batches, schema=self._plan.columns)
         except BaseException as error:
             self._reception.give_back(lent, error, ahead)
             raise
-        self._raise_failure()
-        return pa.Table.from_batches(batches, schema=self._plan.columns)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

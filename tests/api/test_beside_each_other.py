@@ -18,7 +18,11 @@ import pyarrow as pa
 import pytest
 
 import spark_rtps as rtps
+from spark_rtps.api import inbox as inbox_module
+from spark_rtps.api import instances as instances_module
 from spark_rtps.api import publication as publication_module
+from spark_rtps.api import reception as reception_module
+from spark_rtps.api import sample_cache as cache_module
 from spark_rtps.api import subscription as subscription_module
 from spark_rtps.api.inbox import Inbox
 from spark_rtps.api.reception import Reception
@@ -180,6 +184,59 @@ def test_what_stops_the_decoding_loses_nothing(
         with pytest.raises(KeyboardInterrupt):
             fetch(subscription)
     assert fetch(subscription) == [f"good{number}" for number in range(10)]
+
+
+class Stopped(BaseException):
+    """As KeyboardInterrupt, raised once."""
+
+
+@pytest.mark.parametrize("fetch", [taken, read, iterated])
+@pytest.mark.parametrize("depth", [None, 5], ids=["keep_all", "keep_last"])
+def test_an_exception_at_any_call_of_what_is_fetched_loses_nothing(
+    participate: Participate, fetch: Callable[[rtps.Subscription], list[str]], depth: int | None
+) -> None:
+    publication = participate().publish("f", type="T", schema=TEXT)
+    history: dict[str, Any] = {} if depth is None else {"history": "keep_last", "history_depth": depth}
+    subscription = participate().subscribe("f", type="T", schema=TEXT, **history)
+    assert publication.wait_for_readers(PATIENCE)
+    rooms = {module.__file__ for module in (inbox_module, instances_module, reception_module, cache_module)}
+    undoing = {"give_back", "put_back", "drop", "notice", "_notice", "_wake", "_count_bytes", "memory_of"}
+    call, written_so_far, is_stopped = 0, 0, True
+    while is_stopped:
+        numbers = [str(written_so_far + number) for number in range(6)]
+        for number in numbers:
+            publication.write([{"s": number}], wait=False)
+        publication.wait_for_acknowledgments(PATIENCE)
+        written_so_far += 6
+        wait_until(lambda count=written_so_far: subscription._inbox._number == count)
+        calls, is_stopped = 0, False
+
+        def stop(frame: Any, event: str, argument: Any, last: int = call) -> None:
+            nonlocal calls, is_stopped
+            code = frame.f_code
+            if event != "call" or code.co_filename not in rooms or code.co_name in undoing or is_stopped:
+                return
+            calls += 1
+            if calls > last:
+                is_stopped = True
+                raise Stopped
+
+        got: list[str] = []
+        sys.setprofile(stop)
+        try:
+            got = fetch(subscription)
+        except Stopped:
+            pass
+        finally:
+            sys.setprofile(None)
+        if fetch is read:
+            got += read(subscription)
+            taken(subscription)
+        else:
+            got += taken(subscription)
+        assert got == numbers[-(depth or 6) :], f"call {call}"
+        call += 1
+    assert call > 10
 
 
 def test_an_iteration_that_waits_gets_what_a_failed_take_gives_back(participate: Participate) -> None:
