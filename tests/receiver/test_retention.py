@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from spark_rtps.serving.placing import misfit
 from spark_rtps.transport.errors import LogFullError
 from spark_rtps.transport.log import segment
 from spark_rtps.transport.log.frame import Cursor
@@ -132,8 +133,38 @@ def test_by_time_what_is_too_old_goes(tmp_path: Path) -> None:
     assert scene.trimmed() == scene.log.base
     scene.retention.expire(now=SECOND - 1, wall=500 * SECOND)
     assert scene.held() == held, "not looked at so soon again"
-    scene.retention.expire(now=SECOND, wall=500 * SECOND)
+    scene.retention.expire(now=440 * SECOND, wall=500 * SECOND)
     assert not scene.held() or scene.held()[0] > 90
+
+
+def test_a_clock_that_is_set_forward_makes_nothing_too_old(tmp_path: Path) -> None:
+    """A host without a battery for its clock starts in 1970; then the clock is set."""
+    scene = Scene(tmp_path, "time", period=1000 * SECOND)
+    assert scene.retention is not None
+    for number in range(1, 101):
+        scene.log.append(single(W1, number, 300), reception=number * SECOND)
+    now, year = 100 * SECOND, 31_536_000 * SECOND
+    scene.retention.expire(now=now, wall=now)
+    for later in (1, 2, 500, 998):
+        scene.retention.expire(now=now + later * SECOND, wall=now + later * SECOND + 50 * year)
+        assert scene.held() == list(range(1, 101))
+    scene.retention.expire(now=now + 1001 * SECOND, wall=now + 1001 * SECOND + 50 * year)
+    assert not scene.held() or scene.held()[0] > 90
+
+
+def test_by_time_nothing_is_lost_for_who_has_read_all(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "time", period=10 * SECOND)
+    assert scene.retention is not None
+    at, got, base = Cursor(0), [], 0
+    for number in range(1, 31):
+        now = 20 * number * SECOND
+        scene.log.append(single(W1, number, 3000), reception=now)
+        scene.retention.expire(now=now, wall=now)
+        view, end = LogView(scene.log.directory), Cursor(scene.log.position)
+        assert misfit(view, at, base=view.base, tail=end) is None
+        got += [sample.sn for sample in all_samples(view.frames(at, end))]
+        at, base = end, view.base
+    assert got == list(range(1, 31)) and base > 0
 
 
 def test_by_time_a_full_log_makes_room_as_well(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 #: Between two looks for samples that are too old.
 _LOOK_NS: Final = NANOSECONDS
+#: By so much the wall clock is set, and not only adjusted, between two looks.
+_STEP_NS: Final = NANOSECONDS
 
 
 class Retention:
@@ -30,6 +32,9 @@ class Retention:
         self._view = LogView(log.directory)
         self._shown = shown
         self._look_at = 0
+        #: When the host was started, by the wall clock; None: nobody has looked yet.
+        self._started: int | None = None
+        self._none_until = 0
         self._is_told = False
 
     @classmethod
@@ -53,10 +58,20 @@ class Retention:
         return True
 
     def expire(self, *, now: int, wall: int) -> None:
-        """Trim segments that are too old; ``now`` is monotonic, ``wall`` since 1970, both in ns. Raises LogError."""
+        """Trim segments that are too old. Raises LogError.
+
+        ``now`` is since the host was started, also while it slept, ``wall`` since 1970, both in ns. Samples are dated
+        by the wall clock. When that is set forward, as on a host without a battery for its clock, those before look
+        older than they are: nothing is too old then until the period has passed once.
+        """
         if self._period is None or now < self._look_at:
             return
         self._look_at = now + _LOOK_NS
+        started, self._started = self._started, wall - now
+        if started is not None and self._started - started > _STEP_NS:
+            self._none_until = now + self._period
+        if now < self._none_until:
+            return
         base, kept = self._log.base, self._view.at(wall - self._period).position
         if kept > base:
             self._log.trim(min(kept, self._log.position))

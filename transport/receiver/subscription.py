@@ -137,7 +137,7 @@ class Subscription:
     def keep(self, now: int) -> None:
         """Make room for what waits, and do what is due."""
         if self._retention is not None:
-            self._retention.expire(now=now, wall=time.time_ns())
+            self._retention.expire(now=time.clock_gettime_ns(time.CLOCK_BOOTTIME), wall=time.time_ns())
         self._appender.commit(self.reader, self._shown.consumer)
         if self._retention is None:
             reliable = [guid for guid, proxy in self.reader.writers.items() if proxy.reliable]
