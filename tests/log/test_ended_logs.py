@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_rtps.transport.log import ended_logs as ended_logs_module
+from spark_rtps.transport.log.appending import note_in_use
 from spark_rtps.transport.log.ended_logs import (
     CHECKPOINT_GONE,
     TOO_MUCH,
@@ -142,6 +143,17 @@ def test_a_log_that_is_used_while_others_are_removed_stays(
     monkeypatch.setattr(ended_logs_module, "remove_log", slowly)
     assert remove_given_up(tmp_path, now=NOW, period=2 * HOUR) == [first]
     assert second.exists()
+
+
+def test_a_log_that_was_in_use_a_moment_ago_is_young_on_any_file_system(tmp_path: Path) -> None:
+    directory = log(tmp_path, age=30 * HOUR)
+    with StreamLog.open(directory) as again:
+        changed(directory, 30 * HOUR)  # tmpfs dates no file because it is appended to
+        assert again.append(run_of(encoded(points(10, 10)), 11), reception=RECEPTION)
+        note_in_use(directory)
+        dates = [file.stat().st_mtime_ns for file in directory.iterdir()]
+    assert min(dates) > NOW
+    assert named(tmp_path, period=HOUR, nbytes=0) == []
 
 
 def test_who_only_looks_refuses_no_receiver(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from .permissions import LOCK
@@ -22,3 +23,12 @@ def is_appended_to(directory: Path) -> bool:
     finally:
         os.close(lock)
     return False
+
+
+def note_in_use(directory: Path) -> None:
+    """Date the files of a log now: storing to a mapped file does not on every file system, and what removes old files
+    from /tmp goes by their dates."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(OSError):  # it is trimmed or replaced meanwhile
+                os.utime(entry.path, follow_symlinks=False)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from ..log.appending import note_in_use
 from ..log.small_file import replace_text
 from ..log.stream_log import StreamLog
 from ..net.congestion_control_plugins import load_congestion_control
@@ -46,6 +47,8 @@ _log = logging.getLogger("spark_rtps.receiver")
 
 _IDLE_SECONDS: Final = 0.1
 _HOUSEKEEPING_NS: Final = 50_000_000
+#: A log that has not changed for ten minutes may be given up once it has ended.
+_IN_USE_NS: Final = 300_000_000_000
 #: The readers of many topics are looked after less often.
 _HOUSEKEEPING_NS_A_TOPIC: Final = 1_000_000
 #: Participants are written down no more often than this.
@@ -92,6 +95,7 @@ class Host:
         self._stop = stop or StopRequest()
         self._why_unmatched = ""
         self._housekeeping_at = 0
+        self._in_use_at = 0
         self._participants_changed = False
         self._write_participants_at = 0
         self._topics = followed_topics(config, log, node)
@@ -160,6 +164,9 @@ class Host:
 
     def _keep_house(self, now: int) -> None:
         self.shown.show_heartbeat(now)
+        if now >= self._in_use_at:
+            self._in_use_at = now + _IN_USE_NS
+            note_in_use(self.directory)
         self._subscribe(self._topics.look())
         subscriptions = self.subscriptions.values()
         for each in subscriptions:
