@@ -259,7 +259,7 @@ class RandomNetwork:
         if self.lasting and d.random() < 0.7:
             self._join().is_late = True
             network.run(10 * SECOND)
-        end = network.now + 900 * SECOND
+        end = network.now + 300 * SECOND
         while network.now < end and not self._is_done(end):
             network.run(50 * MS)
             self._take()
@@ -363,7 +363,7 @@ class RandomNetwork:
     def _is_done(self, end: int) -> bool:
         if self.writer.unacknowledged():
             return False
-        if self.kind.forgets or (self.outages and self.network.now > end - 860 * SECOND):
+        if self.kind.forgets or (self.outages and self.network.now > end - 260 * SECOND):
             return True
         wanted = len(self.written) - len(self.aborted)
         return all(

@@ -20,6 +20,8 @@ KNOWN = [
     ("best effort mixed in", 1),
     ("outages", 1),
     ("forgetful", 1),
+    ("forgetful", 1136),
+    ("forgetful", 2063),
 ]
 #: In this process; a failure shows the seed.
 _FRESH = SystemRandom().randrange(1 << 30)

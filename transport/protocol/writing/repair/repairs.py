@@ -120,7 +120,10 @@ class Repairs:
         while sn <= last:
             change = self._history.find(sn)
             if change is None or change.first_sn > sn:
-                next_sn = self._state.sent_sn + 1 if change is None else change.first_sn
+                # No further than what was sent: a reader that passes more acknowledges more, which is not believed.
+                next_sn = self._state.sent_sn + 1
+                if change is not None:
+                    next_sn = min(next_sn, change.first_sn)
                 self._gap(answer, proxy, sn, next_sn - 1)
                 sn = next_sn
                 continue
