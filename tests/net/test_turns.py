@@ -225,3 +225,21 @@ def test_drains_are_longer_while_naps_end_late(
         found.append(sockets.drain_bytes)
     monkeypatch.undo()
     assert found == [DRAIN_BYTES, CROWDED_DRAIN_BYTES, DRAIN_BYTES]
+
+
+def test_a_log_that_cannot_be_handed_on_takes_no_datagram_with_it(
+    scene: tuple[Scene, FakeSockets, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recipient fails on what a publication log holds, while datagrams have left the socket already."""
+    attacked, sockets, node = scene
+
+    def fails(*, now: int) -> tuple[int, int]:
+        raise MemoryError
+
+    monkeypatch.setattr(
+        node._turns, "read_logs", SimpleNamespace(writers=[1], read=fails, close=lambda: None)
+    )
+    sockets.waiting[sockets.user].append(announcement(b"\x42" * 12))
+    with pytest.raises(MemoryError):
+        node.do_work()
+    assert b"\x42" * 12 in attacked.one.remote_participants

@@ -55,13 +55,17 @@ class ReceiveTurns:
         """
         received, fresh = 0, False
         now: int | None = None
+        failure: Exception | None = None
         reception = self.unfinished.get(source)
         if reception is None:
             spans = self._sockets.drain(source)
             # A datagram may announce samples that lie in a log: the logs come first.
-            received = self._receive_from_logs()
+            try:
+                received = self._receive_from_logs()
+            except Exception as error:  # noqa: BLE001  (raised once the drain, which nobody sends again, is begun)
+                failure = error
             if not spans:
-                return received
+                return _unless(failure, received)
             if source is self._sockets.discovery:
                 self._participant.heard_by_multicast({span[2] for span in spans}, now=time.monotonic_ns())
             received += len(spans)
@@ -78,7 +82,7 @@ class ReceiveTurns:
             except StopIteration as end:
                 self.unfinished.pop(source, None)
                 self._recipients.deliver(end.value)
-                return received
+                return _unless(failure, received)
             except Exception:  # what raised has ended: nothing is left to go on with
                 self.unfinished.pop(source, None)
                 raise
@@ -88,7 +92,7 @@ class ReceiveTurns:
             self._recipients.deliver(readers)
             now = time.monotonic_ns()
             if now - begun > _TURN_NS or self.unfinished.get(source) is not reception:
-                return received
+                return _unless(failure, received)
 
     def _receive(self, data: U8, spans: Sequence[Span]) -> None:
         """Hand messages to the protocol, and what they bring to the recipients."""
@@ -102,3 +106,9 @@ class ReceiveTurns:
         messages, nbytes = logs.read(now=time.monotonic_ns())
         self.received_bytes += nbytes
         return messages
+
+
+def _unless(failure: Exception | None, received: int) -> int:
+    if failure is not None:
+        raise failure
+    return received
